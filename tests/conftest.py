@@ -15,7 +15,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ settings.load_profile("whole")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--proofs", metavar="NAMES", help="core: leave all proofs out; else leave out those not named")
     parser.addoption("--suite-report", metavar="FILE", type=Path, help="write seconds and failures of each file")
+    parser.addoption("--keep-order", action="store_true", help="run the files in the order in which they are named")
     parser.addoption("--stop-at", metavar="EPOCH", type=float, default=float("inf"), help="begin no test afterwards")
 
 
@@ -55,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("proofs") == CORE:
         settings.load_profile(CORE)
     config.pluginmanager.register(ProcessorTime())
-    config.pluginmanager.register(StartedPrograms(), "started-programs")
+    config.pluginmanager.register(StartedPrograms())
     config.pluginmanager.register(Deadline(config.getoption("stop_at")))
     if not hasattr(config, "workerinput"):  # not a process of xdist
         config.pluginmanager.register(Measurements(config.getoption("suite_report"), config.getoption("stop_at")))
@@ -77,27 +78,31 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 class StartedPrograms:
-    """Names the test modules that started a program, or imported vLLM, while they were collected."""
+    """Fails the collection of a test module that starts a program or imports vLLM when it is imported."""
 
-    def __init__(self) -> None:
-        self.guilty: list[str] = []
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         start = subprocess.Popen.__init__
         had_vllm = "vllm" in sys.modules
+        faults: list[str] = []
 
-        def refuse(popen: Any, *arguments: Any, **options: Any) -> None:
-            self.guilty.append(f"{collector.nodeid} starts {arguments}")
+        def record_start(popen: Any, *arguments: Any, **options: Any) -> None:
+            faults.append(f"{collector.nodeid} starts {arguments}")
             start(popen, *arguments, **options)
 
-        subprocess.Popen.__init__ = refuse  # type: ignore[method-assign, assignment]
+        subprocess.Popen.__init__ = record_start  # type: ignore[method-assign, assignment]
         try:
-            yield
+            report = yield
         finally:
             subprocess.Popen.__init__ = start  # type: ignore[method-assign]
         if "vllm" in sys.modules and not had_vllm:
-            self.guilty.append(f"{collector.nodeid} imports vllm")
+            faults.append(f"{collector.nodeid} imports vllm")
+        if faults:
+            report.outcome = "failed"
+            report.longrepr = "\n".join(faults)
+        return report
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -126,8 +131,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the groups that take longest first."""
-    if hasattr(config, "workerinput"):  # a process of xdist
+    """Put the groups that take longest first, unless a call has its own order."""
+    if hasattr(config, "workerinput") and not config.getoption("keep_order"):  # a process of xdist
         seconds = seconds_of_groups({file_of(item) for item in items}, load_durations())
         items.sort(
             key=lambda item: (-seconds[group_of_file(file_of(item))], group_of_file(file_of(item)), file_of(item))

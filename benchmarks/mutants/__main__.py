@@ -7,8 +7,8 @@
 still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by weight: the tests that they lost, as
 the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the other to the clean
 checkout in FOLDER and runs the test files that reach it, the nearest and those that share its words first, until one
-fails: of the core and of the
-proofs that the change makes due; of a commit without this suite all files. It puts the line back. A mutant that is not
+fails: of the core and of the proofs that the change makes due; of a commit without this suite all files. It puts the
+line back and runs that test again: one that fails then, too, notices nothing and is left out. A mutant that is not
 noticed within the minutes is recorded as such, with the files that were run. The figures of each suite stand under its
 name; a call goes on where the last one ended.
 """
@@ -28,6 +28,7 @@ from typing import Any
 
 from testkit.record import RESULTS, ROOT, describe_machine
 from testkit.suite.changes import git
+from testkit.suite.first_failure import TIME_IS_OVER, first_failure
 from testkit.suite.mutation import Mutant, draw_mutants
 
 SELECT = """
@@ -36,12 +37,15 @@ from pathlib import Path
 from testkit.suite.durations import load_durations, middle_seconds
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
+from testkit.suite.proofs import with_imports
 from testkit.suite.shared_words import in_turn, rank_by_words
 file, line, has_proofs = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 durations = load_durations()
-not_due = [proof for proof in PROOFS if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
+graph = load_graph()
+proofs = with_imports(PROOFS, graph)
+not_due = [proof for proof in proofs if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
 left_out = {test for proof in not_due if has_proofs for test in proof.tests}
-distances = load_graph().reaching_tests([file])
+distances = graph.reaching_tests([file])
 middle = middle_seconds(durations)
 chosen = [test for test in distances if test not in left_out and test != "tests/test_types.py"]
 by_distance = sorted(chosen, key=lambda test: (distances[test], durations.get(test, middle)))
@@ -53,8 +57,6 @@ print(json.dumps(in_turn(sorted(chosen, key=ranks.__getitem__), by_distance)))
 FIRST_FILES = 8
 """Test files in the first call of pytest. Each later call takes twice as many: most mutants are noticed nearby, and a
 call starts two processes."""
-PROCESSES = 2
-TIME_IS_OVER = "time is over"
 SECONDS_A_MINUTE = 60.0
 
 
@@ -134,48 +136,18 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
                 return _outcome("not noticed in time", "", start, num_run, len(files))
             if by is not None:
                 git("checkout", "--quiet", "--", mutant.file, root=tree)
-                if first_failure([by], options, tree, environment, minutes * SECONDS_A_MINUTE) is None:
+                test_only = [by] if "::" in by else chunk
+                if first_failure(test_only, options, tree, environment, minutes * SECONDS_A_MINUTE) != by:
                     return _outcome("noticed", by, start, num_run, len(files))
-                options.append(f"--deselect={by}")  # it fails without the mutant, too
+                if "::" not in by:
+                    return _outcome("fails without the mutant, too", by, start, num_run, len(files))
+                options.append(f"--deselect={by}")
                 mutant.apply(tree)
                 continue
             num_run += len(chunk)
         return _outcome("not noticed", "", start, num_run, len(files))
     finally:
         git("checkout", "--quiet", "--", mutant.file, root=tree)
-
-
-def first_failure(
-    files: list[str], options: list[str], tree: Path, environment: dict[str, str], seconds: float
-) -> str | None:
-    """The first test of these files that fails, None if all pass, or TIME_IS_OVER."""
-    report = tree / ".cache" / "mutant.txt"
-    report.parent.mkdir(exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        str(PROCESSES),
-        "-p",
-        "no:cacheprovider",
-        *options,
-        *files,
-    ]
-    with report.open("w") as output:
-        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=output, text=True)
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.wait(SECONDS_A_MINUTE)
-            return TIME_IS_OVER
-    failures = [line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if failures:
-        return failures[0].split(" - ")[0].split(" ", 1)[1]
-    return None if process.returncode == 0 else f"exit code {process.returncode}"
 
 
 def _outcome(outcome: str, by: str, start: float, files_run: int, files: int) -> dict[str, Any]:

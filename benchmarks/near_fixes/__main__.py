@@ -61,13 +61,15 @@ def fix(commit: str, tree: Path) -> dict[str, Any] | None:
     modified = git("diff", "--name-only", "--diff-filter=M", f"{commit}~1", commit, "--", *code, root=ROOT).split()
     if not modified or not tests or len(code) > MAX_FILES:
         return None
-    check_out(commit, tree)
+    base = check_out(commit, tree)
     try:
         git("checkout", "--quiet", f"{commit}~1", "--", *modified, root=tree)
         failing = failures(tests, tree)
         if not failing:
             return None
-        selected = near_command(tree, "--list", "--since", commit).stdout.split()
+        listed = near_command(tree, "--list", "--since", base)
+        listed.check_returncode()
+        selected = listed.stdout.split()
     finally:
         git("reset", "--quiet", "--hard", root=tree)
     noticed = sorted({test.split("::")[0] for test in failing} & set(selected))
@@ -76,22 +78,32 @@ def fix(commit: str, tree: Path) -> dict[str, Any] | None:
 
 def near(commit: str, tree: Path) -> dict[str, Any]:
     """How long `make near` takes on one commit."""
+    base = check_out(f"{commit}~1", tree)
     check_out(commit, tree)
     start = time.monotonic()
-    done = near_command(tree, "--since", f"{commit}~1")
+    done = near_command(tree, "--since", base)
     seconds = round(time.monotonic() - start, 1)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{commit[:8]}: make near ended with {done.returncode}: {done.stderr.strip()}")
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     says = [line for line in lines if "test files" in line][:2]
     return {"commit": commit[:8], "subject": subject(commit), "seconds": seconds, "says": says, "ends": lines[-1:]}
 
 
-def check_out(commit: str, tree: Path) -> None:
-    """With this commit's own selection and durations, which an earlier one lacks."""
+def check_out(commit: str, tree: Path) -> str:
+    """With today's selection, its options of pytest and the durations, which an earlier commit lacks. Returns a commit
+    that has them, so that they are no part of the change.
+    """
     git("reset", "--quiet", "--hard", root=tree)
     git("clean", "--quiet", "--force", "-d", "testkit/suite", "tests/durations.json", root=tree)
     git("checkout", "--quiet", "--detach", commit, root=tree)
     shutil.copytree(ROOT / "testkit" / "suite", tree / "testkit" / "suite", dirs_exist_ok=True)
-    shutil.copy(ROOT / "tests" / "durations.json", tree / "tests" / "durations.json")
+    for file in ("tests/conftest.py", "tests/durations.json"):
+        shutil.copy(ROOT / file, tree / file)
+    git("add", "testkit/suite", "tests/conftest.py", "tests/durations.json", root=tree)
+    identity = ["-c", "user.name=near", "-c", "user.email=near@localhost"]
+    git(*identity, "commit", "--quiet", "--allow-empty", "--no-verify", "-m", "today's selection", root=tree)
+    return git("rev-parse", "HEAD", root=tree).strip()
 
 
 def failures(tests: list[str], tree: Path) -> list[str]:

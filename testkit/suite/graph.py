@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from testkit.suite.changes import ROOT, tracked_files
-from testkit.suite.without_import import LINKS
+from testkit.suite.without_import import LINKS, SOURCE_READERS
 
 PACKAGES = {
     "rollcast": "services/rollcast",
@@ -31,6 +31,7 @@ class ReachGraph:
 
     def __init__(self, files: Collection[str], imports: Mapping[str, Iterable[str]]) -> None:
         self.files = frozenset(files)
+        self._imports = imports
         self._users: dict[str, set[str]] = defaultdict(set)
         for user, used in imports.items():
             if user != LAZY_PACKAGE:
@@ -55,12 +56,28 @@ class ReachGraph:
         return distances
 
     def reaching_tests(self, changed: Iterable[str]) -> dict[str, int]:
-        """The test files among `distances`."""
-        return {file: distance for file, distance in self.distances(changed).items() if is_test_file(file)}
+        """The test files among `distances` that are there: a deleted one cannot run."""
+        distances = self.distances(changed)
+        return {file: distance for file, distance in distances.items() if is_test_file(file) and file in self.files}
 
     def files_without_test(self, folder: str) -> list[str]:
-        """Files below a folder that no test file reaches."""
-        return sorted(file for file in self.files if file.startswith(f"{folder}/") and not self.reaching_tests([file]))
+        """Files below a folder that no test file reaches, except those that read every source."""
+        return sorted(
+            file
+            for file in self.files
+            if file.startswith(f"{folder}/") and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
+        )
+
+    def imported_files(self, tests: Iterable[str]) -> frozenset[str]:
+        """What test files and the conftest files of their folders import, and what of it outside services/ imports."""
+        conftests = {f"{Path(test).parent}/conftest.py" for test in tests} & (self.files - {"tests/conftest.py"})
+        imported = {*tests, *conftests}
+        queue = deque(imported)
+        while queue:
+            new = {*self._imports.get(queue.popleft(), ())} - imported
+            imported |= new
+            queue.extend(file for file in new if not file.startswith("services/"))
+        return frozenset(imported)
 
     def _add_edge(self, user: str, used: str) -> None:
         if user != used:

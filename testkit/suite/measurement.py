@@ -76,6 +76,10 @@ class Measurements:
         self._start = time.monotonic()
         self._machine_start = _machine_seconds()
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._failed_tests.append(report.nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         seconds = self._files[report.nodeid.partition("::")[0]]
         if report.failed:

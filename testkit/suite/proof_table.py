@@ -1,4 +1,4 @@
-"""The proofs of this repository."""
+"""The proofs of this repository: for each its subject. What its tests import is added by `proofs.with_imports`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{folder}/test_{name}.py" for name in names)
 
 
+_RUN = _rooms(
+    "chat", "config", "connections", "curves", "environments", "forecaster", "generator", "grader", "local", "loggers",
+    "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks", "telemetry", "trainer", "weights", "wire",
+)  # fmt: skip
+"""What a run of the whole system passes through."""
 _CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
 _ENGINE = (
     *_rooms("chat", "environments", "generator", "recipe", "rollouts", "tasks", "trainer", "weights", "wire"),
@@ -33,13 +38,13 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "chart-upgrades",
         "An upgrade keeps the values of every earlier chart, and every recipe fits the study's GPUs.",
-        (*_CHART, *_rooms("memory", "recipe")),
+        (*_CHART, "tests/config/wrong_run_files.yaml", *_rooms("cli", "local", "memory", "recipe", "tasks")),
         _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake"),
     ),
     Proof(
         "chart-versions",
         "Every value set is right for every Kubernetes, and a run of the chart's processes reaches its end.",
-        (*_CHART, "monitoring", *_rooms("trainer", "generator", "forecaster", "autoscaler", "local", "connections")),
+        (*_CHART, "monitoring", *_RUN, *_rooms("autoscaler")),
         _tests("chart", "matrix", "checkov", "runs_locally", "every_role", "platform_wishes"),
     ),
     Proof(
@@ -49,6 +54,8 @@ PROOFS: tuple[Proof, ...] = (
             "Dockerfile.control",
             "Dockerfile.generator",
             "Dockerfile.trainer",
+            ".dockerignore",
+            "pyproject.toml",
             "requirements",
             "helm",
             "benchmarks/images",
@@ -59,19 +66,27 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "cluster-program",
         "`make cluster-proof` goes through its steps and names the step that fails.",
-        ("testkit/cluster", "benchmarks/cluster", "helm", "tests/chart"),
+        ("testkit/cluster", "benchmarks/cluster", "helm", "tests/chart", "docs/releases.md", "Makefile"),
         _tests("chart", "cluster_proof", "cluster_steps", "cluster_watching"),
     ),
     Proof(
         "dashboards",
         "Every query of every dashboard is answered by a real Prometheus that watched a real run.",
-        ("monitoring", "testkit/monitoring", *_rooms("telemetry", "forecaster", "trainer", "generator", "weights")),
+        ("monitoring", "testkit/monitoring", "helm/rollcast/files", *_RUN),
         _tests("monitoring", "queries"),
     ),
     Proof(
         "gpu-program",
         "`python -m benchmarks.gpu` packs the system, measures part by part and ends in time.",
-        ("testkit/gpu", "benchmarks/gpu", "benchmarks/wire_faults", "tests/gpu", _PACKAGES),
+        (
+            "testkit/gpu",
+            "benchmarks/gpu",
+            "benchmarks/wire_faults",
+            "tests/gpu",
+            "examples",
+            "requirements",
+            *_rooms("trainer", "weights"),
+        ),
         tuple(
             _tests(
                 "gpu",
@@ -98,6 +113,7 @@ PROOFS: tuple[Proof, ...] = (
             "docs/data.md",
             "docs/formats.md",
             "tests/contributing_examples.py",
+            "services/rollcast/trainer/control/reporting.py",
             *_rooms("config", "recipe", "tasks", "curves", "loggers", "telemetry"),
         ),
         ("tests/test_contributing_examples.py",),
@@ -105,7 +121,21 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "repository",
         "Workflows, package lists, results, notebooks and the licence are what they say.",
-        (".github", ".ci", "requirements", "pyproject.toml", "benchmarks", "lab", "docs", "LICENSE", "Makefile"),
+        (
+            ".github",
+            ".ci",
+            "requirements",
+            "pyproject.toml",
+            "benchmarks",
+            "lab",
+            "docs",
+            "helm",
+            "LICENSE",
+            "Makefile",
+            "Dockerfile.control",
+            "Dockerfile.generator",
+            "Dockerfile.trainer",
+        ),
         (
             "tests/test_workflows.py",
             "tests/test_requirements.py",
@@ -122,9 +152,24 @@ PROOFS: tuple[Proof, ...] = (
         ("tests/test_forked_programs.py",),
     ),
     Proof(
+        "suite-program",
+        "Calls of pytest end in time, are measured, and are no success if they were cut off; mutants are as drawn.",
+        ("testkit/suite", "tests/conftest.py"),
+        _tests("suite", "pytest_call", "measurement", "first_failure", "mutation"),
+    ),
+    Proof(
         "documented-commands",
         "The commands of the documents do what stands there, as a reader types them.",
-        ("docs", "README.md", "tests/documents", *_rooms("cli", "local", "curves", "scaling", "config")),
+        (
+            "docs",
+            "README.md",
+            "lab/notes.md",
+            "tests/documents",
+            "configs",
+            *_rooms(
+                "cli", "config", "corpus", "curves", "local", "memory", "plots", "scaling", "simulation", "throughput"
+            ),
+        ),
         _tests("documents", "carried_out_commands"),
     ),
     Proof(
@@ -136,7 +181,11 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "autoscaler-service",
         "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
-        ("tests/autoscaler", "testkit/autoscaler", *_rooms("autoscaler", "connections", "telemetry", "config")),
+        (
+            "tests/autoscaler",
+            "testkit/autoscaler",
+            *_rooms("autoscaler", "connections", "telemetry", "config", "simulation"),
+        ),
         _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe"),
     ),
     Proof(
@@ -150,9 +199,10 @@ PROOFS: tuple[Proof, ...] = (
         "Programs with torch or an engine that a start runs: counting prompts, trials, the demo's base model.",
         (
             "tests/local",
+            "docs/reference/mistakes.md",
             "examples",
             _PACKAGES,
-            *_rooms("chat", "environments", "generator", "local", "recipe", "tasks", "trainer"),
+            *_rooms("chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"),
         ),
         _tests(
             "local", "prompt_lengths_in_a_program", "trained_demo_model", "calculator_example", "trial_with_an_engine"
@@ -179,7 +229,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "architectures",
         "Every supported architecture gives the same log-probs in the trainer, the generator and a plain replay.",
-        (*_ENGINE, *_rooms("memory")),
+        (*_ENGINE, "helm/rollcast/files/rules.yaml", *_rooms("memory")),
         (
             *_tests(
                 "generator", "architectures", "recurrent_state", "expert_stacks", "head_precision", "llama_episodes"
@@ -202,7 +252,13 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "trainer-programs",
         "Ranks on several machines, compiled layers, refused memory, and the example of a whole step.",
-        (*_rooms("trainer", "recipe", "config", "memory"), "examples", "tests/trainer", "testkit/trainer", _PACKAGES),
+        (
+            *_rooms("trainer", "recipe", "config", "memory", "connections", "rollouts", "runfolder", "weights", "wire"),
+            "examples",
+            "tests/trainer",
+            "testkit/trainer",
+            _PACKAGES,
+        ),
         _tests("trainer", "machines", "compiled_layers", "refused_memory", "scalerl_step_learns"),
     ),
     Proof(
@@ -210,6 +266,7 @@ PROOFS: tuple[Proof, ...] = (
         "Tasksets of verifiers and servers and sessions of OpenEnv run unchanged, exact to the token.",
         (
             *_ENGINE,
+            "examples",
             "requirements/verifiers.txt",
             "requirements/openenv.txt",
             "testkit/other_environments.py",
@@ -234,10 +291,12 @@ PROOFS: tuple[Proof, ...] = (
         "A run that is stopped and continued, an ablation, the tutorial, the first hour, a slow generator, chaos.",
         (
             *_ENGINE,
-            *_rooms(
-                "cli", "config", "connections", "forecaster", "grader", "local", "runfolder", "scaling", "telemetry"
-            ),
+            *_RUN,
+            *_rooms("cli", "plots"),
             "configs",
+            "docs/reference/mistakes.md",
+            "docs/tutorial.md",
+            "helm/rollcast/files",
             "testkit/system",
             "testkit/forked_programs.py",
             "tests/system",
@@ -259,7 +318,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "hostile-files",
         "Files that are made to take time or memory are read within bounds, each as large as a reader takes it.",
-        ("tests/curves", "testkit/formats", *_rooms("curves")),
+        ("tests/curves", "testkit/formats", "services/rollcast/python.py", *_rooms("curves", "forecaster")),
         _tests("curves/formats", "whole_hostile_files", "every_three_ways", "installed_frameworks"),
     ),
     Proof(

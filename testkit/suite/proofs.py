@@ -1,6 +1,7 @@
 """Proofs: test files that matter only when their subject changes.
 
-A proof is due if anything below its paths, or one of its test files, differs from the commit at which it last passed.
+A proof is due if anything below its paths, one of its test files, or a file that these import (`with_imports`) differs
+from the commit at which it last passed.
 That commit, the machine and the minutes are in tests/proofs.json. A proof without an entry is due, and one whose
 commit is not in the history.
 """
@@ -10,10 +11,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from testkit.suite.changes import ROOT, NoHistoryError, changed_files, is_ancestor
+from testkit.suite.graph import ReachGraph
 
 LEDGER = ROOT / "tests" / "proofs.json"
 
@@ -29,6 +31,11 @@ class Proof:
     """Files and folders whose change makes it due."""
     tests: tuple[str, ...]
     """Its test files."""
+
+
+def with_imports(proofs: Iterable[Proof], graph: ReachGraph) -> list[Proof]:
+    """The proofs, each with the files that its tests import among its paths: the table names its subject alone."""
+    return [replace(proof, paths=(*proof.paths, *sorted(graph.imported_files(proof.tests)))) for proof in proofs]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from testkit.record import describe_machine
 from testkit.suite.changes import NoHistoryError, changed_files, git
+from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, write_ledger
-from testkit.suite.pytest_call import CALL_REPORTS, call_pytest, load_report
+from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, with_imports, write_ledger
+from testkit.suite.pytest_call import CALL_REPORTS, NO_END, call_pytest, load_report
 
 SECONDS_A_MINUTE = 60.0
 
@@ -26,14 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print every proof and whether it is due; run none")
     options = parser.parse_args(arguments)
-    proofs_by_name = {proof.name: proof for proof in PROOFS}
+    proofs_by_name = {proof.name: proof for proof in with_imports(PROOFS, load_graph())}
     if unknown := sorted({*options.names} - {*proofs_by_name, "all"}):
         print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(proofs_by_name)}", file=sys.stderr)
         return 2
     ledger = read_ledger()
-    due = {proof.name: reason for proof in PROOFS if (reason := why_due(proof, ledger)) is not None}
+    due = {proof.name: reason for proof in proofs_by_name.values() if (reason := why_due(proof, ledger)) is not None}
     if options.list:
-        for proof in PROOFS:
+        for proof in proofs_by_name.values():
             minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
             print(f"{proof.name}: {proof.protects} ({minutes}; {due.get(proof.name, 'not due')})")
         return 0
@@ -41,20 +42,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not names:
         print("no proof is due")
         return 0
-    chosen = [proofs_by_name[name] for name in names]
-    code = run_proofs(chosen)
-    for name in record_passed(chosen, CALL_REPORTS / "proofs.json"):
-        print(f"proof {name} passed: {LEDGER.name} says so", flush=True)
-    return code
+    return run_proofs([proofs_by_name[name] for name in names])
 
 
-def run_proofs(proofs: Sequence[Proof], stop_at: float | None = None) -> int:
-    """Run the test files of these proofs in one call."""
+def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
+    """Run the test files of these proofs in one call, write the ledger and name what stays due. Returns pytest's exit
+    code.
+    """
     for proof in proofs:
         print(f"proof {proof.name}: {proof.protects}", flush=True)
     names = ",".join(proof.name for proof in proofs)
     tests = [test for proof in proofs for test in proof.tests]
-    return call_pytest(["--proofs", names, *tests], CALL_REPORTS / "proofs.json", stop_at)
+    report = CALL_REPORTS / "proofs.json"
+    code = call_pytest(["--proofs", names, *tests], report, end)
+    passed = record_passed(proofs, report)
+    for proof in proofs:
+        if proof.name in passed:
+            print(f"proof {proof.name} passed: tests/proofs.json says so", flush=True)
+        else:
+            print(f"proof {proof.name} stays due: it failed, was cut off, or its files are not committed", flush=True)
+    return code
 
 
 def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LEDGER) -> list[str]:

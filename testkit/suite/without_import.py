@@ -17,6 +17,8 @@ class Link:
     how: str
 
 
+SOURCE_READERS = tuple(f"tests/test_{name}.py" for name in ("names", "plain_names", "plainness", "sizes", "signatures"))
+"""They read every source and run none."""
 _CHART = ("helm/*", "k8s/*", "Dockerfile.*", ".dockerignore", "requirements/*", "configs/*")
 _SERVICES = "services/rollcast"
 LINKS = (
@@ -55,11 +57,8 @@ LINKS = (
     Link(("tests/test_results.py",), ("benchmarks/*", "lab/*"), "results are compared with documents"),
     Link(("tests/test_debian.py",), ("requirements/debian.sh",), "run"),
     Link(("tests/test_license.py",), ("LICENSE", "pyproject.toml"), "the wheel is built"),
-    Link(
-        ("tests/test_names.py", "tests/test_plainness.py", "tests/test_sizes.py", "tests/test_signatures.py"),
-        ("services/*.py",),
-        "every source is read",
-    ),
+    Link(SOURCE_READERS, ("services/*.py",), "every source is read"),
+    Link(("tests/chart/test_dry_run.py",), (f"{_SERVICES}/autoscaler/dry_run.py",), "the chart's hook is run"),
     Link(("tests/test_types.py", "tests/test_layers.py"), ("pyproject.toml",), "the checkers' settings"),
     Link(("tests/python/*.py",), (f"{_SERVICES}/python.py",), "`import rollcast` loads it when it is asked for"),
     Link(("tests/local/test_calculator_example.py", "tests/trainer/test_scalerl_step.py"), ("examples/*",), "run"),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from testkit.suite.changes import NoHistoryError, base_commit, changed_files
+from testkit.suite.durations import load_durations
 from testkit.suite.near import BUDGET_SECONDS, PROCESSES, START_SECONDS, main, select
+from testkit.suite.selection import group_of_file
 from testkit.suite.shared_words import changed_text, rank_by_words
+from tests.conftest import file_of, pytest_collection_modifyitems
 
 WHOLE_BUDGET_SECONDS = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
 
@@ -94,3 +99,16 @@ def test_an_unknown_commit_is_one_sentence(repository: Path, capsys: pytest.Capt
         changed_files("0000000", root=repository)
     assert main(["--since", "no-such-commit"]) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("keeps_order", [True, False])
+def test_near_keeps_its_order_and_other_calls_begin_with_what_takes_longest(keeps_order: bool) -> None:
+    durations = load_durations()
+    files = sorted(
+        (file for file in durations if group_of_file(file) == file), key=lambda file: (durations[file], file)
+    )
+    items: list[Any] = [SimpleNamespace(nodeid=f"{file}::test_some") for file in files]
+    config: Any = SimpleNamespace(workerinput={}, getoption={"keep_order": keeps_order}.get)
+    pytest_collection_modifyitems(config, items)
+    seconds = [durations[file] for file in files]
+    assert [durations[file_of(item)] for item in items] == (seconds if keeps_order else seconds[::-1])

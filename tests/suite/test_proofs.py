@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from testkit.suite.changes import ROOT, tracked_files
-from testkit.suite.graph import is_test_file
+from testkit.suite.graph import ReachGraph, is_test_file
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import Passed, Proof, proofs_that_fit, read_ledger, why_due, write_ledger
+from testkit.suite.proofs import Passed, Proof, proofs_that_fit, read_ledger, why_due, with_imports, write_ledger
 from testkit.suite.prove import _has_passed, main
 from testkit.suite.selection import CORE, GROUPS, files_to_ignore, group_of_file, seconds_of_groups
 
@@ -48,6 +49,17 @@ def passed_at(commit: str, minutes: float = 1.0) -> dict[str, Passed]:
 
 def test_a_proof_without_an_entry_is_due(repository: Path) -> None:
     assert why_due(PROOF, {}, repository) == "never passed"
+
+
+def test_a_proof_is_due_when_a_file_that_its_tests_import_changes(repository: Path) -> None:
+    commit(repository, "testkit/helper.py", "first")
+    ledger = passed_at(commit(repository, "tests/test_small.py", "first"))
+    graph = ReachGraph(["testkit/helper.py", "tests/test_small.py"], {"tests/test_small.py": ["testkit/helper.py"]})
+    (proof,) = with_imports([PROOF], graph)
+    assert why_due(proof, ledger, repository) is None
+    commit(repository, "testkit/helper.py", "second")
+    assert why_due(PROOF, ledger, repository) is None
+    assert "testkit/helper.py changed" in str(why_due(proof, ledger, repository))
 
 
 def test_a_proof_is_due_when_its_paths_or_its_tests_change(repository: Path) -> None:
@@ -114,6 +126,19 @@ def test_the_table_names_files_that_exist_each_once() -> None:
     assert [
         path for path in sorted(paths) if not any(file == path or file.startswith(f"{path}/") for file in files)
     ] == []
+
+
+def test_contributing_names_a_proof_that_exists() -> None:
+    names = re.findall(r'PROOFS="([^"]+)"', (ROOT / "CONTRIBUTING.md").read_text())
+    assert names
+    assert {*names} <= {proof.name for proof in PROOFS}
+
+
+def test_a_change_of_a_file_that_an_example_of_contributing_changes_makes_its_proof_due() -> None:
+    (proof,) = (proof for proof in PROOFS if proof.name == "contributing")
+    files = set(re.findall(r"^--- a/(.+)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert files
+    assert [file for file in sorted(files) if not any(f"{file}/".startswith(f"{path}/") for path in proof.paths)] == []
 
 
 def test_every_group_names_what_exists() -> None:

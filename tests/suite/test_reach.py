@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from testkit.suite.graph import ReachGraph, load_graph
-from testkit.suite.without_import import LINKS
+from testkit.suite.without_import import LINKS, SOURCE_READERS
 
 KERNEL = "services/rollcast/scaling/law/curve.py"
 
@@ -20,6 +20,31 @@ def graph() -> ReachGraph:
 
 def test_every_file_of_services_is_reached_by_a_test() -> None:
     assert graph().files_without_test("services") == []
+
+
+def test_a_file_that_only_readers_of_every_source_reach_has_no_test() -> None:
+    untested = "services/rollcast/untested.py"
+    small = ReachGraph([untested, KERNEL, *SOURCE_READERS, "tests/test_a.py"], {"tests/test_a.py": [KERNEL]})
+    assert set(small.reaching_tests([untested])) == set(SOURCE_READERS)
+    assert small.files_without_test("services") == [untested]
+
+
+def test_files_that_tests_import_through_others_are_followed_to_the_first_of_services() -> None:
+    files = ["tests/a/test_a.py", "tests/a/conftest.py", "tests/conftest.py", "testkit/b.py", "testkit/c.py"]
+    modules = ["services/rollcast/x.py", "services/rollcast/y.py"]
+    imports = {
+        "tests/a/test_a.py": ["testkit/b.py"],
+        "testkit/b.py": [modules[0]],
+        modules[0]: [modules[1]],
+        "tests/a/conftest.py": ["testkit/c.py"],
+    }
+    small = ReachGraph([*files, *modules], imports)
+    assert small.imported_files(["tests/a/test_a.py"]) == {*files, modules[0]} - {"tests/conftest.py"}
+
+
+def test_a_deleted_test_file_is_not_among_those_that_reach_a_change() -> None:
+    small = ReachGraph(["tests/test_a.py"], {})
+    assert small.reaching_tests(["tests/test_a.py", "tests/test_deleted.py"]) == {"tests/test_a.py": 0}
 
 
 @pytest.mark.parametrize(
