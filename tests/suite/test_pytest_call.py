@@ -10,6 +10,7 @@ import pytest
 
 from testkit.suite import bytecode, prove, pytest_call
 from testkit.suite.again_alone import read_record, run_again_alone
+from testkit.suite.changes import ROOT
 from testkit.suite.near import run_until
 from testkit.suite.proofs import Proof
 from testkit.suite.pytest_call import INTERRUPTED, SECONDS_KEPT_FREE, call_pytest, load_report
@@ -54,6 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(bytecode, "ROOT", tmp_path)
     monkeypatch.setattr(pytest_call, "ROOT", tmp_path)
     monkeypatch.setattr(
