@@ -121,13 +121,19 @@ def _is_own_function(value: Any, module: ModuleType) -> bool:
 
 
 def failure(
-    error: BaseException, function: Callable[..., Any] | None = None, row: Any = None, *, in_sandbox: bool = False
+    error: BaseException,
+    function: Callable[..., Any] | None = None,
+    row: Any = None,
+    *,
+    signature: str = "",
+    in_sandbox: bool = False,
 ) -> str:
     """The message of an exception and its place in the user's own code: one line.
 
     ZeroDivisionError: division by zero (/home/me/reward.py, line 7)
 
-    function: that was called; None = none yet. row: its argument.
+    function: that was called; None = none yet. row: its argument. signature: a hint for a call that raised TypeError
+    before the function ran; empty = none.
     """
     if isinstance(error, UserError):
         return str(error)[:MAX_SENTENCE_CHARACTERS]
@@ -142,7 +148,7 @@ def failure(
         hint = f"; the row has {', '.join(map(repr, list(row)[:10]))}"
     if not location and function is not None:
         location = definition(function)
-        hint = "; a verifier is called with (completion, row)" if isinstance(error, TypeError) else hint
+        hint = signature if signature and isinstance(error, TypeError) else hint
     return error_message[: MAX_SENTENCE_CHARACTERS // 2] + location + hint
 
 

@@ -88,7 +88,7 @@ def _loaded(setting: str, part: OwnPart) -> Callable[..., Any]:
     try:
         return load_function(part.function)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{setting} {part.function}: {_said(error, None)}") from error
+        raise UserError(f"{setting} {part.function}: {failure(error)}") from error
 
 
 def load_own_parts(recipe: Recipe) -> None:
@@ -98,11 +98,6 @@ def load_own_parts(recipe: Recipe) -> None:
     """
     for setting, own_part in recipe.own_parts.items():
         _loaded(setting, own_part)
-
-
-def _said(error: BaseException, function: Callable[..., Any] | None) -> str:
-    """The exception in one line, without the hint for verifiers."""
-    return failure(error, function).partition("; a verifier is called with")[0]
 
 
 class OwnFunction:
@@ -123,7 +118,7 @@ class OwnFunction:
         except (Exception, SystemExit) as error:
             if self.setting == LOSS and is_out_of_memory(error):
                 raise  # not the function's fault: the update names the setting to lower
-            raise UserError(f"{self.setting} {self.part.function}: {_said(error, function)}") from error
+            raise UserError(f"{self.setting} {self.part.function}: {failure(error, function)}") from error
 
     def refused(self, found: object, needed: str) -> UserError:
         """The error for a result that cannot be used."""

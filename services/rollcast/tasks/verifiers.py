@@ -229,7 +229,13 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
         decoded_reference = json.loads(reference)
         reward = function(completion, decoded_reference)
     except Exception as error:
-        failure_sentence = own_functions.failure(error, function, decoded_reference, in_sandbox=verifier.sandboxed)
+        failure_sentence = own_functions.failure(
+            error,
+            function,
+            decoded_reference,
+            signature="; a verifier is called with (completion, row)",
+            in_sandbox=verifier.sandboxed,
+        )
         return Grade(0.0, "error", failure=failure_sentence)
     return graded(reward, "the verifier returned", own_functions.definition(function))
 
