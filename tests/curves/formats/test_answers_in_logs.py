@@ -88,9 +88,10 @@ def test_answers_of_a_kind_are_no_readings(kind: str, loop: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("seed", range(2))
-def test_a_loop_is_read_among_answers_of_all_kinds(loop: str, seed: int, tmp_path: Path) -> None:
-    assert_read(log_of(LOOPS[loop], list(ANSWERS.values()), 1 + 4 * seed, seed), tmp_path / "train.log")
+@pytest.mark.parametrize(("per_step", "seed"), [(1, 0), (1, 2), (3, 1), (3, 2), (3, 6), (5, 1), (5, 6)])
+def test_a_loop_is_read_among_answers_of_all_kinds(loop: str, per_step: int, seed: int, tmp_path: Path) -> None:
+    """Draws in which steps of a few answers rise by chance, and bars of progress stand at several places."""
+    assert_read(log_of(LOOPS[loop], list(ANSWERS.values()), per_step, seed), tmp_path / "train.log")
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MARKS)
