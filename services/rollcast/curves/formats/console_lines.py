@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
-    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
+    r"batch|rollout|eval)s?['\"]?\s{0,8}[:=#@]?\s{0,8}\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
     rf"(?!\s?/\s?\d)(?!\s(?:\w{{1,20}} )?(?:{_RIGHT_WORDS})(?!\w))",
     re.IGNORECASE,
 )

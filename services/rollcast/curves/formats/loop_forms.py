@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from rollcast.curves.formats.console_lines import ConsoleLine
-from rollcast.curves.formats.printed_answers import StepTimeline, evenly_spaced, printed_answers
+from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers, rises_as_a_loop
 from rollcast.curves.measures import Measure, Stage, measure_or_count
 
 MIN_SERIES_STEPS = 3
@@ -189,7 +189,7 @@ def _goes_with(form: _Form, anchor: _Form) -> bool:
     if form.counter is None:
         return form.stage is Stage.HELD_OUT and len(form.lines) <= len(anchor.lines)
     steps = [line.counts[0] for line in form.lines]
-    if not form.rises or form.num_distinct < 2 or not evenly_spaced(steps):
+    if not form.rises or form.num_distinct < 2 or not rises_as_a_loop(steps):
         return False
     is_dense = form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
     return is_dense or form.stage is None or (anchor.stage is not None and form.stage > anchor.stage)

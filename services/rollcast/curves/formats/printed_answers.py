@@ -6,8 +6,8 @@
 The training loop's lines are those of one form (`loop_forms`). A line of another form is judged by its step. It is a
 reading if its step is between those of the loop's lines around it. It is also one if its form recurs and its step is
 one that the loop has passed, because evaluations may end late, or if the steps of its form rise by themselves. Those
-steps are the loop's, or evenly spaced; a few steps of unrelated answers may rise by chance, but are neither. An answer
-that meets these conditions is read: real evaluations are more important than a log without any answer.
+steps are the loop's, evenly spaced, or many: a few steps of unrelated answers may rise by chance. An answer that meets
+these conditions is read: real evaluations are more important than a log without any answer.
 """
 
 from bisect import bisect
@@ -25,13 +25,17 @@ def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence
     loop_steps = set(loop.steps)
     num_shared = sum(step in loop_steps for step in steps)
     # Share of the steps of a form that the loop prints too; an answer may be among them
-    yield from _unread(lines, evenly_spaced(steps) or num_shared >= 0.75 * len(steps))
+    yield from _unread(lines, rises_as_a_loop(steps) or num_shared >= 0.75 * len(steps))
 
 
-def evenly_spaced(steps: Sequence[int]) -> bool:
-    """Whether most steps follow the one before, the first one 0, at the same distance. Falls are restarts."""
-    gaps = [after - before for before, after in pairwise([0, *steps]) if after > before]
-    return bool(gaps) and 2 * max(Counter(gaps).values()) > len(gaps)
+def rises_as_a_loop(steps: Sequence[int]) -> bool:
+    """Whether most steps follow the one before, the first one 0, at the same distance, or too many rise for chance."""
+    gaps = [after - before for before, after in pairwise([0, *steps])]
+    rises = [gap for gap in gaps if gap > 0]
+    num_falls = sum(gap < 0 for gap in gaps)
+    # Of five unrelated steps one in 120 orders rises, and of eight one in 160 has at most one fall
+    rises_by_itself = len({*steps}) >= 5 and num_falls <= (len(steps) - 4) // 4
+    return bool(rises) and (2 * max(Counter(rises).values()) > len(rises) or rises_by_itself)
 
 
 @dataclass(frozen=True)
