@@ -14,7 +14,7 @@ from itertools import islice
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of, measure_or_count
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, MeasureKind, measure_of, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -176,9 +176,10 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     if counters and (measure_match := _AT_STEP.search(rest)) and measure_or_count(measure_match["name"]) is not None:
         first = min(first, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
-    has_measure = any(measure_or_count(name) is not None for name in pairs)
-    if counters and not has_measure and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
-        first = right.start()
+    measures = filter(None, map(measure_or_count, pairs))
+    has_rate = any(measure.kind < MeasureKind.REWARD for measure in measures)
+    if counters and not has_rate and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+        first = min(first, right.start())
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if len(pairs) < (1 if counters else MIN_PAIRS):
         return None
