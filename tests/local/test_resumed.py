@@ -204,7 +204,9 @@ def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(tmp_path:
 
 
 def test_a_run_that_was_never_started_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder has no run\. L"):
+    with pytest.raises(
+        UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder has no run\. L"
+    ):
         check_begun(tmp_path / "sums", None)
     for name in ("sums-1", "sums-2", "proofs"):
         (tmp_path / name).mkdir()
