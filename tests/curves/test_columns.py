@@ -87,10 +87,13 @@ def answer_of(question: Callable[[], tuple[CurvePoint, ...]]) -> tuple[CurvePoin
 
 
 def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
+    told: list[str] = []
     try:
-        curve = curve_sheet(sheet, Columns(), None, lambda _: None)
+        curve = curve_sheet(sheet, Columns(), None, told.append)
     except UserError:
         return  # what was recognised is another test's matter; nothing is left to compare
+    if any("falls back for a moment" in sentence for sentence in told):
+        return  # rows that are left out before are the matter of test_places_of_readings
     rows = [row for row in rows if is_own_curve(str(row.get("dataset") or ""))]
 
     def by_columns() -> tuple[CurvePoint, ...]:
@@ -130,6 +133,14 @@ FIELDS = {
 
 @settings(max_examples=25)
 @given(st.lists(st.fixed_dictionaries(PASS_RATE, optional=FIELDS), min_size=1, max_size=12))
+@example(
+    [
+        {"pass_rate": 0.5, "step": 2},
+        {"pass_rate": None, "step": 2.5},
+        {"pass_rate": 0.0, "step": 0.5},
+        {"pass_rate": None, "step": 3},
+    ]
+)
 def test_objects_with_fields_that_come_and_go_tell_what_their_rows_do(rows: list[Row]) -> None:
     assert_alike(Sheet.of_rows("JSONL", iter(rows)), rows)
 

@@ -204,7 +204,9 @@ def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(tmp_path:
 
 
 def test_a_run_that_was_never_started_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder"):
+    with pytest.raises(
+        UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder has no run\. L"
+    ):
         check_begun(tmp_path / "sums", None)
     for name in ("sums-1", "sums-2", "proofs"):
         (tmp_path / name).mkdir()
@@ -212,7 +214,7 @@ def test_a_run_that_was_never_started_is_not_resumed(tmp_path: Path) -> None:
         check_begun(tmp_path / name, None)
     with pytest.raises(UserError, match=r"run = sum-1: .*; did you mean sums-1 or sums-2\? Leave out --resume to"):
         check_begun(tmp_path / "sum-1", None)
-    with pytest.raises(UserError, match="its runs are proofs, sums-1, sums-2"):
+    with pytest.raises(UserError, match=r"its runs are proofs, sums-1, sums-2\. L"):
         check_begun(tmp_path / "quite-another", None)
     check_begun(tmp_path / "elsewhere", "s3://bucket/runs")
     write_checkpoint(tmp_path / "kept" / "moved", "1.4")

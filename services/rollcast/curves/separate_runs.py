@@ -191,9 +191,12 @@ def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
 
 
 def _is_each_epoch(runs: list[LoggedRun]) -> bool:
-    """Whether each run is as long as the others and continues the level at which the one before it ended."""
+    """Whether each run has the others' name, is as long, and continues the level at which the one before it ended."""
     bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
     if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
+        return False
+    # A final reading may be one more
+    if runs[-1].counts.size > runs[0].counts.size + 1 or len({run.title for run in runs}) > 1:
         return False
     departed = sum(abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs))
     returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))

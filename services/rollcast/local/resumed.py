@@ -57,11 +57,11 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
         return
     runs = sorted(file.parent.name for file in folder.parent.glob(f"*/{UP_FILE}"))
     close_names = difflib.get_close_matches(folder.name, runs, MAX_NAMES)
-    meant = "this folder has no run"
+    meant = "this folder has no run."
     if close_names:
         meant = f"did you mean {' or '.join(close_names)}?"
     elif runs:
-        meant = f"its runs are {', '.join(runs[:MAX_NAMES])}{', ...' if len(runs) > MAX_NAMES else ''}"
+        meant = f"its runs are {', '.join(runs[:MAX_NAMES])}{', ...' if len(runs) > MAX_NAMES else '.'}"
     raise UserError(
         f"--resume: run = {folder.name}: no run of this name was started in {folder.parent}; {meant} "
         "Leave out --resume to begin a run"

@@ -28,6 +28,9 @@ LOOPS = {
     "words": "After step {s} of 200 (eta 0:{m:02}:10), the accuracy on 50 problems: acc = {r}",
     "evaluations apart": "step {s} | loss: 0.1 | kl: 0.02\n[eval] step {s}: acc={r}",
     "evaluations late": "step {s} | loss: 0.1 | kl: 0.02\nstep {n} | loss: 0.1 | kl: 0.02\neval @ step {s}: acc={r}",
+    "padded steps": "Iter {s:5d} | loss 0.1000 | acc {r:.4f} | kl 0.02",
+    "padded behind a colon": "step:   {s} loss: 0.1 acc: {r}",
+    "evaluations without a step": "step {s} | loss: 0.1 | reward: 0.7\neval accuracy: {r}",
     "no marks": "iteration {s} acc {r} loss 0.1",
     "JSON": '{{"step": {s}, "loss": 0.1, "acc": {r}}}',
     "JSON behind a prefix": 'INFO:train:{{"step": {s}, "loss": 0.1, "acc": {r}}}',
@@ -88,9 +91,10 @@ def test_answers_of_a_kind_are_no_readings(kind: str, loop: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("seed", range(2))
-def test_a_loop_is_read_among_answers_of_all_kinds(loop: str, seed: int, tmp_path: Path) -> None:
-    assert_read(log_of(LOOPS[loop], list(ANSWERS.values()), 1 + 4 * seed, seed), tmp_path / "train.log")
+@pytest.mark.parametrize(("per_step", "seed"), [(1, 2), (3, 1), (3, 2), (3, 6), (5, 6)])
+def test_a_loop_is_read_among_answers_of_all_kinds(loop: str, per_step: int, seed: int, tmp_path: Path) -> None:
+    """Draws in which steps of a few answers rise by chance, and bars of progress stand at several places."""
+    assert_read(log_of(LOOPS[loop], list(ANSWERS.values()), per_step, seed), tmp_path / "train.log")
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MARKS)
@@ -109,3 +113,16 @@ def test_one_long_answer_among_few_readings_is_none(num_readings: int, tmp_path:
     path.write_text("\nThe sky is blue.\n".join([readings[0], answer, *readings[1:]]) + "\n")
     history = read_history(str(path), Columns(), None)
     assert [point.step for point in history.evaluations] == list(STEPS)[:num_readings]
+
+
+@pytest.mark.parametrize("delay", [0, 30])
+def test_evaluations_at_irregular_steps_are_readings(delay: int, tmp_path: Path) -> None:
+    """An evaluator of its own takes checkpoints as they come, at steps that the loop does not print."""
+    steps = [13, 57, 91, 142, 188, 231, 301, 333]
+    lines = []
+    for step in range(0, 400, 10):
+        lines.append(f"step={step} loss=0.1 entropy=0.3")
+        lines.extend(f"evaluator: step={at} accuracy=0.{at}" for at in steps if step <= at + delay < step + 10)
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(lines) + "\n")
+    assert [point.step for point in read_history(str(path), Columns(), None).evaluations] == steps

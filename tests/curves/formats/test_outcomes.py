@@ -223,6 +223,8 @@ SHARES_IN_LINES = {
     "after a colon": "step {s}: accuracy: {w}/64",
     "after a stage": "step {s} loss 0.3\nstep {s} eval accuracy {w}/64",
     "below headings": "=== step {s} ===\nThe answer is 7.\naccuracy {w}/64",
+    "of games next to their return": "update {s}: won {w}/64 games, mean return 0.4{s}",
+    "of correct ones behind a reward": "step {s} | reward: 0.4{s} | {w}/64 correct",
     "of correct ones below headings": "=== step {s} ===\nanswer: 7\n{w}/64 correct",
 }
 

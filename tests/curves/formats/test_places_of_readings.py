@@ -232,6 +232,10 @@ QUESTIONS = {
     "words without marks": (
         "".join(f"INFO ep 1 it {s} loss 0.3 val_acc 20.0%\n" for s in STEPS), "the form of this log is not known",
     ),
+    "sentences": (
+        "".join(f"After {s} steps the model solves 2{s % 10}% of the problems\n" for s in STEPS),
+        "the form of this log is not known",
+    ),
 }  # fmt: skip
 
 

@@ -196,6 +196,17 @@ def test_steps_of_each_epoch_without_its_number_are_counted_on(
     assert "step begins again 3 times while the level goes on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("names", "end"), [(("small", "large"), 200), (("", ""), 300)])
+def test_a_run_that_begins_at_the_last_ones_level_is_another_by_its_name_or_length(
+    names: tuple[str, str], end: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.log"
+    later = "".join(f"step:{s} - critic/score/mean:{0.55 + s / 2000} - actor/entropy:0.4\n" for s in range(0, end, 10))
+    path.write_text(verl(range(0, 200, 10), 0.5, names[0]) + verl([], 0.5, names[1]).lstrip("\n") + later)
+    with pytest.raises(UserError, match="holds 2 runs one after another"):
+        read_history(str(path), Columns(), None)
+
+
 def test_seeds_in_one_console_are_runs_with_their_names(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text("".join(f"=== seed {seed} ===\n" + pairs(TENS, seed / 10) for seed in (3, 4, 5)))

@@ -14,11 +14,11 @@ from itertools import islice
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of, measure_or_count
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, MeasureKind, Stage, measure_of, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
-"""Pairs in a line that names no step."""
+"""Pairs in a line that names no step, except an evaluation."""
 MAX_LINE_CHARS = 5_000
 """A longer line is a printed answer."""
 MAX_PARSED_LINES = 500_000
@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
 _STEP = re.compile(
     r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
-    r"batch|rollout|eval)s?['\"]?\s?[:=#@]?\s?\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
+    r"batch|rollout|eval)s?['\"]?\s{0,8}[:=#@]?\s{0,8}\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
     rf"(?!\s?/\s?\d)(?!\s(?:\w{{1,20}} )?(?:{_RIGHT_WORDS})(?!\w))",
     re.IGNORECASE,
 )
@@ -176,11 +176,12 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     if counters and (measure_match := _AT_STEP.search(rest)) and measure_or_count(measure_match["name"]) is not None:
         first = min(first, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
-    has_measure = any(measure_or_count(name) is not None for name in pairs)
-    if counters and not has_measure and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
-        first = right.start()
+    measures = filter(None, map(measure_or_count, pairs))
+    has_rate = any(measure.kind < MeasureKind.REWARD for measure in measures)
+    if counters and not has_rate and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+        first = min(first, right.start())
         pairs["correct"] = _share(right["value"], int(right["total"]))
-    if len(pairs) < (1 if counters else MIN_PAIRS):
+    if not pairs:
         return None
     leading_text = rest[:first]
     prefix = _stage_of(leading_text)
@@ -188,6 +189,10 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     for name, value in pairs.items():
         is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
+    # `eval accuracy: 0.31` below the line of its step
+    is_held_out = any(measure.stage is Stage.HELD_OUT for measure in filter(None, map(measure_or_count, row)))
+    if not counters and not is_held_out and len(pairs) < MIN_PAIRS:
+        return None
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
     form = f"{' '.join(counters)} {form_of_text(leading_text)} {next(iter(pairs))}"
     return ConsoleLine(number, form, row, tags[0] if tags else "")

@@ -18,7 +18,8 @@ from itertools import chain
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import counted
 from rollcast.curves.columns import some
-from rollcast.curves.formats.log_file import LogFile, is_json
+from rollcast.curves.formats.log_file import LogFile, is_json, unknown_form
+from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import MAX_ROW_CHARS, RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV", "|": "table with bars", " ": "table with spaces"}
@@ -72,6 +73,8 @@ def read(log: LogFile) -> Sheet:
         header = [name.strip() or f"column {number}" for number, name in enumerate(next(rows, []), start=1)]
         if len(set(header)) < len(header):
             (twice, _), *_ = Counter(header).most_common(1)
+            if delimiter == " " and measure_or_count(twice) is None:  # a sentence
+                raise unknown_form(log.path)
             raise UserError(f"{log.path}: two columns are called {shown(twice)!r}; rename one of them")
         format = HISTORY_NAME if sum(mark in header for mark in _HISTORY_MARKS) > 1 else NAMES[delimiter]
         chunks = ((len(chunk), dict(zip(header, zip(*chunk, strict=True), strict=True))) for chunk in in_chunks(rows))

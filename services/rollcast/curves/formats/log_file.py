@@ -22,6 +22,14 @@ class OtherFormat(UserError):  # noqa: N818  (the next format is asked; this is 
     """A file that began like one of a format is not of it."""
 
 
+def unknown_form(path: Path) -> UserError:
+    """The refusal of a text that no format reads."""
+    return UserError(
+        f"{path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a format that "
+        "`rollcast fit --help` lists"
+    )
+
+
 @dataclass(frozen=True)
 class LogFile:
     """Attributes:

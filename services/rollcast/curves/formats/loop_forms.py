@@ -6,14 +6,14 @@ lines of forms that count the loop's steps.
 """
 
 from bisect import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 from rollcast.curves.formats.console_lines import ConsoleLine
-from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers
+from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers, rises_as_a_loop
 from rollcast.curves.measures import Measure, Stage, measure_or_count
 
 MIN_SERIES_STEPS = 3
@@ -125,7 +125,9 @@ def _anchor(forms: list[_Form]) -> _Form | None:
     best = max(series or measured, key=lambda form: form.weight)
     anchor = best
     for form in forms:
-        is_dense = form.is_series and form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
+        # More lines of a loop have hardly fewer different steps
+        min_distinct = max(MIN_DISTINCT_SHARE * len(form.lines), 0.75 * best.num_distinct)
+        is_dense = form.is_series and form.num_distinct >= min_distinct
         is_of_the_loop = is_dense and form.counter == best.counter and form.is_interleaved(best)
         if is_of_the_loop and len(form.lines) > len(anchor.lines):
             anchor = form
@@ -158,9 +160,7 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     """The places of the lines of a form that the loop did not print."""
     everything = set(form.places)
     counter = anchor.counter or ""
-    stretches = {bisect(anchor.places, line_index) for line_index in form.places}
-    is_list = len(stretches) == 1 and len(form.lines) >= MIN_SERIES_STEPS
-    if is_list and 0 < min(stretches) < len(anchor.places):
+    if _is_in_lists(form, anchor):
         return everything
     if not all(counter in line.row for line in form.lines):
         return set() if _goes_with(form, anchor) else everything
@@ -173,13 +173,23 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     return everything if len(left_out) > max_share * len(everything) else left_out
 
 
+def _is_in_lists(form: _Form, anchor: _Form) -> bool:
+    """Whether most lines of a form stand several between two lines of the loop, at few places: a bar, worked steps."""
+    stretches = Counter(bisect(anchor.places, line_index) for line_index in form.places)
+    # Lines before the first and behind the last line of the loop alone are other phases
+    last = len(anchor.places) if max(stretches) > 0 else 0
+    lists = [count for stretch, count in stretches.items() if count >= MIN_SERIES_STEPS and stretch < last]
+    return 2 * sum(lists) > len(form.lines) and 2 * len(lists) <= len(anchor.lines)
+
+
 def _goes_with(form: _Form, anchor: _Form) -> bool:
     """Whether lines that do not count the loop's steps are the loop's: of epochs between those of steps, say."""
     if len(form.lines) < 2 or not form.is_interleaved(anchor):
         return False
     if form.counter is None:
         return form.stage is Stage.HELD_OUT and len(form.lines) <= len(anchor.lines)
-    if not form.rises or form.num_distinct < 2:
+    steps = [line.counts[0] for line in form.lines]
+    if not form.rises or form.num_distinct < 2 or not rises_as_a_loop(steps):
         return False
     is_dense = form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
     return is_dense or form.stage is None or (anchor.stage is not None and form.stage > anchor.stage)

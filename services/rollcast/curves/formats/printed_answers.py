@@ -5,12 +5,13 @@
 
 The training loop's lines are those of one form (`loop_forms`). A line of another form is judged by its step. It is a
 reading if its step is between those of the loop's lines around it. It is also one if its form recurs and its step is
-one that the loop has passed, because evaluations may end late, or if the steps of its form rise by themselves. An
-answer that meets these conditions is read: real evaluations are more important than a log without any answer.
+one that the loop has passed, because evaluations may end late, or if the steps of its form rise by themselves. Those
+steps are the loop's, evenly spaced, or many: a few steps of unrelated answers may rise by chance. An answer that meets
+these conditions is read: real evaluations are more important than a log without any answer.
 """
 
 from bisect import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +21,21 @@ import numpy as np
 
 def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
     """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
-    yield from _unread([loop.line_at(line_index, step) for line_index, step in zip(places, steps, strict=True)])
+    lines = [loop.line_at(line_index, step) for line_index, step in zip(places, steps, strict=True)]
+    loop_steps = set(loop.steps)
+    num_shared = sum(step in loop_steps for step in steps)
+    # Share of the steps of a form that the loop prints too; an answer may be among them
+    yield from _unread(lines, rises_as_a_loop(steps) or num_shared >= 0.75 * len(steps))
+
+
+def rises_as_a_loop(steps: Sequence[int]) -> bool:
+    """Whether most steps follow the one before, the first one 0, at the same distance, or too many rise for chance."""
+    gaps = [after - before for before, after in pairwise([0, *steps])]
+    rises = [gap for gap in gaps if gap > 0]
+    num_falls = sum(gap < 0 for gap in gaps)
+    # Of five unrelated steps one in 120 orders rises, and of eight one in 160 has at most one fall
+    rises_by_itself = len({*steps}) >= 5 and num_falls <= (len(steps) - 4) // 4
+    return bool(rises) and (2 * max(Counter(rises).values()) > len(rises) or rises_by_itself)
 
 
 @dataclass(frozen=True)
@@ -82,11 +97,11 @@ class StepTimeline:
         )
 
 
-def _unread(lines: list[_Line]) -> Iterator[int]:
-    """Places of lines, all of one form, that are not readings."""
+def _unread(lines: list[_Line], is_regular: bool) -> Iterator[int]:
+    """Places of lines, all of one form, that are not readings. `is_regular`: their steps may be a loop's."""
     # Different steps of lines of one form that may be behind the loop's: one line could be anything
     recurs = len({line.step for line in lines}) >= 2
-    may_be_late = _is_series(lines) or (recurs and not lines[0].is_last)
+    may_be_late = is_regular and (_is_series(lines) or (recurs and not lines[0].is_last))
     newest: dict[int, int] = {}
     ahead = []
     for line in lines:
@@ -99,7 +114,7 @@ def _unread(lines: list[_Line]) -> Iterator[int]:
             ahead.append(line)
         elif not is_of_an_earlier_stretch:
             yield line.place
-    yield from _out_of_order(ahead) if _is_series(ahead) else (line.place for line in ahead)
+    yield from _out_of_order(ahead) if is_regular and _is_series(ahead) else (line.place for line in ahead)
 
 
 def _out_of_order(lines: list[_Line]) -> Iterator[int]:

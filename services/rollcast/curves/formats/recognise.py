@@ -26,7 +26,7 @@ from rollcast.curves.formats import (
     wandb_offline,
 )
 from rollcast.curves.formats.known_files import log_in
-from rollcast.curves.formats.log_file import LogFile, OtherFormat
+from rollcast.curves.formats.log_file import LogFile, OtherFormat, unknown_form
 from rollcast.curves.formats.one_line_console import OPENRLHF, TRL, VERL
 from rollcast.curves.sheet import Sheet, TooMuch
 from rollcast.runfolder.files import EVALUATIONS
@@ -115,8 +115,5 @@ def _table(log: LogFile) -> Sheet:
     has_values = sheet.format == delimited.NAMES[" "] and any(map(_NUMBER.fullmatch, sheet.columns))
     # A step and a reading
     if len(sheet.columns) < 2 or not is_of_numbers or has_values:
-        raise UserError(
-            f"{log.path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a "
-            "format that `rollcast fit --help` lists"
-        )
+        raise unknown_form(log.path)
     return sheet
