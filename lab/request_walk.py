@@ -79,7 +79,7 @@ async def walk() -> list[tuple[str, str]]:
             running = asyncio.create_task(sampler.run())
             session = await taken(endpoint)
             session.reward = 1.0
-            described = endpoint.sessions.described(session, endpoint.sessions.url)
+            described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
             headers = {"authorization": f"Bearer {described['token']}"}
             messages: list[Any] = [{"role": "user", "content": "go on"}]
             async with httpx.AsyncClient(base_url=described["base_url"], headers=headers, timeout=60.0) as client:
@@ -93,7 +93,7 @@ async def walk() -> list[tuple[str, str]]:
                     request_walk.stop()
                     answer = asked.result().raise_for_status().json()["choices"][0]["message"]
                     messages += [answer, {"role": "user", "content": "go on"}]
-            session.ended = ""
+            session.end_report = ""
             await asyncio.wait_for(running, 60.0)
     finally:
         sys.setprofile(None)

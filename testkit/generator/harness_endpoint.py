@@ -105,7 +105,7 @@ def client_of(endpoint: ServedEndpoint, session: HarnessSession, **options: Any)
     """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given its task."""
     import openai
 
-    described = endpoint.sessions.described(session, endpoint.sessions.url)
+    described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
     default_options = {
         "base_url": described["base_url"],
         "api_key": described["token"],

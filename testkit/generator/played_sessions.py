@@ -26,7 +26,7 @@ async def played(
     async with client_of(endpoint, session) as client:
         await program(client, session)
     session.reward = reward
-    session.ended = ""
+    session.end_report = ""
     await asyncio.wait_for(running, 60)
     await endpoint.engine.observe()
     return sampler, sampler.rollout()
@@ -36,7 +36,7 @@ def check_exact(versions: Any, rollout: Rollout, task: PromptTask) -> None:
     """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
     assert rollout.episode is not None
     for sequence in rollout.sequences:
-        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
+        prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
         given_spans = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)

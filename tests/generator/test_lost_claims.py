@@ -38,7 +38,7 @@ async def test_a_fenced_generator_forgets_its_tasks_and_returns_under_a_new_name
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
         run.trainer.fence("g-1", "silent")
         weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
-        owner = await weights.fenced("silent")
+        owner = await weights.change_owner("silent")
         assert owner != "g-1"
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
         claim = run.trainer.outstanding().claims[1]

@@ -61,7 +61,7 @@ def test_the_own_prompt_of_an_episode_may_be_that_of_its_task() -> None:
         rollout.episode.prompt_token_ids = None
     decoded = decode_group(encode_group(group))
     for rollout in decoded.rollouts:
-        np.testing.assert_array_equal(rollout.prompt_of(rollout, group.prompt_token_ids), group.prompt_token_ids)
+        np.testing.assert_array_equal(rollout.sequence_prompt(rollout, group.prompt_token_ids), group.prompt_token_ids)
 
 
 def test_a_rollout_without_an_episode_has_no_byte_of_one() -> None:

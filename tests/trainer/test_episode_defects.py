@@ -187,7 +187,7 @@ def test_every_sequence_says_which_experts_it_used() -> None:
     task, group = answered()
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            inputs = len(rollout.prompt_of(sequence, task.prompt_token_ids)) + len(sequence.token_ids) - 1
+            inputs = len(rollout.sequence_prompt(sequence, task.prompt_token_ids)) + len(sequence.token_ids) - 1
             sequence.routed_experts = np.zeros((inputs, 3, 2), np.uint8)
     finder = DefectFinder(make_state(published=NEWEST), VOCAB, MAX_LENGTH, Routing(3, 8, 2))
     assert finder.find(group, task) is None

@@ -53,7 +53,7 @@ def test_a_restart_in_the_middle_uses_no_episode_twice(tmp_path: Path) -> None:
     learners = QuickLearners()
     queue = AnsweringQueue(broker, answers)
     first = make_controller(config, queue, answers, learners, environment="world")
-    first._reporter.started()
+    first._reporter.record_start()
     run(first, answers, limit=4)
     newest = max(learners.saved, key=lambda version: PolicyVersion.parse(version).step)
     second = make_controller(
@@ -64,7 +64,7 @@ def test_a_restart_in_the_middle_uses_no_episode_twice(tmp_path: Path) -> None:
         progress=Progress.from_json(learners.saved[newest]),
         environment="world",
     )
-    second._reporter.started()
+    second._reporter.record_start()
     run(second, answers)
     written = lines(config, "tasks.jsonl")
     assert check_every_task_once(written)["used"] > 10

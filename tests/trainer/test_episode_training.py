@@ -19,7 +19,7 @@ from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
-from rollcast.trainer.control.telemetry import GroupSignals, staleness_of
+from rollcast.trainer.control.telemetry import GroupSignals, count_staleness
 from rollcast.trainer.learner.batch import denominator, loss_mask
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
 from testkit.rollouts.examples import VERSION, graded, group_of, make_task
@@ -56,7 +56,7 @@ def test_an_episode_is_a_sequence_for_each_of_its_prompts(has_trailing: bool) ->
         for rollout in group.rollouts:
             for sequence in rollout.sequences:
                 one = next(found)
-                prompt = rollout.prompt_of(sequence, group.prompt_token_ids)
+                prompt = rollout.sequence_prompt(sequence, group.prompt_token_ids)
                 np.testing.assert_array_equal(one.prompt_token_ids, prompt)
                 mask = loss_mask(sequence)
                 length = int(np.flatnonzero(mask)[-1]) + 1
@@ -82,7 +82,7 @@ def test_a_branch_brings_its_own_experts_and_loses_those_of_trailing_tokens() ->
     for group in groups:
         for rollout in group.rollouts:
             for sequence in rollout.sequences:
-                inputs = len(rollout.prompt_of(sequence, group.prompt_token_ids)) + len(sequence.token_ids) - 1
+                inputs = len(rollout.sequence_prompt(sequence, group.prompt_token_ids)) + len(sequence.token_ids) - 1
                 sequence.routed_experts = np.full((inputs, 2, 2), inputs % 250, dtype=np.uint8)
     for one in assemble(groups, Recipe()).sequences:
         assert one.routed_experts is not None
@@ -287,7 +287,7 @@ def test_a_teacher_adds_its_part_to_the_credit_of_turns() -> None:
 
 def test_staleness_counts_the_tokens_of_branches() -> None:
     groups = make_groups(has_trailing=True)
-    counts = staleness_of(groups, VERSION.step + 3)
+    counts = count_staleness(groups, VERSION.step + 3)
     tokens = [len(s.token_ids) for group in groups for rollout in group.rollouts for s in rollout.sequences]
     assert sum(counts.values()) == sum(tokens)
     assert set(counts) <= {2, 3}

@@ -79,7 +79,7 @@ def slow_loss(model: nn.Module, groups: list[RolloutGroup], *, by_turns: bool) -
                 continue
             for m, turn in enumerate(rollout.episode.turns):
                 sequence = rollout.sequences[turn.sequence]
-                prompt = rollout.prompt_of(sequence, group.prompt_token_ids)
+                prompt = rollout.sequence_prompt(sequence, group.prompt_token_ids)
                 rows = rows_of(model, prompt, sequence)
                 for position in range(turn.start, turn.end):
                     logprob = rows[len(prompt) - 1 + position, int(sequence.token_ids[position])]

@@ -173,14 +173,14 @@ def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
     try:
         answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(4)), QuickLearners()
         first = make_controller(config, RedisAnsweringQueue(server.settings, answers), answers, learners)
-        first._reporter.started()
+        first._reporter.record_start()
         assert run(first, answers, limit=5) is TrainerEnding.INTERRUPTED
         first.close()
         throw_garbage(server.settings, answers.rng)
         progress = Progress.from_json(learners.saved["1.5"])
         queue = RedisAnsweringQueue(server.settings, answers)
         second = make_controller(config, queue, answers, learners, progress=progress)
-        second._reporter.started()
+        second._reporter.record_start()
         assert run(second, answers) is TrainerEnding.FINISHED
         outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
         assert set(outcomes) <= {"used", "filtered", "open"}, "no good task was lost to a bad entry"

@@ -80,7 +80,7 @@ def wait_for(holds: Callable[[], Any]) -> None:
 
 def answers_of(teacher: TeacherClient, asked: RolloutGroup) -> TeacherLogprobs:
     teacher.ask(asked)
-    wait_for(teacher.answered)
+    wait_for(teacher.answered_sequences)
     found = teacher.take(asked.sequence)
     assert found is not None
     return found
@@ -102,7 +102,7 @@ def test_each_token_gets_the_teachers_log_prob_at_its_place() -> None:
     asked = group()
     with client(working) as (teacher, exporter):
         found = answers_of(teacher, asked)
-        assert teacher.answered() == []
+        assert teacher.answered_sequences() == []
     for index, answer in enumerate(found):
         assert answer is not None
         (logprobs,) = answer
@@ -117,7 +117,7 @@ def test_each_sequence_of_an_episode_is_asked_about_with_its_own_prompt() -> Non
         (answer,) = answers_of(teacher, asked)
     assert answer is not None
     for sequence, logprobs in zip(made.sequences, answer, strict=True):
-        num_prompt = len(made.prompt_of(sequence, asked.prompt_token_ids))
+        num_prompt = len(made.sequence_prompt(sequence, asked.prompt_token_ids))
         wanted = [logprob(num_prompt + i, token) for i, token in enumerate(sequence.token_ids.tolist())]
         assert logprobs.tolist() == pytest.approx(wanted, rel=1e-6)
     assert counted(exporter) == {"answered": 1.0}
@@ -210,10 +210,10 @@ def last_word(behaviour: Behaviour, **changes: Any) -> tuple[UserError, str]:
     with client(behaviour, **changes) as (teacher, _):
         for sequence in range(SILENT_GROUPS - 1):
             teacher.ask(group(sequence))
-        wait_for(lambda: len(teacher.answered()) == SILENT_GROUPS - 1)
+        wait_for(lambda: len(teacher.answered_sequences()) == SILENT_GROUPS - 1)
         teacher.ask(group(SILENT_GROUPS))
         with pytest.raises(UserError) as caught:
-            wait_for(lambda: len(teacher.answered()) == SILENT_GROUPS)
+            wait_for(lambda: len(teacher.answered_sequences()) == SILENT_GROUPS)
     return caught.value, teacher._settings.url
 
 
@@ -319,14 +319,14 @@ async def test_a_group_is_ready_only_once_the_teacher_has_answered() -> None:
         assert desk.outcomes == {}, "a group at the teacher is not missing"
         desk.intake.give_up([1])
         release.set()
-        wait_for(teacher.answered)
+        wait_for(teacher.answered_sequences)
         desk.turn()
         assert [(one.sequence, one.ready) for one in desk.intake.groups()] == [(0, True)]
         desk.intake.take([0])
         answers = desk.intake.teacher_logprobs([0])
         assert answers is not None
         assert [len(one[0]) for one in answers[0] if one is not None] == [4, 4]
-        assert teacher.answered() == []
+        assert teacher.answered_sequences() == []
 
 
 async def test_a_group_of_which_nothing_can_be_trained_on_is_not_sent_to_the_teacher() -> None:

@@ -86,7 +86,7 @@ def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, te
     client = TeacherClient(settings, Exporter("r"), max_tokens=MAX_LENGTH)
     try:
         client.ask(group)
-        while not client.answered():
+        while not client.answered_sequences():
             time.sleep(0.05)
         found = client.take(group.sequence)
     finally:

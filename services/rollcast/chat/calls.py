@@ -41,11 +41,11 @@ class Toolbox:
             return unreadable(raw, "it has no name")
         clean = name[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
         if not isinstance(arguments, Mapping):
-            return ToolCall(clean, {}, bounded(f"The arguments of {clean} are not a JSON object; write one."), raw)
+            return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."), raw)
         flaw = _flaw(arguments)
         if flaw:
-            return ToolCall(clean, {}, bounded(f"The arguments of {clean} cannot be used: {flaw}."), raw)
-        return ToolCall(clean, arguments, bounded(self._problem(clean, arguments)), raw)
+            return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."), raw)
+        return ToolCall(clean, arguments, shorten_sentence(self._problem(clean, arguments)), raw)
 
     def bare_call(self, text: str) -> ToolCall | None:
         """A text that begins as a call of one of these tools but was not read as one; None = it is no call."""
@@ -65,7 +65,7 @@ class Toolbox:
 
 def unreadable(raw: str, reason: str) -> ToolCall:
     """A call that was begun but could not be read."""
-    return ToolCall("", {}, bounded(f"The call could not be read: {reason}."), raw)
+    return ToolCall("", {}, shorten_sentence(f"The call could not be read: {reason}."), raw)
 
 
 def bounded_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
@@ -76,7 +76,7 @@ def bounded_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return (*calls[:MAX_CALLS_PER_TURN], ToolCall("", {}, sentence))
 
 
-def bounded(sentence: str) -> str:
+def shorten_sentence(sentence: str) -> str:
     """The sentence, cut if it quotes too much of the model's text."""
     if len(sentence) <= MAX_PROBLEM_CHARACTERS:
         return sentence

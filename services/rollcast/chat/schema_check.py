@@ -65,11 +65,11 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    return _bounded(kind)(schema, registry=Registry())
+    return _make_bounded_validator(kind)(schema, registry=Registry())
 
 
 @cache
-def _bounded(kind: Any) -> Any:
+def _make_bounded_validator(kind: Any) -> Any:
     """A class of validators whose keywords are counted and take linear time."""
     import attrs
     import jsonschema
@@ -88,7 +88,7 @@ def _bounded(kind: Any) -> Any:
     keywords |= {name: charge(keywords[name]) for name, charge in charged.items() if name in keywords}
     if "additionalProperties" in keywords:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
-    bounded = jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
+    bounded = jsonschema.validators.extend(kind, {name: _count_steps(check) for name, check in keywords.items()})
     # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
     bounded.evolve = attrs.evolve
     descend = bounded.descend
@@ -112,14 +112,14 @@ def _visit(instance: Any, schema: Any) -> None:
     _spend(1 + (_weight(instance) if schema is False else _length(schema)) // ITEMS_PER_STEP)
 
 
-def _counted(check: Keyword) -> Keyword:
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _count_steps(check: Keyword) -> Keyword:
+    def counting_check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         _spend(1 + (_length(value) + _length(instance)) // ITEMS_PER_STEP)
         for error in check(validator, value, instance, schema) or ():
             _spend(2 + len(error.message) // CHARACTERS_PER_STEP)  # with its object; it quotes instance and schema
             yield error
 
-    return counted
+    return counting_check
 
 
 def _reference(check: Keyword) -> Keyword:
@@ -218,7 +218,7 @@ def _matches(pattern: Any, text: str) -> bool | None:
     if not (isinstance(pattern, str) and (pattern.isascii() and text.isascii())) and _CLASSES.search(str(pattern)):
         return None
     # Longer patterns are left to the tool
-    compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
+    compiled = _compile_pattern(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
     if compiled is None:
         return None
     # Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst
@@ -227,7 +227,7 @@ def _matches(pattern: Any, text: str) -> bool | None:
 
 
 @lru_cache(MAX_CACHED_PATTERNS)
-def _compiled(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     """None = RE2 does not take it: it looks around, or back to a group, or is too large."""
     try:
         import re2

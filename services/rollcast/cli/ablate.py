@@ -175,14 +175,14 @@ def settings_left_behind(base: Recipe, recipes: str | None) -> dict[str, dict[st
 
 def with_its_model(base: RunConfig) -> RunConfig:
     """Trains the demo's model first, if the run file names it."""
-    from rollcast.cli.demo import trained, with_model
+    from rollcast.cli.demo import prepare_base_model, with_model
     from rollcast.local import preflight
     from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 
     if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
         return base
     preflight.check(with_model(base, BaseModel().key))
-    return with_model(base, str(trained(BaseModel())))
+    return with_model(base, str(prepare_base_model(BaseModel())))
 
 
 def run_planned(
@@ -211,7 +211,7 @@ def conclude_set(
     stays: dict[str, dict[str, tuple[Any, Any]]],
 ) -> int:
     """Print the table and the advice, keep them in the set's folder if there is one; returns the exit code."""
-    from rollcast.cli.ablation_report import answer_of
+    from rollcast.cli.ablation_report import make_ablation_answer
     from rollcast.cli.leave_one_out_report import show_leave_one_out
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
     from rollcast.local.ablation import write_progress
@@ -220,7 +220,7 @@ def conclude_set(
     if any(record.state is State.INTERRUPTED for record in records):
         typer.echo("stopped; the same command with --continue goes on", err=True)
         return EXIT_INTERRUPTED
-    forecasts, answer = answer_of(records)
+    forecasts, answer = make_ablation_answer(records)
     answer["left_behind"] = stays
     if folder is not None:
         write_progress(folder, records, **answer)
@@ -251,7 +251,7 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
         text = yaml.safe_dump(
-            {"config": _of_the_run(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))}, sort_keys=False
+            {"config": _drop_chart_settings(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))}, sort_keys=False
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -262,7 +262,7 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     return paths
 
 
-def _of_the_run(settings: dict[str, Any]) -> dict[str, Any]:
+def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
         if isinstance(value, dict)

@@ -93,7 +93,7 @@ def check(
         "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
         "model": is_proven(model),
         "cautions": warnings if plan is None else [*warnings, *expected.cautions(plan)],
-        **expected_options.predicted(None if plan is None else expected.balance(plan)),
+        **expected_options.prediction_report(None if plan is None else expected.balance(plan)),
         "shared_gpu": shared,
         "filled_in": filled_in,
         "changes": changes,

@@ -74,7 +74,7 @@ class Expected:
             yield from short_grace(balance, self.grace)
 
 
-def predicted(balance: Balance | None) -> dict[str, Any]:
+def prediction_report(balance: Balance | None) -> dict[str, Any]:
     """Parts of an answer: figures and assumptions of the prediction. None = nothing was predicted."""
     from rollcast.throughput.sentences import assumed, in_one_line
 

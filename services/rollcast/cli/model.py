@@ -58,11 +58,11 @@ def arithmetic(folder: Folder) -> None:
     with _alone(folder) as there:
         if there:
             return
-        from rollcast.cli.demo import trained
+        from rollcast.cli.demo import prepare_base_model
         from rollcast.local.demo.base_model import BaseModel
 
         os.environ["ROLLCAST_CACHE"] = str(folder.parent)
-        folder.symlink_to(trained(BaseModel()).name)
+        folder.symlink_to(prepare_base_model(BaseModel()).name)
 
 
 @app.command()

@@ -65,7 +65,7 @@ def look_at(run: Path) -> Screen:
     from rollcast.local.status import StatusReader
     from rollcast.runfolder.folder import is_held
 
-    config = settings_of(run)
+    config = load_run_settings(run)
     is_running = is_held(config.run_folder)
     reader = StatusReader(config, one_look=True, is_running=is_running)
     status = reader.read()
@@ -96,7 +96,7 @@ def serve_page(screen: Screen) -> None:
             raise UserError(f"the page is not served any more: {service.last_words()}")
 
 
-def settings_of(folder: Path) -> RunConfig:
+def load_run_settings(folder: Path) -> RunConfig:
     """The settings that the run was started with last, wherever its folder lies now. Raises UserError."""
     from rollcast.config.run import load_run_config
     from rollcast.runfolder.files import RUN_FILE

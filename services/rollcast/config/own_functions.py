@@ -67,7 +67,7 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
     check_file(source)
     module_path, _, name = source.rpartition(":")
     module = (
-        _of_file(Path(module_path).expanduser().absolute())
+        _load_module(Path(module_path).expanduser().absolute())
         if module_path.endswith(".py")
         else importlib.import_module(module_path)
     )
@@ -102,7 +102,7 @@ def file_digest(source: str) -> str | None:
 
 
 @functools.cache
-def _of_file(file: Path) -> ModuleType:
+def _load_module(file: Path) -> ModuleType:
     """The module of an absolute path: one, however many of its functions are asked for."""
     sys.path.append(str(file.parent))  # behind everything else, so that no file hides a module of Python's
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()

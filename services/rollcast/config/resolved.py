@@ -47,13 +47,13 @@ class Difference:
     """One setting: its dotted name, and what either file gives it."""
 
     field: str
-    before: Any
-    after: Any
+    old_value: Any
+    new_value: Any
 
     @property
     def sentence(self) -> str:
         """Without the values of a secret."""
-        old_text, new_text = (_in_words(self.field, value) for value in (self.before, self.after))
+        old_text, new_text = (_in_words(self.field, value) for value in (self.old_value, self.new_value))
         return f"{self.field} {old_text} -> {new_text}" if old_text != "(not shown)" else f"{self.field} (not shown)"
 
 
@@ -64,15 +64,15 @@ def _in_words(field: str, value: Any) -> str:
     return shown(field, value).removeprefix(" = ").strip()
 
 
-def differences(before: Settings, after: Settings) -> list[Difference]:
+def differences(old_settings: Settings, new_settings: Settings) -> list[Difference]:
     """The differences in the order of the schema. A group of another kind differs as a whole."""
-    return list(_between(plain(before), plain(after), ""))
+    return list(_between(plain(old_settings), plain(new_settings), ""))
 
 
-def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
-    for name in dict.fromkeys((*before, *after)):
-        old = before.get(name)
-        new = after.get(name)
+def _between(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+    for name in dict.fromkeys((*old_settings, *new_settings)):
+        old = old_settings.get(name)
+        new = new_settings.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             if old.get("kind") == new.get("kind"):
                 yield from _between(old, new, f"{prefix}{name}.")

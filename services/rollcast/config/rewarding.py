@@ -16,7 +16,7 @@ def has_own_verifier(dataset: RowsDataset) -> bool:
     return dataset.verifier is not None or dataset.mapping != "plain"
 
 
-def undecided(environment: EnvironmentSettings, dataset: RowsDataset) -> str | None:
+def find_reward_conflict(environment: EnvironmentSettings, dataset: RowsDataset) -> str | None:
     """Why it is not known who rewards, as the rest of a sentence about `reward` of the environment; None if it is."""
     if environment.reward == "environment" and not environment.gives_reward:
         return (

@@ -76,7 +76,7 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them together.
     """
-    config, mistakes, num_more = _checked(without_ignored(data), filled_in, to_start=to_start)
+    config, mistakes, num_more = _validate_settings(without_ignored(data), filled_in, to_start=to_start)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
@@ -87,7 +87,7 @@ def parse_run_config(
     return config.model_copy(update=updates)
 
 
-def _checked(
+def _validate_settings(
     data: dict[str, Any], filled_in: FillIn | None, *, to_start: bool
 ) -> tuple[RunConfig | None, list[Wrong], int]:
     """The settings, every mistake in them, and the number of further ones if there are too many. Rules see the

@@ -86,12 +86,12 @@ class Wrong:
         field = self.field if is_short else f"{self.field[:MAX_SHOWN_CHARS]}.."
         return f"{field}{self.value} {self.reason}"
 
-    def touches(self, other: "Wrong") -> bool:
+    def touches(self, other_mistake: "Wrong") -> bool:
         """Whether both are about one setting, or one setting contains the other."""
         return any(
             overlap(own_field, other_field)
             for own_field in (self.field, *self.others)
-            for other_field in (other.field, *other.others)
+            for other_field in (other_mistake.field, *other_mistake.others)
         )
 
     def repeats(self, earlier: "Wrong") -> bool:
@@ -118,9 +118,9 @@ class Wrong:
         return Wrong(blamed, reason, shown(blamed, _holder(data, path)[path[-1]]), (self.field, *self.others))
 
 
-def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
+def wrong_value(field: str, value: object, sentence: str, *related_fields: str) -> Wrong:
     """`sentence` follows the setting and its value. `others`: settings that it was compared with."""
-    return Wrong(field, f"is wrong: {sentence}", shown(field, value), others)
+    return Wrong(field, f"is wrong: {sentence}", shown(field, value), related_fields)
 
 
 def shown(field: str, value: object) -> str:
@@ -197,13 +197,13 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
     return [_no_setting(field, item["input"], groups, schema)]
 
 
-def _elsewhere(field: str, value: object, found: Counterpart, schema: type[BaseModel]) -> Wrong:
+def _elsewhere(field: str, value: object, entry: Counterpart, schema: type[BaseModel]) -> Wrong:
     """The setting here with the user's value, if it means the same and is right."""
     line = ""
-    if found.takes_value_of(field):
-        groups = groups_at(found.setting.split(".")[:-1], schema)
-        line = with_value(found.example, found.setting, value, groups)
-    return Wrong(field, found.sentence(line), others=(found.setting,) if found.setting else ())
+    if entry.can_reuse_value(field):
+        groups = groups_at(entry.setting.split(".")[:-1], schema)
+        line = with_value(entry.example, entry.setting, value, groups)
+    return Wrong(field, entry.sentence(line), others=(entry.setting,) if entry.setting else ())
 
 
 def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
@@ -290,12 +290,12 @@ def _holder(settings: Any, path: list[str]) -> Any:
     return functools.reduce(_inside, path[:-1], settings)
 
 
-def _inside(place: Any, part: str) -> Any:
+def _inside(node: Any, part: str) -> Any:
     """The value under a name or at an index; None if it is missing."""
-    if isinstance(place, Mapping):
-        return place.get(part)
-    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
-        return place[int(part)]
+    if isinstance(node, Mapping):
+        return node.get(part)
+    if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        return node[int(part)]
     return None
 
 

@@ -66,7 +66,7 @@ class GeneratorWeights:
         """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
         pause_seconds = await self._engine.update(version, "apply", self._staged_path)
         self._exporter.observe(generator_metrics.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
-        await self._claims.recorded()
+        await self._claims.wait_until_recorded()
         return pause_seconds
 
     async def heartbeat(self) -> weights_pb2.Heartbeat:
@@ -89,19 +89,19 @@ class GeneratorWeights:
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         """If the engine's weights are lost too, nothing is sampled until the new trainer's first version arrives."""
 
-        def lost(version: PolicyVersion) -> bool:
+        def is_lost(version: PolicyVersion) -> bool:
             return not survives(version, incarnation, history)
 
-        if self._engine.version is not None and lost(self._engine.version):
+        if self._engine.version is not None and is_lost(self._engine.version):
             await self._engine.withdraw()
-        restarted = await self._claims.restart_lost(lost)
+        restarted = await self._claims.restart_lost(is_lost)
         log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
         log.info("handing over tasks that a faster generator can finish in time", tasks=len(sequences))
         self._claims.hand_over(sequences)
 
-    async def fenced(self, reason: str) -> str:
+    async def change_owner(self, reason: str) -> str:
         owner = new_owner(self._name)
         log.warning("fenced: coming back under a new name", reason=reason, owner=owner)
         await self._claims.fenced(owner)

@@ -64,7 +64,7 @@ def serve(config: RunConfig) -> int:
     refuse_credentials(config.redis, config.rpc)
     settings = config.grader
     exporter = Exporter(config.run)
-    verifiers = Verifiers.of(config.tasks)
+    verifiers = Verifiers.from_tasks(config.tasks)
     sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers)
     processes, reduced = gradings_at_once(settings.processes, "grader.processes")
     if reduced:

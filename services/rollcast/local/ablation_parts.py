@@ -191,7 +191,7 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
         names.remove("prompts_per_step")
     recipe_differences = differences(recipe, base)
     return {
-        difference.field: (difference.before, difference.after)
+        difference.field: (difference.old_value, difference.new_value)
         for difference in recipe_differences
         if difference.field.partition(".")[0] in names
     }

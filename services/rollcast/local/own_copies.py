@@ -37,7 +37,7 @@ def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
 
 def is_move(difference: Difference) -> bool:
     """Whether the difference is only the folder of a part's file. Its digest says whether the code is another."""
-    names = [difference.before, difference.after]
+    names = [difference.old_value, difference.new_value]
     if not difference.field.endswith(".function") or not all(isinstance(name, str) for name in names):
         return False
     old_name, new_name = (Path(name).name for name in names)

@@ -81,7 +81,7 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
 
 def in_words(found: list[Difference]) -> str:
     """The filled-in settings, as the run file would contain them."""
-    return ", ".join(f"{difference.field} {difference.after}" for difference in found)
+    return ", ".join(f"{difference.field} {difference.new_value}" for difference in found)
 
 
 def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
@@ -210,7 +210,7 @@ def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, spl
 
 
 def _verifier_checks(tasks: Tasks) -> list[Check]:
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     hidden = [
         UserError(
             f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that name; choose another"

@@ -12,7 +12,7 @@ from rollcast.config.resolved import Difference
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
 from rollcast.memory.text_model import config_of, weight_sizes
-from rollcast.tasks.mappings import mapping_of
+from rollcast.tasks.mappings import resolve_mapping
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
 """Settings that decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
@@ -32,7 +32,7 @@ def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> Non
     if regraded:
         changed = "; ".join(difference.sentence for difference in regraded)
         functions = all(
-            is_function(str(name)) for difference in regraded for name in (difference.before, difference.after)
+            is_function(str(name)) for difference in regraded for name in (difference.old_value, difference.new_value)
         )
         remedy = REMEDY + (SAME_FUNCTION if functions else "")
         raise UserError(f"--resume: {changed}: the curve means something else then; {remedy}")
@@ -81,7 +81,7 @@ def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
         grading[dataset.name, "weight"] = mixture_part.weight
         if not isinstance(dataset, RowsDataset):
             continue
-        verifier = mapping_of(dataset).verifier
+        verifier = resolve_mapping(dataset).verifier
         grading[dataset.name, "verifier"] = _without_folder(verifier)
         grading[dataset.name, "answer_field"] = dataset.answer_field
         grading[dataset.name, "environment"] = dataset.environment

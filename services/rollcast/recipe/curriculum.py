@@ -66,7 +66,7 @@ class Curriculum:
     """An endless, resumable sequence of prompt ids."""
 
     def __init__(
-        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own: OwnPart | None = None
+        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
     ) -> None:
         """`own`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
         if len(set(prompt_ids)) != len(prompt_ids):
@@ -78,7 +78,7 @@ class Curriculum:
         self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
         self._seed = seed
         self._remove_at = remove_at
-        self._own = own
+        self._own_part = own_part
         self._history: dict[str, PromptHistory] = {}
         self._removed: set[str] = set()
         self._start_epoch(0, 0)
@@ -122,29 +122,29 @@ class Curriculum:
             self._position += 1
             if prompt_id in self._removed:
                 continue
-            if self._own is None:
+            if self._own_part is None:
                 return prompt_id
-            weight = self._weight(self._own, prompt_id)
+            weight = self._weight(self._own_part, prompt_id)
             # Numbers of its own for each prompt and epoch, so that a resumed run draws the same.
             if random.Random(f"own/{self._seed}/{self._epoch}/{prompt_id}").random() < weight:
                 return prompt_id
             unwanted.append(weight)
             if len(unwanted) >= len(self._prompt_ids) - len(self._removed):
-                self._check_weights(self._own, unwanted)
+                self._check_weights(self._own_part, unwanted)
                 unwanted.clear()
         return None
 
-    def _check_weights(self, own: OwnPart, weights: list[float]) -> None:
+    def _check_weights(self, own_part: OwnPart, weights: list[float]) -> None:
         """Raises UserError if a pass with these weights is not expected to draw a prompt."""
         if math.fsum(weights) < LEAST_DRAWS_PER_PASS:
             raise UserError(
-                f"recipe.curriculum {own.function}: gives the last {len(weights)} prompts weights of "
+                f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts weights of "
                 f"{max(weights):g} at most, so none is drawn; give them {LEAST_DRAWS_PER_PASS:g} or more together"
             )
 
-    def _weight(self, own: OwnPart, prompt_id: str) -> float:
+    def _weight(self, own_part: OwnPart, prompt_id: str) -> float:
         past = self._history.get(prompt_id, PromptHistory())
-        return own_weight(own, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
+        return own_weight(own_part, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
 
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.

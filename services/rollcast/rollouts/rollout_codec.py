@@ -98,7 +98,7 @@ def rollout_to_proto(rollout: Rollout) -> pb.Rollout:
     )
 
 
-def rollout_of(message: pb.Rollout) -> Rollout:
+def rollout_from_proto(message: pb.Rollout) -> Rollout:
     """Inverse of `rollout_to_proto`. Raises CodecError."""
     return Rollout(
         **_sequence(message),
@@ -126,7 +126,7 @@ def _sequence_to_proto(sequence: Rollout | Branch) -> dict[str, Any]:
         "loss_mask_spans": [pb.TokenSpan(start=start, end=end) for start, end in sequence.loss_masked],
         "legs": [pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in sequence.legs],
         "kv_marks": [
-            pb.KvMark(position=mark.position, kept=mark.kept, version=mark.version.to_proto())
+            pb.KvMark(position=mark.position, kept=mark.num_kept, version=mark.version.to_proto())
             for mark in sequence.kv_marks
         ],
         "routed_experts": _experts_to_proto(sequence.routed_experts),

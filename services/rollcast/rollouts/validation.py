@@ -97,7 +97,7 @@ def _check_rollout(rollout: Rollout, prompt: TokenIds) -> None:
         _check_episode(name, rollout, rollout.episode)
     for number, sequence in enumerate(rollout.sequences):
         name_of_it = f"{name}, branch {number}" if number else name
-        num_prompt_tokens = len(rollout.prompt_of(sequence, prompt))
+        num_prompt_tokens = len(rollout.sequence_prompt(sequence, prompt))
         _check_sequence(name_of_it, sequence, num_prompt_tokens, is_partial=rollout.partial)
 
 

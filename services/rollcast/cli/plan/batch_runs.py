@@ -94,8 +94,8 @@ def read_runs(
             split = BatchSplit(settings.recipe.rollouts_per_prompt, settings.recipe.prompts_per_step)
         else:
             split = BatchSplit(
-                _number_of(source.name, given_rollouts, "rollouts_per_prompt", "--rollouts"),
-                _number_of(source.name, given_prompts, "prompts_per_step", "--prompts"),
+                _require_number(source.name, given_rollouts, "rollouts_per_prompt", "--rollouts"),
+                _require_number(source.name, given_prompts, "prompts_per_step", "--prompts"),
             )
         curve, cost = _curve(source, history, split)
         runs.append(BatchRun(source.name, split, curve, cost, settings))
@@ -160,8 +160,8 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
     return cautions
 
 
-def _same_rate(one: Optimizer, other: Optimizer) -> bool:
-    return one.learning_rate == other.learning_rate and not (one.scale_with_batch or other.scale_with_batch)
+def _same_rate(first: Optimizer, second: Optimizer) -> bool:
+    return first.learning_rate == second.learning_rate and not (first.scale_with_batch or second.scale_with_batch)
 
 
 def _is_folder(source: Source) -> bool:
@@ -174,10 +174,10 @@ def _run_file(source: Source) -> RunConfig | None:
     return load_run_config(file) if _is_folder(source) and file.is_file() else None
 
 
-def _number_of(name: str, given: dict[str, int], setting: str, option: str) -> int:
-    if name not in given:
+def _require_number(name: str, numbers: dict[str, int], setting: str, option: str) -> int:
+    if name not in numbers:
         raise UserError(f"{name}: its {setting} is not known; give it, as {option} {name}=8")
-    return given[name]
+    return numbers[name]
 
 
 def _curve(source: Source, history: RunHistory, split: BatchSplit) -> tuple[Curve, float | None]:

@@ -156,32 +156,32 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, m
         axes.plot([last], [run["now"]["mean"]], "X", ms=9, color=colour, mec="white", zorder=4)
 
 
-def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None:
+def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) -> None:
     """Draw steps an hour with their bound, above; the trainer's waiting and the generators' load, below.
 
     Both by trainer devices. Raises UserError if the file cannot be written.
     """
     figure = new_figure((9, 5.4))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
-    devices = [outcome.split.trainer_devices for outcome in found.outcomes]
-    upper.plot(devices, [outcome.bound for outcome in found.outcomes], color=GREY, ls="--", lw=1, label="upper bound")
+    devices = [outcome.split.trainer_devices for outcome in split_search.outcomes]
+    upper.plot(devices, [outcome.bound for outcome in split_search.outcomes], color=GREY, ls="--", lw=1, label="upper bound")
     upper.errorbar(
         devices,
-        [outcome.steps_per_hour for outcome in found.outcomes],
-        yerr=[2 * outcome.standard_error for outcome in found.outcomes],
+        [outcome.steps_per_hour for outcome in split_search.outcomes],
+        yerr=[2 * outcome.standard_error for outcome in split_search.outcomes],
         fmt="o-",
         ms=4,
         lw=1,
         color=COLOURS[0],
         label="simulated (2 standard errors)",
     )
-    best_outcome = found.frugal
+    best_outcome = split_search.frugal
     best_point = ([best_outcome.split.trainer_devices], [best_outcome.steps_per_hour])
     upper.plot(*best_point, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)
-    waiting = [outcome.trainer_idle for outcome in found.outcomes]
-    load = [outcome.generator_load for outcome in found.outcomes]
+    waiting = [outcome.trainer_idle for outcome in split_search.outcomes]
+    load = [outcome.generator_load for outcome in split_search.outcomes]
     lower.plot(devices, waiting, "s-", ms=3.5, lw=1, color=COLOURS[2], label="trainer idle")
     lower.plot(devices, load, "^-", ms=3.5, lw=1, color=COLOURS[1], label="generators busy")
     lower.set_ylim(0, 1.02)

@@ -52,12 +52,12 @@ def draw_curve(
     return [*_with_scale(cells, low, high), *_feet(columns, last, current_hours, is_budget=end is not None)]
 
 
-def _between(band: Band, columns: int, last: float, now: float) -> dict[int, tuple[float, float, float]]:
+def _between(band: Band, columns: int, last: float, current_hours: float) -> dict[int, tuple[float, float, float]]:
     """The band at each column from the newest evaluation on, straight between its points."""
     interpolated_band = {}
     for column in range(columns):
         at = column / (columns - 1) * last
-        if at < now:
+        if at < current_hours:
             continue
         for (left_hours, *left_rates), (right_hours, *right_rates) in pairwise(band):
             if left_hours <= at <= right_hours and right_hours > left_hours:
@@ -95,11 +95,11 @@ def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.te
     return lines
 
 
-def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[rich.text.Text]:
+def _feet(columns: int, last: float, current_hours: float, *, is_budget: bool) -> list[rich.text.Text]:
     """The axis with a mark at the compute so far, and its labels."""
-    mark = min(columns - 1, round(now / last * (columns - 1)))
+    mark = min(columns - 1, round(current_hours / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
-    current_label = f"now {now:.3g}"
+    current_label = f"now {current_hours:.3g}"
     end = ", the end" if is_budget else ""
     unit = " device-hours"
     if len(f"0 {last:.3g}{unit}") > columns:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollcast.environments.hosted.frames import packed, receive
+from rollcast.environments.hosted.frames import pack_message, receive
 from rollcast.environments.hosted.instance import answer_call, deadline, interrupt_at_deadlines
 from rollcast.environments.overdue import OverdueError
 
@@ -40,7 +40,7 @@ def serve_programs(programs: Mapping[str, Program], connection: socket.socket) -
     """Run one program after another until the connection closes."""
     interrupt_at_deadlines()
     while (request := receive(connection)) is not None:
-        connection.sendall(packed({**_answer(programs, request), "number": request["number"]}))
+        connection.sendall(pack_message({**_answer(programs, request), "number": request["number"]}))
 
 
 def _answer(programs: Mapping[str, Program], request: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def calculator(expression: str) -> str:
         return f"Error: the expression has more than {MAX_EXPRESSION_CHARACTERS} characters"
     python_expression = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
     try:
-        return _shown(_evaluate(ast.parse(python_expression, mode="eval").body))
+        return _format_number(_evaluate(ast.parse(python_expression, mode="eval").body))
     except SyntaxError as error:
         return f"Error: this is not an arithmetic expression: {error.msg}"
     except ZeroDivisionError:
@@ -72,7 +72,7 @@ def _evaluate(node: ast.expr) -> Number:
             value = _FUNCTIONS[name](*map(_evaluate, node.args))
         case _:
             raise ValueError(f"{ast.unparse(node)} is not arithmetic")
-    return _bounded(value)
+    return _check_bounds(value)
 
 
 def _power(base: Number, exponent: Number) -> Number:
@@ -84,7 +84,7 @@ def _power(base: Number, exponent: Number) -> Number:
     return value
 
 
-def _bounded(value: Number) -> Number:
+def _check_bounds(value: Number) -> Number:
     if isinstance(value, int) and value.bit_length() > MAX_RESULT_BITS:
         raise ValueError("the number is too large")
     if isinstance(value, float) and not math.isfinite(value):
@@ -92,7 +92,7 @@ def _bounded(value: Number) -> Number:
     return value
 
 
-def _shown(value: Number) -> str:
+def _format_number(value: Number) -> str:
     """A whole number in all its digits; others rounded."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.{SHOWN_DIGITS}g}"

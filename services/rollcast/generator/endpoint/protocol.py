@@ -68,7 +68,7 @@ MAX_TOOLS_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class AskedChat:
+class ChatParameters:
     """A request as far as it is honored."""
 
     messages: Sequence[ChatMessage]
@@ -88,7 +88,7 @@ class AskedChat:
     """Settings of sampling in place of which the run's are used."""
 
 
-def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> AskedChat:
+def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> ChatParameters:
     """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
     from pydantic import ValidationError
 
@@ -120,7 +120,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if request.tool_choice not in (None, "auto", "none"):
         raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
     options = request.stream_options
-    return AskedChat(
+    return ChatParameters(
         messages=messages,
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
         max_tokens=one_max_tokens(body),
@@ -191,9 +191,9 @@ def one_max_tokens(body: Mapping[str, Any]) -> int | None:
     return token_limits[0]
 
 
-def stop_texts(given: Any) -> tuple[str, ...]:
+def stop_texts(stop_setting: Any) -> tuple[str, ...]:
     """The texts that end a completion. Raises RefusedRequestError."""
-    stops = [given] if isinstance(given, str) else given or []
+    stops = [stop_setting] if isinstance(stop_setting, str) else stop_setting or []
     is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
     if not is_list or len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
         raise RefusedRequestError(f"stop: at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters each")

@@ -28,14 +28,14 @@ class TracedLoss:
     """The tokens without loss in each turn that it trains in part, counted from the turn's first."""
 
 
-def traced_loss(record: EpisodeRecord, read: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
+def traced_loss(record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
     """`read`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
 
     Of calls with the same tokens those that were read come first.
     """
-    unread = sorted(set(range(len(record.turns))) - set(read))
+    unread = sorted(set(range(len(record.turns))) - set(read_turns))
     numbers: dict[str, list[int]] = {}
-    for number in (*sorted(read), *unread):
+    for number in (*sorted(read_turns), *unread):
         numbers.setdefault(call_digest(*record.turn_tokens(number)), []).append(number)
     masked: dict[int, Ranges] = {}
     trained: set[int] = set()

@@ -70,7 +70,7 @@ class ComputeLedger:
         earlier = _read(self.path)
         unseen = MAX_RESTART_SECONDS
         if earlier is not None:
-            self.spent = _of_known_roles(earlier.spent)
+            self.spent = _known_role_hours(earlier.spent)
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
             unseen = min(away, MAX_RESTART_SECONDS)
             # The generators stayed up, and no trainer counted their devices meanwhile.
@@ -80,7 +80,7 @@ class ComputeLedger:
                 unseen = 0.0
         self._since = start - unseen
         if state is not None:
-            self.state = _of_known_roles(state)
+            self.state = _known_role_hours(state)
         self.start_up = start_up
         self._starts_at = self.total_state
         self._devices[TRAINER] = trainer_devices
@@ -144,7 +144,7 @@ class ComputeLedger:
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
-def _of_known_roles(hours: dict[str, float]) -> dict[str, float]:
+def _known_role_hours(hours: dict[str, float]) -> dict[str, float]:
     return {role: float(hours[role]) for role in (*ROLES, TEACHER) if role in hours}
 
 

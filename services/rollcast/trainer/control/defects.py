@@ -18,7 +18,7 @@ from rollcast.rollouts.records import (
     StopReason,
     TokenIds,
 )
-from rollcast.trainer.control.episode_defects import environment_defect, episode_defect, own_prompts_of
+from rollcast.trainer.control.episode_defects import environment_defect, episode_defect, recorded_prompts
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
 
@@ -203,15 +203,15 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
     for sequence in rollout.sequences:
         if not sequence.kv_marks:
             continue
-        num_prompt = len(rollout.prompt_of(sequence, task_prompt))
+        num_prompt = len(rollout.sequence_prompt(sequence, task_prompt))
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
         # KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over
         if len(sequence.kv_marks) > 2 * length + SPARE_MARKS:
             return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
-            if not 0 < mark.position < length or mark.kept > num_prompt + mark.position:
-                return f"has a KV mark at {mark.position} that keeps {mark.kept}, of {length} tokens"
+            if not 0 < mark.position < length or mark.num_kept > num_prompt + mark.position:
+                return f"has a KV mark at {mark.position} that keeps {mark.num_kept}, of {length} tokens"
             if mark.version not in versions:
                 return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
     return None
@@ -250,7 +250,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     """One look at the numbers of all rollouts together; which of them is wrong is found only if one is."""
     sequences = [(rollout.index, sequence) for rollout in rollouts for sequence in rollout.sequences]
     tokens = [sequence.token_ids for _, sequence in sequences]
-    own_prompts = [prompt for rollout in rollouts for prompt in own_prompts_of(rollout)]
+    own_prompts = [prompt for rollout in rollouts for prompt in recorded_prompts(rollout)]
     ids = np.concatenate([*tokens, *own_prompts])
     logprobs = np.concatenate([sequence.logprobs for _, sequence in sequences])
     if len(ids) and (ids.min() < 0 or ids.max() >= vocab_size):

@@ -46,7 +46,7 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     return None
 
 
-def own_prompts_of(rollout: Rollout) -> list[TokenIds]:
+def recorded_prompts(rollout: Rollout) -> list[TokenIds]:
     """The prompts that came with it, which its task does not have."""
     if rollout.episode is None:
         return []
@@ -76,7 +76,7 @@ def _budget_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_len
     total = 0
     for sequence in rollout.sequences:
         length = len(sequence.token_ids)
-        num_prompt = len(rollout.prompt_of(sequence, task.prompt_token_ids))
+        num_prompt = len(rollout.sequence_prompt(sequence, task.prompt_token_ids))
         if num_prompt + length > max_length:
             return f"has a sequence of {num_prompt} + {length} tokens, and the longest may have {max_length}"
         total += length

@@ -44,7 +44,7 @@ def groups_to_move(
     floor: int,
     max_staleness: int,
     waited_for: Collection[int],
-    now: float,
+    now_seconds: float,
 ) -> dict[str, list[int]]:
     """Return the sequences that each generator should hand over.
 
@@ -61,7 +61,7 @@ def groups_to_move(
         last_step = deadline(group, floor=floor, max_staleness=max_staleness)
         steps_left = 0 if group.sequence in waited_for else max(0, last_step - step)
         seconds_left = steps_left * outlook.step_seconds
-        if _is_to_move(max(0.0, now - claim.claimed_at), rate, fastest, seconds_left, outlook):
+        if _is_to_move(max(0.0, now_seconds - claim.claimed_at), rate, fastest, seconds_left, outlook):
             moves.setdefault(claim.owner, []).append(group.sequence)
     return moves
 
@@ -84,7 +84,7 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
 class HandOvers:
     """Asks each owner once for each task: one that gets it again, because no other had room, keeps it."""
 
-    _asked: set[tuple[int, str]] = field(default_factory=set)
+    _requested_pairs: set[tuple[int, str]] = field(default_factory=set)
 
     def request(
         self,
@@ -96,11 +96,11 @@ class HandOvers:
 
         `outstanding`: tasks that are worth remembering. `ask(generator, sequences)`: False = it cannot be reached.
         """
-        self._asked = {pair for pair in self._asked if pair[0] in outstanding}
+        self._requested_pairs = {pair for pair in self._requested_pairs if pair[0] in outstanding}
         requested = {}
         for generator, sequences in moves.items():
-            new = [sequence for sequence in sequences if (sequence, generator) not in self._asked]
+            new = [sequence for sequence in sequences if (sequence, generator) not in self._requested_pairs]
             if new and ask(generator, new):
-                self._asked.update((sequence, generator) for sequence in new)
+                self._requested_pairs.update((sequence, generator) for sequence in new)
                 requested[generator] = new
         return requested

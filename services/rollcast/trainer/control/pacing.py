@@ -25,7 +25,7 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
     Verifiers that answer immediately take no time; services have a deadline that includes the wait for them.
     `grading_seconds`: the longest that one grading may take.
     """
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     longest_seconds = 0.0
     for name in verifier_names(tasks):
         declared = verifiers.declared.get(name)
@@ -133,7 +133,7 @@ class Pacing:
         """Decode rates of one rollout, as the present generators report them; 0 = unknown."""
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
-    def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
+    def overdue(self, claims: Mapping[int, Claim], now_seconds: float, *, redis_back_at: float) -> list[int]:
         """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate), at least a minute,
         plus the time that environments and grading may take.
 
@@ -144,4 +144,4 @@ class Pacing:
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
         # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget
         allowed = max(60.0, deadline) + self._other_seconds
-        return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]
+        return [sequence for sequence, claim in claims.items() if now_seconds - max(claim.claimed_at, redis_back_at) > allowed]

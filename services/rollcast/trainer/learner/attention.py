@@ -139,14 +139,14 @@ def packed_attention(
     sliding_window: int | None = NOT_PASSED,
     cu_seq_lens_q: Tensor,
     max_length_q: int,
-    **others: Any,
+    **other_arguments: Any,
 ) -> tuple[Tensor, None]:
     """Attention of every token to those before it in its own sequence, as Transformers calls it.
 
     `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1, T, heads,
     head size]. Raises UserError: the model changes scores in a way that it does not know.
     """
-    if attention_mask is not None or any(others.get(name) is not None for name in CHANGES_SCORES):
+    if attention_mask is not None or any(other_arguments.get(name) is not None for name in CHANGES_SCORES):
         raise UserError(
             "trainer.packing = true: this model's attention has a mask or scores of its own; set it to false"
         )

@@ -297,10 +297,10 @@ class LearnerGroup:
             return self.learner.update(micro_batches, total, between)
 
     def _read(
-        self, checkpoint: Place, setting: str, read: Callable[[Place, Learner], dict[str, Any]]
+        self, checkpoint: Place, setting: str, read_state: Callable[[Place, Learner], dict[str, Any]]
     ) -> dict[str, Any]:
         with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}{setting}", MORE_RANKS):
-            return read(checkpoint, self.learner)
+            return read_state(checkpoint, self.learner)
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""

@@ -32,7 +32,7 @@ class Snapshot:
         offset = 0
         for spec in self.specs:
             self.buffers.append(memory[offset : offset + spec.num_bytes])
-            offset += _aligned(spec.num_bytes)
+            offset += _align(spec.num_bytes)
         self.version: PolicyVersion | None = None
         self.checksum: int | None = None
         """Checksum of all buffers (`ProcessorChecksum`); None = computed when they are sent."""
@@ -87,8 +87,8 @@ def new_pages(size: int) -> torch.Tensor:
 
 def memory_bytes(specs: Sequence[BucketSpec]) -> int:
     """Size of a snapshot of these buckets."""
-    return sum(_aligned(spec.num_bytes) for spec in specs)
+    return sum(_align(spec.num_bytes) for spec in specs)
 
 
-def _aligned(num_bytes: int) -> int:
+def _align(num_bytes: int) -> int:
     return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

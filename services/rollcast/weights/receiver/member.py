@@ -183,7 +183,7 @@ class WeightMember:
         next_log_seconds = 0.0
         while not self._over.is_set():
             try:
-                await first_of(self._session(), self._over.wait())
+                await run_until_first(self._session(), self._over.wait())
             except _LeftError:
                 self._confirmed = True
                 self._over.set()
@@ -219,7 +219,7 @@ class WeightMember:
         await self._reception.leave_groups()
         if self.version is not None:
             self._exporter.remove(generator_metrics.POLICY_STEP, generator=self.name)
-        self.name = await self._engine.fenced(reason)
+        self.name = await self._engine.change_owner(reason)
         self._export_version()
 
     # One session
@@ -247,7 +247,7 @@ class WeightMember:
             if self._leaving is not None:
                 await send(self._leaving_message())
             commands: asyncio.Queue[weights_pb2.FromTrainer] = asyncio.Queue()
-            await first_of(
+            await run_until_first(
                 self._listen(call, commands),
                 self._carry_out(commands, send),
                 self._send_heartbeats(send),
@@ -343,7 +343,7 @@ class WeightMember:
         return weights_pb2.FromGenerator(leaving=weights_pb2.Leaving(reason=self._leaving or ""))
 
 
-async def first_of(*work: Coroutine[Any, Any, object]) -> None:
+async def run_until_first(*work: Coroutine[Any, Any, object]) -> None:
     """Run all until the first ends, then cancel the others; raises the error of the first."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:

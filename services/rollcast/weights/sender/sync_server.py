@@ -28,9 +28,9 @@ log = get_logger()
 class SyncEvents(Protocol):
     """The publisher's reactions to the streams' messages; called from many threads."""
 
-    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
-    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
-    def disconnected(self, seat: Seat) -> None: ...
+    def handle_announcement(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
+    def handle_message(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
+    def handle_disconnect(self, seat: Seat) -> None: ...
 
 
 class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
@@ -64,9 +64,9 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         try:
             for message in requests:
                 if seat is not None:
-                    self._events.received(seat, message)
+                    self._events.handle_message(seat, message)
                 elif message.WhichOneof("kind") == "announce":
-                    seat = self._events.announced(message.announce, outgoing)
+                    seat = self._events.handle_announcement(message.announce, outgoing)
                     if seat is None:
                         return
                 else:
@@ -77,5 +77,5 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
                 log.info("a generator's stream broke", generator=seat.name)
         finally:
             if seat is not None:
-                self._events.disconnected(seat)
+                self._events.handle_disconnect(seat)
             outgoing.put(None)

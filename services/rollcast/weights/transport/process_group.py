@@ -125,7 +125,7 @@ class WeightGroup:
         self._in_flight: deque[tuple[Any, torch.Tensor]] = deque()
         self._group: Any = None
         self._store: Any = None
-        self._of = device
+        self._version_device = device
         try:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
@@ -188,8 +188,8 @@ class WeightGroup:
                 with suppress(RuntimeError):
                     work.wait(self._timeout)
         # Copies out of scratch memory are only queued.
-        if self._of.type == "cuda":
-            torch.cuda.current_stream(self._of).synchronize()
+        if self._version_device.type == "cuda":
+            torch.cuda.current_stream(self._version_device).synchronize()
         self._group = None
         self._in_flight.clear()
         self._forget()
