@@ -208,11 +208,13 @@ class _Question:
         if wait.is_open:
             reason = f"{self._odds()} It is worth more to decide after {evaluations} than now."
             return self._advice(AdviceKind.WAIT, reason, _signs(wait), wait.evaluations)
-        next_ones = evaluations.replace(" more", "")
+        paid = "evaluation pays for itself, the rest after it hardly"
+        if wait.evaluations > 1:
+            paid = f"{wait.evaluations} evaluations pay for themselves, the rest after them hardly"
         shorter = self._advice(
             AdviceKind.WAIT,
-            f"{self._odds()} The next {next_ones} pay for themselves, the rest after them hardly.",
-            "No level that they may read speaks for going on then: ask again there.",
+            f"{self._odds()} The next {paid}.",
+            "No level that may be read there speaks for going on: ask again then.",
             wait.evaluations,
         )
         return replace(shorter, headline=f"Continue for {evaluations}")
