@@ -3,7 +3,7 @@
 The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
 utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
 more than the better of the other two. If nothing that is read meanwhile can change the decision after it, the advice is
-called what it is, to continue for so many evaluations. The last advice is kept unless another one is clearly better.
+to continue for that many evaluations. The last advice is kept unless another one is clearly better.
 
 A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
 the noise of both levels, and can be checked.
