@@ -178,7 +178,7 @@ def test_answers_of_judges_and_of_tolerant_comparisons_are_not_called_unchanged(
     data = json.loads((run_folder / "run.json").read_text())
     case = {"input": "", "output": "1.0"}
     tests = {"kind": "stdin", "cases": [case], "comparison": "float"}
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         "judged": {"prompt": "Write a poem.", "answer": "", "verifier": "judge"},
         "tolerant": {"prompt": "Print nearly one.", "answer": tests, "verifier": "code"},
     }
