@@ -96,8 +96,8 @@ def _called(num_calls: int, thought: str = "") -> Step:
 
 def _long(message: ChatMessage) -> ChatMessage:
     """Append a long text that names the role; a message of calls stays as it is."""
-    # Lines of about 20 characters: a template that shortens long messages once they are answered shortens this
-    lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
+    # Lines of about 20 characters and empty ones: a template that shortens answered messages shortens this
+    lines = "\n\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
     return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
 
 
