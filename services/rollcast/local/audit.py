@@ -113,9 +113,9 @@ def audit(
     uses = {prompt.id: 1 for prompt in split.train} if rules is None else rules.uses
     _count_contaminated(report, split, uses)
     judges = frozenset(verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier))
-    read = partial(_Answer.of, without_end=_EndOfText(model_path), judges=judges)
+    read_answer = partial(_Answer.of, without_end=_EndOfText(model_path), judges=judges)
     with closing(Sandbox(_here(tasks.grading))) as sandbox:
-        _grade_again(report, _samples(run_folder), split, sandbox, read, recipe.exclude_truncated, progress)
+        _grade_again(report, _samples(run_folder), split, sandbox, read_answer, recipe.exclude_truncated, progress)
     return report
 
 
@@ -134,7 +134,7 @@ def _grade_again(
     samples: Iterable[tuple[SamplesRecord, SampledCompletion]],
     split: PromptSplit,
     sandbox: Sandbox,
-    read: "Callable[[SampledCompletion, Prompt | None], _Answer]",
+    read_answer: "Callable[[SampledCompletion, Prompt | None], _Answer]",
     excludes_truncated: bool,
     progress: Callable[[str], None],
 ) -> None:
@@ -150,7 +150,7 @@ def _grade_again(
         report.stored_rewards += 1
         report.truncated_rewards += sample.truncated and sample.reward > 0 and not excludes_truncated
         prompt = find(sample)
-        stored_answer = read(sample, prompt)
+        stored_answer = read_answer(sample, prompt)
         if stored_answer.reason == SAME_BY_RULE:
             report.same_by_rule += 1
         elif stored_answer.reason or prompt is None:

@@ -40,7 +40,7 @@ class AdviceReading:
     way_back: str | None = None
     """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
     headline: str | None = None
-    """In the words of `fit`: "Continue for" before a wait that changes no decision. None = of the metrics alone."""
+    """The first sentence of `fit`, such as "Continue for 1 more evaluation". None = only metrics are known."""
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""

@@ -72,7 +72,7 @@ def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
 def _table_of_lines(lines: list[str], index: int, number: int) -> HtmlTable:
     """The table whose cells are lines. A last row that is not whole is left out.
 
-    Names end where the first one comes again: so the lines of one table are read for two headings at most.
+    A repeated first name ends the names. So the lines of a table are read for at most two headings.
     """
     names: list[str] = []
     while index < len(lines) and not _CELL.fullmatch(lines[index]) and len(names) < MAX_COLUMNS:
