@@ -82,7 +82,7 @@ class CurveForecast:
     def at(self, compute: float) -> dict[str, float | None]:
         """Forecast reading of an evaluation at `compute`, in `unit`: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
 
-        All of them are None if the evaluations are too few. Raises InputError: it is not an amount of compute.
+        Each quantile is None if there are too few evaluations. Raises InputError if `compute` is not an amount.
         """
         return readings_at(self._run, self._computes("compute", [compute]))[0]
 

@@ -146,10 +146,21 @@ class MemoryTrainerQueue:
         try:
             group = decode_group(task.payload)
             reported_identity = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
-            if reported_identity != (sequence, finished_entry.attempt, finished_entry.purpose, finished_entry.first_version, finished_entry.owner):
+            if reported_identity != (
+                sequence,
+                finished_entry.attempt,
+                finished_entry.purpose,
+                finished_entry.first_version,
+                finished_entry.owner,
+            ):
                 raise CodecError("what was published is not the group's")
         except CodecError as error:
-            task.state = Dead(finished_entry.attempt + 1, finished_entry.purpose, finished_entry.stream_id, f"unreadable group: {error}")
+            task.state = Dead(
+                finished_entry.attempt + 1,
+                finished_entry.purpose,
+                finished_entry.stream_id,
+                f"unreadable group: {error}",
+            )
             self._broker.unreadable += 1
             return None
         return Delivery(finished_entry.stream_id, group, len(task.payload))

@@ -169,6 +169,7 @@ SHORTENED = {
     "{{- message.content if loop.last or message.role != 'tool' else message.content | truncate(2000) }}": True,
     "{{- message.content if loop.last or message.role != 'tool' else message.content.split('\\n')[0] }}": True,
     "{{- message.content if loop.last or message.role != 'user' else message.content[:1000] }}": True,
+    "{{- (message.content or '') if loop.last else (message.content or '') | replace('\\n\\n', '\\n') }}": True,
     "{{- (message.content or '')[:1000] if message.role == 'assistant' else message.content }}": True,
     "{{- (message.content or '') if loop.revindex0 < 12 or message.role != 'tool' else 'left out' }}": True,
     "{{- message.content if message.role != 'tool' else message.content[:1000] }}": False,  # the same once answered

@@ -123,6 +123,11 @@ def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() 
     assert "worth it" not in text
 
 
+def test_a_wait_that_changes_no_decision_has_the_words_of_fit() -> None:
+    advice = AdviceReading("wait", 1, 0.4, None, headline="Continue for 1 more evaluation")
+    assert advice.sentence() == "continue for 1 more evaluation: worth it with 40 %"
+
+
 def test_the_start_shows_its_phases_with_their_times() -> None:
     text = " ".join(" ".join(shown(STARTING, [], 80, 23)).split())
     assert "✓ trainer reads the model: after 7 s ▸ engine starts: 9 s · first weights: waits" in text

@@ -98,11 +98,11 @@ def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(t
     said = words(moved)
     assert "rollcast elsewhere · finished, its budget is spent" in said
     assert "the end: pass rate 0.700" in said
-    assert re.search(r"advice (stop|continue|wait for \d+ more evaluations?): as much compute again gains", said), said
+    assert ": as much compute again gains" in said, said
     assert "waits for" not in said
     assert "no step for" not in said
     fitted = json.loads(rollcast("fit", moved, "--json").stdout)
-    assert f"advice {fitted['advice']['kind']}" in said
+    assert f"advice {fitted['advice']['headline'].lower()}" in said
     assert f"forecast {fitted['verdict'].replace('_', ' ')} ·" in said
 
 

@@ -88,6 +88,8 @@ ATTACKS: dict[str, tuple[str, str]] = {
     "file_setattr": ("python", RAW.format("469, -100, b'OUTSIDE/file', ctypes.create_string_buffer(24), 24, 0")),
     "inotify": ("python", "import ctypes; print(ctypes.CDLL(None).inotify_init() < 0 or 'made')"),
     "fanotify": ("python", RAW.format("300, 0, 0")),
+    "dnotify": ("python", RAW.format("72, os.open('/usr/lib', os.O_RDONLY), 1026, 1")),
+    "a lease": ("python", RAW.format("72, os.open(os.__file__, os.O_RDONLY), 1024, 0")),
     "mount_setattr": (
         "python",
         RAW.format("442, -100, b'/', 0x8000, ctypes.create_string_buffer(bytes(8) + b'\\1' + bytes(23)), 32"),

@@ -63,7 +63,9 @@ async def sample_episodes(pair: LivePair) -> tuple[list[TrainingSequence], NDArr
             chosen_again.append(_follows_another_choice(sequence, len(prompt), seen[completion])[loss_mask(sequence)])
     assert sum(len(turns) for turns in seen.values()) > 2 * EPISODES
     assert len(sequences) > EPISODES, "no episode was split"
-    assert any(mark.num_kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks), "no turn hit its blocks"
+    assert any(mark.num_kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks), (
+        "no turn hit its blocks"
+    )
     return sequences, np.concatenate(chosen_again)
 
 

@@ -169,3 +169,31 @@ def test_a_checkpoint_that_cannot_be_read_is_left_to_the_trainer(tmp_path: Path,
     assert checkpoint_rules(tmp_path) is None
     assert begun_with(tmp_path).split == SPLIT_RULES
     assert checkpoint_rules("s3://bucket/run") is None
+
+
+@pytest.mark.protections
+def test_answers_of_judges_and_of_tolerant_comparisons_are_not_called_unchanged(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    data = json.loads((run_folder / "run.json").read_text())
+    case = {"input": "", "output": "1.0"}
+    tests = {"kind": "stdin", "cases": [case], "comparison": "float"}
+    rows: dict[str, dict[str, Any]] = {
+        "judged": {"prompt": "Write a poem.", "answer": "", "verifier": "judge"},
+        "tolerant": {"prompt": "Print nearly one.", "answer": tests, "verifier": "code"},
+    }
+    data["tasks"]["downstream"] = [
+        {"dataset": write_rows(tmp_path / f"{name}.jsonl", [row], verifier=row["verifier"])}
+        for name, row in rows.items()
+    ]
+    data["tasks"]["verifiers"] = [{"kind": "llm-judge", "name": "judge", "url": "http://127.0.0.1:1/v1", "model": "m"}]
+    samples = [
+        sample("Write a poem.", "Roses are red.", 0.4),
+        sample("Print nearly one.", "```python\nprint(0.999999)\n```", 0.0),
+    ]
+    record = {"incarnation": 1, "step": 5, "dataset": "downstream:judged", "samples": samples, "at": 1.0}
+    (run_folder / SAMPLES).write_text(json.dumps(record) + "\n")
+    report = audited(parse_run_config(data, source="test"))
+    (reason,) = report.not_graded_again
+    assert reason.startswith("of language models as judges")
+    assert (report.same_by_rule, report.changes) == (0, {"0 -> 1": 1})

@@ -87,7 +87,9 @@ def test_the_names_are_settings() -> None:
 
 def test_groups_of_one_kind_differ_by_setting_and_those_of_two_as_a_whole() -> None:
     one, other = parsed(), parsed(recipe={"loss": {"kind": "cispo", "ratio_max": 4}})
-    assert [(d.field, d.old_value, d.new_value) for d in differences(one, other)] == [("recipe.loss.ratio_max", 5.0, 4.0)]
+    assert [(d.field, d.old_value, d.new_value) for d in differences(one, other)] == [
+        ("recipe.loss.ratio_max", 5.0, 4.0)
+    ]
     other = parsed(recipe={"loss": {"kind": "grpo"}})
     assert [d.field for d in differences(one, other)] == ["recipe.loss.kind"]
     assert differences(one, one) == []

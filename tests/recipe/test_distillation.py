@@ -89,7 +89,9 @@ def test_numpy_and_torch_say_the_same() -> None:
     rng = np.random.default_rng(4)
     advantages, own, teacher = rng.normal(size=(3, 20))
     found = distillation_advantages(advantages, own, teacher, COEFFICIENT)
-    as_tensors = distillation_advantages(torch.from_numpy(advantages), torch.from_numpy(own), torch.from_numpy(teacher), COEFFICIENT)
+    as_tensors = distillation_advantages(
+        torch.from_numpy(advantages), torch.from_numpy(own), torch.from_numpy(teacher), COEFFICIENT
+    )
     assert found.tolist() == as_tensors.tolist()
     assert found.tolist() == [a - COEFFICIENT * (g - t) for a, g, t in zip(advantages, own, teacher, strict=True)]
 

@@ -259,6 +259,14 @@ def test_what_would_change_a_wait_is_said_of_the_limits_that_there_are(
     assert (asked.headline, asked.change) == ("Wait for 3 more evaluations", sentence)
 
 
+def test_a_single_evaluation_pays_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = WaitPlan(1, 1.0, None, None, is_open=False)
+    monkeypatch.setattr("rollcast.scaling.decisions.advice.best_wait", lambda *_: found)
+    asked = advise(cases()["early"], 8.0)
+    assert asked.headline == "Continue for 1 more evaluation"
+    assert asked.reason.endswith("The next evaluation pays for itself, the rest after it hardly.")
+
+
 @pytest.mark.parametrize(
     ("budget", "worth", "price", "sentence"),
     [

@@ -99,7 +99,10 @@ def test_a_function_gets_the_completion_and_the_whole_row(
 ) -> None:
     told = tasks(verifier)
     assert graded(told, "2", sandboxes) == Grade(1.0, "ok")
-    assert grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).status == "wrong"
+    assert (
+        grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).status
+        == "wrong"
+    )
 
 
 def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes: list[Sandbox]) -> None:
@@ -270,4 +273,7 @@ def test_the_function_of_the_page_does_what_the_page_says(
         sandboxes.append(Sandbox(told.grading, Verifiers.from_tasks(told)))
         for completion, reward in (("42", 1.0), (f"<think>{'hm' * 99}</think>It is 42", 1.0), ("hm " * 99 + "42", 0.5)):
             row = json.dumps({"prompt": "6 x 7?", "answer": 42})
-            assert grade(name, completion, row, sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).reward == reward
+            assert (
+                grade(name, completion, row, sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).reward
+                == reward
+            )

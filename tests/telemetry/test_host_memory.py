@@ -47,5 +47,6 @@ def test_this_machine_is_read_as_the_system_tells_it() -> None:
 def test_an_end_is_told_in_words() -> None:
     assert how_it_ended(1, 0) == "ended with exit code 1"
     assert how_it_ended(-signal.SIGTERM, 0) == "killed by SIGTERM"
+    assert how_it_ended(-35, 0) == "killed by signal 35"
     assert how_it_ended(-signal.SIGKILL, kills()) == "killed by SIGKILL"
     assert how_it_ended(-signal.SIGKILL, kills() - 1) == "killed by the kernel, which ran out of host memory"

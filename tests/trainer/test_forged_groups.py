@@ -116,6 +116,9 @@ EPISODES: dict[str, tuple[Callable[[RolloutGroup], None], str]] = {
     "a turn without a reward": (set_turn(reward=float("nan")), "reward of nan for turn 0"),
     "a turn of 2^31 calls": (set_turn(tool_calls=1 << 31), "calls in turn 0"),
     "more malformed calls than calls": (set_turn(tool_calls=1, malformed_calls=2), "2 malformed of 1 calls"),
+    "an environment that took ages": (set_episode(environment_seconds=1e30), "took 1e+30 s"),
+    "sampling that took ages": (set_episode(sampling_seconds=1e7), "took 1e+07 s"),
+    "a turn that took ages": (set_turn(environment_seconds=1e30), "took 1e+30 s"),
     "an episode that began in the future": (set_group(started_at=1e15, finished_at=1e15), "future"),
     "an episode that was preempted": (set_rollout(preemptions=1 << 31), "was preempted"),
 }

@@ -42,7 +42,9 @@ def test_overdue_is_three_budgets_at_the_slowest_present_rate() -> None:
     pacing.observe_rates([10.0, 40.0, 0.0])
     assert pacing.overdue({1: claim(0.0), 2: claim(10.0)}, now_seconds=305.0, redis_back_at=0.0) == [1]
     pacing.observe_rates([40.0])
-    assert pacing.overdue({1: claim(0.0)}, now_seconds=80.0, redis_back_at=0.0) == [1], "a generator that left does not count"
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=80.0, redis_back_at=0.0) == [1], (
+        "a generator that left does not count"
+    )
 
 
 def test_a_small_budget_has_a_minute() -> None:

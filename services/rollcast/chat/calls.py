@@ -41,7 +41,9 @@ class Toolbox:
             return unreadable(raw, "it has no name")
         clean = name[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
         if not isinstance(arguments, Mapping):
-            return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."), raw)
+            return ToolCall(
+                clean, {}, shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."), raw
+            )
         flaw = _flaw(arguments)
         if flaw:
             return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."), raw)

@@ -57,9 +57,13 @@ def plain_conversations() -> Iterator[Conversation]:
 def tool_conversations() -> Iterator[Conversation]:
     """With tools: one call a turn and then another question, two calls in one turn, a call after thinking."""
     closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1)))
+    yield Conversation(
+        (QUESTION,), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1))
+    )
     yield Conversation((SYSTEM, QUESTION), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1)), may_be_refused=True)
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_make_call_step(2), closing, _make_call_step(1)), may_be_refused=True)
+    yield Conversation(
+        (QUESTION,), (PROBE_TOOL,), (_make_call_step(2), closing, _make_call_step(1)), may_be_refused=True
+    )
     thinking = _make_call_step(1, thought="17 · 3 is 51, so I ask.")
     yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _make_call_step(1), closing), may_split=True)
     # Calls of a conversation: a template that shows the newest results alone leaves out some of these
@@ -96,8 +100,8 @@ def _make_call_step(num_calls: int, thought: str = "") -> Step:
 
 def _long(message: ChatMessage) -> ChatMessage:
     """Append a long text that names the role; a message of calls stays as it is."""
-    # Lines of about 20 characters: a template that shortens long messages once they are answered shortens this
-    lines = "\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
+    # Lines of about 20 characters and empty ones: a template that shortens answered messages shortens this
+    lines = "\n\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
     return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
 
 
@@ -162,7 +166,9 @@ def _check_shown(reply: ChatMessage, text: str) -> None:
         raise ChatRefusedError(f"leaves out or changes {message_kind}")
 
 
-def _check_step(bridge: TemplateBridge, sequence_text: str, following: str, step: Step, tools: Sequence[ToolSchema]) -> None:
+def _check_step(
+    bridge: TemplateBridge, sequence_text: str, following: str, step: Step, tools: Sequence[ToolSchema]
+) -> None:
     """The answer as the template writes it, sampled and cut off by length, is extended to the template's own text."""
     template = bridge.template
     prompt_ids = template.ids(sequence_text)

@@ -251,7 +251,8 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
         text = yaml.safe_dump(
-            {"config": _drop_chart_settings(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))}, sort_keys=False
+            {"config": _drop_chart_settings(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))},
+            sort_keys=False,
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)

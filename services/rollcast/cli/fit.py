@@ -158,7 +158,10 @@ def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
     newest = origin.to_own_unit(answer["pass_rate"])
     level = origin.to_own_unit(answer["advice"]["level"])
     say(f"\nin the unit of {shown(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
-    rows = [("asymptote A", map_rates(answer["asymptote"]), ".4g"), ("initial R_0", map_rates(answer["initial"]), ".4g")]
+    rows = [
+        ("asymptote A", map_rates(answer["asymptote"]), ".4g"),
+        ("initial R_0", map_rates(answer["initial"]), ".4g"),
+    ]
     for at in answer["predictions"]:
         rates = {name: value for name, value in at.items() if name != "compute"}
         rows.append((f"reading at {amounts.amount(at['compute'])} {answer['unit']}", map_rates(rates), ".4g"))

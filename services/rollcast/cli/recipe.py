@@ -111,7 +111,9 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     elif not different:
         typer.echo(f"{first_file.name} and {second_file.name}: no setting differs")
     else:
-        rows = [(name, *(_format_value(value[name]) if name in value else "" for value in values)) for name in different]
+        rows = [
+            (name, *(_format_value(value[name]) if name in value else "" for value in values)) for name in different
+        ]
         report.show_table(
             ("setting", first_file.name, second_file.name), rows, text_columns=(first_file.name, second_file.name)
         )

@@ -9,7 +9,7 @@ SPLIT_RULES = 2
 (`rollcast.tasks.contamination`)."""
 GRADING_RULES = 2
 """1: printed words that look like numbers are numbers, formulas are rounded to six decimals, a set equals a tuple, a
-truncated match is rewarded if it is trained on. 2: nothing of this (docs/sandbox.md, docs/data.md)."""
+truncated match is rewarded if it is trained on, a judge's `4/5` is 4 of its best score. 2: nothing of this (docs/sandbox.md, docs/data.md)."""
 FIRST_RULES = 1
 """The version of both in a checkpoint without them."""
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from rollcast.config.access_modes import FOLDER_MODE
+
 
 def ports_of(folder: Path) -> Path:
     """The folder in which the services of a run write their ports."""
@@ -16,7 +18,9 @@ def port_file(folder: Path, service: str) -> Path:
 def publish_port(folder: Path, service: str, port: int) -> None:
     """Write the port a service listens on to the run folder, where local mode and the forecaster find it."""
     file = port_file(folder, service)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    # One by one, because parents would be made with another mode; the first service of a cluster makes the run's folder
+    for path in (folder, file.parent):
+        path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     temporary = file.with_name(f".{service}.tmp")
     temporary.write_text(f"{port}\n")
     temporary.replace(file)

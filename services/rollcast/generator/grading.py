@@ -120,7 +120,9 @@ class GradingThreads:
         if grading_location == "remote":
             graded = await self._ask(task, token_ids)
         else:
-            if grading_location == "process" or (grading_location == "sandbox" and self._sandbox is self._local_sandbox):
+            if grading_location == "process" or (
+                grading_location == "sandbox" and self._sandbox is self._local_sandbox
+            ):
                 await self._wait_for_import(task.verifier)
             graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
@@ -145,7 +147,9 @@ class GradingThreads:
         if self._local_sandbox.is_started(verifier):
             return
         if (running := self._imports.get(verifier)) is None or running.done():
-            running = self._imports[verifier] = asyncio.create_task(asyncio.to_thread(self._local_sandbox.start, verifier))
+            running = self._imports[verifier] = asyncio.create_task(
+                asyncio.to_thread(self._local_sandbox.start, verifier)
+            )
         # Other gradings wait for the same import, which must not end with this one.
         await asyncio.shield(running)
 

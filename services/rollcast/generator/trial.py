@@ -91,7 +91,9 @@ def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
     )
 
 
-def _trial_completion(engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded) -> TriedCompletion:
+def _trial_completion(
+    engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded
+) -> TriedCompletion:
     completion = sampler.completion
     return TriedCompletion(
         prompt=prompt.prompt.text,

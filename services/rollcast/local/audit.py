@@ -10,14 +10,16 @@ A run stores the answers of a few prompts of each evaluation, not those that it 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.config.tasks import Grading, Tasks
+from rollcast.config.verifiers import JudgeVerifier
 from rollcast.local.model_name import files_of
 from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
@@ -34,6 +36,7 @@ MAX_EXAMPLES = 5
 MAX_SHOWN_CHARACTERS = 80
 VERDICTS = ("ok", "wrong")
 SAME_BY_RULE = "same by rule"
+OF_JUDGES = "of language models as judges, whose score lines may be read otherwise now"
 _CUT = re.compile(r" \[\.\.\. \d+ characters \.\.\.\] ")
 _USUAL_ENDS = re.compile(r"(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>)\s*$")
 
@@ -109,10 +112,10 @@ def audit(
     split = load(tasks, min(split_rules, SPLIT_RULES))
     uses = {prompt.id: 1 for prompt in split.train} if rules is None else rules.uses
     _count_contaminated(report, split, uses)
+    judges = frozenset(verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier))
+    read_answer = partial(_Answer.of, without_end=_EndOfText(model_path), judges=judges)
     with closing(Sandbox(_here(tasks.grading))) as sandbox:
-        _grade_again(
-            report, _samples(run_folder), split, sandbox, _EndOfText(model_path), recipe.exclude_truncated, progress
-        )
+        _grade_again(report, _samples(run_folder), split, sandbox, read_answer, recipe.exclude_truncated, progress)
     return report
 
 
@@ -131,7 +134,7 @@ def _grade_again(
     samples: Iterable[tuple[SamplesRecord, SampledCompletion]],
     split: PromptSplit,
     sandbox: Sandbox,
-    without_end: Callable[[str], str],
+    read_answer: "Callable[[SampledCompletion, Prompt | None], _Answer]",
     excludes_truncated: bool,
     progress: Callable[[str], None],
 ) -> None:
@@ -147,7 +150,7 @@ def _grade_again(
         report.stored_rewards += 1
         report.truncated_rewards += sample.truncated and sample.reward > 0 and not excludes_truncated
         prompt = find(sample)
-        stored_answer = _Answer.of(sample, prompt, without_end)
+        stored_answer = read_answer(sample, prompt)
         if stored_answer.reason == SAME_BY_RULE:
             report.same_by_rule += 1
         elif stored_answer.reason or prompt is None:
@@ -188,9 +191,19 @@ class _Answer:
     """Why it cannot be graded again, or need not be."""
 
     @classmethod
-    def of(cls, sample: SampledCompletion, prompt: Prompt | None, without_end: Callable[[str], str]) -> "_Answer":
+    def of(
+        cls,
+        sample: SampledCompletion,
+        prompt: Prompt | None,
+        *,
+        without_end: Callable[[str], str],
+        judges: Container[str],
+    ) -> "_Answer":
+        """`judges`: names of verifiers that are asked over the network."""
         if prompt is None:
             return cls("", "whose prompt is not in the data any more")
+        if prompt.verifier in judges:
+            return cls("", OF_JUDGES)
         if not _may_change(prompt):
             return cls("", SAME_BY_RULE)
         if sample.episode is not None:
@@ -208,7 +221,7 @@ def _may_change(prompt: Prompt) -> bool:
     if prompt.verifier != CODE:
         return prompt.verifier == MATH
     reference = json.loads(prompt.verifier_reference)
-    return isinstance(reference, dict) and "comparison" not in reference and reference.get("kind") != "tests"
+    return isinstance(reference, dict) and reference.get("comparison") != "exact" and reference.get("kind") != "tests"
 
 
 def _samples(run_folder: Path) -> Iterator[tuple[SamplesRecord, SampledCompletion]]:

@@ -39,6 +39,8 @@ class AdviceReading:
     """Why `stop_when` ended the run; None = it did not."""
     way_back: str | None = None
     """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
+    headline: str | None = None
+    """The first sentence of `fit`, such as "Continue for 1 more evaluation". None = only metrics are known."""
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
@@ -47,7 +49,9 @@ class AdviceReading:
             return f"{self.kind}: `stop_when` ended the run: {self.ended}{back}"
         if self.way_back is not None:
             return f"{self.kind}: the run is broken. {self.way_back}"
-        if self.kind == "wait":
+        if self.headline is not None:
+            action = self.headline[0].lower() + self.headline[1:]
+        elif self.kind == "wait":
             action = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
         else:
             action = self.kind
@@ -127,6 +131,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
             advice.is_assumed,
             run.ended,
             advice.change if run.is_way_back_known else None,
+            advice.headline,
         ),
     )
 

@@ -26,7 +26,9 @@ class EffectiveBatch:
     """[R] weight of each loss token of the rollout; 0 where not kept."""
 
 
-def filter_zero_variance(rewards: NDArray[np.float64], group: NDArray[np.int64], candidate_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def filter_zero_variance(
+    rewards: NDArray[np.float64], group: NDArray[np.int64], candidate_mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Return which of the `kept` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
 
     The zero-variance filter (arXiv 2510.13786, sections 3.2 and A.15): `rewards` are the verifier's, without a length
@@ -58,7 +60,11 @@ def kept_rollouts(
 ) -> NDArray[np.bool_]:
     """Return [R] the rollouts that are trained on. Arguments as for `effective_batch`."""
     usable = ~excluded & (loss_tokens > 0)
-    kept_mask = filter_zero_variance(rewards if compared is None else compared, group, usable) if zero_variance_filter else usable
+    kept_mask = (
+        filter_zero_variance(rewards if compared is None else compared, group, usable)
+        if zero_variance_filter
+        else usable
+    )
     if keeps_group is not None:
         for index in np.unique(group[kept_mask]):
             rows = kept_mask & (group == index)

@@ -121,4 +121,6 @@ def _unused_in_words(counts: Mapping[str, float]) -> str:
 
 def _count_unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
     signal_counts = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
-    return sorted(((signal, count) for signal, count in signal_counts if count), key=lambda signal_count: -signal_count[1])
+    return sorted(
+        ((signal, count) for signal, count in signal_counts if count), key=lambda signal_count: -signal_count[1]
+    )

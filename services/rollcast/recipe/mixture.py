@@ -48,7 +48,9 @@ class MixtureCurriculum:
                     f"data set {share.name!r} of the mixture holds no training prompt; check it, or remove the part"
                 )
         self._weights = {share.name: share.weight for share in shares}
-        self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part) for share in shares]
+        self._parts = [
+            Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part) for share in shares
+        ]
         self._curriculum_by_prompt = {
             name: curriculum for share, curriculum in zip(shares, self._parts, strict=True) for name in share.prompt_ids
         }

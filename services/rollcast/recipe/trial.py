@@ -116,7 +116,9 @@ def _try_curriculum(own_part: OwnPart, recipe: Recipe) -> None:
 def _try_length_control(own_part: OwnPart, recipe: Recipe) -> None:
     token_budget = recipe.max_completion_tokens
     own_penalty(own_part, CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False))
-    own_penalty(own_part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True))
+    own_penalty(
+        own_part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True)
+    )
 
 
 _TRIALS: dict[str, Callable[[OwnPart, Recipe], None]] = {

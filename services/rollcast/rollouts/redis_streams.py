@@ -185,7 +185,9 @@ class RedisTrainerQueue(_QueueEnd):
         return reply[0][1] if reply else []
 
     def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(self._delivered_ids):
+        if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(
+            self._delivered_ids
+        ):
             return []
         pending = self._call(
             # Entries of one answer, so that no call of Redis takes long
@@ -200,7 +202,9 @@ class RedisTrainerQueue(_QueueEnd):
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
-    def _select_published(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+    def _select_published(
+        self, rows: list[tuple[bytes, dict[bytes, bytes]]]
+    ) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
         """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []

@@ -58,7 +58,11 @@ def _message(item: Any, where: str) -> Message:
 
 def _part(content_part: Any, where: str) -> str:
     """Text of a message in parts, as vision models have them."""
-    if isinstance(content_part, dict) and content_part.get("type", "text") == "text" and isinstance(content_part.get("text"), str):
+    if (
+        isinstance(content_part, dict)
+        and content_part.get("type", "text") == "text"
+        and isinstance(content_part.get("text"), str)
+    ):
         return cast(str, content_part["text"])
     kind = content_part.get("type") if isinstance(content_part, dict) else type(content_part).__name__
     raise RowError(f"{where} holds a part of type {kind!r}, and only text is read; remove the row")

@@ -90,7 +90,7 @@ class PromptQuestion:
     """The bare text of all messages."""
     without_system: bytes
     """The bare text without system messages."""
-    answered: bytes
+    message_and_answer: bytes
     """The last message with its answer: the same question under another system message, or in a row with another id."""
     context: bytes
     """The rest of the row: earlier messages and, of an episode, its other fields."""
@@ -127,12 +127,12 @@ def episode(bare: Chat, row: Any, verifier: str = "", answer: object = None) -> 
     plain = single(bare, verifier, answer)
     if _puzzle(verifier, answer) is not None:
         return replace(plain, episode=with_row)
-    answered, context = _answer_digests(bare, verifier, answer, other_fields)
-    return PromptQuestion(plain.text_digest, plain.without_system, answered, context, with_row)
+    message_and_answer, context = _answer_digests(bare, verifier, answer, other_fields)
+    return PromptQuestion(plain.text_digest, plain.without_system, message_and_answer, context, with_row)
 
 
 def _answer_digests(bare: Chat, verifier: str, answer: object, fields: dict[str, Any]) -> tuple[bytes, bytes]:
-    """`answered` and `context` of a question. Without an answer the row stands for it, except ids and origins."""
+    """`message_and_answer` and `context`. A question without an answer has its row there, except ids and origins."""
     earlier = [[message.role, normal_form(message.content)] for message in bare[:-1]]
     if answer is None:
         conversation = [message for message in earlier if message[0] != "system"]
@@ -204,7 +204,7 @@ class EvaluatedQuestions:
     once; of a common one the answer must be the same, too."""
     _episodes: set[bytes] = field(default_factory=set)
     """Texts with their rows."""
-    _answered: dict[bytes, bool] = field(default_factory=dict)
+    _is_rare: dict[bytes, bool] = field(default_factory=dict)
     """Last messages with their answers, and whether few rows share each."""
     _decisive: set[bytes] = field(default_factory=set)
     """The pairs that few training rows share as well: only they decide."""
@@ -214,26 +214,26 @@ class EvaluatedQuestions:
         for question in questions:
             if question.episode is not None:
                 self._episodes.add(question.episode)
-                self._of_episodes[question.text_digest].add(question.answered)
+                self._of_episodes[question.text_digest].add(question.message_and_answer)
             else:
                 self._single.add(question.text_digest)
                 self._without_system.add(question.without_system)
-        for answered, contexts in _contexts(questions).items():
-            self._answered[answered] = self._answered.get(answered, True) and len(contexts) <= MAX_CONTEXTS
+        for digest, contexts in _contexts(questions).items():
+            self._is_rare[digest] = self._is_rare.get(digest, True) and len(contexts) <= MAX_CONTEXTS
 
     def exclude_common(self, trained: Iterable[PromptQuestion]) -> None:
         """Let last messages with their answers decide, from here on, except common ones such as `Play the game.`"""
-        contexts = _contexts(question for question in trained if self._answered.get(question.answered))
+        contexts = _contexts(question for question in trained if self._is_rare.get(question.message_and_answer))
         self._decisive = {
-            answered
-            for answered, is_rare in self._answered.items()
-            if is_rare and len(contexts.get(answered, ())) <= MAX_CONTEXTS
+            digest
+            for digest, is_rare in self._is_rare.items()
+            if is_rare and len(contexts.get(digest, ())) <= MAX_CONTEXTS
         }
 
     def holds(self, question: PromptQuestion) -> bool:
         """Whether a training prompt asks one of them."""
         text_digest = question.text_digest
-        if question.answered in self._decisive or text_digest in self._single:
+        if question.message_and_answer in self._decisive or text_digest in self._single:
             return True
         if question.episode is not None:
             return question.episode in self._episodes
@@ -246,5 +246,5 @@ def _contexts(questions: Iterable[PromptQuestion]) -> defaultdict[bytes, set[byt
     """The different rows that share a last message and its answer."""
     contexts: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for question in questions:
-        contexts[question.answered].add(question.context)
+        contexts[question.message_and_answer].add(question.context)
     return contexts

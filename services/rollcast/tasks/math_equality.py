@@ -46,7 +46,12 @@ Kind = Literal["list", "set", "tuple"]
 
 def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     """Both as math-verify parses them: expressions, then the text that was read."""
-    pairs = [(gold_part, answer_part) for gold_part in gold for answer_part in answer if isinstance(gold_part, str) == isinstance(answer_part, str)]
+    pairs = [
+        (gold_part, answer_part)
+        for gold_part in gold
+        for answer_part in answer
+        if isinstance(gold_part, str) == isinstance(answer_part, str)
+    ]
     gold_text = _text(gold)
     answer_text = _text(answer)
     for gold_value, answer_value in pairs:

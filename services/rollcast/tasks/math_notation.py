@@ -83,8 +83,12 @@ def plain_signs(text: str) -> str:
     if not text.isascii():
         text = _COMBINING_BAR.sub(lambda bar_match: rf"\overline{{{re.sub(r'[^0-9]', '', bar_match[0])}}}", text)
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
-        text = _RAISED.sub(lambda raised_match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])), text)
-        text = _LOWERED.sub(lambda lowered_match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])), text)
+        text = _RAISED.sub(
+            lambda raised_match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])), text
+        )
+        text = _LOWERED.sub(
+            lambda lowered_match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])), text
+        )
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
     text = _BRACES.sub(lambda brace_match: brace_match[1] or ".", _NOT_EQUAL.sub(r"\\ne ", text))
     text = _BAR.sub(_repeating, text)

@@ -75,7 +75,9 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
     return NearDuplicates(len(overlaps), [(text, evaluated_text) for _, text, evaluated_text in overlaps[:MAX_PAIRS]])
 
 
-def _shared(rare_sequences: Mapping[Sequence, list[int]], texts: Iterable[str | None]) -> list[tuple[str, set[Sequence]]]:
+def _shared(
+    rare_sequences: Mapping[Sequence, list[int]], texts: Iterable[str | None]
+) -> list[tuple[str, set[Sequence]]]:
     """The texts that hold a sequence of an evaluated prompt, with all of those."""
     rare_words = {word for sequence in rare_sequences for word in sequence}
     overlapping_texts = []

@@ -178,7 +178,12 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
 
 
 def _choose_held_out(
-    by_key: dict[str, _DatasetRow], num_held_out: int, field: str, dataset_part: Part, seed: int, spellings: Mapping[bytes, int]
+    by_key: dict[str, _DatasetRow],
+    num_held_out: int,
+    field: str,
+    dataset_part: Part,
+    seed: int,
+    spellings: Mapping[bytes, int],
 ) -> set[str]:
     if not by_key and isinstance(dataset_part.dataset, RowsDataset):
         source = dataset_part.dataset.path or dataset_part.dataset.mapping
@@ -192,7 +197,9 @@ def _choose_held_out(
     return _draw_keys(by_key, num_held_out, seed, spellings)
 
 
-def _draw_keys(by_key: dict[str, _DatasetRow], count: int, seed: int, spellings: Mapping[bytes, int] | None = None) -> set[str]:
+def _draw_keys(
+    by_key: dict[str, _DatasetRow], count: int, seed: int, spellings: Mapping[bytes, int] | None = None
+) -> set[str]:
     """`count` keys by the seed and their prompts' own texts, first those that no other row spells otherwise.
 
     `spellings`: how many rows ask each question. None = it does not matter.

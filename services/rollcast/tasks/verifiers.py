@@ -250,4 +250,6 @@ def make_grade(reward: Any, reward_source: str, location: str = "") -> Grade:
         return Grade(0.0, "wrong")
     if MIN_REWARD <= number <= 1.0:
         return Grade(number, "ok")
-    return Grade(0.0, "error", failure=f"{reward_source} {_SHORT.repr(reward)}{location}; a reward is a number from 0 to 1")
+    return Grade(
+        0.0, "error", failure=f"{reward_source} {_SHORT.repr(reward)}{location}; a reward is a number from 0 to 1"
+    )

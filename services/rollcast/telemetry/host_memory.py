@@ -32,7 +32,11 @@ def how_it_ended(code: int, kills_before: int) -> str:
     """How a process ended, in words. `code`: negative = a signal. `kills_before`: `kills()` while it still ran."""
     if code == -signal.SIGKILL and kills() > kills_before:
         return "killed by the kernel, which ran out of host memory"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    # Signals between SIGRTMIN and SIGRTMAX have no names
+    names = {number.value: number.name for number in signal.Signals}
+    return f"killed by {names.get(-code, f'signal {-code}')}"
 
 
 def _numbers(path: Path) -> dict[str, int]:

@@ -286,6 +286,8 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "a.log",
             lambda path: path.write_text("".join(f"step {n} {n:b}x acc=0.5\n" for n in range(times(200_000)))),
         ),
+        "console, names in lines": ("a.log", text("step\nepoch\n", times(2_000_000), end="1\n2\n" * 10)),
+        "console, tables below each other": ("a.log", text("step a b\n1 2 3\n", times(1_000_000))),
         "console, headings": ("a.log", text("== Step 1 ==\na: 1\n", times(100_000))),
         "console, names of experiments": (
             "a.log",

@@ -78,7 +78,9 @@ def devices(
         raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
     answer = split_report(devices, split_search, rates, check, caveats)
     best = split_search.frugal.split
-    answer |= prediction_report(None if prediction is None else prediction.predict_balance(best.trainer_devices, best.generators))
+    answer |= prediction_report(
+        None if prediction is None else prediction.predict_balance(best.trainer_devices, best.generators)
+    )
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits

@@ -164,7 +164,9 @@ def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) 
     figure = new_figure((9, 5.4))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     devices = [outcome.split.trainer_devices for outcome in split_search.outcomes]
-    upper.plot(devices, [outcome.bound for outcome in split_search.outcomes], color=GREY, ls="--", lw=1, label="upper bound")
+    upper.plot(
+        devices, [outcome.bound for outcome in split_search.outcomes], color=GREY, ls="--", lw=1, label="upper bound"
+    )
     upper.errorbar(
         devices,
         [outcome.steps_per_hour for outcome in split_search.outcomes],

@@ -77,7 +77,11 @@ def _waiting(status: RunStatus) -> str:
 
 
 def _due(event_name: str, at: float, now_seconds: float) -> str:
-    return f"{event_name} in {duration(at - now_seconds)}" if at - now_seconds >= LEAST_DUE_SECONDS else f"{event_name} now"
+    return (
+        f"{event_name} in {duration(at - now_seconds)}"
+        if at - now_seconds >= LEAST_DUE_SECONDS
+        else f"{event_name} now"
+    )
 
 
 def _step_seconds(seconds: float) -> str:

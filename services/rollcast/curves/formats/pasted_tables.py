@@ -56,7 +56,8 @@ def _tables(text: str) -> Iterator[HtmlTable]:
 def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
     """The table whose heading is one line. No rows if its names are not as many as the cells of a row."""
     rows: list[list[str]] = []
-    for line in lines[index + 1 :]:
+    for row_index in range(index + 1, len(lines)):  # a slice would copy all lines for each heading
+        line = lines[row_index]
         cells = _ROW_CELL.findall(line) if len(line) <= 5_000 else []
         if not cells or not all(map(_CELL.fullmatch, cells)) or (rows and len(cells) != len(rows[0])):
             break
@@ -69,9 +70,14 @@ def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
 
 
 def _table_of_lines(lines: list[str], index: int, number: int) -> HtmlTable:
-    """The table whose cells are lines. A last row that is not whole is left out."""
+    """The table whose cells are lines. A last row that is not whole is left out.
+
+    A repeated first name ends the names. So the lines of a table are read for at most two headings.
+    """
     names: list[str] = []
     while index < len(lines) and not _CELL.fullmatch(lines[index]) and len(names) < MAX_COLUMNS:
+        if names and lines[index].casefold() == names[0].casefold():
+            break
         names.append(lines[index])
         index += 1
     cells = []

@@ -30,7 +30,7 @@ def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence
 
 def rises_as_a_loop(steps: Sequence[int]) -> bool:
     """Whether most steps follow the one before, the first one 0, at the same distance, or too many rise for chance."""
-    gaps = [after - before for before, after in pairwise([0, *steps])]
+    gaps = [step - earlier_step for earlier_step, step in pairwise([0, *steps])]
     rises = [gap for gap in gaps if gap > 0]
     num_falls = sum(gap < 0 for gap in gaps)
     # Of five unrelated steps one in 120 orders rises, and of eight one in 160 has at most one fall

@@ -67,7 +67,8 @@ _FORBIDDEN_IOCTLS = {
     0x541C: "TIOCLINUX",
 }
 """Attributes of a file that is open for reading only; signals to, and input of, other processes."""
-_FORBIDDEN_FCNTLS = {8: "F_SETOWN", 15: "F_SETOWN_EX"}
+_FORBIDDEN_FCNTLS = {8: "F_SETOWN", 15: "F_SETOWN_EX", 1024: "F_SETLEASE", 1026: "F_NOTIFY"}
+"""A lease makes whoever writes a file wait, and F_NOTIFY is an older inotify."""
 
 
 def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: bool) -> Any:

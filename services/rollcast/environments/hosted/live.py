@@ -111,7 +111,9 @@ class HostedEnvironment:
             is_answered = True
             return result
         except TimeoutError:
-            raise self._mark_failed(f"{request_name} could not be interrupted after {seconds:g} s", is_overdue=True) from None
+            raise self._mark_failed(
+                f"{request_name} could not be interrupted after {seconds:g} s", is_overdue=True
+            ) from None
         except (OSError, asyncio.IncompleteReadError):
             raise self._mark_failed(f"its process ended during {request_name}") from None
         except FrameError as error:

@@ -34,7 +34,9 @@ def main(arguments: list[str]) -> int:
 def find_settings(run_file: Path, name: str) -> VerifiersEnvironment:
     """The environment of this name. Raises UserError."""
     environments = [
-        environment for environment in load_run_config(run_file).tasks.environments if isinstance(environment, VerifiersEnvironment)
+        environment
+        for environment in load_run_config(run_file).tasks.environments
+        if isinstance(environment, VerifiersEnvironment)
     ]
     for candidate in environments:
         if candidate.name == name:

@@ -129,7 +129,9 @@ class EndpointApplication:
                 return _refusal_response(ENDING)
             except Exception as error:  # the engine is dead, say: the claim loop ends the process
                 log.error("a request of a harness failed", reason=repr(error)[:500])
-                return _refusal_response(RefusedRequestError("the generator failed; this episode begins again", 500, "failed"))
+                return _refusal_response(
+                    RefusedRequestError("the generator failed; this episode begins again", 500, "failed")
+                )
 
         return answer
 
@@ -254,7 +256,9 @@ class EndpointApplication:
         loop = self._sessions.loop
         # Sessions live on the engine's loop, and this handler runs in the thread of the server.
         answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
-        return await _answer_unless_disconnected(request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon))
+        return await _answer_unless_disconnected(
+            request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon)
+        )
 
 
 class _Stream:

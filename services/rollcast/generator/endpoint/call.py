@@ -238,7 +238,9 @@ class ChatRequest:
             return self._begin_sequence(session, self._render_prompt(session), "rewritten", turn.number)
         environment_tokens = _tokens_between(session, tokens_before, sampled, messages[count:], tools)
         if environment_tokens is None:
-            return self._begin_sequence(session, self._render_prompt(session), self._reason(session, "format"), turn.number)
+            return self._begin_sequence(
+                session, self._render_prompt(session), self._reason(session, "format"), turn.number
+            )
         if turn.is_extended or turn.is_abandoned:
             return self._begin_sequence(
                 session, [*tokens_before, *sampled, *environment_tokens], self._reason(session, "forked"), turn.number
@@ -265,7 +267,9 @@ class ChatRequest:
         reason = stopped if finish == "stop" else "length"
         return TurnAnswer(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
 
-    def _begin_sequence(self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None) -> PendingTurn:
+    def _begin_sequence(
+        self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
+    ) -> PendingTurn:
         return PendingTurn(begin_sequence(session, prompt, reason), self._digests[-1], follows)
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
@@ -335,7 +339,15 @@ def add_recorded_turn(
     is_retry: bool | None,
 ) -> None:
     """Remember a turn by the history that ends with its answer."""
-    turn = RecordedTurn(number, pending_turn.history_digest, call_ids, time.monotonic(), pending_turn.follows, message, is_retry=is_retry)
+    turn = RecordedTurn(
+        number,
+        pending_turn.history_digest,
+        call_ids,
+        time.monotonic(),
+        pending_turn.follows,
+        message,
+        is_retry=is_retry,
+    )
     session.histories.add(turn)
 
 

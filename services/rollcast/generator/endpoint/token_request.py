@@ -64,7 +64,9 @@ class TokenRequest:
             return PendingTurn(begin_sequence(session, self._token_ids, "retried" if retried else "new"), self._history)
         recorded_turn.has_followers = True
         if recorded_turn.is_extended or recorded_turn.is_abandoned:
-            return PendingTurn(begin_sequence(session, self._token_ids, "retried" if retried else "forked"), self._history)
+            return PendingTurn(
+                begin_sequence(session, self._token_ids, "retried" if retried else "forked"), self._history
+            )
         return PendingTurn(extend_sequence(session, recorded_turn, self._token_ids[length:]), self._history)
 
     def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:

@@ -225,7 +225,9 @@ class EpisodeAttempt:
         tokens_before, tokens = self.record.turn_tokens(-1)
         return self._parts.renderer.parse(tokens_before, tokens, tools)
 
-    async def _answer_calls(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
+    async def _answer_calls(
+        self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]
+    ) -> CallAnswers:
         seconds_before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
         self.stage = "call"

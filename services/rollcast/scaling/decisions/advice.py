@@ -3,7 +3,7 @@
 The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
 utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
 more than the better of the other two. If nothing that is read meanwhile can change the decision after it, the advice is
-called what it is, to continue for so many evaluations. The last advice is kept unless another one is clearly better.
+to continue for that many evaluations. The last advice is kept unless another one is clearly better.
 
 A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
 the noise of both levels, and can be checked.
@@ -208,11 +208,13 @@ class _Question:
         if wait.is_open:
             reason = f"{self._odds()} It is worth more to decide after {evaluations} than now."
             return self._advice(AdviceKind.WAIT, reason, _signs(wait), wait.evaluations)
-        next_ones = evaluations.replace(" more", "")
+        paid = "evaluation pays for itself, the rest after it hardly"
+        if wait.evaluations > 1:
+            paid = f"{wait.evaluations} evaluations pay for themselves, the rest after them hardly"
         shorter = self._advice(
             AdviceKind.WAIT,
-            f"{self._odds()} The next {next_ones} pay for themselves, the rest after them hardly.",
-            "No level that they may read speaks for going on then: ask again there.",
+            f"{self._odds()} The next {paid}.",
+            "No level that may be read there speaks for going on: ask again then.",
             wait.evaluations,
         )
         return replace(shorter, headline=f"Continue for {evaluations}")

@@ -91,6 +91,10 @@ def _states_score(line: str) -> bool:
 
 def _as_text(field_value: Any) -> str:
     """A chat is what its messages hold, with who says it."""
-    if isinstance(field_value, list) and field_value and all(isinstance(item, dict) and "content" in item for item in field_value):
+    if (
+        isinstance(field_value, list)
+        and field_value
+        and all(isinstance(item, dict) and "content" in item for item in field_value)
+    ):
         return "\n\n".join(f"{item.get('role', '')}: {item['content']}" for item in field_value)
     return str(field_value)

@@ -49,7 +49,9 @@ class _CodeBlock:
         return frozenset() if self.definitions is None else self.definitions.defined
 
 
-def find_program(completion: str, names: Collection[str] = (), predefined_names: Collection[str] = ()) -> list[str] | None:
+def find_program(
+    completion: str, names: Collection[str] = (), predefined_names: Collection[str] = ()
+) -> list[str] | None:
     """Sources that make up the program, to be run one after the other in one module; None = the answer has no
     program. names: functions that the tests call. Empty = the program is run as a script. given: names that are there
     before it runs.
@@ -116,7 +118,9 @@ def _last_program(parts: list[_CodeBlock]) -> list[_CodeBlock]:
     return []
 
 
-def _dependencies(parts: list[_CodeBlock], main: list[_CodeBlock], predefined_names: Collection[str]) -> list[_CodeBlock]:
+def _dependencies(
+    parts: list[_CodeBlock], main: list[_CodeBlock], predefined_names: Collection[str]
+) -> list[_CodeBlock]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
     dependencies: list[_CodeBlock] = []
     waiting = list(main)

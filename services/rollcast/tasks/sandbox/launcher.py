@@ -121,7 +121,9 @@ class Launcher:
         if self._running is not None:
             os.close(self._running.waits)
         self._running = None
-        self._finished_usage = ClockReading(0.0, self._finished_usage.cpu + answer["cpu"], self._finished_usage.waited + answer["waited"])
+        self._finished_usage = ClockReading(
+            0.0, self._finished_usage.cpu + answer["cpu"], self._finished_usage.waited + answer["waited"]
+        )
         return int(answer["code"])
 
     def _patient_exit_code(self, patience: Patience) -> int:

@@ -84,7 +84,9 @@ def assemble(
         return AssembledBatch(
             training_sequences(groups, effective, factors, token_advantages), frozenset(kept_sequences)
         )
-    token_advantages = _distillation_advantages(rollouts, answers, effective, token_advantages, recipe.distillation.coefficient)
+    token_advantages = _distillation_advantages(
+        rollouts, answers, effective, token_advantages, recipe.distillation.coefficient
+    )
     sequences = training_sequences(groups, effective, factors, token_advantages)
     return AssembledBatch(sequences, frozenset(kept_sequences), _teacher_kl(rollouts, answers, effective))
 

@@ -18,7 +18,12 @@ from rollcast.rollouts.records import (
     StopReason,
     TokenIds,
 )
-from rollcast.trainer.control.episode_defects import environment_defect, episode_defect, recorded_prompts
+from rollcast.trainer.control.episode_defects import (
+    MAX_GROUP_SECONDS,
+    environment_defect,
+    episode_defect,
+    recorded_prompts,
+)
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
 
@@ -26,10 +31,6 @@ MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 MIN_LOGPROB = -104.0
 """The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0 and is never sampled."""
-MAX_GROUP_SECONDS = 7 * 86_400.0
-"""Longest grading, and longest time between a group's begin and end: the group may be handed over, outlive outages and
-weekends without a trainer, and end on a clock that was set back or is another machine's. A longer time would spoil the
-pacing."""
 SPARE_MARKS = 16
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of

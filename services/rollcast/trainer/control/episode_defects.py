@@ -17,6 +17,10 @@ from rollcast.rollouts.records import (
     TokenIds,
 )
 
+MAX_GROUP_SECONDS = 7 * 86_400.0
+"""Longest grading, longest time of an episode in its environment or in sampling, and longest time between a group's
+begin and end: the group may be handed over, outlive outages and weekends without a trainer, and end on a clock that was
+set back or is another machine's. A longer time would spoil the pacing and the sums of seconds."""
 MAX_TURN_REWARD = 64_000.0
 """Reward of one turn, either sign: a thousand for each of its calls, which is the most that a generator accepts."""
 MAX_RESTARTS = 10
@@ -97,6 +101,10 @@ def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
         return f"has no turn, and its episode ended for {episode.end}"
     if not 0 <= episode.restarts <= MAX_RESTARTS:
         return f"began again {episode.restarts} times, and {MAX_RESTARTS} is the most"
+    turn_seconds = (turn.environment_seconds for turn in episode.turns)
+    seconds = max(episode.environment_seconds, episode.sampling_seconds, *turn_seconds)
+    if not seconds <= MAX_GROUP_SECONDS:
+        return f"took {seconds:g} s, more than {MAX_GROUP_SECONDS:g} s"
     return None
 
 

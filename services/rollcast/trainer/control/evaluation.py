@@ -281,7 +281,9 @@ def _weighted_mean(
     return replace(
         overall_point,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=_weighted_standard_error(shares, {name: part_point.standard_error for name, part_point in parts.items()}),
+        standard_error=_weighted_standard_error(
+            shares, {name: part_point.standard_error for name, part_point in parts.items()}
+        ),
         standard_error_new_prompts=_weighted_standard_error(
             shares, {name: part_record.standard_error_new_prompts for name, part_record in parts.items()}
         ),

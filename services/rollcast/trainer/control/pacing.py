@@ -144,4 +144,8 @@ class Pacing:
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
         # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget
         allowed = max(60.0, deadline) + self._other_seconds
-        return [sequence for sequence, claim in claims.items() if now_seconds - max(claim.claimed_at, redis_back_at) > allowed]
+        return [
+            sequence
+            for sequence, claim in claims.items()
+            if now_seconds - max(claim.claimed_at, redis_back_at) > allowed
+        ]

@@ -45,7 +45,9 @@ def _compare_folder(path: str, model: Model, model_tokenizer: WholeVocabulary) -
     except UserError as error:
         raise type(error)(str(error).replace("model.path", setting)) from error
     teacher_vocabulary = teacher.get_vocab()
-    differing = sorted(token for token, number in model_tokenizer.get_vocab().items() if teacher_vocabulary.get(token) != number)
+    differing = sorted(
+        token for token, number in model_tokenizer.get_vocab().items() if teacher_vocabulary.get(token) != number
+    )
     if differing:
         raise UserError(
             f"{setting} = {path!r} has another tokenizer than model.path = {model.path!r}: {len(differing)} tokens "

@@ -175,7 +175,9 @@ class Publisher:
 
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
         """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
-        return self._sharing.pause_broadcasts(lambda: not self._is_acknowledged(step) or bool(self._due_joiners()), timeout_seconds)
+        return self._sharing.pause_broadcasts(
+            lambda: not self._is_acknowledged(step) or bool(self._due_joiners()), timeout_seconds
+        )
 
     def _is_acknowledged(self, step: int) -> bool:
         lowest = self._roster.lowest_step()

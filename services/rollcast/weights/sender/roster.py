@@ -113,7 +113,9 @@ class Seat:
         self.failures = 0
         self.respond(epoch, SeatAnswer(good=True))
 
-    def fault(self, now_seconds: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
+    def fault(
+        self, now_seconds: float, patience_seconds: float, suspicion_seconds: float, suspected: bool
+    ) -> Fault | None:
         """Why it must be fenced; None = it need not.
 
         patience_seconds: longest silence, and longest standstill of an engine with work. suspicion_seconds: the shorter
@@ -197,7 +199,9 @@ class Roster:
         # claims nothing, nor does one whose weights a restart lost, because it withdraws them.
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
-    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now_seconds: float) -> Seat | SeatRefusal | None:
+    def admit(
+        self, announce: weights_pb2.Announce, outgoing: Outgoing, now_seconds: float
+    ) -> Seat | SeatRefusal | None:
         """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
         if (refusal := self._refusal(announce)) is not None:
             return refusal

@@ -38,7 +38,9 @@ class Sightings:
             return
         with self._lock:
             is_early = self._opened_at is None or now_seconds - self._opened_at <= EARLY_SECONDS
-            since, last = self._seen_intervals.pop(key, (-math.inf if is_early else now_seconds - UNSEEN_SECONDS, now_seconds))
+            since, last = self._seen_intervals.pop(
+                key, (-math.inf if is_early else now_seconds - UNSEEN_SECONDS, now_seconds)
+            )
             self._seen_intervals[key] = (since if now_seconds - last <= LAPSE_SECONDS else now_seconds, now_seconds)
             while len(self._seen_intervals) > MAX_PROCESSES:
                 del self._seen_intervals[next(iter(self._seen_intervals))]

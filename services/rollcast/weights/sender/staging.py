@@ -67,7 +67,9 @@ class StagingSlots:
         worker.abandon()
         # Its thread takes until the deadline of a piece to notice, and may read a slot until then.
         with self._lock:
-            self._readers = {reader: slots for reader, slots in self._readers.items() if slots and not reader.wait_released()}
+            self._readers = {
+                reader: slots for reader, slots in self._readers.items() if slots and not reader.wait_released()
+            }
             self._readers[worker] = set(range(len(self._snapshots)))
 
     def wait_for_readers(self, patience_seconds: float) -> int:
