@@ -24,7 +24,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JUDGE_PROMPT, HttpVerifier, JudgeVerifier
 from rollcast.local.ports import free_port
 from rollcast.tasks.remote.asking import MAX_ANSWER_BYTES, Circuit
-from rollcast.tasks.remote.llm_judge import question, find_score
+from rollcast.tasks.remote.llm_judge import find_score, question
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.verifiers import Grade
 

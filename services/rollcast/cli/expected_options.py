@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rollcast.throughput.balance import Balance
 
 MAX_UTILIZATION = 1.0
-MAX_FILTERED_SHARE = 0.95
-"""With more filtered groups hardly anything is trained, and no rate is worth predicting."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,9 @@ class Expected:
     mean_tokens: Annotated[
         float | None, typer.Option(help="mean tokens of a completion; default 0.3 of recipe.max_completion_tokens")
     ] = None
+    # 0.95: with more filtered groups hardly anything is trained, and no rate is worth predicting.
     filtered: Annotated[
-        float | None, typer.Option(min=0, max=MAX_FILTERED_SHARE, help="share of the groups without an advantage")
+        float | None, typer.Option(min=0, max=0.95, help="share of the groups without an advantage")
     ] = None
     mfu: Annotated[
         float | None, typer.Option(min=0.01, max=MAX_UTILIZATION, help="the trainer's model FLOPs over the GPU's peak")

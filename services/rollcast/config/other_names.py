@@ -16,8 +16,6 @@ from pydantic import TypeAdapter
 TABLE = Path(__file__).with_suffix(".yaml")
 ALL = "all"
 """The word of the table for every name of an entry."""
-MAX_FOUND = 20
-"""Names that are answered of one unknown group."""
 MAX_DEPTH = 8
 """Levels of such a group; those of the other systems have five."""
 REMOVED = {

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example, with_value
-from rollcast.config.other_names import MAX_FOUND, REMOVED, Counterpart, counterpart, names_within
+from rollcast.config.other_names import REMOVED, Counterpart, counterpart, names_within
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()
@@ -191,7 +191,8 @@ def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel
     if (refused := refused_argument(field)) is not None:
         return [Wrong(field, refused[0], others=refused[1])]
     if not is_elsewhere_or_near(field, groups, schema):
-        within = islice(names_within(field, item["input"]), MAX_FOUND)
+        # 20: names that are answered of one unknown group.
+        within = islice(names_within(field, item["input"]), 20)
         if mistakes := [_elsewhere(name, value, entry, schema) for name, value, entry in within]:
             return mistakes
     return [_no_setting(field, item["input"], groups, schema)]

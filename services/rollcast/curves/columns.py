@@ -59,8 +59,6 @@ _DURATION_WORDS = {"time", "timing", "duration", "seconds", "sec"}
 _WORDS = re.compile(r"[A-Za-z]+")
 
 MAX_NAMES_IN_A_SENTENCE = 10
-MAX_DEVICES = 1e7
-"""More than any run has had; a larger number is a slip of the keyboard."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.adapters import all_adapters
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
-from rollcast.memory.recurrence import VLLM_STATES
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
@@ -145,7 +144,9 @@ class WorkerMemory:
         for layer in self.model.layers:
             shape = layer.attention
             if layer.recurrent is not None:
-                total += VLLM_STATES * block * self._most_entry_bytes
+                # 2: states that vLLM holds for each running rollout: the one it computes, and the
+                # one it computes it from.
+                total += 2 * block * self._most_entry_bytes
                 continue
             cached_tokens = tokens
             if shape.window is not None:

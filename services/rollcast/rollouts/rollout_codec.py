@@ -26,7 +26,6 @@ from rollcast.rollouts.records import (
     Turn,
     VersionSpan,
 )
-from rollcast.rollouts.validation import MAX_CHOICES
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 
@@ -159,7 +158,8 @@ def _experts_to_proto(experts: RoutedExperts | None) -> pb.RoutedExperts | None:
 def _experts(message: pb.RoutedExperts) -> RoutedExperts:
     layers = message.layers
     choices = message.choices
-    if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
+    # 4_096: experts that one token is sent to, over all layers.
+    if not 0 < layers * choices <= 4_096 or len(message.experts) % (layers * choices):
         raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
     return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
 

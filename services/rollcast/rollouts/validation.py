@@ -28,8 +28,6 @@ MAX_SPANS = 65_536
 """Version spans, legs, masks or marks of one rollout."""
 MAX_TURNS = 65_536
 """Turns of one episode, and its branches: each turn may begin one. `recipe.episodes.max_turns` is at most 10,000."""
-MAX_CHOICES = 4_096
-"""Experts that one token is sent to, over all layers."""
 MAX_TEXT_CHARACTERS = 1 << 20
 """Characters of a prompt's id, of the name of a data set, verifier or environment, or of why an environment failed."""
 MAX_OWNER_CHARACTERS = 512

@@ -191,8 +191,8 @@ def _choose_held_out(
     if len(by_key) <= num_held_out:
         setting = "tasks.evaluation.num_prompts" if dataset_part.held_out is None else f"{field}.held_out"
         raise UserError(
-            f"{setting} = {num_held_out}: data set {dataset_part.dataset.name!r} has only {len(by_key)} different prompts and some "
-            "must be left for training; lower it or add rows"
+            f"{setting} = {num_held_out}: data set {dataset_part.dataset.name!r} has only {len(by_key)} different "
+            "prompts and some must be left for training; lower it or add rows"
         )
     return _draw_keys(by_key, num_held_out, seed, spellings)
 

@@ -31,7 +31,7 @@ from rollcast.generator.endpoint.answers import (
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
-from rollcast.generator.endpoint.call import TurnAnswer, ChatRequest, EndpointCall
+from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
 from rollcast.generator.endpoint.protocol import ChatParameters, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession

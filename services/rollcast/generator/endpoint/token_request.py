@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.generator.endpoint.call import TurnAnswer, PendingTurn, begin_sequence, extend_sequence, add_recorded_turn
+from rollcast.generator.endpoint.call import PendingTurn, TurnAnswer, add_recorded_turn, begin_sequence, extend_sequence
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
 from rollcast.generator.endpoint.refusals import RefusedRequestError

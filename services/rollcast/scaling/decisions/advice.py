@@ -21,19 +21,7 @@ from rollcast.scaling.decisions.advice_answer import Advice, AdviceKind, Earlier
 from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import WaitPlan, best_wait, value_of_the_rest, waits_until
-from rollcast.scaling.decisions.settings import (
-    DEFAULT_BUDGET_FACTOR,
-    DEFAULT_PERSISTENCE,
-    GAIN_OF_DOUBLING,
-    MAX_PRICE,
-    MIN_DEFAULT_WORTH,
-    MIN_READINGS_PER_RECENT,
-    MIN_RECENT_READINGS,
-    MIN_WAIT_VALUE_SHARE,
-    NEGLIGIBLE_GAIN,
-    RECENT_READINGS_DIVISOR,
-    SOON_BUDGET_SHARE,
-)
+from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS, NEGLIGIBLE_GAIN
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
@@ -93,7 +81,8 @@ def advise(
         raise ValueError(f"budget: {budget:g} is no compute; give a value in {COMPUTES}.")
     if worth is not None and not 0 <= worth <= 1:
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
-    if price is not None and not 0 <= price <= MAX_PRICE:
+    # 1e9: largest price of one unit of compute that is accepted.
+    if price is not None and not 0 <= price <= 1e9:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
     question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
     return question.answer() if ended is None else question.after_the_end(ended)
@@ -119,9 +108,16 @@ class _Question:
         self._verdict = forecast.verdict.kind
         self._now = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
         self._is_assumed = budget is None
-        self._budget = DEFAULT_BUDGET_FACTOR * self._now if budget is None else budget
+        # 2.0: times the compute so far, if no budget is known; as far ahead as a verdict looks.
+        self._budget = 2.0 * self._now if budget is None else budget
         share = max(self._budget / self._now - 1.0, 0.0)
-        self._worth = max(GAIN_OF_DOUBLING * min(share, 1.0), MIN_DEFAULT_WORTH) if worth is None else worth
+        # 0.02: pass rate that as much compute again as was spent must bring, if the user names no
+        # gain; less in proportion if less is left. Three runs of one recipe differ by as much (A.5
+        # of the paper), so a smaller gain could not be shown.
+        # 0.002: pass rate: least gain that the rest must bring if the user names none. Otherwise it
+        # shrinks to nothing with the rest, and the advice of the last evaluations turns with every
+        # reading.
+        self._worth = max(0.02 * min(share, 1.0), 0.002) if worth is None else worth
         self._end = self._fitted(self._budget)
         newest = forecast.counted.pass_rate[-self._num_level_readings :]
         self._level = float(newest.mean())
@@ -129,7 +125,8 @@ class _Question:
         promised = 0 if last is None else last.evaluations
         newest_fitted_compute = float(forecast.curve.compute[-1])
         self._waits = waits_until(newest_fitted_compute, self._end, self._spacing, evaluations_left, promised)
-        self._soon = min(self._now + SOON_BUDGET_SHARE * self._budget, max(self._budget, self._now))
+        # 0.1: share of the budget whose gain is reported separately; chosen, not measured.
+        self._soon = min(self._now + 0.1 * self._budget, max(self._budget, self._now))
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
         self._after_waits = newest_fitted_compute + self._spacing * np.array(self._waits, dtype=float)
         requested_compute = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
@@ -222,7 +219,10 @@ class _Question:
     @property
     def _clear_difference(self) -> float:
         """Pass rate by which a choice must be better to count as clearly better."""
-        return max(MIN_WAIT_VALUE_SHARE * self._worth, NEGLIGIBLE_GAIN)
+        # 0.1: share of worth by which a choice is clearly better. A wait must be that much better
+        # than stop and continue, since it costs a user's attention; with 0.3 the utility on curves
+        # of other groups is 4 % less. The last advice stays unless another one is that much better.
+        return max(0.1 * self._worth, NEGLIGIBLE_GAIN)
 
     def _best_kind(self, mean_gain: float, wait: WaitPlan | None) -> AdviceKind:
         """The choice of most value; of equal ones to stop."""
@@ -242,6 +242,7 @@ class _Question:
             return None
         newest_fitted_compute = float(self._forecast.curve.compute[-1])
         stack = self._forecast.options.prior.stack
+        # 0.5: stack.persistence of a law without a stack: that of a random walk.
         return best_wait(
             self._waits,
             self._levels[: len(self._waits)],
@@ -249,7 +250,7 @@ class _Question:
             (self._after_waits - newest_fitted_compute) / (self._end - newest_fitted_compute),
             self._level,
             self._worth,
-            DEFAULT_PERSISTENCE if stack is None else stack.persistence,
+            0.5 if stack is None else stack.persistence,
             0 if self._last is None else self._last.evaluations,
             self._clear_difference,
         )
@@ -291,9 +292,12 @@ class _Question:
         """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
         curve = self._forecast.counted
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
-        of_the_budget = int((len(curve) + to_come) / RECENT_READINGS_DIVISOR)
+        # 10: the level is the mean of a tenth of the readings of the whole budget.
+        of_the_budget = int((len(curve) + to_come) / 10)
         # Of a rising run the mean of more readings would lie far below its level.
-        count = min(of_the_budget, len(curve) // MIN_READINGS_PER_RECENT)
+        # 5: readings so far for each one of the level: at half of a budget a tenth of all is a
+        # fifth of those.
+        count = min(of_the_budget, len(curve) // 5)
         return max(MIN_RECENT_READINGS, count)
 
     def _stretch(self, until: float, levels: Array) -> Stretch:

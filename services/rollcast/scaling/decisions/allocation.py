@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import MAX_ENUMERATED_RUNS, MAX_TIED_LOSS, MIN_RECENT_READINGS
+from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 
@@ -114,7 +114,9 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     choices = _choices(ends, budget)
     recommended = choices[-1]
     if runs.able and recommended.loss_upper >= least_gain:
-        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= MAX_TIED_LOSS][-1]
+        # 0.001: pass rate: choices whose expected losses differ by less are equally good. No
+        # evaluation shows less.
+        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= 0.001][-1]
     return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
 
 
@@ -168,7 +170,9 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
 
 def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Sets of `size` runs to look at; `larger` is the best that was found with one run more."""
-    if len(able) <= MAX_ENUMERATED_RUNS or size <= 1:
+    # 10: up to this many runs every subset is tried (1,024 of them); with more, runs are stopped
+    # one by one.
+    if len(able) <= 10 or size <= 1:
         return list(combinations(able, size))
     if size == len(able):
         return [able]

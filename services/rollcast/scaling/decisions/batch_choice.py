@@ -12,14 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import (
-    FIRST_TRIAL_FACTOR,
-    MIN_TRIAL_ROLLOUTS,
-    NUM_OUTCOME_NODES,
-    NUM_REACHED_LEVELS,
-    SLOPE_FACTOR,
-    TRIAL_FACTOR,
-)
+from rollcast.scaling.decisions.settings import NUM_REACHED_LEVELS, SLOPE_FACTOR
 from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
@@ -112,13 +105,18 @@ def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list
         for power in (-1, 1):
             rollouts = round(split.rollouts * factor_of_rollouts**power)
             prompts = round(split.prompts * factor_of_prompts**power)
-            trials.add(BatchSplit(max(MIN_TRIAL_ROLLOUTS, rollouts), split.prompts))
+            # 2: fewest rollouts of a prompt: one alone has no advantage.
+            trials.add(BatchSplit(max(2, rollouts), split.prompts))
             trials.add(BatchSplit(split.rollouts, max(1, prompts)))
     return sorted(trials, reverse=True)
 
 
 def _trial_factor(values: set[int]) -> float:
-    return FIRST_TRIAL_FACTOR if len(values) == 1 else TRIAL_FACTOR
+    # 4.0: times the one trained number of rollouts or prompts that a further run may have: far
+    # enough for a difference to show above the spread between runs; chosen, not measured.
+    # 2.0: times a trained number if there are several: one doubling beyond them is as far as a
+    # parabola can be trusted.
+    return 4.0 if len(values) == 1 else 2.0
 
 
 def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
@@ -127,6 +125,7 @@ def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> fl
     mean = level.mean(axis=1)
     covariance = np.cov(level)[-1]
     moved: Array = covariance / math.sqrt(covariance[-1] + float(np.mean(law.spread**2)))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_OUTCOME_NODES)
+    # 41: outcomes of a further run over which its value is summed; chosen, not measured.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
     best_after = (mean[:, None] + moved[:, None] * nodes).max(axis=0)
     return float(best_after @ weights / weights.sum() - mean[:-1].max())

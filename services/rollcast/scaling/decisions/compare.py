@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import FIXED_ASYMPTOTE_STD, LOG_COMPUTE_RATIO_MARGIN, MIN_GAIN_ODDS
+from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN, MIN_GAIN_ODDS
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.options import FitOptions
@@ -70,7 +70,8 @@ def compare(forecasts: Sequence[Forecast]) -> list[Comparison]:
 def with_asymptote(curve: Curve, asymptote: float, options: FitOptions | None = None) -> Forecast:
     """The fit with A held at `asymptote`."""
     options = options or FitOptions(prior=LAW_PRIOR)
-    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED_ASYMPTOTE_STD))))
+    # 1e-3: pass rate: prior standard deviation of an asymptote that is held at a value.
+    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, 1e-3))))
 
 
 def half_way(forecast: Forecast, asymptote: float) -> float:

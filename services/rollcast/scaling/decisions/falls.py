@@ -7,11 +7,8 @@ import numpy as np
 from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import (
     MIN_COLLAPSE,
-    MIN_COLLAPSE_STANDARD_ERRORS,
     MIN_DECLINES,
     MIN_LAW_POINTS,
-    MIN_LOST_SHARE,
-    TRUNCATION_RISE_FACTOR,
     UNSTABLE_TRUNCATION_RATIO,
 )
 from rollcast.scaling.decisions.smoothing import smoothed
@@ -72,8 +69,11 @@ def _fall(curve: Curve) -> _Fall | None:
     # Without a measured start the lowest mean before the peak takes its place.
     start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
     error = smooth.difference_error
-    is_deep = depth > max(MIN_COLLAPSE, MIN_COLLAPSE_STANDARD_ERRORS * error)
-    if is_deep and depth > MIN_LOST_SHARE * (peak - start):
+    # 6.0: standard errors of the difference of two running means that a collapse must exceed. The
+    # peak is the best of many places, so 2 or 3 would be common by chance; chosen, not measured.
+    is_deep = depth > max(MIN_COLLAPSE, 6.0 * error)
+    # 0.25: share of the rise from start to peak that a collapse must undo; chosen, not measured.
+    if is_deep and depth > 0.25 * (peak - start):
         reason = f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. {GO_BACK}"
         return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
 
@@ -108,7 +108,9 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     width = max(3, ratio.size // 20)
     recent_ratio = float(np.median(ratio[-width:]))
     earlier_ratio = float(np.median(ratio[: max(ratio.size // 2, 1)]))
-    if recent_ratio < UNSTABLE_TRUNCATION_RATIO or recent_ratio < TRUNCATION_RISE_FACTOR * earlier_ratio:
+    # 2.0: times the truncation of the first half: a run that was always truncated this often has
+    # not changed.
+    if recent_ratio < UNSTABLE_TRUNCATION_RATIO or recent_ratio < 2.0 * earlier_ratio:
         return None
     stable = np.flatnonzero(ratio < UNSTABLE_TRUNCATION_RATIO)
     first_unstable = 0 if stable.size == 0 else int(stable[-1]) + 1

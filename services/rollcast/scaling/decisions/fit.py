@@ -9,13 +9,7 @@ from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.misfit import judge_misfit
 from rollcast.scaling.decisions.no_learning import judge_early, judge_no_learning
-from rollcast.scaling.decisions.settings import (
-    FORECAST_FACTOR,
-    MAX_FIRST_PHASE_FALL_SCALES,
-    MIN_LAW_POINTS,
-    MIN_PHASE_END_WEIGHT,
-    NUM_MISFIT_TRAJECTORIES,
-)
+from rollcast.scaling.decisions.settings import FORECAST_FACTOR, MIN_LAW_POINTS
 from rollcast.scaling.decisions.trend import judge_trend
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
@@ -117,7 +111,9 @@ def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Ve
 def _verdict_on_the_readings(posterior: Posterior) -> Verdict | None:
     """The first verdict that applies whatever is forecast, or None."""
     first_phase = _end_of_first_phase(posterior.grid)
-    deepest = MAX_FIRST_PHASE_FALL_SCALES * posterior.problem.prior.transient_scale
+    # 2.0: prior standard deviations of a first phase's amplitude up to which a fall from the start
+    # is put down to it.
+    deepest = 2.0 * posterior.problem.prior.transient_scale
     return (
         judge_number(posterior.curve)
         or judge_truncation(posterior.curve)
@@ -178,7 +174,8 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
         curve, draws, np.array(later), (float(low), float(high)), forecast.summary.smoothed
     )
     # Every k-th draw: the draws are in the order of the grid, so that these cover it evenly.
-    thinned_draws = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
+    # 1024: draws that are compared with the readings: enough to see one in a thousand.
+    thinned_draws = draws[:: max(1, draws.initial.size // 1024)]
     law = thinned_draws.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:
         verdict = judge_misfit(thinned_draws, law, points) or verdict
@@ -193,4 +190,5 @@ def _end_of_first_phase(grid: Grid) -> float:
     ends = np.array([departure.at for departure in grid.axes.departures])
     unique_ends, end_indices = np.unique(ends, return_inverse=True)
     weight = np.bincount(end_indices, grid.departure_weight)
-    return float(np.max(unique_ends[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))
+    # 0.2: posterior weight from which the end of a first phase counts; chosen, not measured.
+    return float(np.max(unique_ends[weight >= 0.2], initial=0.0))

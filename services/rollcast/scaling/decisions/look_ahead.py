@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from rollcast.scaling.decisions.settings import MIN_READING_VARIANCE, WAIT_EVALUATIONS
+from rollcast.scaling.decisions.settings import WAIT_EVALUATIONS
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
 
@@ -90,7 +90,8 @@ def best_wait(
 def _true_levels(after: Array, noise: float) -> Array:
     """The level that each reading (u,) after a wait lets expect; `noise`: variance of the readings about it."""
     middle = float(np.median(after))
-    share = max(1.0 - noise / max(float(np.var(after)), MIN_READING_VARIANCE), 0.0)
+    # 1e-12: floor of the variance of readings, in squared pass rate: it is divided by.
+    share = max(1.0 - noise / max(float(np.var(after)), 1e-12), 0.0)
     return middle + share * (after - middle)
 
 

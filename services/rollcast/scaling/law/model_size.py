@@ -16,9 +16,7 @@ import numpy as np
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import (
     MAX_LOG_BUDGET,
-    MIN_LOSS,
     MIN_SIZE_LAW_POINTS,
-    NUM_SATURATION_NODES,
     NUM_SIZE_LAW_DRAWS,
     PRIOR_LOG_LOSS_NOISE,
     SATURATION_SEARCH_FACTOR,
@@ -103,8 +101,10 @@ def fit_model_size(
         raise ValueError(f"points: {n.size} given; the law across sizes needs {MIN_SIZE_LAW_POINTS} or more.")
     if np.any(n <= 0) or np.any(x <= 0):
         raise ValueError("points: model size and compute must be positive.")
-    log_loss = np.log(np.maximum(1.0 - y, MIN_LOSS))
-    nodes = np.geomspace(n.min() / SATURATION_SEARCH_FACTOR, n.max() * SATURATION_SEARCH_FACTOR, NUM_SATURATION_NODES)
+    # 1e-4: floor of 1 - pass rate before its logarithm is taken.
+    log_loss = np.log(np.maximum(1.0 - y, 1e-4))
+    # 61: values of N_0 that are tried, in equal steps of ln; chosen, not measured.
+    nodes = np.geomspace(n.min() / SATURATION_SEARCH_FACTOR, n.max() * SATURATION_SEARCH_FACTOR, 61)
     precision = np.diag(1.0 / np.array(SIZE_LAW_PRIOR_VARIANCE))
     evidence = []
     means = []

@@ -20,10 +20,7 @@ from numpy.typing import NDArray
 
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.law.settings import (
-    BIN_WIDENING_FACTOR,
     MAX_MERGED_POINTS,
-    MIN_BIN_WIDTH_LOG_COMPUTE,
-    MIN_BINOMIAL_VARIANCE,
     MIN_STANDARD_ERROR,
     START_POSITION_WINDOWS,
 )
@@ -103,7 +100,9 @@ def unit_variance(curve: Curve) -> Array:
     padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
     # 4 R (1 - R) is 1 at R = 1/2, so that s is the standard deviation there.
-    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), MIN_BINOMIAL_VARIANCE))
+    # 0.02: floor of R (1 - R), in squared pass rate, if the noise is taken to be binomial: near 0
+    # and 1 runs scatter more than coins do; chosen, not measured.
+    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), 0.02))
 
 
 def _place(log_compute: Array, last: float) -> Array:
@@ -113,10 +112,14 @@ def _place(log_compute: Array, last: float) -> Array:
 
 def _bins(log_compute: Array) -> NDArray[np.intp]:
     """(n,) ascending -> (n,) bin of each point, 0.. without gaps, at most MAX_BINS of them."""
-    width = MIN_BIN_WIDTH_LOG_COMPUTE
+    # 0.03: ln compute. Points that are closer than this are merged: a 5 % bin moves the law by less
+    # than 1e-5.
+    width = 0.03
     while True:
         raw = np.floor((log_compute - log_compute[0]) / width)
         label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
         if label[-1] < MAX_MERGED_POINTS:
             return label
-        width *= BIN_WIDENING_FACTOR
+        # 1.3: ratio by which all bins grow until at most MAX_MERGED_POINTS are left; chosen, not
+        # measured.
+        width *= 1.3

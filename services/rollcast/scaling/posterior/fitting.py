@@ -12,13 +12,7 @@ from rollcast.scaling.posterior.draws import Draws, draw
 from rollcast.scaling.posterior.grid import Grid, LinearPrior, NoisePrior, Problem
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import solve
-from rollcast.scaling.posterior.settings import (
-    FIXED_START_STD,
-    MIN_OUTLIER_SCALE,
-    MIN_ROBUST_POINTS,
-    OUTLIER_STANDARD_DEVIATIONS,
-    OUTLIER_WEIGHT,
-)
+from rollcast.scaling.posterior.settings import OUTLIER_STANDARD_DEVIATIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +46,8 @@ def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
     problem = _problem(fitted_curve, options, with_start, None)
     grid = solve(problem, departures_of(problem, ends))
     # Outliers are seen only against a fitted law, so the grid is solved twice if there are any.
-    if options.robust and len(fitted_curve) >= MIN_ROBUST_POINTS:
+    # 8: with fewer points an outlier cannot be separated from the curve; chosen, not measured.
+    if options.robust and len(fitted_curve) >= 8:
         weight = _outlier_weight(fitted_curve, grid.best())
         if weight is not None:
             problem = _problem(fitted_curve, options, with_start, weight)
@@ -92,7 +87,8 @@ def _problem(kept: Curve, options: FitOptions, with_start: bool, weight: Array |
     asymptote, asymptote_std = prior.asymptote
     if isinstance(options.initial, float | int):
         initial = float(options.initial)
-        initial_std = FIXED_START_STD
+        # 1e-4: pass rate: prior standard deviation of an R_0 that the user fixes.
+        initial_std = 1e-4
     linear = LinearPrior(np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2]))
     return Problem(points, prior, linear, noise_prior)
 
@@ -123,11 +119,13 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     )
     deviation = (residual - local) / np.sqrt(unit_variance(curve))
     scale = STD_PER_MEDIAN_DEVIATION * float(np.median(np.abs(deviation)))
-    standardised = np.abs(deviation) / max(scale, MIN_OUTLIER_SCALE)
+    # 1e-9: floor of the scatter that residuals are divided by: readings that repeat to the last
+    # digit have no scatter.
+    standardised = np.abs(deviation) / max(scale, 1e-9)
     is_outlier = standardised > OUTLIER_STANDARD_DEVIATIONS
     if not np.any(is_outlier):
         return None
-    falling = (
-        OUTLIER_WEIGHT * (OUTLIER_STANDARD_DEVIATIONS / np.maximum(standardised, OUTLIER_STANDARD_DEVIATIONS)) ** 2
-    )
+    # 0.25: relative precision of a point just beyond that limit; it falls with the square of the
+    # distance.
+    falling = 0.25 * (OUTLIER_STANDARD_DEVIATIONS / np.maximum(standardised, OUTLIER_STANDARD_DEVIATIONS)) ** 2
     return np.where(is_outlier, falling, 1.0)

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.posterior.departure import Departure
-from rollcast.scaling.posterior.settings import CERTAIN_GRID_STD, MIN_BOUNDS_PROBABILITY, MIN_PROBABILITY
+from rollcast.scaling.posterior.settings import CERTAIN_GRID_STD, MIN_PROBABILITY
 
 
 class Normal(NamedTuple):
@@ -188,7 +188,10 @@ def _log_evidence_of(normal: Normal, level: float) -> Array:
     if falling.any():
         spread = np.sqrt(((p_00 + p_11 + 2.0 * p_01) * inverse)[falling])  # of A - R_0
         room = ndtr(from_one[falling]) - ndtr((initial - asymptote)[falling] / spread)
-        share = np.clip(room / MIN_BOUNDS_PROBABILITY, MIN_PROBABILITY, 1.0)
+        # 1e-3: probability of R_0 <= A <= 1 below which a falling node loses weight. The draws
+        # correct the rest, but could not if no draw were inside the bounds: a run that reads 1 from
+        # its start on.
+        share = np.clip(room / 1e-3, MIN_PROBABILITY, 1.0)
         log_evidence[falling] += 2.0 * np.log(share)
     log_evidence *= 0.5
     return log_evidence

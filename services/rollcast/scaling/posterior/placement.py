@@ -17,16 +17,8 @@ from rollcast.scaling.posterior.settings import (
     DROPPED_DEPARTURE_WEIGHT,
     FINE_NODES,
     MAX_FIRST_CELLS,
-    MAX_NOISE_PRIOR_SCALES,
-    MAX_PLACEMENTS,
     MIN_COMBINED_STANDARD_ERROR,
-    MIN_EFFECTIVE_NODES,
-    MIN_LOG_NOISE_REACH,
-    MIN_NOISE_WEIGHT,
-    MIN_RIDGE_VARIANCE,
     NEGLIGIBLE_NODE_WEIGHT,
-    NOISE_DEGREES,
-    NUM_PLACED_DEPARTURES,
     PRIOR_REACH_SCALES,
 )
 
@@ -71,7 +63,8 @@ def _placed(problem: Problem, departures: list[Departure]) -> Axes:
     least_noise = _least_log_noise(problem)
     whole_noise = _first_noise(problem, least_noise)  # ln of the whole noise
     axes = _first_axes(problem, departures, _one_drift(whole_noise, problem))
-    for _ in range(MAX_PLACEMENTS):
+    # 8: times that the coarse grid is placed again at most; it is usually in place earlier.
+    for _ in range(8):
         grid = evaluate(problem, axes)
         # (whole noise,): `noises` has the whole noise as its slower index.
         weight_of_noise = grid.noise_weight.reshape(whole_noise.size, -1).sum(axis=1)
@@ -81,16 +74,21 @@ def _placed(problem: Problem, departures: list[Departure]) -> Axes:
         axes = replace(_moved(grid, COARSE_NODES[1:]), noises=_one_drift(whole_noise, problem))
         carrying = grid.plane_weight[grid.plane_weight > 0]
         effective_nodes = float(np.exp(-np.sum(carrying * np.log(carrying))))  # the exponential of the entropy
-        if effective_nodes >= MIN_EFFECTIVE_NODES and not more_beyond:
+        # 6.0: effective nodes in the plane of B and C_mid at which the coarse grid is in place;
+        # chosen, not measured.
+        if effective_nodes >= 6.0 and not more_beyond:
             break
     # So far there was one rho; the likely noises among all pairs are found under the likeliest departures only.
-    likeliest = np.argsort(grid.departure_weight)[-NUM_PLACED_DEPARTURES:]
+    # 2: likeliest departures under which unlikely noises are dropped. Chosen for speed.
+    likeliest = np.argsort(grid.departure_weight)[-2:]
     axes = replace(
         axes,
         departures=tuple(departures[index] for index in likeliest),
         noises=_noises(whole_noise, np.flatnonzero(prior.drift_weight).tolist(), problem),
     )
-    is_likely = evaluate(problem, axes).noise_weight > MIN_NOISE_WEIGHT
+    # 0.02: posterior weight below which a noise is dropped from the final grid; chosen, not
+    # measured.
+    is_likely = evaluate(problem, axes).noise_weight > 0.02
     noises = axes.noises
     likely = Noises(noises.log_scale[is_likely], noises.drift[is_likely], noises.log_prior[is_likely], noises.cell)
     return replace(axes, noises=likely)
@@ -124,7 +122,11 @@ def _least_log_noise(problem: Problem) -> float:
 def _first_noise(problem: Problem, least: float) -> Array:
     """Nodes of the ln of the whole noise over everything that the prior allows."""
     centre, scale = np.mean(problem.noise_prior, axis=0)
-    reach = max(PRIOR_REACH_SCALES * scale, min(MIN_LOG_NOISE_REACH, MAX_NOISE_PRIOR_SCALES * scale))
+    # 30.0: upper limit of that search in prior scales, so that a known standard error is respected;
+    # chosen, not measured.
+    # 1.8: ln. The noise is searched at least within this factor of its prior centre; chosen, not
+    # measured.
+    reach = max(PRIOR_REACH_SCALES * scale, min(1.8, 30.0 * scale))
     return np.linspace(max(centre - reach, least), centre + reach, COARSE_NODES[0])
 
 
@@ -144,7 +146,9 @@ def _noises(whole_noise: Array, drifts: list[int], problem: Problem) -> Noises:
     log_drift_weight = np.log(np.array(prior.drift_weight)[drifts])
     # Readings that do not drift have a prior of their own.
     centre, scale = np.where(rho[:, None] == 0, problem.noise_prior.white, problem.noise_prior.drifting).T
-    density = log_student_t(whole_noise[:, None], centre, scale, NOISE_DEGREES)  # (whole noise, drifts)
+    # 3.0: degrees of freedom of Student's t, the prior of the ln of the noise; chosen, not
+    # measured.
+    density = log_student_t(whole_noise[:, None], centre, scale, 3.0)  # (whole noise, drifts)
     return Noises(
         log_scale=(whole_noise[:, None] - 0.5 * np.log1p(rho**2)).ravel(),
         drift=np.tile(rho, whole_noise.size),
@@ -163,7 +167,9 @@ def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     offset = rows - centre
     covariance = np.sum(plane * offset * axes.log_midpoint)
     variance = float(np.sum(plane * offset**2))
-    slope = float(covariance / max(variance, MIN_RIDGE_VARIANCE))
+    # 1e-12: floor of the variance of ln B when the slope of the ridge is computed: avoids a
+    # division by 0.
+    slope = float(covariance / max(variance, 1e-12))
     across = axes.log_midpoint - slope * offset  # (b, m) ln C_mid less the ridge
     # One old cell more on each side of the part that carries weight.
     carrying = plane > NEGLIGIBLE_NODE_WEIGHT * plane.max()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
-from rollcast.scaling.posterior.settings import MAX_PHASE_ENDS, MAX_PRIOR_FILE_BYTES, MAX_PRIOR_NUMBER
+from rollcast.scaling.posterior.settings import MAX_PHASE_ENDS, MAX_PRIOR_FILE_BYTES
 from rollcast.scaling.posterior.stack import stack_of
 
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
@@ -95,7 +95,8 @@ def _number(where: str, name: str, value: Any) -> float:
         kind = "a number of 0 or more"
     else:
         kind = "a number above 0"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_PRIOR_NUMBER
+    # 1e300: largest absolute value of a number in a prior file; nan and inf are refused with it.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
     is_low = is_number and name and (value < 0 or (value == 0 and name not in MAY_BE_ZERO))
     is_high = is_number and name in PROBABILITIES and value > 1
     if not is_number or is_low or is_high:

@@ -34,10 +34,10 @@ from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.telemetry import (
     EvaluationSeries,
+    count_staleness,
     export_batch,
     export_lost_prompts,
     export_ratios,
-    count_staleness,
 )
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion

@@ -26,7 +26,7 @@ from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, 
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.lane_transfer import receive, plan_turns
+from rollcast.weights.transport.lane_transfer import plan_turns, receive
 from rollcast.weights.transport.process_group import (
     Backend,
     GroupAddress,

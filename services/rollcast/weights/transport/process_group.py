@@ -41,8 +41,6 @@ CPU = torch.device("cpu")
 PIECES_IN_FLIGHT = 2
 """Pieces of one lane that travel at the same time: while one is on the wire, the next is copied and its call is made.
 A third would only take more memory, since a copy to the device is faster than the wire."""
-OPENING_SECONDS = 60.0
-"""Default of weights.opening_timeout_seconds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,8 @@ class GroupAddress:
     rank: int  # 0 is the trainer rank
     world_size: int
     timeout_seconds: float  # of every piece, and of the connection to the store
-    opening_seconds: float = OPENING_SECONDS  # of all lanes of the epoch together
+    # 60.0: default of weights.opening_timeout_seconds.
+    opening_seconds: float = 60.0  # of all lanes of the epoch together
 
 
 def backend_for(
