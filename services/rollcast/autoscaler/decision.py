@@ -27,8 +27,6 @@ from rollcast.config.autoscaler import Autoscaler as Settings
 
 MAX_LENGTH_CHANGE = 0.1
 """Relative change of the mean completion within which a measured capability still holds."""
-MAX_PROBED_FLEET_SHARE = 0.05
-"""Share of the fleet that may go within one window while capability is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +224,11 @@ def _fall(now: float, why: str, need: float, memory: Memory, settings: Settings)
 
 
 def _pause(memory: Memory, settings: Settings) -> float:
-    """Seconds between two falls. A fall on trial must show its effect before trials reach MAX_PROBED_FLEET_SHARE."""
+    """Seconds between two falls. A fall on trial must show its effect before trials reach 5 % of the fleet."""
     if memory.seen_at is not None:
         return settings.lower_every_seconds
-    tries = max(1, math.floor(MAX_PROBED_FLEET_SHARE * memory.target))
+    # 0.05: share of the fleet that may go within one window while capability is not known.
+    tries = max(1, math.floor(0.05 * memory.target))
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
 
 

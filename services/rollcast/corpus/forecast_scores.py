@@ -24,8 +24,6 @@ FORECASTER = "forecaster"
 DECISIONS = frozenset({"forecastable", "saturated", "no_learning"})
 """Verdicts with which a user may decide on a run."""
 CALLED_FLAT = frozenset({"saturated", "no_learning"})
-WRONG_GAIN = 0.03
-"""Pass rate: a run that gains more was wrongly called flat."""
 LOWEST, LOW, MEDIAN, HIGH, HIGHEST = range(len(QUANTILE_LEVELS))
 """Places of the quantiles."""
 ERROR_DIGITS = 4
@@ -82,7 +80,7 @@ class CellScores:
         error_over_best, pinball_over_best: of the judged forecaster, divided by the best simple method of this cell.
         in90, in50, width90: of the intervals of the judged forecaster.
         decisions: held by the 90 % interval, of those that were made.
-        called_flat_wrong: gained more than WRONG_GAIN, of those called saturated or not learning.
+        called_flat_wrong: gained more than 0.03, of those called saturated or not learning.
         flat_recognised: called saturated or not learning, of the flat ones.
     """
 
@@ -208,6 +206,7 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
     methods = (FORECASTER, *forecasts[0].simple)
     error = {method: voted(each.error(method) for each in forecasts) for method in methods}
     pinball = {method: voted(_pinball_losses(method, forecasts), PINBALL_DIGITS) for method in methods}
+    # 0.03: pass rate: a run that gains more was wrongly called flat.
     return CellScores(
         cell=name,
         is_from_half=forecasts[0].window.share == SHARES[-1],
@@ -222,7 +221,7 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         in50=voted(each.holds(LOW, HIGH) for each in forecasts),
         width90=voted(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
         decisions=Tally.count(each.holds(LOWEST, HIGHEST) for each in forecasts if each.is_decided),
-        called_flat_wrong=Tally.count(each.gain > WRONG_GAIN for each in forecasts if each.is_called_flat),
+        called_flat_wrong=Tally.count(each.gain > 0.03 for each in forecasts if each.is_called_flat),
         # Pass rate: a run is flat if its end differs by less from the last reading that was seen
         flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < 0.01),
     )

@@ -15,7 +15,6 @@ from rollcast.scaling.law.curve import Array
 MAX_EVALUATIONS = 20_000
 """Calls of the fitted function after which a fit counts as failed. The forecast is then the last value."""
 HIGHEST_START = 0.99
-LEAST_ASYMPTOTE = 1e-3
 GRID_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 GRID_MIDPOINT_SHARES = np.geomspace(0.02, 10.0, 60)
 """Midpoints of the grid, as shares of the last compute."""
@@ -112,4 +111,5 @@ def _first_asymptote(rates: Array) -> float:
 
 def _least_asymptote(rates: Array) -> float:
     # Share of the highest reading that is the lower bound of the asymptote
-    return float(max(rates.max() * 0.9, LEAST_ASYMPTOTE))
+    # 1e-3: pass rate: the bound of a run that reads 0 throughout.
+    return float(max(rates.max() * 0.9, 1e-3))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 NUM_RESAMPLES = 4000
 """Draws of the bootstrap: its quantiles are then known to about 0.002."""
-BOOTSTRAP_TAIL = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,5 +52,6 @@ def bootstrap_interval(votes: Sequence[float]) -> tuple[float, float]:
     """The 90 % interval of the mean if other repositories of the same kind had been drawn."""
     chance = random.Random(0)
     means = sorted(mean_of(chance.choices(votes, k=len(votes))) for _ in range(NUM_RESAMPLES))
-    tail = round(BOOTSTRAP_TAIL * NUM_RESAMPLES)
+    # 0.05: share of the resampled means on each side of the 90 % interval.
+    tail = round(0.05 * NUM_RESAMPLES)
     return means[tail], means[-tail]

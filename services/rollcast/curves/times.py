@@ -12,7 +12,6 @@ from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
-MILLISECONDS_PER_SECOND = 1000.0
 SECONDS_PER_HOUR = 3600.0
 COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
 """Numbers of these units may look like those of a clock, but are not."""
@@ -74,7 +73,8 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
 
 def _unit_of_a_clock(known: Array) -> float | None:
     """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times of a clock."""
-    for unit in (1.0, MILLISECONDS_PER_SECOND):
+    # 1000.0: milliseconds in a second.
+    for unit in (1.0, 1000.0):
         seconds = known / unit
         if (
             seconds.size

@@ -14,8 +14,6 @@ from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState, 
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion, Surviving, survives
 
-SMOOTHING_SECONDS = 10.0
-
 log = get_logger()
 
 
@@ -25,7 +23,7 @@ def new_owner(name: str) -> str:
 
 
 class DecodeRate:
-    """Tokens per second of one rollout while it decodes, exponentially smoothed over SMOOTHING_SECONDS of decoding.
+    """Tokens per second of one rollout while it decodes, exponentially smoothed over 10 s of decoding.
 
     Time without decoding (idle, prefill alone) does not change it.
     """
@@ -36,7 +34,8 @@ class DecodeRate:
 
     def update(self, tokens: int, seconds: float) -> float:
         """Update with what was decoded since the last call; returns tokens per second, 0 = unknown so far."""
-        decay = math.exp(-seconds / SMOOTHING_SECONDS)
+        # 10.0: seconds of decoding over which the rate is smoothed; chosen, not measured.
+        decay = math.exp(-seconds / 10.0)
         self._tokens = decay * self._tokens + tokens
         self._seconds = decay * self._seconds + seconds
         # Fewer tokens give no rate, because the first steps of an engine are slow

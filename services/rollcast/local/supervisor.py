@@ -33,7 +33,6 @@ from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
 STOP_POLL_SECONDS = 0.05
-RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
 MAX_SAME_FAILURES = 3
 """Starts in a row that fail for one reason: a further one would fail as well."""
@@ -184,7 +183,8 @@ class Supervisor:
         how = how_it_ended(code, self._kills)
         self._kills = kills()
         words = service.last_words() if code > 0 or -code in CRASHES else ""
-        while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
+        # 600.0: seconds in which deaths count together; chosen, not measured.
+        while watched.died_at and now - watched.died_at[0] > 600.0:
             watched.died_at.popleft()
         watched.died_at.append(now)
         deaths = len(watched.died_at)

@@ -81,8 +81,6 @@ WAIT_EVALUATIONS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80)
 # Stopping by itself.
 NUM_AGREEING_REFITS = 3
 """Refits in a row that must agree before a run is stopped: a forecast moves with its last points."""
-MIN_STOPPING_EVALUATIONS = 10
-"""Evaluations that a refit needs before its gain counts: with fewer a run that has not taken off looks flat."""
 
 # Comparisons.
 LOG_COMPUTE_RATIO_MARGIN = math.log(1.1)

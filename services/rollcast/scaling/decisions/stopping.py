@@ -2,7 +2,7 @@
 
 A run stops when on three refits in a row the verdict is saturated or broken, or no_learning in the second half of the
 budget, or the most that the rest of its budget may gain is less than the user asks for. The gain is judged whatever the
-verdict. Every forecast must rest on `MIN_STOPPING_EVALUATIONS`.
+verdict. Every forecast must rest on ten evaluations.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import MIN_STOPPING_EVALUATIONS, NUM_AGREEING_REFITS
+from rollcast.scaling.decisions.settings import NUM_AGREEING_REFITS
 from rollcast.scaling.decisions.verdict import VerdictKind
 
 NO_LEARNING = "no learning: the level has not moved beyond its noise since the start"
@@ -69,7 +69,9 @@ def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     last = list(refits)[-NUM_AGREEING_REFITS:]
     if len(last) < NUM_AGREEING_REFITS:
         return None
-    if any(refit.num_points < MIN_STOPPING_EVALUATIONS for refit in last):
+    # 10: evaluations that a refit needs before its gain counts: with fewer a run that has not taken
+    # off looks flat.
+    if any(refit.num_points < 10 for refit in last):
         return None
     if rule.on_saturated and all(refit.verdict is VerdictKind.SATURATED for refit in last):
         return f"saturated on {NUM_AGREEING_REFITS} refits in a row"

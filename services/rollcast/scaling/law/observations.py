@@ -19,11 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from rollcast.scaling.law.curve import Array, Curve
-from rollcast.scaling.law.settings import (
-    MAX_MERGED_POINTS,
-    MIN_STANDARD_ERROR,
-    START_POSITION_WINDOWS,
-)
+from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +102,10 @@ def unit_variance(curve: Curve) -> Array:
 
 
 def _place(log_compute: Array, last: float) -> Array:
-    """(n,) compute in windows, `START_POSITION_WINDOWS` for the start."""
-    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), START_POSITION_WINDOWS)
+    """(n,) compute in windows, -1e6 for the start."""
+    # -1e6: position of the measured start on the axis of the drift, in lengths of the window. It is
+    # far enough from all points that its correlation with them is exactly 0.
+    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), -1e6)
 
 
 def _bins(log_compute: Array) -> NDArray[np.intp]:
@@ -118,8 +116,10 @@ def _bins(log_compute: Array) -> NDArray[np.intp]:
     while True:
         raw = np.floor((log_compute - log_compute[0]) / width)
         label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
-        if label[-1] < MAX_MERGED_POINTS:
+        # 48: merged points of one curve: the time to rotate them grows with the cube; chosen, not
+        # measured.
+        if label[-1] < 48:
             return label
-        # 1.3: ratio by which all bins grow until at most MAX_MERGED_POINTS are left; chosen, not
+        # 1.3: ratio by which all bins grow until at most 48 are left; chosen, not
         # measured.
         width *= 1.3

@@ -4,14 +4,9 @@ ASYMPTOTE_MARGIN = 0.02
 """Pass rate. Three independent runs of one recipe differ in A by as much (A.5 of arXiv 2510.13786). A smaller
 difference of asymptotes, or a smaller headroom, counts as zero."""
 
-MAX_MERGED_POINTS = 48
-"""Merged points of one curve: the time to rotate them grows with the cube. Chosen, not measured."""
 MIN_STANDARD_ERROR = 1e-4
 """Pass rate. A given standard error is raised to this, because a smaller one exhausts double precision in the normal
 equations. An evaluation would need 25 million samples to be as exact."""
-START_POSITION_WINDOWS = -1e6
-"""Position of the measured start on the axis of the drift, in lengths of the window. It is far enough from all points
-that its correlation with them is exactly 0."""
 STD_PER_MEDIAN_DEVIATION = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation, 1 / Phi^-1(3/4)."""
 

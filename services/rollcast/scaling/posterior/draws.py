@@ -14,12 +14,7 @@ from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.departure import Departure, Tail, tail_shape
 from rollcast.scaling.posterior.grid import Grid
-from rollcast.scaling.posterior.settings import (
-    CEILING_STRETCH_FACTOR,
-    NUM_DRAWS,
-    TAIL_SEARCH_LOG_COMPUTE,
-    UNIFORM_MARGIN,
-)
+from rollcast.scaling.posterior.settings import NUM_DRAWS, TAIL_SEARCH_LOG_COMPUTE, UNIFORM_MARGIN
 
 _PLASTIC_NUMBER = 1.324717957244746
 """The root of x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
@@ -84,8 +79,10 @@ class Draws:
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:
-        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by `CEILING_STRETCH_FACTOR`."""
-        return np.asarray(self.tail * np.log(CEILING_STRETCH_FACTOR) < ASYMPTOTE_MARGIN)
+        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by ten."""
+        # 10.0: ratio of compute over which a tail must gain less than ASYMPTOTE_MARGIN: as far as
+        # forecasts are checked.
+        return np.asarray(self.tail * np.log(10.0) < ASYMPTOTE_MARGIN)
 
     def sigmoid(self, compute: ArrayLike) -> Array:
         """Eq (1) alone at `compute` (m,) device-hours -> (m, d)."""

@@ -14,10 +14,8 @@ from rollcast.scaling.posterior.grid import Axes, Grid, Noises, Problem, evaluat
 from rollcast.scaling.posterior.settings import (
     COARSE_DEPARTURE_STRIDE,
     COARSE_NODES,
-    DROPPED_DEPARTURE_WEIGHT,
     FINE_NODES,
     MAX_FIRST_CELLS,
-    MIN_COMBINED_STANDARD_ERROR,
     NEGLIGIBLE_NODE_WEIGHT,
     PRIOR_REACH_SCALES,
 )
@@ -26,10 +24,12 @@ from rollcast.scaling.posterior.settings import (
 def solve(problem: Problem, departures: list[Departure]) -> Grid:
     """The posterior on a grid that resolves it; noises and departures that turn out unlikely are dropped from it."""
     coarse = outline(problem, departures)
-    # The fewest departures that have all except `DROPPED_DEPARTURE_WEIGHT` of the weight, in their order.
+    # The fewest departures that have all except 4 % of the weight, in their order.
     heaviest_first = np.argsort(coarse.departure_weight)[::-1]
     cumulative_weight = np.cumsum(coarse.departure_weight[heaviest_first])
-    count = int(np.searchsorted(cumulative_weight, 1.0 - DROPPED_DEPARTURE_WEIGHT)) + 1
+    # 0.04: posterior weight of all departures together that the final grid leaves out; chosen, not
+    # measured.
+    count = int(np.searchsorted(cumulative_weight, 1.0 - 0.04)) + 1
     likely = sorted(heaviest_first[:count].tolist())
     fine = replace(_moved(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
     return evaluate(problem, fine)
@@ -113,10 +113,12 @@ def _first_axes(problem: Problem, departures: list[Departure], noises: Noises) -
 
 
 def _least_log_noise(problem: Problem) -> float:
-    """Least ln of the whole noise: all points together determine R no better than `MIN_COMBINED_STANDARD_ERROR`."""
+    """Least ln of the whole noise: all points together determine R no better than 1e-6."""
     centre = np.mean(problem.noise_prior, axis=0)[0]
     combined = 0.5 * np.log(problem.observations.precision.sum())
-    return float(min(centre, float(np.log(MIN_COMBINED_STANDARD_ERROR) + combined)))
+    # 1e-6: pass rate. All points together determine R no better than this. Readings that repeat to
+    # the last digit would drive the noise to 0, and the normal equations beyond double precision.
+    return float(min(centre, float(np.log(1e-6) + combined)))
 
 
 def _first_noise(problem: Problem, least: float) -> Array:

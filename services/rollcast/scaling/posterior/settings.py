@@ -15,9 +15,6 @@ FINE_NODES = (16, 32)
 C_mid in several narrow places: medians were off by 0.0021 instead of 0.0007 (grid study)."""
 PRIOR_REACH_SCALES = 4.0
 """Half width of the first grid, in prior scales. Chosen, not measured."""
-MIN_COMBINED_STANDARD_ERROR = 1e-6
-"""Pass rate. All points together determine R no better than this. Readings that repeat to the last digit would drive
-the noise to 0, and the normal equations beyond double precision."""
 MAX_FIRST_CELLS = (0.22, 0.5)
 """Largest distance between the first nodes of ln B and of ln C_mid. With wider cells a jump of 0.23 in a quiet curve
 was found by chance (lab notes, "Shapes beside the law")."""
@@ -27,8 +24,6 @@ are within 0.0008 of a dense grid on average (grid study)."""
 COARSE_DEPARTURE_STRIDE = 5
 """Only every fifth first phase is used while the grid is placed. Chosen for speed; placing with candidates from the
 whole list is what matters (lab notes, "Calibration of the forecast")."""
-DROPPED_DEPARTURE_WEIGHT = 0.04
-"""Posterior weight of all departures together that the final grid leaves out. Chosen, not measured."""
 MIN_POINTS_BEFORE_BREAK = 2
 """Points before the first jump or slide that is considered: one point alone has no level to leave."""
 
@@ -42,8 +37,6 @@ MIN_PROBABILITY = 1e-100
 # Draws.
 NUM_DRAWS = 4096
 """Draws of one forecast. The 5 % quantile then has a standard error of 0.3 % in probability."""
-CEILING_STRETCH_FACTOR = 10.0
-"""Ratio of compute over which a tail must gain less than `ASYMPTOTE_MARGIN`: as far as forecasts are checked."""
 TAIL_SEARCH_LOG_COMPUTE = (12.0, 7.0)
 """e-folds of compute before and after a tail's onset in which a pass rate is searched. Past that no tail is trusted."""
 UNIFORM_MARGIN = 1e-9

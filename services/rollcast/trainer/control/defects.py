@@ -31,7 +31,6 @@ MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 MIN_LOGPROB = -104.0
 """The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0 and is never sampled."""
-SPARE_MARKS = 16
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
 its rollouts would be equal, and teach nothing."""
@@ -208,7 +207,8 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
         # KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over
-        if len(sequence.kv_marks) > 2 * length + SPARE_MARKS:
+        # 16: marks that even a short sequence may have.
+        if len(sequence.kv_marks) > 2 * length + 16:
             return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
             if not 0 < mark.position < length or mark.num_kept > num_prompt + mark.position:

@@ -21,7 +21,6 @@ ROW_WORDS = 1 << 14
 GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio: spreads consecutive factors over all bits."""
 FNV_PRIME_64 = 0x100000001B3
-_MASK = (1 << 64) - 1
 
 
 class ProcessorChecksum:
@@ -46,7 +45,8 @@ class GpuChecksum:
 
     def add(self, buffer: torch.Tensor) -> None:
         for word in (buffer.numel(), *_row_sums(buffer)):
-            self._value = (self._value * FNV_PRIME_64 + word) & _MASK
+            # (1 << 64) - 1: the checksum has 64 bits.
+            self._value = (self._value * FNV_PRIME_64 + word) & ((1 << 64) - 1)
 
     def value(self) -> int:
         return self._value

@@ -10,7 +10,7 @@
 thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
 
 The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
-ends while a thread is inside gloo aborts, so the end of the process waits up to EXIT_SECONDS for these threads.
+ends while a thread is inside gloo aborts, so the end of the process waits up to 6 s for these threads.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from rollcast.weights.transport.process_group import GroupAddress, GroupError, N
 
 Result = TypeVar("Result")
 
-EXIT_SECONDS = 6.0
-"""A little longer than the default deadline of a piece (weights.bucket_timeout_seconds), which ends a call of gloo."""
 
 log = get_logger()
 
@@ -216,7 +214,9 @@ def _report_lingering() -> None:
 @atexit.register
 def _end_all() -> None:
     workers = _all_running()
-    deadline = time.monotonic() + EXIT_SECONDS
+    # 6.0: a little longer than the default deadline of a piece (weights.bucket_timeout_seconds),
+    # which ends a call of gloo.
+    deadline = time.monotonic() + 6.0
     for worker in workers:
         worker.abandon()
     for worker in workers:
