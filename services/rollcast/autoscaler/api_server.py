@@ -14,8 +14,6 @@ TIMEOUT_SECONDS = (3.0, 10.0)
 """Timeouts for connecting and for the answer."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 NOT_FOUND = 404
-PAGE_ITEMS = 500
-MAX_PAGES = 20
 T = TypeVar("T")
 
 
@@ -82,9 +80,11 @@ def list_all(what: str, namespace: str, call: Callable[..., Any], *arguments: An
     """The items of all pages of a list, as objects or dictionaries. Raises NotFound or ClusterAway."""
     items: list[Any] = []
     following: str | None = None
-    for _ in range(MAX_PAGES):
+    page_items = 500
+    max_pages = 20
+    for _ in range(max_pages):
         more = {"_continue": following} if following else {}
-        answer = ask(what, namespace, call, *arguments, limit=PAGE_ITEMS, **more, **options)
+        answer = ask(what, namespace, call, *arguments, limit=page_items, **more, **options)
         if isinstance(answer, dict):
             items += answer.get("items", [])
             following = answer.get("metadata", {}).get("continue")
@@ -93,4 +93,4 @@ def list_all(what: str, namespace: str, call: Callable[..., Any], *arguments: An
             following = answer.metadata._continue
         if not following:
             return items
-    raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")
+    raise ClusterAway(f"cannot {what}: more than {max_pages * page_items} of them")

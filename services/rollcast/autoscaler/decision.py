@@ -25,9 +25,6 @@ from dataclasses import dataclass, replace
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
 
-MAX_LENGTH_CHANGE = 0.1
-"""Relative change of the mean completion within which a measured capability still holds."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
@@ -154,7 +151,9 @@ def _wanted(
         longer = measured.mean_tokens / memory.seen_tokens - 1.0
     fewest, room = _probe(measured, memory, limits, settings)
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from above, from below.
-    if longer < -MAX_LENGTH_CHANGE and not starved:
+    # Relative change of the mean completion within which a measured capability still holds.
+    max_length_change = 0.1
+    if longer < -max_length_change and not starved:
         return min(fewest, number), room
     # Relative excess of n* over the number that the margin covers while the trainer does not wait
     if not starved and target < exact <= 1.01 * target:
@@ -164,7 +163,7 @@ def _wanted(
         return max(number, min(target, measured.generators_now)), explanation
     if starved or number > target:
         return number, explanation
-    if longer > MAX_LENGTH_CHANGE:
+    if longer > max_length_change:
         return max(fewest, number), room
     if now - memory.seen_at >= settings.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"

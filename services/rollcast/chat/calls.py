@@ -16,8 +16,6 @@ MAX_CALLS_PER_TURN = 32
 """More calls in one turn are not made. Parallel calls of today's models are fewer than ten."""
 MAX_ARGUMENT_VALUES = 10_000
 """Numbers, texts, lists and objects in the arguments of one call. Checking one against a schema takes some 5 us."""
-MAX_ARGUMENT_DEPTH = 64
-"""Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool takes."""
 MAX_PROBLEM_CHARACTERS = 400
 """Length of a sentence for the model: long enough for the reason, short enough for its context."""
 NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
@@ -89,13 +87,16 @@ def _flaw(arguments: Mapping[str, Any]) -> str:
     """What no tool can take: too many values, too deep, not a number, half a character. Empty = nothing."""
     waiting: list[tuple[Any, int]] = [(arguments, 1)]
     num_values = 0
+    # Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool
+    # takes.
+    max_argument_depth = 64
     while waiting:
         value, depth = waiting.pop()
         num_values += 1
         if num_values > MAX_ARGUMENT_VALUES:
             return f"they have more than {MAX_ARGUMENT_VALUES} values"
-        if depth > MAX_ARGUMENT_DEPTH:
-            return f"they are nested more than {MAX_ARGUMENT_DEPTH} deep"
+        if depth > max_argument_depth:
+            return f"they are nested more than {max_argument_depth} deep"
         inner = value.values() if isinstance(value, Mapping) else value
         if isinstance(value, Mapping | list):
             waiting += [(item, depth + 1) for item in inner]

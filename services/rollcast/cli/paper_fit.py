@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"
-LEAST_POINTS = 3
-"""The procedure fits three parameters: A, B and C_mid."""
 
 
 def fit_as_paper(
@@ -75,8 +73,10 @@ def _paper_report(
     if wrong := [target for target in targets if not 0 <= target <= 1]:
         raise UserError(f"--target: {wrong[0]:g} is not a pass rate; give one in [0, 1]")
     window = curve.window(exclude_before or 0.0)
-    if len(window) < LEAST_POINTS:
-        raise UserError(f"--paper: {counted(len(window), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
+    # The procedure fits three parameters: A, B and C_mid.
+    least_points = 3
+    if len(window) < least_points:
+        raise UserError(f"--paper: {counted(len(window), 'evaluation')} are left; its fit needs {least_points} or more")
     if (highest := float(window.pass_rate.max())) <= start:
         raise UserError(f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only rises")
     law = paper_grid(window, start)

@@ -15,7 +15,6 @@ from rollcast.corpus.votes import Tally, mean_of, repository_means
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 """Ends of the classes of chances. A class holds its lower end, and the last one its upper end too."""
-UTILITY_DIGITS = 1
 DIGITS = 3
 """Figures are added and compared as they are printed, so that a reader can check them."""
 
@@ -117,12 +116,13 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
 
 def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]) -> RuleScores:
     at_each = []
+    utility_digits = 1
     for worth in worths:
         runs = [run for run in followed if run.worth == worth]
         votes = repository_means((each.repository for each in runs), (each.utility[rule] for each in runs))
         # Utilities are reported in thousandths of a pass rate
-        at_each.append(round(1000 * mean_of(votes), UTILITY_DIGITS))
-    return RuleScores(at_each, round(sum(at_each), UTILITY_DIGITS))
+        at_each.append(round(1000 * mean_of(votes), utility_digits))
+    return RuleScores(at_each, round(sum(at_each), utility_digits))
 
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:

@@ -7,9 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-NUM_RESAMPLES = 4000
-"""Draws of the bootstrap: its quantiles are then known to about 0.002."""
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -51,7 +48,9 @@ def mean_of(values: Sequence[float]) -> float:
 def bootstrap_interval(votes: Sequence[float]) -> tuple[float, float]:
     """The 90 % interval of the mean if other repositories of the same kind had been drawn."""
     chance = random.Random(0)
-    means = sorted(mean_of(chance.choices(votes, k=len(votes))) for _ in range(NUM_RESAMPLES))
+    # Draws of the bootstrap: its quantiles are then known to about 0.002.
+    num_resamples = 4000
+    means = sorted(mean_of(chance.choices(votes, k=len(votes))) for _ in range(num_resamples))
     # 0.05: share of the resampled means on each side of the 90 % interval.
-    tail = round(0.05 * NUM_RESAMPLES)
+    tail = round(0.05 * num_resamples)
     return means[tail], means[-tail]

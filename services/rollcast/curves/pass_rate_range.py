@@ -12,7 +12,6 @@ from rollcast.curves.ratios import total_of
 from rollcast.curves.sheet import PER_CENT, Sheet, shown
 from rollcast.scaling.law.curve import Array
 
-MAX_PER_CENT = 100.0
 _MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
 _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
@@ -53,10 +52,11 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, asked: C
         return f"{where}; {offset} {asked.offset:g} and {scale} {asked.scale:g} map it to {_farthest(mapped):g}"
     if smallest >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
         return f"{where}; {_remedy_of_count(sheet, column, asked)}"
-    if smallest >= 0 and largest <= MAX_PER_CENT and is_rate:
+    max_per_cent = 100.0
+    if smallest >= 0 and largest <= max_per_cent and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
     # A larger one is rare, so the numbers are more likely to be per cent
-    per_cent = f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= MAX_PER_CENT else ""
+    per_cent = f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= max_per_cent else ""
     low = float(min(math.floor(smallest), 0))
     high = float(max(math.ceil(largest), 1))
     if smallest < 0 and largest <= 0:

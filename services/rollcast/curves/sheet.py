@@ -19,19 +19,8 @@ MAX_ROWS = 2_000_000
 """Rows of a file, and lines of a text."""
 MAX_COLUMNS = 10_000
 """Names of metrics in a file. A trainer logs a hundred, or some thousand if it logs every layer."""
-MAX_CELLS = 100_000_000
-"""Rows times columns, also where most of them are empty."""
-MAX_SPELLINGS = 20
-"""Columns whose names differ only in upper and lower case."""
-MAX_ROW_CHARS = 1 << 20
-"""Characters in one row of a table."""
-MAX_JSON_MARKS = 12_000_000
-"""Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values."""
 MAX_NAME_CHARS = 300
 """Characters of a name at each level of nested objects; the rest is cut."""
-MAX_COLUMN_NAME_CHARS = 3_000
-SHOWN_CHARS = 80
-"""Characters of a name in a sentence; the rest is cut."""
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
@@ -60,13 +49,17 @@ def refuse_wide(num_columns: int) -> None:
 
 def refuse_json(text: str) -> None:
     """Raises TooMuch for JSON that would make too many values."""
-    if len(text) > MAX_JSON_MARKS and sum(map(text.count, "[{,:")) > MAX_JSON_MARKS:
-        raise TooMuch(f"holds more than {MAX_JSON_MARKS:,} values of JSON in one piece")
+    # Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values.
+    max_json_marks = 12_000_000
+    if len(text) > max_json_marks and sum(map(text.count, "[{,:")) > max_json_marks:
+        raise TooMuch(f"holds more than {max_json_marks:,} values of JSON in one piece")
 
 
 def shown(name: str) -> str:
     """The name as a sentence shows it."""
-    return name if len(name) <= SHOWN_CHARS else f"{name[:SHOWN_CHARS]}.."
+    # Characters of a name in a sentence; the rest is cut.
+    shown_chars = 80
+    return name if len(name) <= shown_chars else f"{name[:shown_chars]}.."
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +164,8 @@ class Sheet:
         rows_by_name: dict[str, list[NDArray[np.int64]]] = {name: [] for name in header}
         fields_by_name: dict[str, list[Any]] = {name: [] for name in header}
         num_rows = 0
+        # Rows times columns, also where most of them are empty.
+        max_cells = 100_000_000
         for count, chunk in chunks:
             rows = np.arange(num_rows, num_rows + count)
             num_rows += count
@@ -186,12 +181,15 @@ class Sheet:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
             refuse_wide(len(rows_by_name))
             # Such a table would be too large even if most of its fields were empty.
-            if num_rows * len(rows_by_name) > MAX_CELLS:
-                raise TooMuch(f"holds more than {MAX_CELLS:,} fields in its rows and columns")
-        if max(map(len, rows_by_name), default=0) > MAX_COLUMN_NAME_CHARS:
-            raise TooMuch(f"holds more than {MAX_COLUMN_NAME_CHARS:,} characters in a column's name")
-        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > MAX_SPELLINGS:
-            raise TooMuch(f"holds more than {MAX_SPELLINGS:,} columns of one name")
+            if num_rows * len(rows_by_name) > max_cells:
+                raise TooMuch(f"holds more than {max_cells:,} fields in its rows and columns")
+        max_column_name_chars = 3_000
+        if max(map(len, rows_by_name), default=0) > max_column_name_chars:
+            raise TooMuch(f"holds more than {max_column_name_chars:,} characters in a column's name")
+        # Columns whose names differ only in upper and lower case.
+        max_spellings = 20
+        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > max_spellings:
+            raise TooMuch(f"holds more than {max_spellings:,} columns of one name")
         none = np.empty(0, dtype=np.int64)
         columns = {
             name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name]) for name in rows_by_name

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_LENGTH = 4_000
-MAX_WILDCARDS = 4
 _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*')
 _TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)", re.DOTALL)
@@ -87,6 +86,7 @@ def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
         else:
             parts.append("|".join(re.escape(piece) for piece in token_match[4].split("|")))
         position = token_match.end()
-    if wildcards > MAX_WILDCARDS:
-        raise ValueError(f"regular expression {text[:60]!r}: more than {MAX_WILDCARDS} wildcards")
+    max_wildcards = 4
+    if wildcards > max_wildcards:
+        raise ValueError(f"regular expression {text[:60]!r}: more than {max_wildcards} wildcards")
     return re.compile("".join(parts), re.DOTALL)

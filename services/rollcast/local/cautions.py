@@ -19,8 +19,6 @@ from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.thinking import THINK_END, THINK_START
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
-MAX_SHOWN = 5
-"""Examples in one sentence."""
 NEEDS_DEEP_GEMM = "fp8_per_block"
 """The quantization with scales for blocks of weights."""
 _LEFT_OUT = {
@@ -141,8 +139,10 @@ def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Ite
             "raise it to keep them"
         )
     if num_unspelt:
-        examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, MAX_SHOWN))
-        more = f" and {len(unspelt_texts) - MAX_SHOWN} more" if len(unspelt_texts) > MAX_SHOWN else ""
+        # Examples in one sentence.
+        max_shown = 5
+        examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, max_shown))
+        more = f" and {len(unspelt_texts) - max_shown} more" if len(unspelt_texts) > max_shown else ""
         yield (
             f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer does not know "
             f"({examples}{more}), so the model does not read it; check that model and data belong together"

@@ -24,8 +24,6 @@ from rollcast.local.ports import can_have, named_ports
 from rollcast.memory.text_model import config_of, known_length
 from rollcast.tasks.prompts import PromptSplit, load
 
-TEMPLATE_TOKENS = 128
-"""Room for the text that a chat template puts around a prompt, beyond a token for each of the prompt's bytes."""
 HELD_OUT = 5
 """One prompt in this many is held out of a small data set."""
 Group = TypeVar("Group", bound=Settings)
@@ -112,10 +110,13 @@ def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompt
 
 def tokens_around(prompt_format: PromptFormat) -> int:
     """More tokens than the text around a prompt usually has."""
+    # Room for the text that a chat template puts around a prompt, beyond a token for each of the
+    # prompt's bytes.
+    template_tokens = 128
     if prompt_format.system is not None:
-        return TEMPLATE_TOKENS + len(prompt_format.system.encode())
+        return template_tokens + len(prompt_format.system.encode())
     # Room for the system message that layout `think` has by itself; each of its bytes may be a token
-    return TEMPLATE_TOKENS + (256 if prompt_format.layout == "think" else 0)
+    return template_tokens + (256 if prompt_format.layout == "think" else 0)
 
 
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:

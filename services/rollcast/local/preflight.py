@@ -51,8 +51,6 @@ from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Verifiers, is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
-SPARE_BYTES = 256 << 20
-"""Disk space for logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
 Group = TypeVar("Group", bound=Settings)
@@ -322,7 +320,9 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
         checkpoint_location,
         *(checkpoint_location.parents if isinstance(checkpoint_location, Path) else ()),
     )
-    folder_bytes = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoint_bytes
+    # Disk space for logs, the queue's append-only file and the forecaster's history.
+    spare_bytes = 256 << 20
+    folder_bytes = spare_bytes if is_apart else spare_bytes + checkpoint_bytes
     purpose = f"{num_checkpoints} checkpoints; free space, or set folder or trainer.keep_checkpoints"
     _check_room(run_folder, folder_bytes, "folder", str(run_folder.parent), purpose)
     if is_apart and isinstance(checkpoint_location, Path):

@@ -34,8 +34,6 @@ from rollcast.telemetry.host_memory import how_it_ended, kills
 POLL_SECONDS = 0.2
 STOP_POLL_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 30.0
-MAX_SAME_FAILURES = 3
-"""Starts in a row that fail for one reason: a further one would fail as well."""
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 
@@ -193,9 +191,11 @@ class Supervisor:
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
         if is_users_mistake and spec.essential:
             raise UserError(f"{words} (log: {service.log})")
-        if is_users_mistake or failures == MAX_SAME_FAILURES or deaths > self._restart_limit:
+        # Starts in a row that fail for one reason: a further one would fail as well.
+        max_same_failures = 3
+        if is_users_mistake or failures == max_same_failures or deaths > self._restart_limit:
             tried = f"restarted {deaths - 1} times"
-            if failures == MAX_SAME_FAILURES:
+            if failures == max_same_failures:
                 tried = f"{failures} starts failed for this reason"
             message = f"{spec.name} {how}{words and f': {words}'} (log: {service.log}; {tried})"
             if spec.essential:

@@ -18,8 +18,6 @@ from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
-VOCABULARY_MULTIPLE = 64
-"""vLLM pads the rows of embeddings and head to a multiple of this."""
 BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
 """Tokens of vLLM's KV blocks if generator.block_size is not set."""
 SAMPLER_BYTES_PER_LOGIT = 7 * FLOAT32_BYTES
@@ -71,7 +69,9 @@ class WorkerMemory:
             for layer in self.model.layers
             for name, shape in layer.weights.items()
         )
-        rows = -(-self.model.vocabulary // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+        # vLLM pads the rows of embeddings and head to a multiple of this.
+        vocabulary_multiple = 64
+        rows = -(-self.model.vocabulary // vocabulary_multiple) * vocabulary_multiple
         tables = -(-rows // self.workers) * self.model.hidden * (1 if self.model.tied else 2)
         return layers + self.item * (tables + self.model.hidden) + self._adapters
 

@@ -17,7 +17,6 @@ from rollcast.memory.hub import beginning, hub_file, hub_limit
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-SIZE_BYTES = 8
 MAX_HEADER_BYTES = 32 << 20
 """Largest header that is read. The format allows 100 MB; a file of 50,000 tensors needs 7 MB."""
 _ONE_EXPERT = re.compile(r"(.+\.)(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
@@ -85,12 +84,13 @@ def _named_by_index(read: ReadFile) -> list[str]:
 
 
 def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
-    start = beginning(pieces, SIZE_BYTES)
-    size = int.from_bytes(start[:SIZE_BYTES], "little")
+    size_bytes = 8
+    start = beginning(pieces, size_bytes)
+    size = int.from_bytes(start[:size_bytes], "little")
     if not 0 < size <= MAX_HEADER_BYTES:
         raise ValueError(f"a header of {size} bytes")
-    start += beginning(pieces, SIZE_BYTES + size - len(start))
-    header = json.loads(start[SIZE_BYTES : SIZE_BYTES + size])
+    start += beginning(pieces, size_bytes + size - len(start))
+    header = json.loads(start[size_bytes : size_bytes + size])
     return {
         name: tuple(map(int, tensor_header["shape"]))
         for name, tensor_header in header.items()

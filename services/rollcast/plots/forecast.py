@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.advice import Advice
     from rollcast.scaling.law.curve import Array
 
-MIN_RATE_RANGE = 0.1
-"""Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a climb."""
 NUM_COMPUTES = 160
 """Computes at which the curves of the past and of the future are asked."""
 
@@ -204,9 +202,12 @@ def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
     axes.set_xlim(scene.start, scene.end)
     low = min(rates)
     high = max(rates)
-    range_shortfall = max(MIN_RATE_RANGE - (high - low), 0.0)
+    # Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a
+    # climb.
+    min_rate_range = 0.1
+    range_shortfall = max(min_rate_range - (high - low), 0.0)
     # Room above and below the drawn values, as a share of their range
-    margin = 0.06 * max(high - low, MIN_RATE_RANGE)
+    margin = 0.06 * max(high - low, min_rate_range)
     axes.set_ylim(max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin)
     axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")

@@ -30,10 +30,6 @@ from rollcast.config.errors import UserError
 from rollcast.config.own_part import OwnPart
 from rollcast.recipe.own_parts import PromptRecord, own_weight
 
-LEAST_DRAWS_PER_PASS = 0.01
-"""Prompts that a pass over all of them is expected to draw, the sum of their weights, at least. With fewer the trainer
-would go over its prompts more than 100 times for one of them."""
-
 
 class CurriculumState(TypedDict):
     """The curriculum's part of a checkpoint; plain JSON values."""
@@ -136,10 +132,14 @@ class Curriculum:
 
     def _check_weights(self, own_part: OwnPart, weights: list[float]) -> None:
         """Raises UserError if a pass with these weights is not expected to draw a prompt."""
-        if math.fsum(weights) < LEAST_DRAWS_PER_PASS:
+        # Prompts that a pass over all of them is expected to draw, the sum of their weights, at
+        # least. With fewer the trainer would go over its prompts more than 100 times for one of
+        # them.
+        least_draws_per_pass = 0.01
+        if math.fsum(weights) < least_draws_per_pass:
             raise UserError(
                 f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts weights of "
-                f"{max(weights):g} at most, so none is drawn; give them {LEAST_DRAWS_PER_PASS:g} or more together"
+                f"{max(weights):g} at most, so none is drawn; give them {least_draws_per_pass:g} or more together"
             )
 
     def _weight(self, own_part: OwnPart, prompt_id: str) -> float:

@@ -166,11 +166,10 @@ def own_weight(own_part: OwnPart, prompt: PromptRecord) -> float:
     return OwnFunction("recipe.curriculum", own_part).number(prompt, 0.0, 1.0)
 
 
-MAX_PENALTY_REWARD = 10.0
-"""Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so more is a mistake."""
-
-
 def own_penalty(own_part: OwnPart, completion: CompletionRecord) -> float:
     """Number that is added to the reward."""
     function = OwnFunction("recipe.length_control", own_part)
-    return function.number(completion, -MAX_PENALTY_REWARD, MAX_PENALTY_REWARD)
+    # Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so
+    # more is a mistake.
+    max_penalty_reward = 10.0
+    return function.number(completion, -max_penalty_reward, max_penalty_reward)

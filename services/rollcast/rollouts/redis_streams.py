@@ -28,7 +28,6 @@ from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
 
-_TASKS_PER_CALL = 64
 _REBUILDING = frozenset({"snapshot", "dispatch"})
 """Scripts that first check :inflight against the streams."""
 _Result = TypeVar("_Result")
@@ -88,9 +87,10 @@ class RedisTrainerQueue(_QueueEnd):
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added: list[int] = []
-        for start in range(0, len(tasks), _TASKS_PER_CALL):
+        tasks_per_call = 64
+        for start in range(0, len(tasks), tasks_per_call):
             arguments: list[Any] = []
-            for task in tasks[start : start + _TASKS_PER_CALL]:
+            for task in tasks[start : start + tasks_per_call]:
                 version = index.version_text(task.first_version)
                 arguments += [task.sequence, task.attempt, task.purpose.value, version, encode_task(task)]
             added += map(int, self._run("dispatch", *arguments))

@@ -31,10 +31,6 @@ EQUAL_RATE_SHARE = 0.03
 MAX_SIMULATIONS = 24
 """Up to this many simulations every split that could be the best is simulated; with more the search narrows down.
 Chosen, not measured."""
-NUM_FIRST_SPLITS = 9
-"""Evenly spaced splits that are simulated first. Chosen, not measured."""
-NUM_ERROR_BLOCKS = 6
-"""Blocks of successive steps from whose scatter the error of the rate is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +241,10 @@ def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
 def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
     """The place to simulate next; None if the best is found."""
     last = len(bounds) - 1
-    for number in range(NUM_FIRST_SPLITS):
-        if (place := round(number * last / (NUM_FIRST_SPLITS - 1))) not in outcomes:
+    # Evenly spaced splits that are simulated first. Chosen, not measured.
+    num_first_splits = 9
+    for number in range(num_first_splits):
+        if (place := round(number * last / (num_first_splits - 1))) not in outcomes:
             return place
     best = max(outcomes, key=lambda place: outcomes[place].steps_per_hour)
     able = [
@@ -270,6 +268,8 @@ def _tokens(pipeline: Pipeline) -> float:
 def _relative_error(times: list[float]) -> float:
     """Standard error of the mean time between steps, relative to that mean, from the scatter of blocks of steps."""
     steps = len(times) - 1
-    edges = [block * steps // NUM_ERROR_BLOCKS for block in range(NUM_ERROR_BLOCKS + 1)]
+    # Blocks of successive steps from whose scatter the error of the rate is computed.
+    num_error_blocks = 6
+    edges = [block * steps // num_error_blocks for block in range(num_error_blocks + 1)]
     means = [(times[end] - times[start]) / (end - start) for start, end in pairwise(edges)]
-    return stdev(means) / math.sqrt(NUM_ERROR_BLOCKS) / fmean(means)
+    return stdev(means) / math.sqrt(num_error_blocks) / fmean(means)

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
-MIN_SHOWN_LOSS = 0.0005
-"""Pass rate: a smaller loss would be printed as 0.000."""
-
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
     """Draw points of every run, the law of every size with its 90 % band, the budget, changes of the choice, cautions.
@@ -100,6 +97,8 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
 
 def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     choices = answer["choices"]
+    # Pass rate: a smaller loss would be printed as 0.000.
+    min_shown_loss = 0.0005
     for index, choice in enumerate(choices):
         loss = choice["expected_loss"]
         upper_loss = max(loss, choice["loss_upper"])
@@ -107,7 +106,7 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         colour = COLOURS[0] if is_recommended else GREY
         axes.barh(index, loss, color=colour, alpha=0.5, height=0.5)
         axes.plot([loss, upper_loss], [index, index], color=INK, lw=1)
-        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= MIN_SHOWN_LOSS else f"{loss:.3f}"
+        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= min_shown_loss else f"{loss:.3f}"
         axes.annotate(
             f"{text}, recommended" if is_recommended else text,
             (upper_loss, index),
@@ -127,7 +126,7 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     axes.set_yticks(range(len(choices)), names, fontsize=8)
     axes.invert_yaxis()
     widest = max(
-        MIN_SHOWN_LOSS, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
+        min_shown_loss, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
     )
     axes.set_xlim(0, 1.8 * widest)
     axes.set_title("Expected loss by which runs continue (line: 95 %)", fontsize=10, loc="left")

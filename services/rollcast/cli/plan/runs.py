@@ -29,8 +29,6 @@ REMEDIES = {
     "regime_change": "before you stop it for good, look at why, or plan again with its points from there on",
 }
 """Advice for a run that no law describes, by its verdict."""
-MAX_NAMED_RUNS = 6
-"""Runs that a sentence names; of more it names five and the number of the others."""
 
 
 @options.with_column_options
@@ -188,8 +186,10 @@ def choice_name(choice: Choice, names: Sequence[str]) -> str:
 
 def join_names(names: Sequence[str]) -> str:
     """a, b and c; of many the first ones and how many more."""
-    if len(names) > MAX_NAMED_RUNS:
-        names = [*names[: MAX_NAMED_RUNS - 1], f"{len(names) - MAX_NAMED_RUNS + 1} others"]
+    # Runs that a sentence names; of more it names five and the number of the others.
+    max_named_runs = 6
+    if len(names) > max_named_runs:
+        names = [*names[: max_named_runs - 1], f"{len(names) - max_named_runs + 1} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

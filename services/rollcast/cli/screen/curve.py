@@ -8,8 +8,6 @@ import rich.text
 from rollcast.local.forecast_reading import ForecastReading
 from rollcast.runfolder.records import EvaluationRecord
 
-MIN_SCALE_RANGE = 0.05
-"""Smallest range of the scale, in pass rate: the noise of a single evaluation must not look like a climb."""
 LABEL_COLUMNS = 7
 """Pass rate and edge."""
 _POINT = "●"
@@ -74,9 +72,12 @@ def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, floa
         values += [bottom, top]
     low = max(0.0, min(values))
     high = min(1.0, max(values))
-    if high - low < MIN_SCALE_RANGE:
-        low = max(0.0, (low + high - MIN_SCALE_RANGE) / 2)
-        high = low + MIN_SCALE_RANGE
+    # Smallest range of the scale, in pass rate: the noise of a single evaluation must not look like
+    # a climb.
+    min_scale_range = 0.05
+    if high - low < min_scale_range:
+        low = max(0.0, (low + high - min_scale_range) / 2)
+        high = low + min_scale_range
     return low, high
 
 

@@ -9,24 +9,22 @@ from rollcast.local.progress import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
 
-MINUTE = 60
 HOUR = 3600
 DAY = 86_400
 LEAST_DUE_SECONDS = 0.5
 """An event that is due sooner is shown as due now."""
-LATE_SECONDS = 10.0
-"""A step that takes this much longer than those before it, and as long again as one of them, is late."""
 
 
 def duration(seconds: float) -> str:
     """42 s, 3 min 05 s, 2 h 05 min, 3 d 4 h."""
     whole_seconds = max(0, round(seconds))
-    if whole_seconds < MINUTE:
+    minute = 60
+    if whole_seconds < minute:
         return f"{whole_seconds} s"
     if whole_seconds < HOUR:
-        return f"{whole_seconds // MINUTE} min {whole_seconds % MINUTE:02} s"
+        return f"{whole_seconds // minute} min {whole_seconds % minute:02} s"
     if whole_seconds < DAY:
-        return f"{whole_seconds // HOUR} h {whole_seconds % HOUR // MINUTE:02} min"
+        return f"{whole_seconds // HOUR} h {whole_seconds % HOUR // minute:02} min"
     return f"{whole_seconds // DAY} d {whole_seconds % DAY // HOUR} h"
 
 
@@ -56,12 +54,15 @@ def came_back(status: RunStatus) -> list[str]:
 def coming(status: RunStatus, now_seconds: float) -> list[str]:
     """When the next step, the next evaluation and the end are due. Nothing is due while the next step is late."""
     pace = status.pace
+    # A step that takes this much longer than those before it, and as long again as one of them, is
+    # late.
+    late_seconds = 10.0
     if pace is None:
         since = now_seconds - (status.stepped_at or now_seconds)
-        return [] if since < LATE_SECONDS else [f"no step for {duration(since)}{_waiting(status)}"]
+        return [] if since < late_seconds else [f"no step for {duration(since)}{_waiting(status)}"]
     phrases = [f"{_step_seconds(pace.step_seconds)} a step"]
     late = now_seconds - pace.next_step_at
-    if late >= max(LATE_SECONDS, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
+    if late >= max(late_seconds, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
         return [*phrases, f"next step late by {duration(late)}{_waiting(status)}"]
     phrases.append(_due("next step", pace.next_step_at, now_seconds))
     if pace.next_evaluation_at is not None:

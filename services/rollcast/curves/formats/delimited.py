@@ -20,7 +20,7 @@ from rollcast.curves.amounts import counted
 from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json, unknown_form
 from rollcast.curves.measures import measure_or_count
-from rollcast.curves.sheet import MAX_ROW_CHARS, RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
+from rollcast.curves.sheet import RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV", "|": "table with bars", " ": "table with spaces"}
 LOOSE_DELIMITERS = ("|", " ")
@@ -111,10 +111,12 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
 
     def bounded() -> Iterator[str]:
         nonlocal row_chars
+        # Characters in one row of a table.
+        max_row_chars = 1 << 20
         for line in lines:
             row_chars += len(line)
-            if row_chars > MAX_ROW_CHARS:
-                raise TooMuch(f"holds more than {MAX_ROW_CHARS:,} characters in one row")
+            if row_chars > max_row_chars:
+                raise TooMuch(f"holds more than {max_row_chars:,} characters in one row")
             yield line
 
     width = num_rows = num_short = num_long = 0

@@ -14,15 +14,15 @@ from rollcast.curves.sheet import Sheet, refuse_json
 
 NAME = "notebook"
 PRINTED_NAME = "printed output of a notebook"
-SAMPLE_BYTES = 1 << 16
-"""The format is named at either end of the file."""
 _MARKS = (b'"cells"', b'"nbformat"')
 
 
 def recognises(log: LogFile) -> bool:
     """Whether it is JSON with the two fields that every notebook has."""
-    begin = log.content[:SAMPLE_BYTES]
-    ends = begin + log.content[-SAMPLE_BYTES:]
+    # The format is named at either end of the file.
+    sample_bytes = 1 << 16
+    begin = log.content[:sample_bytes]
+    ends = begin + log.content[-sample_bytes:]
     return begin.lstrip().startswith(b"{") and all(mark in ends for mark in _MARKS)
 
 

@@ -20,7 +20,6 @@ from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
 HEADER = struct.Struct("<QI")
-FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
 _TYPE_FLOAT = 1
 
@@ -90,17 +89,18 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
     """The beginning and end of each record; the end is -1 if the record is unfinished."""
     at = 0
+    footer_bytes = 4
     while at < len(content):
         if len(content) - at < HEADER.size:
             yield at, -1
             return
         length, checksum = HEADER.unpack_from(content, at)
         start = at + HEADER.size
-        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - FOOTER_BYTES:
+        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - footer_bytes:
             yield at, -1
             return
         yield start, start + length
-        at = start + length + FOOTER_BYTES
+        at = start + length + footer_bytes
 
 
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:

@@ -22,11 +22,8 @@ FIRST_BYTES = b":W&B"
 BLOCK_BYTES = 32_768
 RECORD = struct.Struct("<IHB")
 """Checksum, length, kind."""
-PIECE_FULL = 1
 PIECE_FIRST = 2
 PIECE_MIDDLE = 3
-PIECE_LAST = 4
-"""Kinds of pieces of a record."""
 _FIELD_HISTORY = 2
 
 
@@ -63,6 +60,9 @@ def _records(content: bytes) -> Iterator[memoryview]:
     at = 7
     view = memoryview(content)
     pieces: bytearray | None = None
+    piece_full = 1
+    # Kinds of pieces of a record.
+    piece_last = 4
     while at + RECORD.size <= len(content):
         block_bytes_left = BLOCK_BYTES - at % BLOCK_BYTES
         if block_bytes_left < RECORD.size:
@@ -71,9 +71,9 @@ def _records(content: bytes) -> Iterator[memoryview]:
         _, length, kind = RECORD.unpack_from(content, at)
         start = at + RECORD.size
         at = start + length
-        if at > len(content) or not PIECE_FULL <= kind <= PIECE_LAST:
+        if at > len(content) or not piece_full <= kind <= piece_last:
             return
-        if kind == PIECE_FULL:
+        if kind == piece_full:
             pieces = None
             yield view[start:at]
         elif kind == PIECE_FIRST:
@@ -83,7 +83,7 @@ def _records(content: bytes) -> Iterator[memoryview]:
             # A larger record is damage or an attack
             if len(pieces) > (16 << 20):
                 return
-            if kind == PIECE_LAST:
+            if kind == piece_last:
                 yield memoryview(bytes(pieces))
                 pieces = None
 

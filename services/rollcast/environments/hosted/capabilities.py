@@ -16,7 +16,6 @@ _VERSION_3 = 0x20080522
 _PR_CAPBSET_DROP = 24
 _PR_CAP_AMBIENT = 47
 _CLEAR_ALL = 4
-_BITS_PER_WORD = 32
 
 
 class _Header(ctypes.Structure):
@@ -37,13 +36,14 @@ def keep_only_file_capabilities() -> None:
     if not any(word.permitted for word in words):
         return
     # Before `capset`, because this needs CAP_SETPCAP, which is given up there.
-    for number in range(_BITS_PER_WORD * len(words)):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
+    bits_per_word = 32
+    for number in range(bits_per_word * len(words)):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
         if number not in FILES:
             libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     file_capability_bits = sum(1 << number for number in FILES) if os.getuid() == 0 else 0
     for index, word in enumerate(words):
-        mask = file_capability_bits >> (_BITS_PER_WORD * index) & 0xFFFFFFFF
+        mask = file_capability_bits >> (bits_per_word * index) & 0xFFFFFFFF
         word.effective &= mask
         word.permitted &= mask
         word.inheritable = 0

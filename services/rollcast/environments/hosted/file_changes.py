@@ -16,8 +16,6 @@ from pathlib import Path
 
 from rollcast.environments.hosted.folder_calls import as_int
 
-MAX_PATH_BYTES = 4096
-"""Longest path that a system call takes, with its zero; also the smallest page of memory."""
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _RESOLVE_NO_MAGICLINKS = 0x02
@@ -26,7 +24,6 @@ _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
 _MODE_BITS = 0o7777
 _TWO_TIMES = struct.Struct("=4q")
 _TWO_SECONDS = struct.Struct("=2q")
-_NANOSECONDS_PER_MICROSECOND = 1_000
 
 Change = Callable[[str], None]
 """Changes the file at a path. Raises OSError."""
@@ -163,8 +160,10 @@ def _owner(user: int, group: int) -> Change:
 def _text(memory: int, address: int) -> bytes:
     """A text of the process, up to its zero. Raises OSError."""
     content = b""
-    while len(content) < MAX_PATH_BYTES:
-        size = MAX_PATH_BYTES - (address + len(content)) % MAX_PATH_BYTES  # the next page may not be there
+    # Longest path that a system call takes, with its zero; also the smallest page of memory.
+    max_path_bytes = 4096
+    while len(content) < max_path_bytes:
+        size = max_path_bytes - (address + len(content)) % max_path_bytes  # the next page may not be there
         chunk, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
         content += chunk
         if zero:
@@ -193,9 +192,10 @@ def _from_microseconds(memory: int, address: int) -> bytes | None:
     if not address:
         return None
     access_seconds, access, change_seconds, change = _numbers(memory, address, _TWO_TIMES)
-    microseconds = (access_seconds, access * _NANOSECONDS_PER_MICROSECOND)
+    nanoseconds_per_microsecond = 1_000
+    microseconds = (access_seconds, access * nanoseconds_per_microsecond)
     # `utimensat` takes nanoseconds.
-    return _TWO_TIMES.pack(*microseconds, change_seconds, change * _NANOSECONDS_PER_MICROSECOND)
+    return _TWO_TIMES.pack(*microseconds, change_seconds, change * nanoseconds_per_microsecond)
 
 
 def _from_seconds(memory: int, address: int) -> bytes | None:

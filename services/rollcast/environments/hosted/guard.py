@@ -26,8 +26,6 @@ from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
 MAX_PROCESSES = 64
 """One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
-MAX_RESIDENT_BYTES = 2 << 30
-"""All processes of one environment together may use this much."""
 
 
 class _EndedError(Exception):
@@ -110,8 +108,10 @@ class _Watch:
         if len(processes) > MAX_PROCESSES:
             return f"it had {len(processes)} processes, and {MAX_PROCESSES} are allowed"
         resident = sum(map(_resident_bytes, processes))
-        if resident > MAX_RESIDENT_BYTES:
-            return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
+        # All processes of one environment together may use this much.
+        max_resident_bytes = 2 << 30
+        if resident > max_resident_bytes:
+            return f"its processes took {resident >> 20} MiB, and {max_resident_bytes >> 20} are allowed"
         began = time.monotonic()
         # The disk's use is asked for less often, because that reads the whole folder
         if self._looks % 10 or began < self._next_disk_use:

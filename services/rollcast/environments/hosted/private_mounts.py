@@ -16,14 +16,12 @@ from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the C library looks for it there
-_CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 _MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_PRIVATE = 0x40000
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
-_READ_ONLY = 0x1
 
 
 class _Attributes(ctypes.Structure):
@@ -42,9 +40,10 @@ def enter_private_mounts(private: PrivateFolder) -> None:
     # Each becomes a mount of its own, which can be writable below a read-only one.
     for source, target in writable:
         _check(libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
-    _set_attributes(libc, Path("/"), _AT_RECURSIVE, _Attributes(set=_READ_ONLY))
+    read_only = 0x1
+    _set_attributes(libc, Path("/"), _AT_RECURSIVE, _Attributes(set=read_only))
     for _, target in writable:
-        _set_attributes(libc, target, 0, _Attributes(clear=_READ_ONLY))
+        _set_attributes(libc, target, 0, _Attributes(clear=read_only))
     os.chdir(private.home)
     _reopen_standard_streams()
 
@@ -76,11 +75,12 @@ def succeeds_in_fork(run: Callable[[], None]) -> bool:
 
 def _unshare(libc: ctypes.CDLL) -> None:
     """A namespace of mounts; with one of users around it unless this process may change mounts itself."""
-    if libc.unshare(_CLONE_NEWNS) == 0:
+    clone_newns = 0x00020000
+    if libc.unshare(clone_newns) == 0:
         return
     user = os.getuid()
     group = os.getgid()
-    _check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    _check(libc.unshare(_CLONE_NEWUSER | clone_newns))
     show_descriptors()  # a change of rights hid them, and with them the files below
     for file, content in (
         # Without it the kernel refuses `gid_map` to users without rights.

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 LENGTH_BYTES = 4
-MAX_SCHEMA_BYTES = 1 << 20
-"""Longest description of its actions by the server; it is part of every prompt."""
 MAX_TEXT_CHARACTERS = 200_000
 """Longest text that leaves the adapter; the loop of episodes shortens it further for the model."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -123,10 +121,12 @@ class Session:
 def description(url: str, seconds: float) -> Any:
     """The server's description of its actions and observations."""
     proxies = ProxyHandler({}) if urlsplit(url).hostname in LOCAL_NAMES else ProxyHandler()
+    # Longest description of its actions by the server; it is part of every prompt.
+    max_schema_bytes = 1 << 20
     with build_opener(proxies).open(url, timeout=seconds) as answer:
-        content = answer.read(MAX_SCHEMA_BYTES + 1)
-    if len(content) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"more than {MAX_SCHEMA_BYTES} bytes")
+        content = answer.read(max_schema_bytes + 1)
+    if len(content) > max_schema_bytes:
+        raise ValueError(f"more than {max_schema_bytes} bytes")
     return json.loads(content)
 
 

@@ -6,8 +6,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-MAX_EXPRESSION_CHARACTERS = 1_000
-"""Longest expression. Models write less than a hundred."""
 MAX_RESULT_BITS = 4_096
 """Largest whole number of any step: about 1,200 digits, so that no power or factorial takes noticeable time."""
 SHOWN_DIGITS = 12
@@ -39,8 +37,10 @@ def calculator(expression: str) -> str:
     Returns:
         The result.
     """
-    if len(expression) > MAX_EXPRESSION_CHARACTERS:
-        return f"Error: the expression has more than {MAX_EXPRESSION_CHARACTERS} characters"
+    # Longest expression. Models write less than a hundred.
+    max_expression_characters = 1_000
+    if len(expression) > max_expression_characters:
+        return f"Error: the expression has more than {max_expression_characters} characters"
     python_expression = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
     try:
         return _format_number(_evaluate(ast.parse(python_expression, mode="eval").body))

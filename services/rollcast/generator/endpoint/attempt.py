@@ -19,7 +19,7 @@ from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEn
 from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_json
-from rollcast.generator.endpoint.token_traces import MAX_RANGES, traced_loss
+from rollcast.generator.endpoint.token_traces import traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
@@ -257,8 +257,10 @@ class HarnessAttempt:
             )
         if turns and len(loss.untrained) == len(turns):
             raise UnusableEpisodeError(f"has a trace that trains none of the {len(turns)} turns")
-        if sum(map(len, loss.masked.values())) > MAX_RANGES:
-            raise UnusableEpisodeError(f"has loss masks of more than {MAX_RANGES} parts")
+        # Stretches without loss of one episode. The record of a sequence has room for 65,536.
+        max_ranges = 10_000
+        if sum(map(len, loss.masked.values())) > max_ranges:
+            raise UnusableEpisodeError(f"has loss masks of more than {max_ranges} parts")
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
         return set(loss.untrained)

@@ -11,8 +11,6 @@ from rollcast.chat.base import ChatMessage
 from rollcast.generator.endpoint.bodies import bounded_integer, count, is_too_deep
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 
-MAX_PARTS = 1_000
-"""Text parts of one message. Clients write one, or one for each file."""
 MAX_CALLS = 512
 """Tool calls of one message."""
 MAX_ARGUMENT_VALUES = 150_000
@@ -55,8 +53,10 @@ def _text(content: Any, message_path: str) -> str:
         return content
     if not isinstance(content, list):
         raise RefusedRequestError(f"{message_path}.content: only content that is text is served")
-    if len(content) > MAX_PARTS:
-        raise RefusedRequestError(f"{message_path}.content: has more than {MAX_PARTS:,} parts; join them")
+    # Text parts of one message. Clients write one, or one for each file.
+    max_parts = 1_000
+    if len(content) > max_parts:
+        raise RefusedRequestError(f"{message_path}.content: has more than {max_parts:,} parts; join them")
     parts = [
         content_part.get("text") if isinstance(content_part, dict) and content_part.get("type") == "text" else None
         for content_part in content

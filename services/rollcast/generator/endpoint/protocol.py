@@ -59,12 +59,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Values of settings that change nothing."""
 NO_HISTORY = ({"role": "user", "content": ""},)
 """Messages for vLLM's classes, which do not take a request without."""
-MAX_STOPS = 4
-"""Most stop texts that the OpenAI API takes."""
-MAX_STOP_CHARACTERS = 200
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
-MAX_TOOLS_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +171,9 @@ def _check_counts(body: Mapping[str, Any]) -> None:
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
     if is_too_deep(body):
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
-    if num_characters(tools) > MAX_TOOLS_CHARACTERS:
-        raise RefusedRequestError(f"tools: a request may have {MAX_TOOLS_CHARACTERS} characters of them at most")
+    max_tools_characters = 1 << 20
+    if num_characters(tools) > max_tools_characters:
+        raise RefusedRequestError(f"tools: a request may have {max_tools_characters} characters of them at most")
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
 
@@ -195,6 +192,9 @@ def stop_texts(stop_setting: Any) -> tuple[str, ...]:
     """The texts that end a completion. Raises RefusedRequestError."""
     stops = [stop_setting] if isinstance(stop_setting, str) else stop_setting or []
     is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
-    if not is_list or len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
-        raise RefusedRequestError(f"stop: at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters each")
+    # Most stop texts that the OpenAI API takes.
+    max_stops = 4
+    max_stop_characters = 200
+    if not is_list or len(stops) > max_stops or not all(0 < len(stop) <= max_stop_characters for stop in stops):
+        raise RefusedRequestError(f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each")
     return tuple(stops)

@@ -14,8 +14,6 @@ from rollcast.environments.openenv_sessions.helper import OpenEnvTrace
 from rollcast.generator.episodes.record import EpisodeRecord
 
 Ranges = Sequence[tuple[int, int]]
-MAX_RANGES = 10_000
-"""Stretches without loss of one episode. The record of a sequence has room for 65,536."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from rollcast.telemetry.gpus import expected_gpus, unusable
 from rollcast.telemetry.heavy_imports import uncollected
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
-MAX_EXPERTS_PER_LAYER = 256
-"""A choice of an expert travels as one byte."""
 
 
 class RoutingShape(NamedTuple):
@@ -170,10 +168,12 @@ def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quanti
 
 def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None:
     """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a wire message."""
-    if routing.experts > MAX_EXPERTS_PER_LAYER:
+    # A choice of an expert travels as one byte.
+    max_experts_per_layer = 256
+    if routing.experts > max_experts_per_layer:
         raise UserError(
             f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is one byte on the "
-            f"wire, enough for {MAX_EXPERTS_PER_LAYER}; set it to false"
+            f"wire, enough for {max_experts_per_layer}; set it to false"
         )
     # Upper limit of a token's bytes on the wire without its experts
     group = rollouts * max_length * (len(routing.layers) * routing.choices + 12)

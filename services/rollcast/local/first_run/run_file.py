@@ -12,8 +12,6 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
 
-NUM_EVALUATIONS = 12
-"""Evaluations of a run: a forecast needs five, and more make it better."""
 EVERY_STEPS = 10
 """Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
 
@@ -44,12 +42,14 @@ def written(answers: Answers) -> str:
     if answers.trusted:
         settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
+    # Evaluations of a run: a forecast needs five, and more make it better.
+    num_evaluations = 12
     if answers.steps is not None:
-        every = max(1, round(answers.steps / NUM_EVALUATIONS))
+        every = max(1, round(answers.steps / num_evaluations))
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
         comment = (
-            f"a point of the curve; `rollcast try` says how long a step takes, and {NUM_EVALUATIONS} points are enough"
+            f"a point of the curve; `rollcast try` says how long a step takes, and {num_evaluations} points are enough"
         )
         lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {comment}")
     lines.append(_budget(answers))

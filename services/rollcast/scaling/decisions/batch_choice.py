@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import NUM_REACHED_LEVELS, SLOPE_FACTOR
 from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
@@ -48,15 +47,21 @@ def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]
         ValueError: no run.
     """
     splits = [split for split, _ in runs]
-    levels = (np.arange(NUM_REACHED_LEVELS) + 0.5) / NUM_REACHED_LEVELS
+    # Quantiles of a forecast from which its mean and standard deviation are taken. Chosen, not
+    # measured.
+    num_reached_levels = 40
+    levels = (np.arange(num_reached_levels) + 0.5) / num_reached_levels
     at = np.asarray(compute, dtype=float)
-    places = np.concatenate([at, at * SLOPE_FACTOR, at / SLOPE_FACTOR])
+    # Times the compute, and divided by it, between which the slope of a curve is taken. Chosen, not
+    # measured.
+    slope_factor = 1.2
+    places = np.concatenate([at, at * slope_factor, at / slope_factor])
     # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
     drawn = np.array([forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs])
-    drawn = drawn.reshape(len(runs), 3, at.size, NUM_REACHED_LEVELS)
+    drawn = drawn.reshape(len(runs), 3, at.size, num_reached_levels)
     mean = drawn.mean(axis=-1)
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
-    slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(SLOPE_FACTOR)), 0.0).mean(axis=0)
+    slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(slope_factor)), 0.0).mean(axis=0)
     return [
         fit_split_law(
             splits, mean[:, 0, compute_index].tolist(), error[:, compute_index].tolist(), float(slope[compute_index])

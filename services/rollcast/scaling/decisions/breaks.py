@@ -12,7 +12,6 @@ from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import (
     MAX_EXPLAINED_SHARE,
     MIN_BREAK,
-    MIN_FREE_SQUARES,
     MIN_LAW_POINTS,
     MIN_SUSPECTED_BREAK,
 )
@@ -80,14 +79,17 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     total = float(residual @ residual)
     after_peak = _break_after_peak(observations)
     departures = []
+    # Floor of the squares of a whitened break shape that the law cannot explain: below it only
+    # rounding is left.
+    min_free_squares = 1e-9
     for shapes in break_shapes(compute):  # jumps, then slides: (breaks, n)
         phi = root * shapes
         phi = phi - (phi @ explained_already) @ explained_already.T
         squared = np.sum(phi * phi, axis=1)
         # Of a shape that the law's own parameters explain only rounding is left.
-        is_free = squared > MIN_FREE_SQUARES
+        is_free = squared > min_free_squares
         along = np.where(is_free, phi @ residual, 0.0)
-        explained = along**2 / np.maximum(squared, MIN_FREE_SQUARES)
+        explained = along**2 / np.maximum(squared, min_free_squares)
         index = int(np.argmax(explained))
         # 1e-12: floor of the squared whitened residuals, for readings that are on the law to the
         # last digit.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN, MIN_GAIN_ODDS
+from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.options import FitOptions
@@ -82,8 +82,10 @@ def half_way(forecast: Forecast, asymptote: float) -> float:
 def log_compute_to(forecast: Forecast, pass_rate: float) -> Array:
     """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far outside the run if never."""
     draws = forecast.draws
-    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, MIN_GAIN_ODDS)
-    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, MIN_GAIN_ODDS, 1.0 / MIN_GAIN_ODDS)) / draws.exponent)
+    # Odds of the gain below which, or above whose inverse, a pass rate counts as never reached.
+    min_gain_odds = 1e-6
+    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, min_gain_odds)
+    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, min_gain_odds, 1.0 / min_gain_odds)) / draws.exponent)
 
 
 def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.digits import place
-from rollcast.scaling.decisions.settings import (
-    MIN_COLLAPSE,
-    MIN_DECLINES,
-    MIN_LAW_POINTS,
-    UNSTABLE_TRUNCATION_RATIO,
-)
+from rollcast.scaling.decisions.settings import MIN_COLLAPSE, MIN_DECLINES, MIN_LAW_POINTS
 from rollcast.scaling.decisions.smoothing import smoothed
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
@@ -110,14 +105,16 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     earlier_ratio = float(np.median(ratio[: max(ratio.size // 2, 1)]))
     # 2.0: times the truncation of the first half: a run that was always truncated this often has
     # not changed.
-    if recent_ratio < UNSTABLE_TRUNCATION_RATIO or recent_ratio < 2.0 * earlier_ratio:
+    # Share of truncated answers from which runs of the paper's batch size turned unstable (A.15).
+    unstable_truncation_ratio = 0.10
+    if recent_ratio < unstable_truncation_ratio or recent_ratio < 2.0 * earlier_ratio:
         return None
-    stable = np.flatnonzero(ratio < UNSTABLE_TRUNCATION_RATIO)
+    stable = np.flatnonzero(ratio < unstable_truncation_ratio)
     first_unstable = 0 if stable.size == 0 else int(stable[-1]) + 1
     since = curve.compute[min(first_unstable, ratio.size - 1)]
     return Verdict(
         VerdictKind.REGIME_CHANGE,
         f"{recent_ratio:.0%} of the answers are truncated, {earlier_ratio:.0%} in the first half "
-        f"(above {UNSTABLE_TRUNCATION_RATIO:.0%} near {since:.4g} {curve.unit}); "
+        f"(above {unstable_truncation_ratio:.0%} near {since:.4g} {curve.unit}); "
         "such runs turn unstable and do not recover unaided.",
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.digits import difference
-from rollcast.scaling.decisions.settings import MAX_RANKED_READINGS, MIN_READINGS_WITHOUT_LEARNING
+from rollcast.scaling.decisions.settings import MIN_READINGS_WITHOUT_LEARNING
 from rollcast.scaling.decisions.smoothing import window_sums
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
@@ -55,9 +55,11 @@ def learning_statistics(curve: Curve) -> LearningStatistics:
     if curve.initial is not None:
         readings = np.append(curve.initial, readings)
     count = readings.size
-    if count > MAX_RANKED_READINGS:
+    # Readings that are ranked as they are; more are averaged in blocks first. Chosen for speed.
+    max_ranked_readings = 5000
+    if count > max_ranked_readings:
         # Means of equally many neighbours show a movement as well, and ranks of a million readings take long.
-        block = -(-count // MAX_RANKED_READINGS)
+        block = -(-count // max_ranked_readings)
         readings = readings[: count - count % block].reshape(-1, block).mean(axis=1)
     third = max(1, readings.size // 3)
     noise = max(_noise_of_differences(readings), MIN_STANDARD_ERROR)

@@ -13,9 +13,6 @@ MIN_LAW_POINTS = 5
 """Points from which there is a verdict: one more than the law has parameters."""
 FORECAST_FACTOR = 2.0
 """Times the compute so far at which the pass rate must be known to decide on a run."""
-MIN_MIDPOINT_MULTIPLE = 1.5
-"""Multiples of C_mid that the window must have reached before the bend counts as passed. If the window only touches the
-bend, the prior alone parts it from the first phase and B from C_mid, and A tends to come out too low."""
 NOTABLE_GAIN = 0.03
 """Pass rate: gain that a saturated run is not expected to make."""
 
@@ -25,8 +22,6 @@ MIN_BREAK = 0.03
 runs with heavy-tailed drift climbed by 0.012 and 0.014 (lab notes, "Misfits that bar a decision")."""
 MIN_SUSPECTED_BREAK = 0.5 * ASYMPTOTE_MARGIN
 """Pass rate: least size of a break whose evidence is computed."""
-MIN_FREE_SQUARES = 1e-9
-"""Floor of the squares of a whitened break shape that the law cannot explain: below it only rounding is left."""
 MAX_EXPLAINED_SHARE = 1.0 - 1e-9
 """Largest share of the squares that a break may explain: ln(1 - share) is taken."""
 
@@ -35,14 +30,10 @@ MIN_COLLAPSE = 0.05
 """Pass rate: least fall that counts as a collapse, if noise does not explain it and it undoes much of the rise."""
 MIN_DECLINES = ((MIN_BREAK, 3.0), (MIN_COLLAPSE, 2.5))
 """A slow decline: its least size in pass rate, and in standard errors of the trend. A deeper one needs fewer."""
-UNSTABLE_TRUNCATION_RATIO = 0.10
-"""Share of truncated answers from which runs of the paper's batch size turned unstable (A.15)."""
 
 # No learning. Chosen, not measured.
 MIN_READINGS_WITHOUT_LEARNING = 10
 """Evaluations after the start from which a run may be said to learn nothing."""
-MAX_RANKED_READINGS = 5000
-"""Readings that are ranked as they are; more are averaged in blocks first. Chosen for speed."""
 
 # Trends.
 TREND_NOISE_CORRELATIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -61,12 +52,6 @@ MIN_NEWEST = 3
 """Readings that count as newest at least."""
 
 # Forecasts.
-DRAWS_PER_BATCH = 512
-"""Draws for which readings are simulated at a time: all of it stays in a processor's cache. Chosen for speed."""
-MIN_BACKTEST_POINTS = 3
-"""Points that a cut must show before the end is forecast from them."""
-NUM_OUTCOME_POINTS = 3
-"""Last points whose mean is the outcome that a backtest compares with. Chosen, not measured."""
 CUT_ROUNDING = 1e-9
 """Relative amount by which a cut of a backtest is moved up, so that rounding does not hide a point at the cut."""
 
@@ -86,15 +71,9 @@ NUM_AGREEING_REFITS = 3
 LOG_COMPUTE_RATIO_MARGIN = math.log(1.1)
 """ln of a ratio of compute below which two runs are equally fast. Chosen, not measured: the paper prints no spread of
 speed between runs of one recipe."""
-MIN_GAIN_ODDS = 1e-6
-"""Odds of the gain below which, or above whose inverse, a pass rate counts as never reached."""
 
 # Shares of a budget.
 MIN_RECENT_READINGS = 3
 """Least number of last readings whose mean is the pass rate of a broken run; otherwise a tenth of all."""
 
 # Splits of a step.
-NUM_REACHED_LEVELS = 40
-"""Quantiles of a forecast from which its mean and standard deviation are taken. Chosen, not measured."""
-SLOPE_FACTOR = 1.2
-"""Times the compute, and divided by it, between which the slope of a curve is taken. Chosen, not measured."""

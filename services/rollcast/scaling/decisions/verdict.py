@@ -21,7 +21,6 @@ import numpy as np
 from rollcast.scaling.decisions.settings import (
     FORECAST_FACTOR,
     MIN_LAW_POINTS,
-    MIN_MIDPOINT_MULTIPLE,
     MIN_NEWEST,
     NEWEST_DIVISOR,
     NOTABLE_GAIN,
@@ -127,12 +126,16 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     if chance < 0.1:
         return Verdict(VerdictKind.SATURATED, f"Until twice the compute {gains}.")
     reason = f"The pass rate {at} lies between {low:.3f} and {high:.3f} (90 %); {gains}."
-    passed = float(np.mean(draws.log_midpoint < np.log(curve.compute[-1] / MIN_MIDPOINT_MULTIPLE)))
+    # Multiples of C_mid that the window must have reached before the bend counts as passed. If the
+    # window only touches the bend, the prior alone parts it from the first phase and B from C_mid,
+    # and A tends to come out too low.
+    min_midpoint_multiple = 1.5
+    passed = float(np.mean(draws.log_midpoint < np.log(curve.compute[-1] / min_midpoint_multiple)))
     # 0.6: posterior probability from which the bend counts as passed: a run that has not risen yet
     # may rise any day. Surer ones held no more often on the windows of other groups.
     if passed < 0.6:
         reason += (
-            f" The bend is not clearly behind ({MIN_MIDPOINT_MULTIPLE:g} C_mid is reached with a probability of "
+            f" The bend is not clearly behind ({min_midpoint_multiple:g} C_mid is reached with a probability of "
             f"{np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
         )
     return Verdict(VerdictKind.FORECASTABLE, reason)

@@ -25,7 +25,6 @@ import numpy as np
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import (
     FLAT_SPLIT_SPREAD,
-    NUM_SPLIT_LAW_DRAWS,
     PRIOR_LOG_SPREAD_STD,
     SPLIT_LAW_CLIMB_STD,
     SPLIT_LAW_FLAT_STD,
@@ -120,8 +119,10 @@ def fit_split_law(
         log_weight.append(-0.5 * (misfit + surprise**2))
     weight = np.exp(np.array(log_weight) - max(log_weight))
     rng = np.random.default_rng(0)
-    node = rng.choice(nodes.size, NUM_SPLIT_LAW_DRAWS, p=weight / weight.sum())
-    normal = rng.standard_normal((NUM_SPLIT_LAW_DRAWS, len(SPLIT_LAW_PRIOR_MEAN)))
+    # Draws of the law across splits of a step: as many as of one forecast.
+    num_split_law_draws = 4096
+    node = rng.choice(nodes.size, num_split_law_draws, p=weight / weight.sum())
+    normal = rng.standard_normal((num_split_law_draws, len(SPLIT_LAW_PRIOR_MEAN)))
     coefficients = np.array(means)[node] + np.einsum("dij,dj->di", np.array(factors)[node], normal)
     return SplitLaw(centre, coefficients, nodes[node])
 

@@ -15,22 +15,12 @@ HALF_WIDTH_90_STD = 1.6448536269514722
 DEFAULT_BETWEEN_PROMPT_SHARE = 0.5
 """Share of the variance of a sample that lies between prompts, if it was not measured. Chosen, not measured."""
 
-NUM_SIZE_LAW_DRAWS = 4096
-"""Draws of the law across model sizes: as many as of one forecast."""
-MIN_SIZE_LAW_POINTS = 4
-"""Points that the law across sizes needs: one more than it has linear parameters."""
 MAX_LOG_BUDGET = 690.0
 """ln device-hours. Larger budgets are returned as infinite: exp overflows at 709."""
-SATURATION_SEARCH_FACTOR = 30.0
-"""N_0 is searched from the smallest size divided by this to the largest size times this. Chosen, not measured."""
-PRIOR_LOG_LOSS_NOISE = 0.03
-"""Expected scatter of ln L about the law before any point is seen. Chosen, not measured."""
 SIZE_LAW_PRIOR_VARIANCE = (25.0, 1.0, 1.0)
 """Variances of e_0, e_1 and k_max about 0. They are wide against anything measured, but let one size alone give an
 answer. Chosen, not measured."""
 
-NUM_SPLIT_LAW_DRAWS = 4096
-"""Draws of the law across splits of a step: as many as of one forecast."""
 SPLIT_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
 """Prior means of b_0 to b_4, in pass rate. Those of the parabolas are below 0, since IsoCompute (arXiv 2603.12151)
 finds a best number of rollouts at every compute. Chosen, not measured."""

@@ -2,9 +2,6 @@
 
 SMOOTHING = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 """Weights of the newest reading that the smoothed level tries. The one with the least one-step errors is taken."""
-LAW_SHARE = 0.5
-"""Weight of the law's quantiles; the rest is that of the simple methods'. A learned weight gained nothing on
-repositories that were left out (lab notes, "The stack")."""
 MIN_WIDTH = 0.002
 """Pass rate added to a width before its logarithm is taken, and to a scale: no forecast is more certain."""
 MIN_OUTLOOK_POINTS = 5

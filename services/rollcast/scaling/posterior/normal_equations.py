@@ -12,7 +12,6 @@ from scipy.special import ndtr
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.posterior.departure import Departure
-from rollcast.scaling.posterior.settings import CERTAIN_GRID_STD, MIN_PROBABILITY
 
 
 class Normal(NamedTuple):
@@ -177,11 +176,16 @@ def _log_evidence_of(normal: Normal, level: float) -> Array:
     from_one = (1.0 - level - asymptote) * scale
     from_zero = (asymptote + level) * scale
     inside = np.ones(())
-    if from_one.min() < CERTAIN_GRID_STD:
+    # Standard deviations from a bound beyond which a node's distribution counts as inside it: the
+    # error is below 3e-7.
+    certain_grid_std = 5.0
+    if from_one.min() < certain_grid_std:
         inside = _probability(from_one)
-    if from_zero.min() < CERTAIN_GRID_STD:
+    if from_zero.min() < certain_grid_std:
         inside = inside - _probability(-from_zero)
-    log_evidence += np.log(inverse * np.square(np.maximum(inside, MIN_PROBABILITY)))
+    # Floor of a probability before its logarithm is taken.
+    min_probability = 1e-100
+    log_evidence += np.log(inverse * np.square(np.maximum(inside, min_probability)))
 
     # A node at which the law falls: next to no part of its Gaussian may have R_0 <= A <= 1.
     falling = asymptote < initial
@@ -191,7 +195,7 @@ def _log_evidence_of(normal: Normal, level: float) -> Array:
         # 1e-3: probability of R_0 <= A <= 1 below which a falling node loses weight. The draws
         # correct the rest, but could not if no draw were inside the bounds: a run that reads 1 from
         # its start on.
-        share = np.clip(room / 1e-3, MIN_PROBABILITY, 1.0)
+        share = np.clip(room / 1e-3, min_probability, 1.0)
         log_evidence[falling] += 2.0 * np.log(share)
     log_evidence *= 0.5
     return log_evidence

@@ -12,7 +12,6 @@ from rollcast.scaling.law.curve import Array
 from rollcast.scaling.posterior.departure import Departure
 from rollcast.scaling.posterior.grid import Axes, Grid, Noises, Problem, evaluate, log_student_t
 from rollcast.scaling.posterior.settings import (
-    COARSE_DEPARTURE_STRIDE,
     COARSE_NODES,
     FINE_NODES,
     MAX_FIRST_CELLS,
@@ -50,7 +49,10 @@ def _some(departures: list[Departure]) -> list[Departure]:
     onset the largest tail without a first phase, because a small tail hardly moves the law.
     """
     phases = [departure for departure in departures if departure.tail is None]
-    step = COARSE_DEPARTURE_STRIDE if len(phases) > COARSE_DEPARTURE_STRIDE else 1
+    # Only every fifth first phase is used while the grid is placed. Chosen for speed; placing with
+    # candidates from the whole list is what matters (lab notes, "Calibration of the forecast").
+    coarse_departure_stride = 5
+    step = coarse_departure_stride if len(phases) > coarse_departure_stride else 1
     some_phases = phases[::-step][::-1]  # counted from the end, so that the longest is one of them
     tails = [(d.tail.scale, d) for d in departures if d.tail is not None and d.shape is None]
     largest = max((scale for scale, _ in tails), default=0.0)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
-from rollcast.scaling.posterior.settings import MAX_PHASE_ENDS, MAX_PRIOR_FILE_BYTES
 from rollcast.scaling.posterior.stack import stack_of
 
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
@@ -36,12 +35,14 @@ WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
 
 def read_prior(path: Path) -> Prior:
     """The prior in the file. Raises ValueError, one sentence: no such file, no JSON, an unknown field, a bad value."""
+    # Larger files are refused unread.
+    max_prior_file_bytes = 1 << 20
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_PRIOR_FILE_BYTES + 1)
+            text = file.read(max_prior_file_bytes + 1)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); give a file that holds a prior.") from None
-    if len(text) > MAX_PRIOR_FILE_BYTES:
+    if len(text) > max_prior_file_bytes:
         raise ValueError(f"{path}: is larger than a megabyte, so it is no prior; give a file that holds one.")
     try:
         prior_fields = json.loads(text)["prior"]
@@ -69,8 +70,10 @@ def _checked(where: str, name: str, value: Any, default: Any) -> Any:
     if not isinstance(default, tuple):
         return _number(where, name, value)
     if name in ENDS:
-        count = f"1 to {MAX_PHASE_ENDS} numbers"
-        is_long_enough = isinstance(value, list) and 1 <= len(value) <= MAX_PHASE_ENDS
+        # Longest list of candidates for the end of a first phase; the default has 12.
+        max_phase_ends = 100
+        count = f"1 to {max_phase_ends} numbers"
+        is_long_enough = isinstance(value, list) and 1 <= len(value) <= max_phase_ends
     else:
         count = f"{len(default)} numbers"
         is_long_enough = isinstance(value, list) and len(value) == len(default)

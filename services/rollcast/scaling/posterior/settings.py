@@ -21,18 +21,11 @@ was found by chance (lab notes, "Shapes beside the law")."""
 NEGLIGIBLE_NODE_WEIGHT = 3e-3
 """Share of the largest marginal weight below which a node lies outside the moved grid. With it and `FINE_NODES` medians
 are within 0.0008 of a dense grid on average (grid study)."""
-COARSE_DEPARTURE_STRIDE = 5
-"""Only every fifth first phase is used while the grid is placed. Chosen for speed; placing with candidates from the
-whole list is what matters (lab notes, "Calibration of the forecast")."""
 MIN_POINTS_BEFORE_BREAK = 2
 """Points before the first jump or slide that is considered: one point alone has no level to leave."""
 
 # Normal equations.
-CERTAIN_GRID_STD = 5.0
-"""Standard deviations from a bound beyond which a node's distribution counts as inside it: the error is below 3e-7."""
 
-MIN_PROBABILITY = 1e-100
-"""Floor of a probability before its logarithm is taken."""
 
 # Draws.
 NUM_DRAWS = 4096
@@ -43,12 +36,5 @@ UNIFORM_MARGIN = 1e-9
 """Distance that uniform numbers keep from 0 and 1, whose normal values are infinite."""
 
 # Choice of points.
-OUTLIER_STANDARD_DEVIATIONS = 4.0
-"""Standardised residual beyond which a point loses weight. Chosen, not measured; switching outliers off changed no
-coverage (lab notes, "Calibration of the forecast")."""
 
 # Files of priors.
-MAX_PRIOR_FILE_BYTES = 1 << 20
-"""Larger files are refused unread."""
-MAX_PHASE_ENDS = 100
-"""Longest list of candidates for the end of a first phase; the default has 12."""

@@ -24,8 +24,6 @@ LEARNED = Path(__file__).with_name("learned.json")
 """The numbers that are used without `--prior`."""
 NUM_METHODS = 7
 """Simple methods, in the order of `outlook/simple.py`."""
-MAX_COEFFICIENT = 50.0
-"""Largest absolute value of a coefficient: beyond it e^x says nothing about a pass rate."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,11 @@ def stack_of(where: str, given: Any) -> Stack:
 
 def _number(where: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or abs(value) > MAX_COEFFICIENT:
+    # Largest absolute value of a coefficient: beyond it e^x says nothing about a pass rate.
+    max_coefficient = 50.0
+    if not is_number or not math.isfinite(value) or abs(value) > max_coefficient:
         raise ValueError(
-            f"{where} {repr(value)[:200]}: give a number from -{MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}."
+            f"{where} {repr(value)[:200]}: give a number from -{max_coefficient:g} to {max_coefficient:g}."
         )
     return float(value)
 

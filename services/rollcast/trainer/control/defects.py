@@ -29,8 +29,6 @@ from rollcast.trainer.learner.batch import Routing
 
 MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
-MIN_LOGPROB = -104.0
-"""The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0 and is never sampled."""
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
 its rollouts would be equal, and teach nothing."""
@@ -261,15 +259,18 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     lowest = float(logprobs.min())
     highest = float(logprobs.max())  # nan if any is nan
     # False for NaN too.
-    if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
+    # The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0
+    # and is never sampled.
+    min_logprob = -104.0
+    if lowest >= min_logprob and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])
-    invalid_index = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
+    invalid_index = int(np.argmin((logprobs >= min_logprob) & (logprobs <= MAX_LOGPROB)))
     value = float(logprobs[invalid_index])
     name = f"rollout {owner[invalid_index]}"
     if not np.isfinite(value):
         return f"{name} has a log-probability that is not finite"
-    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which is never sampled"
+    bound = "above 0" if value > 0 else f"below {min_logprob:g}, which is never sampled"
     return f"{name} has a log-probability of {value:g}, {bound}"
 
 

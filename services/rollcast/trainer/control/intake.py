@@ -28,8 +28,6 @@ from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.teacher import TeacherClient, TeacherLogprobs
 
-MAX_GROUPS_PER_READ = 64
-"""Groups that one call to the queue returns. `collect` calls it until fewer come."""
 log = get_logger()
 
 
@@ -75,11 +73,13 @@ class Intake:
 
     def collect(self, block_seconds: float) -> None:
         """Read finished groups, waiting up to `block_seconds` for the first."""
-        deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
+        # Groups that one call to the queue returns. collect calls it until fewer come.
+        max_groups_per_read = 64
+        deliveries = self._queue.read(max_groups_per_read, block_seconds)
         while deliveries:
             for delivery in deliveries:
                 self._route(delivery)
-            deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
+            deliveries = self._queue.read(max_groups_per_read, 0.0) if len(deliveries) == max_groups_per_read else []
         if self.teacher is not None:
             for sequence in self.teacher.answered_sequences():
                 # Others are ready already, and stay answered until a batch takes them.

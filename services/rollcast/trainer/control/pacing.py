@@ -15,9 +15,6 @@ from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.verifiers import Verifiers, answers_at_once
 from rollcast.trainer.control.hand_over import GroupOutlook
 
-NUM_RECENT_STEPS = 16
-"""Steps whose durations count."""
-
 
 def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: float) -> float:
     """The longest wait for a verdict: all slots of a generator end together, and each grading takes all its time.
@@ -69,10 +66,12 @@ class Pacing:
         self._token_budget = recipe.max_completion_tokens
         self._drop_after_budgets = drop_after_budgets
         self._other_seconds = other_seconds
-        self._step_seconds: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
-        self._group_seconds: deque[list[float]] = deque(maxlen=NUM_RECENT_STEPS)
+        # Steps whose durations count.
+        num_recent_steps = 16
+        self._step_seconds: deque[float] = deque(maxlen=num_recent_steps)
+        self._group_seconds: deque[list[float]] = deque(maxlen=num_recent_steps)
         """Lifetimes of each recent step's groups, with those filtered and replaced since the step before."""
-        self._longest_tokens: deque[int] = deque(maxlen=NUM_RECENT_STEPS)
+        self._longest_tokens: deque[int] = deque(maxlen=num_recent_steps)
         """Length of each recent step's longest rollout."""
         self._slowest_rate: float | None = None
 

@@ -42,8 +42,6 @@ from rollcast.trainer.control.telemetry import (
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
-NUM_PASS_RATE_BINS = 4
-"""Groups are counted by the quarter of the past pass rate of their prompt."""
 log = get_logger()
 
 
@@ -123,7 +121,9 @@ class Reporter:
         decile = str(self._prompts.length_decile(prompt_id))
         self._exporter.add(trainer_metrics.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
         pass_rate = self._state.curriculum.pass_rate(prompt_id)
-        quarter = "new" if pass_rate is None else str(min(NUM_PASS_RATE_BINS - 1, int(pass_rate * NUM_PASS_RATE_BINS)))
+        # Groups are counted by the quarter of the past pass rate of their prompt.
+        num_pass_rate_bins = 4
+        quarter = "new" if pass_rate is None else str(min(num_pass_rate_bins - 1, int(pass_rate * num_pass_rate_bins)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:

@@ -12,9 +12,6 @@ import torch
 from rollcast.weights.plan.manifest import BucketSpec, TensorSpec
 from rollcast.wire.version import PolicyVersion
 
-ALIGNMENT_BYTES = 64
-"""Every bucket starts at a multiple of it."""
-
 
 class Snapshot:
     """Bytes in one memory.
@@ -91,4 +88,6 @@ def memory_bytes(specs: Sequence[BucketSpec]) -> int:
 
 
 def _align(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    # Every bucket starts at a multiple of it.
+    alignment_bytes = 64
+    return -(-num_bytes // alignment_bytes) * alignment_bytes

@@ -44,7 +44,6 @@ Send = Callable[[weights_pb2.FromGenerator], Awaitable[None]]
 CONNECT_SECONDS = 10.0
 LEAVE_WITHOUT_STREAM_SECONDS = CONNECT_SECONDS / 5
 """How long a leaving member without a stream waits for one. A trainer that has ended cannot confirm."""
-MIN_RECONNECT_PAUSE_SECONDS = 0.1
 MIN_LOG_SECONDS = 1.0
 """Length of an outage from which it is logged again, each time it has doubled: the trainer may have ended for good."""
 REPORT_SECONDS = 5.0
@@ -178,7 +177,8 @@ class WeightMember:
         return self._confirmed
 
     async def _stay_connected(self) -> None:
-        pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
+        min_reconnect_pause_seconds = 0.1
+        pause_seconds = min_reconnect_pause_seconds
         away_since = time.monotonic()
         next_log_seconds = 0.0
         while not self._over.is_set():
@@ -195,7 +195,7 @@ class WeightMember:
                     raise UserError(f"the trainer at {where} refuses this generator: {error.details()}") from None
                 # It was connected: the trainer is probably back soon.
                 if self._send is not None:
-                    pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
+                    pause_seconds = min_reconnect_pause_seconds
                     away_since = time.monotonic()
                     next_log_seconds = 0.0
                 away_seconds = time.monotonic() - away_since

@@ -21,8 +21,6 @@ from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, surviv
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
 """Broken groups in a row that count against a generator (`Roster.blame`), after which it is fenced."""
-MAX_NAME_BYTES = 256
-MAX_WORKERS = 1024
 NAME_TAKEN = "another generator of this name is alive"
 """Reason for refusing an announcement."""
 
@@ -252,8 +250,10 @@ class Roster:
         """Why the announcement contradicts itself or this trainer's settings, if it does."""
         if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
             return SeatRefusal(mismatch)
-        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
-            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        max_name_bytes = 256
+        max_workers = 1024
+        if not 0 < len(announce.generator.encode()) <= max_name_bytes or not 0 < announce.num_workers <= max_workers:
+            return SeatRefusal(f"announce: the name needs 1-{max_name_bytes} bytes, num_workers 1-{max_workers}")
         if len(announce.key) > MAX_KEY_BYTES:
             return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
         if not 0 <= announce.uncounted_seconds < math.inf:

@@ -19,9 +19,6 @@ from rollcast.weights.sender.roster import Outgoing, Seat, SeatRefusal
 from rollcast.weights.sender.sightings import Sightings
 from rollcast.wire import weights_pb2, weights_pb2_grpc
 
-ANNOUNCE_SECONDS = 10.0
-"""Deadline for the first message; then the call is ended."""
-
 log = get_logger()
 
 
@@ -48,10 +45,12 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         if not context.add_callback(lambda: outgoing.put(None)):
             return
         threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
+        # Deadline for the first message; then the call is ended.
+        announce_seconds = 10.0
         try:
-            message = outgoing.get(timeout=ANNOUNCE_SECONDS)
+            message = outgoing.get(timeout=announce_seconds)
         except Empty:
-            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {ANNOUNCE_SECONDS} s")
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {announce_seconds} s")
         while message is not None:
             if isinstance(message, SeatRefusal):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.reason)

@@ -23,8 +23,6 @@ from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
 WORD_BYTES = 8
-MIN_PIECE_BYTES = 1 << 20
-"""Smaller pieces cost more in calls than in bytes."""
 TRAILER_WORDS = 3
 TRAILER_BYTES = TRAILER_WORDS * WORD_BYTES
 
@@ -145,7 +143,9 @@ def plan_turns(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None 
 def piece_bytes(num_lanes: int) -> int:
     """Size of a lane's piece: together the lanes have about PIECE_BYTES on their way."""
     size = PIECE_BYTES // num_lanes // PIECES_IN_FLIGHT
-    return max(MIN_PIECE_BYTES, size // MIN_PIECE_BYTES * MIN_PIECE_BYTES)
+    # Smaller pieces cost more in calls than in bytes.
+    min_piece_bytes = 1 << 20
+    return max(min_piece_bytes, size // min_piece_bytes * min_piece_bytes)
 
 
 def pieces_at_once(num_lanes: int) -> int:
