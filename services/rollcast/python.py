@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
-LONGEST_LIST = 3
 ARRAYS = "arrays"
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
@@ -292,13 +291,15 @@ def _sheet(data: Any) -> Sheet:
         return _of_columns("DataFrame", {str(name): list(data[name]) for name in data.columns})
     if isinstance(data, Mapping):
         return _of_columns("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
+    # kinds of a tuple's elements that a sentence names.
+    longest_list = 3
     try:
         x, y = data
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
     except (TypeError, ValueError):
         kinds = f"a {type(data).__name__} is"
         if isinstance(data, tuple):
-            kinds = f"{', '.join(type(element).__name__ for element in data[:LONGEST_LIST])} are"
+            kinds = f"{', '.join(type(element).__name__ for element in data[:longest_list])} are"
         raise ValueError(
             f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two arrays of numbers"
         ) from None

@@ -26,8 +26,6 @@ DECISIONS = frozenset({"forecastable", "saturated", "no_learning"})
 CALLED_FLAT = frozenset({"saturated", "no_learning"})
 LOWEST, LOW, MEDIAN, HIGH, HIGHEST = range(len(QUANTILE_LEVELS))
 """Places of the quantiles."""
-ERROR_DIGITS = 4
-PINBALL_DIGITS = 5
 RATIO_DIGITS = 3
 """Figures are compared as they are printed, so that a reader can check each ratio."""
 
@@ -200,12 +198,15 @@ def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
 def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
     repositories = [forecast.repository for forecast in forecasts]
 
-    def voted(values: Iterable[float], digits: int = ERROR_DIGITS) -> float:
+    error_digits = 4
+
+    def voted(values: Iterable[float], digits: int = error_digits) -> float:
         return round(mean_of(repository_means(repositories, values)), digits)
 
     methods = (FORECASTER, *forecasts[0].simple)
     error = {method: voted(each.error(method) for each in forecasts) for method in methods}
-    pinball = {method: voted(_pinball_losses(method, forecasts), PINBALL_DIGITS) for method in methods}
+    pinball_digits = 5
+    pinball = {method: voted(_pinball_losses(method, forecasts), pinball_digits) for method in methods}
     # 0.03: pass rate: a run that gains more was wrongly called flat.
     return CellScores(
         cell=name,

@@ -25,19 +25,18 @@ import psutil
 
 from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import EXIT_USER_ERROR
+from rollcast.tasks.sandbox.linux import Prctl
 from rollcast.telemetry.failure_reason import failure_reason
 
 NO_MESSAGE = "no message"
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 # Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
 _GUARD = (
     "import ctypes, os, sys\n"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGKILL)})\n"
+    f"ctypes.CDLL(None).prctl({int(Prctl.SET_PDEATHSIG)}, {int(signal.SIGKILL)})\n"
     "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
@@ -188,7 +187,7 @@ class Orphans:
     """Descendants whose parent died: found because the kernel makes them our children."""
 
     def __init__(self) -> None:
-        if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        if ctypes.CDLL(None).prctl(Prctl.SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError("the kernel refused PR_SET_CHILD_SUBREAPER")
         self._mine = {child.pid for child in psutil.Process().children()}
         self._seen_at: dict[int, float] = {}

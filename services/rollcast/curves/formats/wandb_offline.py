@@ -9,6 +9,7 @@ Source: wandb/sdk/internal/datastore.py and wandb/proto/wandb_internal.proto.
 import json
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 
 from rollcast.curves.amounts import counted
 from rollcast.curves.formats.log_file import LogFile
@@ -22,9 +23,18 @@ FIRST_BYTES = b":W&B"
 BLOCK_BYTES = 32_768
 RECORD = struct.Struct("<IHB")
 """Checksum, length, kind."""
-PIECE_FIRST = 2
-PIECE_MIDDLE = 3
-_FIELD_HISTORY = 2
+
+
+class _Piece(IntEnum):
+    """Which part of a record a piece of the log is."""
+
+    FULL = 1
+    FIRST = 2
+    MIDDLE = 3
+    LAST = 4
+
+
+_PIECES = frozenset(_Piece)
 
 
 def recognises(log: LogFile) -> bool:
@@ -40,9 +50,8 @@ def rows(log: LogFile) -> Iterator[Row]:
     num_bad = 0
     for record in _records(log.content):
         try:
-            payloads = [
-                payload for number, kind, payload, _ in fields(record) if (number, kind) == (_FIELD_HISTORY, WIRE_BYTES)
-            ]
+            # Field 2 of a record is an entry of the history.
+            payloads = [payload for number, kind, payload, _ in fields(record) if (number, kind) == (2, WIRE_BYTES)]
             history_rows = [row for part in payloads if (row := _history(part))]
         except TooMuch:
             raise
@@ -60,9 +69,6 @@ def _records(content: bytes) -> Iterator[memoryview]:
     at = 7
     view = memoryview(content)
     pieces: bytearray | None = None
-    piece_full = 1
-    # Kinds of pieces of a record.
-    piece_last = 4
     while at + RECORD.size <= len(content):
         block_bytes_left = BLOCK_BYTES - at % BLOCK_BYTES
         if block_bytes_left < RECORD.size:
@@ -71,19 +77,19 @@ def _records(content: bytes) -> Iterator[memoryview]:
         _, length, kind = RECORD.unpack_from(content, at)
         start = at + RECORD.size
         at = start + length
-        if at > len(content) or not piece_full <= kind <= piece_last:
+        if at > len(content) or kind not in _PIECES:
             return
-        if kind == piece_full:
+        if kind == _Piece.FULL:
             pieces = None
             yield view[start:at]
-        elif kind == PIECE_FIRST:
+        elif kind == _Piece.FIRST:
             pieces = bytearray(view[start:at])
         elif pieces is not None:
             pieces += view[start:at]
             # A larger record is damage or an attack
             if len(pieces) > (16 << 20):
                 return
-            if kind == piece_last:
+            if kind == _Piece.LAST:
                 yield memoryview(bytes(pieces))
                 pieces = None
 

@@ -8,8 +8,6 @@ from typing import Any
 
 MAX_RESULT_BITS = 4_096
 """Largest whole number of any step: about 1,200 digits, so that no power or factorial takes noticeable time."""
-SHOWN_DIGITS = 12
-"""Significant digits of a result that is not whole: fewer than a float has, so that 0.1 + 0.2 is 0.3."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -95,5 +93,8 @@ def _check_bounds(value: Number) -> Number:
 def _format_number(value: Number) -> str:
     """A whole number in all its digits; others rounded."""
     if isinstance(value, float) and not value.is_integer():
-        return f"{value:.{SHOWN_DIGITS}g}"
+        # Significant digits of a result that is not whole: fewer than a float has, so that 0.1 +
+        # 0.2 is 0.3.
+        shown_digits = 12
+        return f"{value:.{shown_digits}g}"
     return str(int(value))

@@ -12,9 +12,6 @@ from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
 
-EVERY_STEPS = 10
-"""Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answers:
@@ -51,7 +48,10 @@ def written(answers: Answers) -> str:
         comment = (
             f"a point of the curve; `rollcast try` says how long a step takes, and {num_evaluations} points are enough"
         )
-        lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {comment}")
+        # Used while the number of steps is unknown: a tenth of the usual distance, because a first
+        # run is short.
+        every_steps = 10
+        lines.append(f"  evaluation: {{every_steps: {every_steps}}} # {comment}")
     lines.append(_budget(answers))
     return "\n".join(lines) + "\n"
 

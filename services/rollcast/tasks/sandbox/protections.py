@@ -8,7 +8,6 @@ import sys
 
 from rollcast.config.errors import UserError
 
-_READ_KERNEL_LOG = 3
 _NEWER_GVISOR = "gvisor"
 _FIRST_LINE_OF_GVISOR = b"Starting gVisor"
 
@@ -33,7 +32,8 @@ def in_gvisor() -> bool:
     if sys.platform != "linux":
         return False
     log = ctypes.create_string_buffer(4096)
-    length = ctypes.CDLL(None).klogctl(_READ_KERNEL_LOG, log, len(log))
+    read_kernel_log = 3
+    length = ctypes.CDLL(None).klogctl(read_kernel_log, log, len(log))
     return _NEWER_GVISOR in os.uname().release.lower() or _FIRST_LINE_OF_GVISOR in log.raw[: max(0, length)]
 
 
