@@ -19,7 +19,6 @@ ITEMS_PER_STEP = 10
 """Values or names that take as long as a step to compare or to go through."""
 CHARACTERS_PER_STEP = 200
 """Characters of a message or a text that take as long as a step to write."""
-MAX_CACHED_PATTERNS = 512
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
 """Classes of characters that hold ASCII alone for RE2, every alphabet for Python."""
 
@@ -226,7 +225,7 @@ def _matches(pattern: Any, text: str) -> bool | None:
     return compiled.search(text) is not None
 
 
-@lru_cache(MAX_CACHED_PATTERNS)
+@lru_cache(512)  # a few kilobytes each; chosen, not measured
 def _compile_pattern(pattern: str) -> Any:
     """None = RE2 does not take it: it looks around, or back to a group, or is too large."""
     try:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rollcast.memory.plan import MemoryPlan
     from rollcast.throughput.balance import Balance
 
-MAX_UTILIZATION = 1.0
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -34,7 +32,7 @@ class Expected:
         float | None, typer.Option(min=0, max=0.95, help="share of the groups without an advantage")
     ] = None
     mfu: Annotated[
-        float | None, typer.Option(min=0.01, max=MAX_UTILIZATION, help="the trainer's model FLOPs over the GPU's peak")
+        float | None, typer.Option(min=0.01, max=1.0, help="the trainer's model FLOPs over the GPU's peak")
     ] = None
     card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = None
     grace: Annotated[

@@ -14,7 +14,6 @@ from rollcast.scaling.law.curve import Array
 
 MAX_EVALUATIONS = 20_000
 """Calls of the fitted function after which a fit counts as failed. The forecast is then the last value."""
-HIGHEST_START = 0.99
 GRID_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 GRID_MIDPOINT_SHARES = np.geomspace(0.02, 10.0, 60)
 """Midpoints of the grid, as shares of the last compute."""
@@ -105,8 +104,8 @@ def _least_squares(law: Callable[..., Array], compute: Array, rates: Array, begi
 
 
 def _first_asymptote(rates: Array) -> float:
-    # Pass rate: a fit starts with an asymptote this far above the highest reading, at HIGHEST_START at most
-    return float(min(HIGHEST_START, rates.max() + 0.05))
+    # Pass rate: a fit starts with an asymptote this far above the highest reading, at 0.99 at most
+    return float(min(0.99, rates.max() + 0.05))
 
 
 def _least_asymptote(rates: Array) -> float:

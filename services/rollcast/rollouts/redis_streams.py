@@ -87,10 +87,9 @@ class RedisTrainerQueue(_QueueEnd):
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added: list[int] = []
-        tasks_per_call = 64
-        for start in range(0, len(tasks), tasks_per_call):
+        for start in range(0, len(tasks), 64):
             arguments: list[Any] = []
-            for task in tasks[start : start + tasks_per_call]:
+            for task in tasks[start : start + 64]:
                 version = index.version_text(task.first_version)
                 arguments += [task.sequence, task.attempt, task.purpose.value, version, encode_task(task)]
             added += map(int, self._run("dispatch", *arguments))
@@ -104,7 +103,7 @@ class RedisTrainerQueue(_QueueEnd):
             self._look_back = not rows
         deliveries: list[Delivery] = []
         try:
-            for entry_id, fields in self._select_published(rows):
+            for entry_id, fields in self._owned_rows(rows):
                 if delivery := self._deliver(entry_id, fields):
                     deliveries.append(delivery)
         except QueueAway:
@@ -185,9 +184,8 @@ class RedisTrainerQueue(_QueueEnd):
         return reply[0][1] if reply else []
 
     def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(
-            self._delivered_ids
-        ):
+        pending = self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"]
+        if pending == len(self._delivered_ids):
             return []
         pending = self._call(
             # Entries of one answer, so that no call of Redis takes long
@@ -202,9 +200,7 @@ class RedisTrainerQueue(_QueueEnd):
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
-    def _select_published(
-        self, rows: list[tuple[bytes, dict[bytes, bytes]]]
-    ) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+    def _owned_rows(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
         """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []

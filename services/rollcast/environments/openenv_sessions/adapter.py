@@ -41,7 +41,6 @@ from typing import Any
 
 RELEASE = "0.10.0"
 LENGTH_BYTES = 4
-MAX_REQUEST_BYTES = 64 << 20
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
@@ -342,7 +341,7 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(len(content).to_bytes(LENGTH_BYTES, "big") + content)
 
 
-def receive_message(connection: socket.socket, max_bytes: int = MAX_REQUEST_BYTES) -> dict[str, Any] | None:
+def receive_message(connection: socket.socket, max_bytes: int = 64 << 20) -> dict[str, Any] | None:
     """The next message; None = the other end is gone. Raises OSError, and ValueError for one that is too large."""
     head = receive_bytes(connection, LENGTH_BYTES)
     if head is None:

@@ -175,7 +175,7 @@ class Publisher:
 
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
         """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
-        return self._sharing.pause_broadcasts(
+        return self._sharing.pause(
             lambda: not self._is_acknowledged(step) or bool(self._due_joiners()), timeout_seconds
         )
 

@@ -23,8 +23,7 @@ from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
 WORD_BYTES = 8
-TRAILER_WORDS = 3
-TRAILER_BYTES = TRAILER_WORDS * WORD_BYTES
+TRAILER_BYTES = 3 * WORD_BYTES
 
 
 def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
