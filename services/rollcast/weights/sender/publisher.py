@@ -171,15 +171,13 @@ class Publisher:
     def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
         """Wait until `lowest_step` is >= step; True immediately if no generator has weights."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._is_acknowledged(step), timeout_seconds)
+            return self._changed.wait_for(lambda: self._all_have(step), timeout_seconds)
 
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
         """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
-        return self._sharing.pause(
-            lambda: not self._is_acknowledged(step) or bool(self._due_joiners()), timeout_seconds
-        )
+        return self._sharing.pause(lambda: not self._all_have(step) or bool(self._due_joiners()), timeout_seconds)
 
-    def _is_acknowledged(self, step: int) -> bool:
+    def _all_have(self, step: int) -> bool:
         lowest = self._roster.lowest_step()
         return lowest is None or lowest >= step
 
