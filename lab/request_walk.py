@@ -26,7 +26,7 @@ from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.rollouts.records import LengthBudget
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, claim_next_session, served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
 
 HOME = Path(str(rollcast.__file__)).parent
@@ -77,7 +77,7 @@ async def walk() -> list[tuple[str, str]]:
         async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
             sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100)))
             running = asyncio.create_task(sampler.run())
-            session = await taken(endpoint)
+            session = await claim_next_session(endpoint)
             session.reward = 1.0
             described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
             headers = {"authorization": f"Bearer {described['token']}"}

@@ -34,7 +34,7 @@ def replay_logprobs(
     token_ids = torch.tensor([[*prompt, *rollout.token_ids.tolist()]])
     version_of = {at: span.version for span in rollout.version_spans for at in range(span.start, span.end)}
     assert sorted(version_of) == list(range(num_tokens)), "version spans do not cover the rollout"
-    forced = {at for start, end in _forced(rollout) for at in range(start, end)}
+    forced = {at for start, end in _find_forced_spans(rollout) for at in range(start, end)}
     marks_at: dict[int, list[Any]] = {}
     for mark in rollout.kv_marks:
         marks_at.setdefault(mark.position, []).append(mark)
@@ -62,7 +62,7 @@ def replay_logprobs(
     return logprobs
 
 
-def _forced(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
+def _find_forced_spans(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
     """Tokens that were not sampled. An environment may take the loss from sampled ones too."""
     if not rollout.legs:
         return rollout.loss_masked

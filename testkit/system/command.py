@@ -51,12 +51,12 @@ def rollcast(
         process.wait(30)
 
 
-def said(folder: Path) -> str:
+def read_output(folder: Path) -> str:
     return (folder / "said").read_text()
 
 
 def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
-    assert up.poll() is None, said(folder)
+    assert up.poll() is None, read_output(folder)
     return True
 
 

@@ -20,7 +20,7 @@ from rollcast.config.episodes import Episodes, TurnCredit
 from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import KlPenalty, Optimizer, Recipe
 from rollcast.config.run import load_run_config, parse_run_config
-from rollcast.local.ablation_parts import PARTS, SWITCHES, changed
+from rollcast.local.ablation_parts import PARTS, SWITCHES, apply_change
 from rollcast.recipe.learning_rate import scaled_to_batch
 from tests.cli.command import rollcast
 from tests.cli.leaves import leaves
@@ -46,7 +46,7 @@ def test_a_recipe_without_a_part_is_scalerl_with_that_part_changed() -> None:
     scalerl = load_run_config(RECIPES / "scalerl.yaml")
     files = {path.stem: load_run_config(path).recipe for path in (RECIPES / "leave-one-out").glob("*.yaml")}
     expected = {
-        f"scalerl-without-{part.name.replace('_', '-')}": changed(
+        f"scalerl-without-{part.name.replace('_', '-')}": apply_change(
             scalerl, part.without(scalerl.recipe, scalerl.tasks), "test"
         ).recipe
         for part in PARTS

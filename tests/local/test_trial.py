@@ -115,5 +115,5 @@ def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkey
     )
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 8.0)
     with pytest.raises(PassingError, match="no answer within 8 s; try fewer prompts"):
-        trials._ended([Command((sys.executable, "-c", source), tmp_path / "log")])
+        trials._await_trial([Command((sys.executable, "-c", source), tmp_path / "log")])
     assert not psutil.pid_exists(int(pid.read_text()))

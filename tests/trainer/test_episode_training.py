@@ -22,7 +22,7 @@ from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.telemetry import GroupSignals, count_staleness
 from rollcast.trainer.learner.batch import denominator, loss_mask
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, graded, group_of, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_graded_rollout, make_task
 
 SHAPES = [(1,), (3,), (2, 1), (1, 1, 2)]
 
@@ -36,7 +36,7 @@ def make_groups(seed: int = 0, num_groups: int = 3, **changes: Any) -> list[Roll
             make_episode(rng, index, turns=shape, reward=float((index + sequence) % 2), **changes)
             for index, shape in enumerate(SHAPES)
         ]
-        groups.append(group_of(make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts))
+        groups.append(make_answer_group(make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts))
     return groups
 
 
@@ -172,7 +172,9 @@ def test_turn_credit_equals_a_loop_over_every_token(discount: float) -> None:
 
 
 def test_single_answers_are_episodes_of_one_turn_under_turn_credit() -> None:
-    group = group_of(make_task(0), [graded(0, 1.0), graded(1, 0.0), graded(2, 0.0)])
+    group = make_answer_group(
+        make_task(0), [make_graded_rollout(0, 1.0), make_graded_rollout(1, 0.0), make_graded_rollout(2, 0.0)]
+    )
     whole = assemble([group], Recipe()).sequences
     for one, other in zip(assemble([group], turn_recipe()).sequences, whole, strict=True):
         assert one.token_advantages is not None
@@ -237,7 +239,7 @@ def test_turns_with_equal_sums_differ_where_their_rewards_do(
         assert made.episode is not None
         credited = tuple(dataclasses.replace(t, reward=r) for t, r in zip(made.episode.turns, turns, strict=True))
         rollouts.append(dataclasses.replace(made, episode=dataclasses.replace(made.episode, turns=credited)))
-    group = group_of(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+    group = make_answer_group(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
     recipe = turn_recipe(1.0)
     assert can_be_trained_on(group, recipe, GroupFilter(recipe)) is is_usable
     assert bool(assemble([group], recipe).sequences) is is_usable

@@ -22,7 +22,7 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 from tests.trainer.tiny_models import VOCAB, make_config
 
 DISCOUNT = 0.5
@@ -40,7 +40,9 @@ def make_groups() -> list[RolloutGroup]:
             for index, shape in enumerate(SHAPES)
         ]
         rollouts.append(make_episode(rng, len(SHAPES), turns=(2,), vocab=VOCAB, end=EpisodeEnd.FAILED))
-        groups.append(group_of(make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts))
+        groups.append(
+            make_answer_group(make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+        )
     return groups
 
 

@@ -33,8 +33,8 @@ from testkit.trainer.quick_control import (
     lines,
     make_config,
     make_controller,
+    read_group_count,
     run,
-    told,
 )
 
 Spoil = Callable[[RolloutGroup], RolloutGroup]
@@ -90,7 +90,7 @@ def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
     controller = make_controller(config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners())
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert told(controller, "defective") == 1 + MAX_FAILURES
+    assert read_group_count(controller, "defective") == 1 + MAX_FAILURES
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["dead"] == 1, "the task that nobody answered well"
     used = {
@@ -115,7 +115,7 @@ def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> Non
     queue = SpoilingQueue(broker, answers, never_was, first_sequence)
     second = make_controller(config, queue, answers, learners, progress=progress)
     assert run(second, answers) is TrainerEnding.FINISHED
-    assert told(second, "defective") == 1 + MAX_FAILURES
+    assert read_group_count(second, "defective") == 1 + MAX_FAILURES
 
 
 @pytest.mark.parametrize("text", [b"junk", b"-3", b"", b"9" * 15])

@@ -113,7 +113,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
             log.starts |= reading.starts.get(config.run, {})
             for item in reading.evaluations:
                 log.add(item)
-        assert [(item.incarnation, item.step) for item in log.sorted_out().kept] == expected
+        assert [(item.incarnation, item.step) for item in log.sorted_out().curve_points] == expected
     assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
     rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
     curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)

@@ -22,7 +22,7 @@ from rollcast.trainer.control.sample_texts import (
     token_texts,
 )
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 from testkit.rollouts.memory import MemoryBroker
 from testkit.trainer.quick_control import (
     AnsweringQueue,
@@ -98,7 +98,7 @@ def of_letters(token_ids: object) -> str:
 
 def recorded(rollout: Rollout) -> SamplesRecord:
     """The record of an evaluation of one prompt, as another process reads it."""
-    group = group_of(make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD)
+    group = make_answer_group(make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD)
     record = make_samples_record(Closed("d", 40, None, (), [], (group,)), 1, of_letters)
     return parse_samples(as_json(record))
 

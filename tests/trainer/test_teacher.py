@@ -36,7 +36,7 @@ from rollcast.trainer.control.teacher import (
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import make_episode
-from testkit.rollouts.examples import graded, group_of, make_rollout, make_task
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout, make_rollout, make_task
 from tests.trainer.intake_desk import Desk
 from tests.trainer.teacher_server import Answer, Behaviour, completion, logprob, teacher_server, working
 
@@ -56,8 +56,8 @@ def distilling(*, with_reward: bool, **changes: Any) -> Recipe:
 
 
 def group(sequence: int = 3, rollouts: list[Rollout] | None = None) -> RolloutGroup:
-    made = rollouts or [graded(0, 1.0, length=4), graded(1, 0.0, length=9)]
-    return group_of(make_task(sequence), made)
+    made = rollouts or [make_graded_rollout(0, 1.0, length=4), make_graded_rollout(1, 0.0, length=9)]
+    return make_answer_group(make_task(sequence), made)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def test_each_token_gets_the_teachers_log_prob_at_its_place() -> None:
 
 def test_each_sequence_of_an_episode_is_asked_about_with_its_own_prompt() -> None:
     made = make_episode(np.random.default_rng(0), turns=(2, 1, 1))
-    asked = group_of(make_task(3, num_rollouts=1), [made])
+    asked = make_answer_group(make_task(3, num_rollouts=1), [made])
     with client(working) as (teacher, exporter):
         (answer,) = answers_of(teacher, asked)
     assert answer is not None
@@ -359,7 +359,9 @@ def test_advantages_equal_a_slow_loop(with_reward: bool) -> None:
     groups = []
     answers: dict[int, list[Any]] = {}
     for sequence in range(3):
-        rollouts = [graded(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12))) for i in range(6)]
+        rollouts = [
+            make_graded_rollout(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12))) for i in range(6)
+        ]
         groups.append(group(sequence, rollouts))
         answers[sequence] = [(rng.uniform(-5, 0, len(one.token_ids)).astype(np.float32),) for one in rollouts]
     answers[1][2] = None
@@ -396,7 +398,11 @@ def test_a_rollout_without_an_answer_is_left_out_and_never_trained_as_zero() -> 
 
 
 def test_a_teacher_alone_needs_neither_verdicts_nor_different_rewards() -> None:
-    rollouts = [graded(0, 1.0), make_rollout(1, 3, reward=0.0, grading_status=GradingStatus.ERROR), graded(2, 1.0)]
+    rollouts = [
+        make_graded_rollout(0, 1.0),
+        make_rollout(1, 3, reward=0.0, grading_status=GradingStatus.ERROR),
+        make_graded_rollout(2, 1.0),
+    ]
     rollouts.append(make_rollout(3, 3, stop_reason=StopReason.LENGTH))
     asked = group(0, rollouts)
     alone = assemble([asked], distilling(with_reward=False))

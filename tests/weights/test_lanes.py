@@ -221,7 +221,7 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(monke
     def most(work: Callable[[WeightGroup], None], group: WeightGroup) -> int:
         with LiveBytes() as live:
             work(group)
-        return live.most
+        return live.peak_bytes
 
     store = RendezvousStore("127.0.0.1")
     ends = [

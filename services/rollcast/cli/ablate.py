@@ -131,7 +131,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     """
     from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation import WHOLE, Variant
-    from rollcast.local.ablation_parts import PARTS, find_part, transplanted
+    from rollcast.local.ablation_parts import PARTS, find_part, transplant_recipe
 
     if without is None and recipes is None:
         without = EVERY_PART
@@ -152,7 +152,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     ]
     for name in _names(recipes):
         recipe_file = find_recipe(name)
-        change = transplanted(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
+        change = transplant_recipe(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
         variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
@@ -196,7 +196,7 @@ def run_planned(
             planned,
             folder=folder,
             resume=go_on,
-            view_of=view_of,
+            make_run_view=view_of,
             report=lambda line: typer.echo(line, err=True),
             seconds_per_run=None if run_minutes is None else 60.0 * run_minutes,
         )
@@ -256,7 +256,7 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"# {item.config.run}: {item.variant.what}\n{text}")
+            path.write_text(f"# {item.config.run}: {item.variant.description}\n{text}")
         except OSError as error:
             raise UserError(f"--write-values {folder}: cannot be written ({error.strerror}); choose another") from None
         paths.append(str(path))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points, left_out
-from rollcast.curves.axis import curve_of, without_start_up
+from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.curve_source import tell
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
@@ -36,7 +36,7 @@ def curve_of_run(folder: Path, name: str) -> Curve:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
     if history.num_incomplete:
         tell(f"{folder}: {incomplete_points(history.num_incomplete)} left out")
-    return replace(curve_of(history, without_start_up)[1], name=name)
+    return replace(make_curve(history, without_start_up)[1], name=name)
 
 
 def fit_recipes(records: Sequence[RunRecord]) -> list[Repeats]:
@@ -54,7 +54,7 @@ def fit_recipes(records: Sequence[RunRecord]) -> list[Repeats]:
         lacking = "the whole recipe" if WHOLE not in curves else "any recipe without a part"
         raise UserError(f"no table: no run of {lacking} is finished; see the errors above and go on with --continue")
     names = [WHOLE, *(name for name in curves if name != WHOLE)]
-    return [Repeats.of(name, curves[name]) for name in names]
+    return [Repeats.from_curves(name, curves[name]) for name in names]
 
 
 def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:

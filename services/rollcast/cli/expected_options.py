@@ -43,11 +43,11 @@ class Expected:
         """The prediction; None without GPUs. Raises UserError."""
         from rollcast.throughput.assumptions import Assumptions
         from rollcast.throughput.balance import predict
-        from rollcast.throughput.card import card_named, card_of
+        from rollcast.throughput.card import card_named, find_card
 
         if plan.device.kind == "cpu":
             return None
-        card = card_of(plan.device.num_bytes) if self.card is None else card_named(self.card)
+        card = find_card(plan.device.num_bytes) if self.card is None else card_named(self.card)
         usual = Assumptions()
         assumptions = Assumptions(
             mean_tokens=self.mean_tokens,
@@ -73,14 +73,14 @@ class Expected:
 
 def prediction_report(balance: Balance | None) -> dict[str, Any]:
     """Parts of an answer: figures and assumptions of the prediction. None = nothing was predicted."""
-    from rollcast.throughput.sentences import assumed, in_one_line
+    from rollcast.throughput.sentences import assumption_lines, in_one_line
 
     if balance is None:
         return {"predicted": None, "predicted_idle": "", "assumed": []}
     return {
         "predicted": balance.as_json(),
         "predicted_idle": in_one_line(balance),
-        "assumed": list(assumed(balance)),
+        "assumed": list(assumption_lines(balance)),
     }
 
 

@@ -148,7 +148,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
     """Show the pass rates as the values that the source holds."""
-    from rollcast.curves.sheet import shown
+    from rollcast.curves.sheet import shorten_name
 
     def map_rates(rates: amounts.Interval | None) -> amounts.Interval | None:
         if rates is None or rates["q50"] is None:
@@ -157,7 +157,7 @@ def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
 
     newest = origin.to_own_unit(answer["pass_rate"])
     level = origin.to_own_unit(answer["advice"]["level"])
-    say(f"\nin the unit of {shown(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
+    say(f"\nin the unit of {shorten_name(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
     rows = [
         ("asymptote A", map_rates(answer["asymptote"]), ".4g"),
         ("initial R_0", map_rates(answer["initial"]), ".4g"),

@@ -40,7 +40,7 @@ def init(
     from rollcast.cli.plan.evaluation import describe_evaluation
     from rollcast.local import preflight
     from rollcast.local.first_run.inspection import look_at, model_in_words
-    from rollcast.local.first_run.run_file import Answers, written
+    from rollcast.local.first_run.run_file import Answers, run_file_text
     from rollcast.local.first_run.shown import examples
 
     if file.exists():
@@ -54,7 +54,7 @@ def init(
     budget_text = _ask("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
     steps, hours = read_budget(budget_text)
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
-    _write(file, written(answers))
+    _write(file, run_file_text(answers))
     try:
         config, filled_settings = preflight.load_to_start(file)
         cautions = preflight.check_files(config)

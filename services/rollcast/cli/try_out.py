@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def try_out(
     for line in preflight.check_files(settings):
         say(f"caution: {line}")
     num_completions = settings.recipe.rollouts_per_prompt
-    say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(num_completions, 'completion')} of each ...")
+    say(
+        f"starting the engine; {format_count(prompts, 'prompt')}, {format_count(num_completions, 'completion')} of each ..."
+    )
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)

@@ -14,7 +14,7 @@ from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.curves.amounts import counted, incomplete_points
+from rollcast.curves.amounts import format_count, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
@@ -102,7 +102,7 @@ class Follower:
             lines.append(f"{incomplete_points(incomplete)} left out of curve and forecast")
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:
             self._num_skipped_told = skipped
-            lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")
+            lines.append(f"{format_count(skipped, 'line')} of the run's files left out, no JSON object")
         return lines + self._freeze(self._config.run_folder)
 
     def _resumed_lines(self) -> list[str]:
@@ -113,7 +113,9 @@ class Follower:
         self._earlier = ()
         if not earlier:
             return []
-        return [f"resumed with {counted(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"]
+        return [
+            f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"
+        ]
 
     def _start(self) -> list[str]:
         """Each phase of the start, once, when it is through."""

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.base import Settings
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import shown
+from rollcast.config.sentences import format_value
 
 USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
 """Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
@@ -61,7 +61,7 @@ def _in_words(field: str, value: Any) -> str:
     if isinstance(value, dict):
         items = [f"{name} {_in_words(f'{field}.{name}', item)}" for name, item in value.items()]
         return f"{{{', '.join(items)}}}"
-    return shown(field, value).removeprefix(" = ").strip()
+    return format_value(field, value).removeprefix(" = ").strip()
 
 
 def differences(old_settings: Settings, new_settings: Settings) -> list[Difference]:

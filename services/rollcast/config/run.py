@@ -14,7 +14,7 @@ from rollcast.config.other_names import without_ignored
 from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
+from rollcast.config.sentences import Wrong, find_mistakes, num_described, type_in_words, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
@@ -65,7 +65,7 @@ def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | N
         raise UserError(f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text") from error
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
-        raise UserError(f"run file {path}: holds {kind_of(data)}, needs a mapping such as `run: demo`")
+        raise UserError(f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`")
     return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 
@@ -123,7 +123,7 @@ def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[W
     """
     num_more = 0
     for item in errors:
-        new_mistakes = list(islice(described(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
+        new_mistakes = list(islice(find_mistakes(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
         num_more += max(0, num_described(item, RunConfig) - len(new_mistakes))
         mistakes += [wrong for wrong in new_mistakes if not any(wrong.repeats(earlier) for earlier in mistakes)]
     return num_more

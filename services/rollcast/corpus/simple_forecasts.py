@@ -32,8 +32,8 @@ def simple_forecasts(window: Window) -> dict[str, float]:
             "last": last,
             # Readings whose mean is the forecast `last5`
             "last5": float(rates[-5:].mean()),
-            "curve_fit": _fitted(_sigmoid_fit, compute, rates, ahead),
-            "power_law": _fitted(_power_law_fit, compute, rates, ahead),
+            "curve_fit": _fitted_mean(_sigmoid_fit, compute, rates, ahead),
+            "power_law": _fitted_mean(_power_law_fit, compute, rates, ahead),
             "linear_in_log": linear_in_log(compute, rates, ahead),
             "grid": grid(compute, rates, ahead),
         }
@@ -67,7 +67,7 @@ def grid(compute: Array, rates: Array, ahead: Array) -> float:
     return forecast
 
 
-def _fitted(fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array) -> float:
+def _fitted_mean(fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array) -> float:
     """The mean of a fitted law at `ahead`; the last value if the fit does not converge."""
     try:
         return float(fit(compute, rates, ahead).mean())

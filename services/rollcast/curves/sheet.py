@@ -55,7 +55,7 @@ def refuse_json(text: str) -> None:
         raise TooMuch(f"holds more than {max_json_marks:,} values of JSON in one piece")
 
 
-def shown(name: str) -> str:
+def shorten_name(name: str) -> str:
     """The name as a sentence shows it."""
     # Characters of a name in a sentence; the rest is cut.
     shown_chars = 80
@@ -75,7 +75,7 @@ class Numbers:
     """
 
     values: Array
-    given: Mask
+    is_given: Mask
     odd: Mask
     per_cent: Mask
 
@@ -106,7 +106,7 @@ class Column:
             for field_index, field in enumerate(self.fields):
                 text = str(field).strip()
                 if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
-                    field_numbers.given[field_index] = False
+                    field_numbers.is_given[field_index] = False
                     continue
                 if (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
                     field_numbers.values[field_index] = truth
@@ -143,18 +143,18 @@ class Sheet:
     titles: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
+    def from_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
         """Rows as mappings by column. They are read one after another and not kept."""
 
-        def columns_of(chunk: list[Row]) -> dict[str, list[Any]]:
+        def make_columns(chunk: list[Row]) -> dict[str, list[Any]]:
             names = dict.fromkeys(chain.from_iterable(chunk))
             refuse_wide(len(names))  # before a list is made for each
             return {name: [row.get(name) for row in chunk] for name in names}
 
-        return cls.of_chunks(format, [], ((len(chunk), columns_of(chunk)) for chunk in in_chunks(rows)))
+        return cls.from_chunks(format, [], ((len(chunk), make_columns(chunk)) for chunk in in_chunks(rows)))
 
     @classmethod
-    def of_chunks(
+    def from_chunks(
         cls, format: str, header: Iterable[str], chunks: Iterable[tuple[int, Mapping[str, Sequence[Any]]]]
     ) -> "Sheet":
         """Consecutive rows, many in one chunk: their number, and one field for each of them by column.
@@ -223,9 +223,9 @@ class Sheet:
     def texts(self, name: str) -> list[str]:
         """(n,) the fields of a column as texts; an empty text for a row without a field."""
         column = self.column(name)
-        return [""] * self.num_rows if column is None else self.texts_of(column)
+        return [""] * self.num_rows if column is None else self.column_texts(column)
 
-    def texts_of(self, column: Column) -> list[str]:
+    def column_texts(self, column: Column) -> list[str]:
         """(n,) as `texts`, for one column of the sheet, whatever others are spelled alike."""
         texts = [""] * self.num_rows
         for row, field in zip(column.rows.tolist(), column.fields, strict=True):
@@ -261,12 +261,12 @@ class Sheet:
         titles = tuple((int(num_kept[row]), title) for row, title in self.titles)
         return replace(self, columns=columns, num_rows=int(keep.sum()), titles=titles)
 
-    def renamed(self, format: str, rename: Callable[[str], str]) -> "Sheet":
+    def with_names(self, format: str, rename: Callable[[str], str]) -> "Sheet":
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
         columns = {rename(name): column for name, column in self.columns.items()}
         return replace(self, format=format, columns=columns)
 
-    def titled(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
+    def with_titles(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
         """With names of experiments, each with the row before which it is printed."""
         return replace(self, titles=tuple(titles))
 
@@ -285,4 +285,4 @@ def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
 def not_a_number(field: str, column: str) -> str:
     """A sentence on a field that should hold a number."""
     remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in field else ""
-    return f"column {shown(column)} holds {shown(field)!r}, needs a number{remedy}"
+    return f"column {shorten_name(column)} holds {shorten_name(field)!r}, needs a number{remedy}"

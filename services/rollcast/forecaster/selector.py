@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)"
 class Matcher:
     label: str
     pattern: re.Pattern[str]
-    wanted: bool
+    is_equality: bool
     """Whether the label has to match, or must not."""
 
 
@@ -28,7 +28,7 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """`labels` with __name__ among them; an absent label counts as empty."""
-        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.wanted for m in self.matchers)
+        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.is_equality for m in self.matchers)
 
 
 def parse_selector(text: str) -> Selector:
@@ -63,7 +63,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def _unquote(quoted: str) -> str:
-    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], quoted[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], quoted[1:-1], flags=re.DOTALL)
 
 
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:

@@ -84,7 +84,7 @@ def serve(config: RunConfig) -> int:
         import_verifiers(service, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
         server, port = start_server(
             config.grader_rpc,
-            lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]
+            lambda grpc_server: add_GradingServicer_to_server(service, grpc_server),  # type: ignore[no-untyped-call]
             setting="grader.port",
             # Threads in addition to those that grade and wait, so that one more caller is refused immediately
             max_calls=settings.processes + settings.queue + 16,

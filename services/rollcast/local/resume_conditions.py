@@ -11,7 +11,7 @@ from rollcast.config.own_functions import is_function
 from rollcast.config.resolved import Difference
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
-from rollcast.memory.text_model import config_of, weight_sizes
+from rollcast.memory.text_model import read_model_config, weight_sizes
 from rollcast.tasks.mappings import resolve_mapping
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
@@ -24,11 +24,11 @@ REMEDY = "set what the run was started with, or choose another name for `run`"
 SAME_FUNCTION = "; if it is the same function under a new name, write that name into up.json in the run's folder"
 
 
-def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> None:
+def check_curve(changes: Sequence[Difference], old_tasks: Tasks, new_tasks: Tasks) -> None:
     """`changes`: of all settings. Raises UserError if the curve would go on as another one."""
     if fixed := _among(changes, FIXED):
         raise UserError(f"--resume: {fixed}: the curve is measured on other prompts then; {REMEDY}")
-    regraded = _other_grades(before, now)
+    regraded = _other_grades(old_tasks, new_tasks)
     if regraded:
         changed = "; ".join(difference.sentence for difference in regraded)
         functions = all(
@@ -38,17 +38,17 @@ def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> Non
         raise UserError(f"--resume: {changed}: the curve means something else then; {remedy}")
 
 
-def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -> None:
+def check_checkpoint(changes: Sequence[Difference], old_model: Model, new_model: Model) -> None:
     """`changes`: of all settings. Raises UserError if a checkpoint of the run cannot be continued with them."""
     if fixed := _among(changes, FIXED_BY_A_CHECKPOINT):
         raise UserError(f"--resume: {fixed}: the newest checkpoint is of a run without that change; {REMEDY}")
-    earlier = weight_sizes(config_of(before))
-    later = weight_sizes(config_of(now))
+    earlier = weight_sizes(read_model_config(old_model))
+    later = weight_sizes(read_model_config(new_model))
     changed_sizes = [name for name in earlier.keys() & later.keys() if earlier[name] != later[name]]
     if changed_sizes:  # this machine has the config.json of both
         sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(changed_sizes))
         raise UserError(
-            f"--resume: model.path {before.path!r} -> {now.path!r}: {sizes}: the newest checkpoint is of a model of "
+            f"--resume: model.path {old_model.path!r} -> {new_model.path!r}: {sizes}: the newest checkpoint is of a model of "
             f"another shape; {REMEDY}"
         )
 
@@ -62,9 +62,9 @@ def _among(changes: Sequence[Difference], settings: Sequence[str]) -> str:
     )
 
 
-def _other_grades(before: Tasks, now: Tasks) -> list[Difference]:
-    earlier = _grading(before)
-    later = _grading(now)
+def _other_grades(old_tasks: Tasks, new_tasks: Tasks) -> list[Difference]:
+    earlier = _grading(old_tasks)
+    later = _grading(new_tasks)
     return [
         Difference(f"{setting} of data set {dataset}", earlier.get((dataset, setting)), later.get((dataset, setting)))
         for dataset, setting in dict.fromkeys((*earlier, *later))

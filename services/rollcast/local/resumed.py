@@ -81,14 +81,18 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
         old_config = load_run_config(folder / UP_FILE)
     except UserError as error:
         return [f"settings of the last start are not compared: {str(error).splitlines()[0]}", *rules]
-    changes = [one for one in differences(old_config, config) if one.field not in CHOSEN_ANEW and not is_move(one)]
+    changes = [
+        difference
+        for difference in differences(old_config, config)
+        if difference.field not in CHOSEN_ANEW and not is_move(difference)
+    ]
     check_curve(changes, old_config.tasks, config.tasks)
     if newest is not None:  # of checkpoints behind a URL the trainer says so
         check_checkpoint(changes, old_config.model, config.model)
     lines = []
-    for one in changes:
+    for change in changes:
         meaning = next(
-            (f": {words}" for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), ""
+            (f": {words}" for start, words in MEANING.items() if f"{change.field}.".startswith(f"{start}.")), ""
         )
-        lines.append(f"resumed with another setting: {one.sentence}{meaning}")
+        lines.append(f"resumed with another setting: {change.sentence}{meaning}")
     return [*lines, *rules]

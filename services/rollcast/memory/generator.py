@@ -65,7 +65,7 @@ class WorkerMemory:
     @cached_property
     def weights(self) -> int:
         layers = sum(
-            _of_worker(name, shape, layer.attention.head_size, self.workers) * self._item_of(name)
+            _count_worker_numbers(name, shape, layer.attention.head_size, self.workers) * self._bytes_per_number(name)
             for layer in self.model.layers
             for name, shape in layer.weights.items()
         )
@@ -87,7 +87,7 @@ class WorkerMemory:
             self.item * math.prod(shape) for adapter in (room, lora) for _, shape in all_adapters(self.model, adapter)
         )
 
-    def _item_of(self, name: str) -> int:
+    def _bytes_per_number(self, name: str) -> int:
         """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
         quantised = self.config.generator.engine.quantization is not None and name.endswith("_proj.weight")
         return 1 if quantised else self.item
@@ -184,7 +184,7 @@ class WorkerMemory:
         return bisect_right(range(1, self.config.model.max_length + 1), share, key=self.kv_of_slot)
 
 
-def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:
+def _count_worker_numbers(name: str, shape: Shape, head_size: int, workers: int) -> int:
     """How many numbers of a weight one worker holds: all of norms and routers, and at least one key head."""
     rows = shape[0]
     rest = math.prod(shape[1:])

@@ -109,4 +109,6 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
 
 
 def _most(parts: Parts) -> str:
-    return ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
+    return ", ".join(
+        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
+    )

@@ -35,7 +35,7 @@ ReadFile = Callable[[str], Generator[bytes]]
 def stored_here(folder: Path) -> dict[str, Shape] | None:
     """Weights by the headers of the files in `folder`. None if no file is there or readable."""
     try:
-        return _stored(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
+        return _read_stored_shapes(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
     except _UNREADABLE:
         return None
 
@@ -47,7 +47,7 @@ def stored_on_hub(model: str) -> dict[str, Shape] | None:
     read_hub_file = partial(hub_file, model, until=hub_limit())
     for is_split in (False, True):
         try:
-            return _stored(read_hub_file, is_split=is_split)
+            return _read_stored_shapes(read_hub_file, is_split=is_split)
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.NOT_FOUND:
                 return None
@@ -63,18 +63,18 @@ def _pieces(folder: Path, name: str) -> Generator[bytes]:
             yield piece
 
 
-def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
+def _read_stored_shapes(read_file: ReadFile, *, is_split: bool) -> dict[str, Shape]:
     """Raises one of _UNREADABLE, or httpx.HTTPError."""
-    names = _named_by_index(read) if is_split else [WHOLE]
+    names = _named_by_index(read_file) if is_split else [WHOLE]
     shapes: dict[str, Shape] = {}
     for name in names:
-        with closing(read(name)) as pieces:
+        with closing(read_file(name)) as pieces:
             shapes |= _header(pieces)
     return as_transformers_keeps_them(shapes)
 
 
-def _named_by_index(read: ReadFile) -> list[str]:
-    with closing(read(INDEX)) as pieces:
+def _named_by_index(read_file: ReadFile) -> list[str]:
+    with closing(read_file(INDEX)) as pieces:
         index = json.loads(beginning(pieces, MAX_HEADER_BYTES))
     names = sorted(set(index["weight_map"].values()))
     # A hostile index may name any number

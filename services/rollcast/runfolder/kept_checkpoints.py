@@ -16,12 +16,12 @@ SET_ASIDE = "set-aside"
 """Folder, in that of the checkpoints, of those that are later than the one from which the run was continued."""
 
 
-def kept_versions(place: Place) -> dict[tuple[int, int], Path]:
+def kept_versions(location: Place) -> dict[tuple[int, int], Path]:
     """Folders by incarnation and step, the oldest first; nothing of a place behind a URL."""
-    if not isinstance(place, Path):
+    if not isinstance(location, Path):
         return {}
     try:
-        folders = [file.parent for file in place.glob(f"*/{CONTROLLER}")]
+        folders = [file.parent for file in location.glob(f"*/{CONTROLLER}")]
     except OSError:  # the check of the run's folder reports it
         return {}
     folders_by_version = {}

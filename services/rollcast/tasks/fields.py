@@ -5,7 +5,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from rollcast.config.sentences import kind_of
+from rollcast.config.sentences import type_in_words
 
 Row = dict[str, Any]
 
@@ -33,7 +33,9 @@ def text(row: Row, name: str) -> str:
     """A field that holds text or a number."""
     field_value = value(row, name)
     if isinstance(field_value, bool) or not isinstance(field_value, str | int | float):
-        raise RowError(f"field {name!r} holds {kind_of(field_value)}, needs text; name another field in tasks.dataset")
+        raise RowError(
+            f"field {name!r} holds {type_in_words(field_value)}, needs text; name another field in tasks.dataset"
+        )
     return checked_text(str(field_value), f"field {name!r}")
 
 

@@ -26,13 +26,13 @@ def grace_seconds(balance: Balance) -> int:
     return rounded_seconds * math.ceil(needed / rounded_seconds)
 
 
-def short_grace(balance: Balance, given: float) -> Iterator[str]:
+def short_grace(balance: Balance, grace: float) -> Iterator[str]:
     """One sentence if the grace `given`, in seconds, is shorter than predicted."""
     needed = grace_seconds(balance)
-    if given >= needed:
+    if grace >= needed:
         return
     yield (
-        f"trainer.terminationGracePeriodSeconds = {given:g}: a step of {balance.trainer.update_seconds:.0f} s and "
+        f"trainer.terminationGracePeriodSeconds = {grace:g}: a step of {balance.trainer.update_seconds:.0f} s and "
         f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need {needed} s, and what "
         f"is not written by then is computed again; set it to {needed}"
     )

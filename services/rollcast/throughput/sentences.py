@@ -21,7 +21,7 @@ def in_one_line(balance: Balance) -> str:
     )
 
 
-def assumed(balance: Balance) -> Iterator[str]:
+def assumption_lines(balance: Balance) -> Iterator[str]:
     """Each assumption with its unit and source."""
     trainer = balance.trainer
     generator = balance.generator

@@ -16,7 +16,7 @@ from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, claim_next_session, make_client, served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
 
@@ -72,9 +72,9 @@ async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
     async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
         sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET), max_seconds=max_seconds))
         running = asyncio.create_task(sampler.run())
-        session = await taken(endpoint)
+        session = await claim_next_session(endpoint)
         session.reward = 1.0
-        async with client_of(endpoint, session, timeout=120.0) as client:
+        async with make_client(endpoint, session, timeout=120.0) as client:
             yield Played(endpoint, session, client, sampler)
         session.end_report = ""
         await asyncio.wait_for(running, 120)

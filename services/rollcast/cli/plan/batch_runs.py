@@ -12,7 +12,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Optimizer
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.curves.axis import compute_per_step, curve_of, without_start_up
+from rollcast.curves.axis import compute_per_step, make_curve, without_start_up
 from rollcast.curves.columns import STEPS, Columns
 from rollcast.curves.curve_source import read_histories, tell
 from rollcast.curves.evaluations import RunHistory
@@ -183,7 +183,7 @@ def _require_number(name: str, numbers: dict[str, int], setting: str, option: st
 def _curve(source: Source, history: RunHistory, split: BatchSplit) -> tuple[Curve, float | None]:
     """The curve, and the compute of a step; None if unknown. Raises UserError."""
     try:
-        axis, curve = curve_of(history, without_start_up)
+        axis, curve = make_curve(history, without_start_up)
     except ValueError as error:
         raise UserError(f"{source.path}: {error}") from None
     curve = replace(curve, name=source.name)

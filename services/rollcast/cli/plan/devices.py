@@ -50,7 +50,7 @@ def devices(
     rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
     """
     from rollcast.simulation.pipeline import DeadlockError
-    from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, splits_of
+    from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, list_splits
 
     run = None
     if run_folder is not None:
@@ -60,12 +60,12 @@ def devices(
     prediction = read_prediction(planned, given, devices)
     if prediction is None:
         rates, caveats = calibrate(given, run)
-        splits = splits_of(devices, rates)
+        splits = list_splits(devices, rates)
     else:
         if run is not None:
             raise UserError("--run-folder, --config: a run is measured or predicted; give one of the two")
         rates, caveats = calibrate(prediction.fill_missing_rates(given), None, prediction.plan.config.recipe)
-        splits = prediction.fitting(splits_of(devices, rates))
+        splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple
         raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")

@@ -56,17 +56,17 @@ class PredictedRates:
 
     def predict_balance(self, ranks: int, generators: int) -> Balance:
         """The prediction for these numbers of trainer ranks and generators."""
-        plan = self.plan.changed(ranks=ranks)
+        plan = self.plan.with_settings(ranks=ranks)
         balance = replace(self.expected, generators=generators).balance(plan)
         assert balance is not None, "it is planned for GPUs"
         return balance
 
     def fitting(self, splits: list[Split]) -> list[Split]:
         """The splits whose trainer fits its GPUs."""
-        from rollcast.memory.verdict import refusals, ungrouped
+        from rollcast.memory.verdict import check_shard_ranks, refusals
 
-        plans = [(split, self.plan.changed(ranks=split.trainer_devices)) for split in splits]
-        return [split for split, plan in plans if not ungrouped(plan) and not refusals(plan)]
+        plans = [(split, self.plan.with_settings(ranks=split.trainer_devices)) for split in splits]
+        return [split for split, plan in plans if not check_shard_ranks(plan) and not refusals(plan)]
 
 
 def read_prediction(planned: RunToPlan, options: RateOptions, devices: int) -> PredictedRates | None:
@@ -89,6 +89,6 @@ def read_prediction(planned: RunToPlan, options: RateOptions, devices: int) -> P
     plan = plan_run(config, device, ranks=options.trainer_devices, model_config=planned.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
     most_ranks = devices - plan.worker.workers
-    if most_ranks > 0 and (refused := refusals(plan.changed(ranks=most_ranks))):
+    if most_ranks > 0 and (refused := refusals(plan.with_settings(ranks=most_ranks))):
         raise UserError("\n".join(refused))
     return PredictedRates(plan, Expected(mean_tokens=options.mean_tokens, mfu=planned.mfu, card=planned.card))

@@ -54,7 +54,7 @@ def calibrate(options: RateOptions, run: MeasuredRun | None, planned: Recipe | N
     from rollcast.config.recipe import Recipe as DefaultRecipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.split import Rates
-    from rollcast.simulation.workload import lognormal_with_mean, spread_of
+    from rollcast.simulation.workload import fit_spread, lognormal_with_mean
 
     for name, value in asdict(options).items():
         # Largest rate, time or count that an option may have
@@ -85,7 +85,7 @@ def calibrate(options: RateOptions, run: MeasuredRun | None, planned: Recipe | N
             f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} tokens; give the mean "
             "of the longest of each group, or change --mean-tokens"
         )
-    spread = DEFAULT_LOG_LENGTH_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
+    spread = DEFAULT_LOG_LENGTH_SPREAD if longest is None else fit_spread(mean_tokens, longest, rollouts, budget)
     slots = options.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
     rates = Rates(
         schedule=schedule,

@@ -145,7 +145,7 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
         "has_forecast": outlook.has_forecast,
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
-        "now": _spread(outlook.now),
+        "now": _spread(outlook.present_pass_rate),
         "asymptote": law["asymptote"],
         "hours": outlook.hours,
         "gain": _spread(outlook.gain),

@@ -82,16 +82,16 @@ def objects_in(document: Any) -> Objects:
         if items and not _holds_runs(items, 0):
             return items
         tables = list(islice(_tables_of_items((), items, 0), max_tables))
-        return _rows_of_runs(tables) or (_joined(tables) if tables else _scalars(document))
+        return _rows_of_runs(tables) or (_join_tables(tables) if tables else _scalars(document))
     if not isinstance(document, dict):
         return []
     tables = list(islice(_tables((), document, 0), max_tables))
     if runs := _rows_of_runs(tables):
         return runs
-    return _joined(tables) if tables else [document]
+    return _join_tables(tables) if tables else [document]
 
 
-def _joined(tables: Sequence[_Table]) -> Objects:
+def _join_tables(tables: Sequence[_Table]) -> Objects:
     """The rows of the tables of one run: of the longest, of stages, and of measures over the same steps."""
     longest = max(tables, key=lambda table: len(table.rows))
     chosen = [
@@ -128,7 +128,7 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
         if len(table.path) > level and table.path[:level] == above:
             by_run[table.path[level]].append(replace(table, path=table.path[level + 1 :]))
     measured = {run: run_tables for run, run_tables in by_run.items() if any(table.measures for table in run_tables)}
-    return [{**row, RUN: run} for run, found in measured.items() for row in _joined(found)]
+    return [{**row, RUN: run} for run, found in measured.items() for row in _join_tables(found)]
 
 
 def _scalars(document: list[Any]) -> Objects:

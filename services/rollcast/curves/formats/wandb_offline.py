@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from enum import IntEnum
 
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.nested import MAX_FIELDS, flat
 from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
@@ -42,7 +42,7 @@ def recognises(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, rows(log))
+    return Sheet.from_rows(NAME, rows(log))
 
 
 def rows(log: LogFile) -> Iterator[Row]:
@@ -60,7 +60,7 @@ def rows(log: LogFile) -> Iterator[Row]:
             continue
         yield from history_rows
     if num_bad:
-        log.tell(f"{log.path}: {counted(num_bad, 'record')} left out, malformed")
+        log.tell(f"{log.path}: {format_count(num_bad, 'record')} left out, malformed")
 
 
 def _records(content: bytes) -> Iterator[memoryview]:

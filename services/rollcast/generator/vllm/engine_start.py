@@ -19,7 +19,7 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
 from rollcast.telemetry.gpus import expected_gpus, unusable
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
 
@@ -187,7 +187,7 @@ def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None
 
 def import_vllm() -> None:
     # Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine.
-    with uncollected():
+    with pause_garbage_collection():
         import vllm.v1.engine.async_llm  # noqa: F401
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.local.first_run.inspection import DataLook
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
@@ -25,7 +25,7 @@ class Answers:
     """Both None: a run without end, asked for."""
 
 
-def written(answers: Answers) -> str:
+def run_file_text(answers: Answers) -> str:
     """The text of the run file."""
     lines = [
         "# Made by `rollcast init`. What it leaves out is filled in: `rollcast config check` prints it.",
@@ -79,7 +79,7 @@ def _points(steps: int, every: int) -> str:
     """The number of evaluations after the start in a run of this many steps; the end always has one."""
     points = math.ceil(steps / every)
     few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
-    return f"{counted(points, 'point')} of the curve, from held-out prompts{few}"
+    return f"{format_count(points, 'point')} of the curve, from held-out prompts{few}"
 
 
 def _budget(answers: Answers) -> str:

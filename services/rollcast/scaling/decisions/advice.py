@@ -59,7 +59,7 @@ def advise(
     axis: Axis | None = None,
     evaluations_left: int | None = None,
     last: EarlierAdvice | None = None,
-    ended: str | None = None,
+    end_reason: str | None = None,
 ) -> Advice:
     """The advice on the rest of a budget.
 
@@ -85,7 +85,7 @@ def advise(
     if price is not None and not 0 <= price <= 1e9:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
     question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
-    return question.answer() if ended is None else question.after_the_end(ended)
+    return question.answer() if end_reason is None else question.after_the_end(end_reason)
 
 
 class _Question:
@@ -106,11 +106,11 @@ class _Question:
         self._price = price
         self._last = last
         self._verdict = forecast.verdict.kind
-        self._now = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
+        self._newest_compute = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
         self._is_assumed = budget is None
         # 2.0: times the compute so far, if no budget is known; as far ahead as a verdict looks.
-        self._budget = 2.0 * self._now if budget is None else budget
-        share = max(self._budget / self._now - 1.0, 0.0)
+        self._budget = 2.0 * self._newest_compute if budget is None else budget
+        share = max(self._budget / self._newest_compute - 1.0, 0.0)
         # 0.02: pass rate that as much compute again as was spent must bring, if the user names no
         # gain; less in proportion if less is left. Three runs of one recipe differ by as much (A.5
         # of the paper), so a smaller gain could not be shown.
@@ -118,21 +118,21 @@ class _Question:
         # shrinks to nothing with the rest, and the advice of the last evaluations turns with every
         # reading.
         self._worth = max(0.02 * min(share, 1.0), 0.002) if worth is None else worth
-        self._end = self._fitted(self._budget)
-        newest = forecast.counted.pass_rate[-self._num_level_readings :]
+        self._end = self._to_fitted(self._budget)
+        newest = forecast.counted_curve.pass_rate[-self._num_level_readings :]
         self._level = float(newest.mean())
         self._spacing = evaluation_spacing(forecast)
         promised = 0 if last is None else last.evaluations
         newest_fitted_compute = float(forecast.curve.compute[-1])
         self._waits = waits_until(newest_fitted_compute, self._end, self._spacing, evaluations_left, promised)
         # 0.1: share of the budget whose gain is reported separately; chosen, not measured.
-        self._soon = min(self._now + 0.1 * self._budget, max(self._budget, self._now))
+        self._soon = min(self._newest_compute + 0.1 * self._budget, max(self._budget, self._newest_compute))
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
         self._after_waits = newest_fitted_compute + self._spacing * np.array(self._waits, dtype=float)
-        requested_compute = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
+        requested_compute = np.concatenate([self._after_waits, [self._to_fitted(self._soon), self._end]])
         predicted_levels = forecast.predictive(requested_compute, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
         self._levels = predicted_levels[:, : EVEN_LEVELS.size]
-        self._shown = predicted_levels[:, EVEN_LEVELS.size :]
+        self._printed_levels = predicted_levels[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
 
     def after_the_end(self, reason: str) -> Advice:
@@ -142,9 +142,9 @@ class _Question:
         )
 
     def answer(self) -> Advice:
-        if self._budget <= self._now:
+        if self._budget <= self._newest_compute:
             return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would change that.")
-        num_missing = self._forecast.verdict.missing
+        num_missing = self._forecast.verdict.num_missing
         if num_missing:
             return self._advice(
                 AdviceKind.WAIT,
@@ -256,15 +256,15 @@ class _Question:
         )
 
     def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
-        is_known = self._forecast.verdict.missing == 0
+        is_known = self._forecast.verdict.num_missing == 0
         wait = None
         if kind is AdviceKind.WAIT:
             last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
-            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._now))
-            printed_levels = self._shown[self._waits.index(evaluations) if evaluations in self._waits else -1]
+            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._newest_compute))
+            printed_levels = self._printed_levels[self._waits.index(evaluations) if evaluations in self._waits else -1]
             wait = self._stretch(until, printed_levels)
         headline = kind.capitalize() if kind is not AdviceKind.WAIT else f"Wait for {_evaluations(evaluations)}"
-        has_rest = self._forecast.verdict.has_forecast and self._budget > self._now
+        has_rest = self._forecast.verdict.has_forecast and self._budget > self._newest_compute
         return Advice(
             kind=kind,
             headline=headline if is_known else None,
@@ -276,21 +276,21 @@ class _Question:
             level=self._level,
             mean_gain=value_of_the_rest(self._gains_of_the_rest) if has_rest else None,
             chance=self._chance() if has_rest else None,
-            soon=self._stretch(self._soon, self._shown[-2]),
-            rest=self._stretch(self._budget, self._shown[-1]),
+            soon=self._stretch(self._soon, self._printed_levels[-2]),
+            rest=self._stretch(self._budget, self._printed_levels[-1]),
             wait=wait,
             reason=reason,
             change=change,
         )
 
-    def _fitted(self, compute: float) -> float:
+    def _to_fitted(self, compute: float) -> float:
         """Compute that is paid for, not before now, on the axis of the fit."""
-        return float(self._axis.to_fitted(np.array([max(compute, self._now)]))[0])
+        return float(self._axis.to_fitted(np.array([max(compute, self._newest_compute)]))[0])
 
     @property
     def _num_level_readings(self) -> int:
         """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
-        curve = self._forecast.counted
+        curve = self._forecast.counted_curve
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
         # 10: the level is the mean of a tenth of the readings of the whole budget.
         of_the_budget = int((len(curve) + to_come) / 10)
@@ -302,13 +302,13 @@ class _Question:
 
     def _stretch(self, until: float, levels: Array) -> Stretch:
         """`levels` (3,) at its end: 5 %, median, 95 %."""
-        spent = max(until - self._now, 0.0)
+        spent = max(until - self._newest_compute, 0.0)
         gain = None
         if self._forecast.verdict.has_forecast:
             low, median, high = (levels - self._level).tolist()
             gain = (low, median, high)
         money = None if self._price is None else self._price * spent
-        return Stretch(self._now + spent, spent, money, gain)
+        return Stretch(self._newest_compute + spent, spent, money, gain)
 
     def _chance(self) -> float:
         stack = self._forecast.options.prior.stack
@@ -317,7 +317,7 @@ class _Question:
         return float(np.mean(self._gains_of_the_rest >= self._worth))
 
     def _odds(self) -> str:
-        low, median, high = map(difference, (self._shown[-1] - self._level).tolist())
+        low, median, high = map(difference, (self._printed_levels[-1] - self._level).tolist())
         mean_gain = difference(value_of_the_rest(self._gains_of_the_rest))
         which = "As much compute again" if self._is_assumed else "The rest"
         caution = ""
@@ -337,7 +337,7 @@ class _Question:
 
 def evaluation_spacing(forecast: Forecast) -> float:
     """Recent compute from one evaluation to the next, on the fitted axis."""
-    compute = forecast.counted.compute
+    compute = forecast.counted_curve.compute
     recent = compute[-max(2, compute.size // 3) - 1 :]
     spacing = float(np.median(np.diff(recent))) if recent.size > 1 else float(compute[-1])
     return max(spacing, 1e-9 * float(compute[-1]))

@@ -61,7 +61,7 @@ class Outlook:
 
     verdict: VerdictKind
     has_forecast: bool
-    now: Spread
+    present_pass_rate: Spread
     hours: float
     gain: Spread
     gain_alone: Spread
@@ -105,7 +105,7 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     continued = runs.able
     for size in range(len(runs.able), -1, -1):
         # From all runs down to none: with many runs each size looks only at subsets of the best larger set.
-        final = runs.after(budget / size) if size else runs.now
+        final = runs.after(budget / size) if size else runs.present_pass_rates
         candidates = _candidates(runs.able, size, continued)
         for candidate in candidates:
             means[candidate] = float(runs.ends(final, candidate).max(axis=0).mean())
@@ -137,7 +137,7 @@ class _Runs:
             for place, forecast in enumerate(forecasts)
             if place not in self.able
         }
-        self.now = self.after(0.0)
+        self.present_pass_rates = self.after(0.0)
 
     def after(self, hours: float) -> Array:
         """(n, d) the pass rates if each run that has a forecast continues for `hours` device-hours."""
@@ -152,7 +152,7 @@ class _Runs:
 
     def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
         """`final` for those that continue, now for the others."""
-        ends = self.now.copy()
+        ends = self.present_pass_rates.copy()
         ends[list(continued)] = final[list(continued)]
         return ends
 
@@ -203,13 +203,13 @@ def _outlooks(
 ) -> tuple[Outlook, ...]:
     """`means`: expected pass rate of the best run, by the sets that were looked at."""
     highest_mean = max(means.values())
-    recommended_gains = runs.after(recommended.hours) - runs.now
-    alone = runs.after(budget) - runs.now
+    recommended_gains = runs.after(recommended.hours) - runs.present_pass_rates
+    alone = runs.after(budget) - runs.present_pass_rates
     return tuple(
         Outlook(
             verdict=forecast.verdict.kind,
             has_forecast=run in runs.able,
-            now=_spread(runs.now[run]),
+            present_pass_rate=_spread(runs.present_pass_rates[run]),
             hours=recommended.hours if run in recommended.continued else 0.0,
             gain=_spread(recommended_gains[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
             gain_alone=_spread(alone[run]),

@@ -15,7 +15,7 @@ from rollcast.scaling.decisions.settings import (
     MIN_LAW_POINTS,
     MIN_SUSPECTED_BREAK,
 )
-from rollcast.scaling.decisions.smoothing import smoothed
+from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array, SigmoidParameters
 from rollcast.scaling.law.observations import Observations
@@ -138,7 +138,7 @@ def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) ->
 
 def _break_after_peak(observations: Observations) -> int | None:
     """Index in `break_shapes` of the break after the highest stretch, if the last points lie clearly below that."""
-    smooth = smoothed(observations.pass_rate)
+    smooth = smooth_readings(observations.pass_rate)
     top = int(np.argmax(smooth.mean))
     fall = smooth.mean[top] - smooth.mean[-1]
     # 2.0: standard errors below the peak at which a fall from there is tried as a break; chosen,

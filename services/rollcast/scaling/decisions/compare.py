@@ -95,10 +95,10 @@ def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
     return np.log(curve.compute[inside]), law.exponent * np.log(law.midpoint) - np.log(ratio)
 
 
-def difference_of_draws(one: Array, two: Array) -> Array:
+def difference_of_draws(first_draws: Array, second_draws: Array) -> Array:
     """Differences of independent draws. The second set is shuffled, because both are in the order of their grids."""
-    shuffled: Array = np.random.default_rng(0).permutation(two)
-    return one - shuffled
+    shuffled: Array = np.random.default_rng(0).permutation(second_draws)
+    return first_draws - shuffled
 
 
 def triple(values: NDArray[np.floating[Any]]) -> Triple:

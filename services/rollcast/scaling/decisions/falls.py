@@ -6,7 +6,7 @@ import numpy as np
 
 from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import MIN_COLLAPSE, MIN_DECLINES, MIN_LAW_POINTS
-from rollcast.scaling.decisions.smoothing import smoothed
+from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
@@ -54,7 +54,7 @@ def _fall(curve: Curve) -> _Fall | None:
     readings = curve.pass_rate
     if readings.size < MIN_LAW_POINTS:
         return None
-    smooth = smoothed(readings)
+    smooth = smooth_readings(readings)
     top = int(np.argmax(smooth.mean))
     peak = float(smooth.mean[top])
     at = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])

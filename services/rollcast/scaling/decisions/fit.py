@@ -14,7 +14,7 @@ from rollcast.scaling.decisions.trend import judge_trend
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
-from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
+from rollcast.scaling.posterior.fitting import Posterior, cut_before, fit_posterior, fitted_part, make_departures
 from rollcast.scaling.posterior.grid import Grid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import outline, solve
@@ -61,12 +61,12 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     Raises:
         ValueError: no point is left after `exclude_before`.
     """
-    posterior = posterior_of(curve, options)
-    forecast = _judged(curve, options, posterior, _verdict_on_the_readings(posterior))
+    posterior = fit_posterior(curve, options)
+    forecast = _make_forecast(curve, options, posterior, _verdict_on_the_readings(posterior))
     first_verdict = forecast.verdict
     if first_verdict.kind not in SECOND_REFIT_KINDS or _was_broken(curve, options):
         return forecast
-    forecast = _judged(curve, options, posterior, None)
+    forecast = _make_forecast(curve, options, posterior, None)
     if forecast.verdict.kind is VerdictKind.NO_LEARNING:
         return forecast
     reason = (
@@ -80,12 +80,12 @@ def _was_broken(curve: Curve, options: FitOptions) -> bool:
     earlier = curve.beginning(len(curve) - 1)
     if int(np.sum(earlier.compute >= cut_before(options))) < MIN_LAW_POINTS:
         return True
-    posterior = posterior_of(earlier, options)
-    verdict = _judged(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
+    posterior = fit_posterior(earlier, options)
+    verdict = _make_forecast(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
     return verdict.kind in SECOND_REFIT_KINDS
 
 
-def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
+def _make_forecast(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
     """The forecast of a run with this verdict on its readings; None: the forecast decides on the verdict."""
     begin = max(cut_before(options), _end_of_first_phase(posterior.grid))
     if verdict is not None and verdict.kind is VerdictKind.REGIME_CHANGE and verdict.at is not None:
@@ -93,7 +93,7 @@ def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Ve
         verdict = _counted_since(curve, verdict, change)
         if verdict.has_forecast:
             begin = change
-            posterior = posterior_of(curve, replace(options, exclude_before=begin, initial="fitted"))
+            posterior = fit_posterior(curve, replace(options, exclude_before=begin, initial="fitted"))
     forecast = Forecast(
         curve=curve,
         options=options,
@@ -146,7 +146,7 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     # The grid is solved again only if the usual prior differs.
     settled = posterior.grid
     if usual.prior != prior:
-        settled = outline(usual, departures_of(usual, posterior.first_phase_ends))
+        settled = outline(usual, make_departures(usual, posterior.first_phase_ends))
     suspects = suspected_breaks(problem.observations, settled, prior)
     if not suspects:
         return None

@@ -34,7 +34,7 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
     on_the_law = np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
     residual = on_the_law * (observations.pass_rate[:, None] - law)  # (n, d)
     typical = residual.mean(axis=1, keepdims=True)  # (n, 1) from the mean trajectory
-    checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.least]
+    checks = [check for check in CHECKS if float(check.measure(typical)[0]) >= check.min_size]
     if not checks:
         return None
     # Independent errors, each with the white noise of its draw.
@@ -88,7 +88,7 @@ class Check(NamedTuple):
     """
 
     measure: Callable[[Array], Array]
-    least: float
+    min_size: float
     says: str
 
 

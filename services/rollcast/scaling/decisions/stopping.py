@@ -49,7 +49,7 @@ class Refit:
     """Part of the budget that is spent."""
 
     @classmethod
-    def of(cls, forecast: Forecast, budget: float) -> "Refit":
+    def from_forecast(cls, forecast: Forecast, budget: float) -> "Refit":
         """`budget`: compute at which the run would end; nothing is gained beyond it."""
         curve = forecast.curve
         newest_compute = float(curve.compute[-1])

@@ -114,11 +114,11 @@ def log_odds_of_rise(readings: Array, compute: Array, error: Array) -> Array:
     constant = []
     law = []
     for correlation in TREND_NOISE_CORRELATIONS:
-        level = _whitened(root, correlation)
+        level = _whiten(root, correlation)
         # ln g: the determinant of the correlation, and the information about the level.
         log_scale = -0.5 * (count - 1) * np.log(1.0 - correlation**2) - 0.5 * np.log(level @ level)
-        residual = _without(_whitened(readings * root, correlation), level)
-        shape = _without(_whitened(rise * root, correlation), level)
+        residual = _without(_whiten(readings * root, correlation), level)
+        shape = _without(_whiten(rise * root, correlation), level)
         shape = shape / np.maximum(np.linalg.norm(shape, axis=1, keepdims=True), MIN_STANDARD_ERROR)
         squares = np.sum(residual**2, axis=1)[:, None]  # (m, 1)
         along = residual @ shape.T  # (m, k)
@@ -139,7 +139,7 @@ def _rounding_squares(readings: Array, root: Array) -> Array:
     return np.asarray(variance * np.sum(root**2))[:, None]
 
 
-def _whitened(values: Array, correlation: float) -> Array:
+def _whiten(values: Array, correlation: float) -> Array:
     """(.., n) with AR(1) errors of variance 1 -> (.., n) with independent ones."""
     innovations = (values[..., 1:] - correlation * values[..., :-1]) / np.sqrt(1.0 - correlation**2)
     return np.concatenate([values[..., :1], innovations], axis=-1)

@@ -71,7 +71,7 @@ class Verdict:
     kind: VerdictKind
     reason: str
     at: float | None = None
-    missing: int = 0
+    num_missing: int = 0
     has_trend: bool = True
 
     @property
@@ -82,7 +82,7 @@ class Verdict:
     @property
     def has_forecast(self) -> bool:
         """Whether readings to come are forecast: a band and an end are drawn beyond now."""
-        return self.missing == 0 and self.kind is not VerdictKind.BROKEN
+        return self.num_missing == 0 and self.kind is not VerdictKind.BROKEN
 
     @property
     def has_predictions(self) -> bool:
@@ -99,7 +99,7 @@ def judge_number(curve: Curve) -> Verdict | None:
     return Verdict(
         VerdictKind.TOO_FEW,
         f"{len(curve)} of the {MIN_LAW_POINTS} evaluations that a forecast needs.{start}",
-        missing=num_missing,
+        num_missing=num_missing,
     )
 
 

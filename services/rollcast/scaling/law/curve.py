@@ -170,12 +170,14 @@ class Curve:
         )
 
 
-def _one_for_each(values: Sequence[float] | Array | None, num_points: int, what: str, name: str) -> Array | None:
+def _one_for_each(
+    values: Sequence[float] | Array | None, num_points: int, quantity_name: str, name: str
+) -> Array | None:
     if values is None:
         return None
     array = np.asarray(values, dtype=float).ravel()
     if array.size != num_points:
-        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {what}; give one for each.")
+        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {quantity_name}; give one for each.")
     return array
 
 

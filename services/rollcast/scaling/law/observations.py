@@ -45,7 +45,7 @@ class Observations:
     level: float
 
     @classmethod
-    def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
+    def from_curve(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance

@@ -17,7 +17,7 @@ EVEN_LEVELS: Array = (np.arange(NUM_EVEN_LEVELS) + 0.5) / NUM_EVEN_LEVELS
 """Levels of quantiles that stand for a distribution: equally likely parts of it."""
 
 
-def combined(
+def combine_quantiles(
     stack: Stack, summary: Summary, compute: Array, levels: Array, law_readings: Array, law_gain: Array
 ) -> Array:
     """Quantiles of the readings at `compute` (m,) -> (q, m), in [0, 1].

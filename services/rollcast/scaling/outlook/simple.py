@@ -25,7 +25,7 @@ class Summary:
         coarse_error: standard error of the mean of three readings of a few answers each; 0 if they are not coarse.
     """
 
-    now: float
+    newest_compute: float
     smoothed: float
     last: float
     last_five: float
@@ -35,12 +35,12 @@ class Summary:
     coarse_error: float
 
     @classmethod
-    def of(cls, curve: Curve) -> "Summary":
+    def from_curve(cls, curve: Curve) -> "Summary":
         """The summary of a curve of five readings or more."""
         readings = curve.pass_rate
         log_compute = np.log(curve.compute / curve.compute[-1])
         late = max(5, readings.size // 2)
-        smoothed = _smoothed(readings)
+        smoothed = _smoothed_level(readings)
         return cls(
             now=float(curve.compute[-1]),
             smoothed=smoothed,
@@ -56,7 +56,7 @@ class Summary:
         """Forecast of each method at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
         # 12.0: times the compute so far beyond which the simple methods stay as they are: nothing
         # was learned about more.
-        log_ahead = np.log(np.clip(compute / self.now, 1.0, 12.0))
+        log_ahead = np.log(np.clip(compute / self.newest_compute, 1.0, 12.0))
         ones = np.ones_like(log_ahead)
         return np.stack(
             [
@@ -71,7 +71,7 @@ class Summary:
         )
 
 
-def _smoothed(readings: Array) -> float:
+def _smoothed_level(readings: Array) -> float:
     """The newest value of the exponential smoothing that would have forecast the next readings best."""
     # 1024: newest readings that are smoothed: older ones have no weight left. Chosen for speed.
     readings = readings[-1024:]

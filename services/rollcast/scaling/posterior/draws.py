@@ -53,8 +53,8 @@ class Draws:
     log_onset: Array
     departures: tuple[Departure, ...]
 
-    def __getitem__(self, part: slice | NDArray[np.intp]) -> "Draws":
-        cut = {field.name: getattr(self, field.name)[part] for field in fields(self) if field.name != "departures"}
+    def __getitem__(self, indices: slice | NDArray[np.intp]) -> "Draws":
+        cut = {field.name: getattr(self, field.name)[indices] for field in fields(self) if field.name != "departures"}
         return Draws(**cut, departures=self.departures)
 
     def law(self, compute: ArrayLike) -> Array:
@@ -109,10 +109,10 @@ class Draws:
         compute = np.where(is_reached, 0.0, compute)
         tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
         if tailed.size:
-            compute[tailed] = self[tailed]._searched(target)
+            compute[tailed] = self[tailed]._search_compute(target)
         return compute
 
-    def _searched(self, target: float) -> Array:
+    def _search_compute(self, target: float) -> Array:
         """(d,) device-hours at which law and tail together first reach `target`; inf if not within the search."""
         before_onset, after_onset = TAIL_SEARCH_LOG_COMPUTE
         reference = float(np.median(self.log_onset))
@@ -190,17 +190,17 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
 
 
 def _amplitude(
-    draws: Draws, mine: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
+    draws: Draws, draw_indices: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
 ) -> tuple[Array, Array]:
     """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,).
 
     The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
     phase is projected out, because its own amplitude is unknown as well.
     """
-    sigmoid = draws[mine].sigmoid(np.exp(observations.log_compute))
+    sigmoid = draws[draw_indices].sigmoid(np.exp(observations.log_compute))
     residual = observations.rotation @ (observations.pass_rate[:, None] - sigmoid)
-    drift_variance = draws.drift[mine] ** 2 * observations.eigenvalues[:, None]
-    precision = 1.0 / (draws.noise[mine] ** 2 * (1.0 + drift_variance))  # (n, k)
+    drift_variance = draws.drift[draw_indices] ** 2 * observations.eigenvalues[:, None]
+    precision = 1.0 / (draws.noise[draw_indices] ** 2 * (1.0 + drift_variance))  # (n, k)
     weighted = (observations.rotation @ tail.shape)[:, None] * precision
     if departure.shape is not None:
         phi = (observations.rotation @ departure.shape)[:, None]

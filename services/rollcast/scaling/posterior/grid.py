@@ -24,7 +24,7 @@ from rollcast.scaling.posterior.normal_equations import (
     Conditional,
     Normal,
     conditional,
-    log_evidence_of,
+    node_log_evidence,
     with_departures,
 )
 from rollcast.scaling.posterior.prior import Prior
@@ -178,7 +178,7 @@ def evaluate(problem: Problem, axes: Axes) -> Grid:
     plain = _normal_equations(points, problem.linear, variance, weight, rise)
     normal = with_departures(plain, points, axes.departures, weight, rise)
 
-    log_weight = log_evidence_of(normal, points.level).reshape(axes.shape)
+    log_weight = node_log_evidence(normal, points.level).reshape(axes.shape)
     log_weight += _log_prior(problem, axes)
     # Relative to the largest, so that exp neither overflows nor makes all of them 0.
     peak = float(log_weight.max())

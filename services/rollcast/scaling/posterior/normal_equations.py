@@ -111,7 +111,10 @@ def _take_off(normal: Normal, direction: Array, price: Array, points: RotatedPoi
 
 
 def _directions(
-    shapes: Sequence[tuple[Array | None, float]], observations: Observations, weight: Array, taken: Array | None
+    shapes: Sequence[tuple[Array | None, float]],
+    observations: Observations,
+    weight: Array,
+    removed_directions: Array | None,
 ) -> tuple[Array, Array]:
     """v (h, j, n) that each shape takes off as v v^T, and (h, j) its price, ln(1 + scale^2 phi^T W phi).
 
@@ -126,8 +129,8 @@ def _directions(
     zero = np.zeros(observations.log_compute.size)
     phi = np.stack([zero if shape is None else shape for shape, _ in shapes]) @ observations.rotation.T
     weighted = weight * phi[:, None]  # (h, j, n) W phi
-    if taken is not None:
-        weighted -= taken * np.einsum("hjn,hn->hj", taken, phi)[:, :, None]
+    if removed_directions is not None:
+        weighted -= removed_directions * np.einsum("hjn,hn->hj", removed_directions, phi)[:, :, None]
     information = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
     return weighted / np.sqrt(information)[:, :, None], np.log(information * scales[:, None] ** 2)
 
@@ -154,13 +157,13 @@ def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *
     )
 
 
-def log_evidence_of(normal: Normal, level: float) -> Array:
+def node_log_evidence(normal: Normal, level: float) -> Array:
     """(h, j, b m) ln of the evidence of every node, with A held to [0, 1]."""
     # One departure after the other, so that all that is computed for it stays in a processor's cache.
-    return np.stack([_log_evidence_of(Normal(*parts), level) for parts in zip(*normal, strict=True)])
+    return np.stack([_departure_log_evidence(Normal(*parts), level) for parts in zip(*normal, strict=True)])
 
 
-def _log_evidence_of(normal: Normal, level: float) -> Array:
+def _departure_log_evidence(normal: Normal, level: float) -> Array:
     """The evidence under one departure: (j, b m)."""
     p_00, p_01, p_11, b_0, b_1, constant = normal
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)

@@ -30,7 +30,7 @@ def solve(problem: Problem, departures: list[Departure]) -> Grid:
     # measured.
     count = int(np.searchsorted(cumulative_weight, 1.0 - 0.04)) + 1
     likely = sorted(heaviest_first[:count].tolist())
-    fine = replace(_moved(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
+    fine = replace(_move_axes(coarse, FINE_NODES), departures=tuple(departures[index] for index in likely))
     return evaluate(problem, fine)
 
 
@@ -40,11 +40,11 @@ def outline(problem: Problem, departures: list[Departure]) -> Grid:
     The grid is placed with departures from the whole list. The posterior of each is elsewhere, so a grid that is placed
     with one of them would cut the others off.
     """
-    axes = _placed(problem, _some(departures))  # the slow part, so with few of them
+    axes = _place_axes(problem, _representative_departures(departures))  # the slow part, so with few of them
     return evaluate(problem, replace(axes, departures=tuple(departures)))
 
 
-def _some(departures: list[Departure]) -> list[Departure]:
+def _representative_departures(departures: list[Departure]) -> list[Departure]:
     """Departures with which the grid is placed: some first phases without a tail, the longest among them, and for each
     onset the largest tail without a first phase, because a small tail hardly moves the law.
     """
@@ -59,7 +59,7 @@ def _some(departures: list[Departure]) -> list[Departure]:
     return some_phases + [departure for scale, departure in tails if scale == largest]
 
 
-def _placed(problem: Problem, departures: list[Departure]) -> Axes:
+def _place_axes(problem: Problem, departures: list[Departure]) -> Axes:
     """Coarse axes over the posterior under these departures, with the noises that turn out likely."""
     prior = problem.prior
     least_noise = _least_log_noise(problem)
@@ -72,8 +72,8 @@ def _placed(problem: Problem, departures: list[Departure]) -> Axes:
         weight_of_noise = grid.noise_weight.reshape(whole_noise.size, -1).sum(axis=1)
         # If the likeliest node is at an edge, most of the weight may lie outside the axes.
         more_beyond = _at_an_edge(weight_of_noise) or _at_an_edge(grid.plane_weight)
-        whole_noise = _narrowed(whole_noise, weight_of_noise, COARSE_NODES[0], least_noise)
-        axes = replace(_moved(grid, COARSE_NODES[1:]), noises=_one_drift(whole_noise, problem))
+        whole_noise = _narrow_nodes(whole_noise, weight_of_noise, COARSE_NODES[0], least_noise)
+        axes = replace(_move_axes(grid, COARSE_NODES[1:]), noises=_one_drift(whole_noise, problem))
         carrying = grid.plane_weight[grid.plane_weight > 0]
         effective_nodes = float(np.exp(-np.sum(carrying * np.log(carrying))))  # the exponential of the entropy
         # 6.0: effective nodes in the plane of B and C_mid at which the coarse grid is in place;
@@ -123,7 +123,7 @@ def _least_log_noise(problem: Problem) -> float:
     return float(min(centre, float(np.log(1e-6) + combined)))
 
 
-def _first_noise(problem: Problem, least: float) -> Array:
+def _first_noise(problem: Problem, min_log_noise: float) -> Array:
     """Nodes of the ln of the whole noise over everything that the prior allows."""
     centre, scale = np.mean(problem.noise_prior, axis=0)
     # 30.0: upper limit of that search in prior scales, so that a known standard error is respected;
@@ -131,7 +131,7 @@ def _first_noise(problem: Problem, least: float) -> Array:
     # 1.8: ln. The noise is searched at least within this factor of its prior centre; chosen, not
     # measured.
     reach = max(PRIOR_REACH_SCALES * scale, min(1.8, 30.0 * scale))
-    return np.linspace(max(centre - reach, least), centre + reach, COARSE_NODES[0])
+    return np.linspace(max(centre - reach, min_log_noise), centre + reach, COARSE_NODES[0])
 
 
 def _one_drift(whole_noise: Array, problem: Problem) -> Noises:
@@ -161,7 +161,7 @@ def _noises(whole_noise: Array, drifts: list[int], problem: Problem) -> Noises:
     )
 
 
-def _moved(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
+def _move_axes(grid: Grid, num_nodes: tuple[int, ...]) -> Axes:
     """The grid's axes, with `num_nodes` of ln B and ln C_mid over the part that carries weight."""
     axes = grid.axes
     plane = grid.plane_weight
@@ -191,7 +191,7 @@ def _around(centre: float, reach: float, num_nodes: int, widest_cell: float) -> 
     return np.linspace(centre - reach, centre + reach, max(num_nodes, needed))
 
 
-def _narrowed(nodes: Array, marginal: Array, num_nodes: int, least: float) -> Array:
+def _narrow_nodes(nodes: Array, marginal: Array, num_nodes: int, lower_bound: float) -> Array:
     """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side, from `least`.
 
     If the last node is the likeliest, the new axis reaches beyond it by the whole width of the old one: standard errors
@@ -202,7 +202,7 @@ def _narrowed(nodes: Array, marginal: Array, num_nodes: int, least: float) -> Ar
     above = cell
     if int(np.argmax(marginal)) == nodes.size - 1:
         above = nodes[-1] - nodes[0]
-    return np.linspace(max(nodes[carrying[0]] - cell, least), nodes[carrying[-1]] + above, num_nodes)
+    return np.linspace(max(nodes[carrying[0]] - cell, lower_bound), nodes[carrying[-1]] + above, num_nodes)
 
 
 def _at_an_edge(marginal: Array) -> bool:

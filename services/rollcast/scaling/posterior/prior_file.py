@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
-from rollcast.scaling.posterior.stack import stack_of
+from rollcast.scaling.posterior.stack import parse_stack
 
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
 MAY_BE_ZERO = PROBABILITIES | {"drift", "drift_weight", "error_drift_weight", "turn_rate", "turn_scale"}
@@ -57,13 +57,13 @@ def read_prior(path: Path) -> Prior:
                 f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(defaults))}."
             )
         if name == "stack":
-            values[name] = None if value is None else stack_of(f"{path}: prior.stack", value)
+            values[name] = None if value is None else parse_stack(f"{path}: prior.stack", value)
             continue
-        values[name] = _checked(f"{path}: prior.{name}", name, value, defaults[name])
+        values[name] = _check_value(f"{path}: prior.{name}", name, value, defaults[name])
     return replace(DEFAULT_PRIOR, **values)
 
 
-def _checked(where: str, name: str, value: Any, default: Any) -> Any:
+def _check_value(where: str, name: str, value: Any, default: Any) -> Any:
     """The value of one field. Raises ValueError, which begins with `where`."""
     if name == "midpoint_reference" and value is None:
         return None

@@ -31,7 +31,7 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
-from rollcast.runfolder.files import Place, checkpoint_place, place_of
+from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.adapter_export import AdapterExport
@@ -266,9 +266,9 @@ class LearnerGroup:
                 self.saver.wait_written()
                 self.saver.begin(PolicyVersion.parse(command.body.decode()), None)
             case CommandKind.RESTORE:
-                return self._read(place_of(command.body.decode()), "", load_checkpoint)
+                return self._read(parse_location(command.body.decode()), "", load_checkpoint)
             case CommandKind.TAKE_WEIGHTS:
-                return self._read(place_of(command.body.decode()), " (model.from_run)", load_weights)
+                return self._read(parse_location(command.body.decode()), " (model.from_run)", load_weights)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None
