@@ -110,7 +110,7 @@ def test_lengths_that_grow_are_met_ahead_by_the_time_a_pod_takes_to_start() -> N
 @given(memories(), st.floats(0, 0.99))
 def test_waiting_for_stragglers_weights_or_redis_never_raises(memory: Memory, waited: float) -> None:
     """Such waits leave their mark on what is consumed and sampled only: both fall, batches are never waited for."""
-    memory = replace(memory, seen_at=NOW - 100, capability=3_000.0, seen_tokens=FED.mean_tokens, wanted=())
+    memory = replace(memory, seen_at=NOW - 100, capability=3_000.0, seen_tokens=FED.mean_tokens, required_history=())
     settled = decided(FED, memory)
     slower = replace(FED, sampled=FED.sampled * (1 - waited), consumption=100_000.0 * (1 - waited))
     assert decided(slower, memory).target <= max(settled.target, min(memory.target, 96))

@@ -239,10 +239,10 @@ def _probing(cluster: StandIn, reached: str) -> None:
         lines = [f"{'reached' if re.search(reached, place) else 'closed'} {place}" for place in created]
         return "\n".join(lines)
 
-    def run(command: list[str], seconds: float, given: str | None = None) -> str:
-        if given:
-            created[:] = json.loads(given)["spec"]["containers"][0]["command"][3:]
-        return StandIn.run(cluster, command, seconds, given)
+    def run(command: list[str], seconds: float, stdin_text: str | None = None) -> str:
+        if stdin_text:
+            created[:] = json.loads(stdin_text)["spec"]["containers"][0]["command"][3:]
+        return StandIn.run(cluster, command, seconds, stdin_text)
 
     cluster.run = run  # type: ignore[method-assign]
     cluster.answers["^logs"] = logs

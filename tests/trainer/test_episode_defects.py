@@ -137,7 +137,7 @@ def name_a_later_version(rollout: Rollout) -> None:
 def misplace_a_mark(rollout: Rollout) -> None:
     assert rollout.episode is not None
     branch = rollout.episode.branches[0]
-    branch.kv_marks = tuple(dataclasses.replace(mark, kept=10_000) for mark in branch.kv_marks)
+    branch.kv_marks = tuple(dataclasses.replace(mark, num_kept=10_000) for mark in branch.kv_marks)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def decide(
         *(entry for entry in memory.required_history if entry[0] >= keep_from),
         (now_seconds, num_generators),
     )
-    memory = replace(memory, wanted=recent)
+    memory = replace(memory, required_history=recent)
     calm = [number for at, number in recent if at > now_seconds - settings.window_seconds]
     if num_generators > memory.target and (_is_starved(measured, limits, settings) or min(calm) > memory.target):
         num_generators = num_generators if _is_starved(measured, limits, settings) else min(calm)
@@ -261,7 +261,7 @@ def _upper_bound(max_generators: int, settings: Settings) -> str:
 
 def _hold(memory: Memory, reason: str) -> Decision:
     """Keep the number and forget the earlier n*: a fall needs ten minutes of uninterrupted measurements."""
-    return Decision(memory.target, reason, replace(memory, wanted=()))
+    return Decision(memory.target, reason, replace(memory, required_history=()))
 
 
 def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:

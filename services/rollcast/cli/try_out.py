@@ -43,7 +43,8 @@ def try_out(
         say(f"caution: {line}")
     num_completions = settings.recipe.rollouts_per_prompt
     say(
-        f"starting the engine; {format_count(prompts, 'prompt')}, {format_count(num_completions, 'completion')} of each ..."
+        f"starting the engine; {format_count(prompts, 'prompt')}, "
+        f"{format_count(num_completions, 'completion')} of each ..."
     )
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:

@@ -46,7 +46,8 @@ def curve_columns(sheet: Sheet, column_options: Columns, tell: Tell) -> tuple[Sh
         compute = _require_one_column(compute_columns(sheet, pass_rate), sheet, column_options, "compute")
         if compute.casefold() == CALL_COUNTER:
             tell(
-                f"{compute} counts calls of wandb.log; {column_options.option('compute')} chooses a column of optimizer steps"
+                f"{compute} counts calls of wandb.log; {column_options.option('compute')} chooses a column of "
+                "optimizer steps"
             )
     unit = find_unit(compute) if column_options.unit is None else column_options.unit
     step = _resolve_column(sheet, column_options, "step", STEP_NAMES)

@@ -26,8 +26,8 @@ def per_cent_by_name(values: Array, column: str, column_options: Columns) -> str
     if not (is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1):
         return ""
     return (
-        f"{shorten_name(column)} is per cent by its name but holds at most {finite_values.max():g}, read as parts of 1; if it "
-        f"is per cent, add {column_options.option('scale')} 0.01"
+        f"{shorten_name(column)} is per cent by its name but holds at most {finite_values.max():g}, read as parts of "
+        f"1; if it is per cent, add {column_options.option('scale')} 0.01"
     )
 
 
@@ -49,7 +49,8 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, column_o
     offset = column_options.option("offset")
     is_rate = bool(words_in(column) & ACCURACY_WORDS) or _is_per_cent(column)
     if column_options.scale != 1 or column_options.offset != 0:
-        return f"{where}; {offset} {column_options.offset:g} and {scale} {column_options.scale:g} map it to {_farthest(mapped):g}"
+        mapping = f"{offset} {column_options.offset:g} and {scale} {column_options.scale:g}"
+        return f"{where}; {mapping} map it to {_farthest(mapped):g}"
     if smallest >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
         return f"{where}; {_remedy_of_count(sheet, column, column_options)}"
     max_per_cent = 100.0
@@ -79,7 +80,8 @@ def _remedy_of_count(sheet: Sheet, column: str, column_options: Columns) -> str:
     scale = column_options.option("scale")
     total = find_total(sheet, column)
     if total is not None and name_of_ratio(column, total.name) in sheet.columns:
-        return f"it counts right answers, so give {column_options.option('pass_rate')} {name_of_ratio(column, total.name)!r}"
+        ratio = name_of_ratio(column, total.name)
+        return f"it counts right answers, so give {column_options.option('pass_rate')} {ratio!r}"
     if total is not None:
         return f"it counts right answers, which {total.name} divides; add {scale} with 1 / {total.name}"
     return f"if it counts the right ones of N answers, add {scale} with 1 / N"

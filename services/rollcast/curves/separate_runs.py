@@ -96,8 +96,8 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     if is_newest_alone or curve.column_options.in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
-            f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one of "
-            f"{listed}"
+            f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one "
+            f"of {listed}"
         )
         return _select_rows(curve, runs[-1])
     if is_one:

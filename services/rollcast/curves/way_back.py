@@ -13,8 +13,9 @@ def way_back(evaluations: Sequence[CurvePoint], peak_compute: float, kept_checkp
     earlier_steps = [step for step in kept_checkpoints.steps if step <= peak]
     if not earlier_steps:
         return (
-            f"No checkpoint from before that peak, near step {peak}, is there ({kept_in_words(kept_checkpoints.steps)}): only "
-            "another run can go back, with a larger trainer.keep_checkpoints."
+            f"No checkpoint from before that peak, near step {peak}, is there "
+            f"({kept_in_words(kept_checkpoints.steps)}): only another run can go back, with a larger "
+            "trainer.keep_checkpoints."
         )
     step = earlier_steps[-1]
     command = f"{kept_checkpoints.command} {step}"

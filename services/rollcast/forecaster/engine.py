@@ -85,7 +85,7 @@ class ForecastEngine:
                 source_evaluations = [item for item in reading.evaluations if item.run not in self._pushed]
                 starts = {run: first_steps for run, first_steps in reading.starts.items() if run not in self._pushed}
                 replaced_runs = reading.replaced_runs - self._pushed.keys()
-                reading = replace(reading, evaluations=source_evaluations, starts=starts, anew=replaced_runs)
+                reading = replace(reading, evaluations=source_evaluations, starts=starts, replaced_runs=replaced_runs)
             return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:

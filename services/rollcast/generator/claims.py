@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class ClaimLoop:
-    """run() until `stop_claiming`; then `drain`. After `fenced` it continues under a new owner name."""
+    """run() until `stop_claiming`; then `drain`. After `change_owner` it continues under a new owner name."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class ClaimLoop:
 
     async def wait_until_recorded(self) -> None:
         """Return once every claim that asked for a first version is recorded in Redis."""
-        await self._queue.recorded()
+        await self._queue.wait_until_recorded()
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -103,5 +103,5 @@ class GeneratorWeights:
     async def change_owner(self, reason: str) -> str:
         owner = new_owner(self._name)
         log.warning("fenced: coming back under a new name", reason=reason, owner=owner)
-        await self._claims.fenced(owner)
+        await self._claims.change_owner(owner)
         return owner

@@ -48,8 +48,8 @@ def check_checkpoint(changes: Sequence[Difference], old_model: Model, new_model:
     if changed_sizes:  # this machine has the config.json of both
         sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(changed_sizes))
         raise UserError(
-            f"--resume: model.path {old_model.path!r} -> {new_model.path!r}: {sizes}: the newest checkpoint is of a model of "
-            f"another shape; {REMEDY}"
+            f"--resume: model.path {old_model.path!r} -> {new_model.path!r}: {sizes}: the newest checkpoint is of a "
+            f"model of another shape; {REMEDY}"
         )
 
 

@@ -192,7 +192,7 @@ class GeneratorQueue(QueueEnd, Protocol):
         """Claim up to `evals` tasks of evaluation and `train` of training, waiting up to `block_seconds` for the first.
 
         The claim and its first version are on record, atomically, before a task is returned. `first_version` is called
-        right before that, never across the wait; see `recorded`. Raises OwnerFenced.
+        right before that, never across the wait; see `wait_until_recorded`. Raises OwnerFenced.
         """
 
     async def wait_until_recorded(self) -> None:

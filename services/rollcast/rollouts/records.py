@@ -101,7 +101,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class KvMark:
-    """Before the token at `position` was sampled, KV entries from `kept` on (prompt included) were rebuilt."""
+    """Before the token at `position` was sampled, KV entries from `num_kept` on (prompt included) were rebuilt."""
 
     position: int
     num_kept: int

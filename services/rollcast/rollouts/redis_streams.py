@@ -314,7 +314,7 @@ class RedisGeneratorQueue(_QueueEnd):
     async def _claim_now(
         self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
     ) -> tuple[list[Claimed], list[bytes]]:
-        """Repeated as a whole while Redis is away: who waits for `recorded` waits for one attempt, not for Redis.
+        """Repeated as a whole while Redis is away: who waits for them waits for one attempt, not for Redis.
 
         What an attempt claimed that then failed is found by the next one.
         """

@@ -121,7 +121,7 @@ def _unread(lines: list[_Line], is_regular: bool) -> Iterator[int]:
             ahead.append(line)
         elif not is_of_an_earlier_stretch:
             yield line.line_index
-    yield from _out_of_order(ahead) if is_regular and _is_series(ahead) else (line.place for line in ahead)
+    yield from _out_of_order(ahead) if is_regular and _is_series(ahead) else (line.line_index for line in ahead)
 
 
 def _out_of_order(lines: list[_Line]) -> Iterator[int]:

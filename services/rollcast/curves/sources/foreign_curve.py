@@ -109,7 +109,7 @@ class ForeignCurve:
                 or at - progress.evaluated_at < self._spacing(progress, at)
             ):
                 continue
-            progress = replace(progress, mark=mark, taken=at)
+            progress = replace(progress, mark=mark, evaluated_at=at)
             try:
                 # Without steps, evaluations are identified by their times. One before any compute is of step 0.
                 step = int(at) if hours > 0 else 0

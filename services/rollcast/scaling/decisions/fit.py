@@ -130,7 +130,7 @@ def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
         added = f"That part has {count} of the {MIN_LAW_POINTS} evaluations that a forecast needs."
     else:
         added = f"The forecast comes from the {count} evaluations of that part alone."
-    return replace(verdict, reason=f"{verdict.reason} {added}", missing=num_missing)
+    return replace(verdict, reason=f"{verdict.reason} {added}", num_missing=num_missing)
 
 
 def _judge_breaks(posterior: Posterior) -> Verdict | None:

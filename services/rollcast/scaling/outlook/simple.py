@@ -42,7 +42,7 @@ class Summary:
         late = max(5, readings.size // 2)
         smoothed = _smoothed_level(readings)
         return cls(
-            now=float(curve.compute[-1]),
+            newest_compute=float(curve.compute[-1]),
             smoothed=smoothed,
             last=float(readings[-1]),
             last_five=float(readings[-5:].mean()),
