@@ -284,7 +284,7 @@ def forecast_run(
         worth=worth,
         price=price,
         last_advice=last_advice,
-        ended=end_reason,
+        end_reason=end_reason,
     )
 
 
