@@ -86,7 +86,7 @@ def _time_refusal(release: Release, *values: str, names: str) -> float:
     seconds = time.monotonic() - start_seconds
     release.cluster.require(lambda: names in message, f"Helm does not say {names}: {message}")
     # hooks.pullSeconds, and what Helm and the cluster need besides
-    release.cluster.require(lambda: seconds < 90.0, f"Helm took {seconds:.0f} s to say so")
+    release.cluster.require(lambda: seconds < 60.0, f"Helm took {seconds:.0f} s to say so")
     return seconds
 
 

@@ -288,7 +288,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "whole-systems",
-        "A run that is stopped and continued, an ablation, the tutorial, the first hour, a slow generator, chaos.",
+        "Every process is killed and frozen; runs that stop and go on, an ablation, the tutorial, the first hour.",
         (
             *_ENGINE,
             *_RUN,
@@ -301,7 +301,17 @@ PROOFS: tuple[Proof, ...] = (
             "testkit/forked_programs.py",
             "tests/system",
         ),
-        _tests("system", "up", "resumed_up", "ablate", "tutorial", "first_hour", "slow_generator", "chaos_episodes"),
+        _tests(
+            "system",
+            "faults",
+            "up",
+            "resumed_up",
+            "ablate",
+            "tutorial",
+            "first_hour",
+            "slow_generator",
+            "chaos_episodes",
+        ),
     ),
     Proof(
         "hostile-entries",
@@ -328,9 +338,13 @@ PROOFS: tuple[Proof, ...] = (
             "tests/forecaster",
             "testkit/forecaster",
             "monitoring",
-            *_rooms("forecaster", "curves", "scaling", "telemetry"),
+            "tests/cli/test_show_page.py",
+            *_rooms("cli", "forecaster", "curves", "local", "scaling", "telemetry"),
         ),
-        _tests("forecaster", "whole_page", "many_recordings", "openapi", "prometheus_runs", "replay"),
+        (
+            *_tests("forecaster", "whole_page", "many_recordings", "openapi", "prometheus_runs", "replay"),
+            "tests/cli/test_show_page.py",
+        ),
     ),
     Proof(
         "calibration",

@@ -10,17 +10,11 @@ from tests.chart.earlier_charts import NUMBERS, earlier_defaults, upgraded, with
 from tests.chart.rendering import CPU, PROFILES, Object, merged, pods, profile, render
 
 
-def earlier_pull_seconds(before: str) -> Object:
-    """The one default that has changed: an upgrade keeps that of the earlier chart, 30 s, where it had one."""
-    hooks = earlier_defaults(before).get("hooks", {})
-    return {"hooks": {"pullSeconds": hooks["pullSeconds"]}} if "pullSeconds" in hooks else {}
-
-
 @pytest.mark.parametrize("name", ["", *PROFILES])
 @pytest.mark.parametrize("before", NUMBERS)
 def test_an_upgrade_renders_what_an_install_would(before: str, name: str, tmp_path: Path) -> None:
     reused = render({}, path=upgraded(earlier_defaults(before), profile(name), tmp_path))
-    assert without_secrets(reused) == without_secrets(render(merged(earlier_pull_seconds(before), profile(name))))
+    assert without_secrets(reused) == without_secrets(render(profile(name)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +32,7 @@ def test_an_upgrade_renders_what_an_install_would(before: str, name: str, tmp_pa
 @pytest.mark.parametrize("before", NUMBERS)
 def test_every_documented_upgrade_works_from_every_earlier_chart(before: str, change: Object, tmp_path: Path) -> None:
     reused = render(change, path=upgraded(earlier_defaults(before), CPU, tmp_path))
-    installed = render(merged(merged(earlier_pull_seconds(before), CPU), change))
+    installed = render(merged(CPU, change))
     assert without_secrets(reused) == without_secrets(installed)
 
 

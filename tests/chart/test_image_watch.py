@@ -194,7 +194,7 @@ def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
     assert (container["image"], container["command"]) == (watcher["image"], ["true"])
     assert container["image"].startswith(NEVER)
     assert container["resources"] == watcher["resources"], "what a quota refuses of one it refuses of all"
-    assert pull["spec"]["activeDeadlineSeconds"] == 60
+    assert pull["spec"]["activeDeadlineSeconds"] == 30
     annotations = pull["metadata"]["annotations"]
     assert "hook-failed" in annotations["helm.sh/hook-delete-policy"]
     weights = {

@@ -55,7 +55,7 @@ def test_three_of_five_evaluations_get_neither_headline_nor_band_nor_chance() ->
     assert has_no_law(answer)
     assert answer["predictions"] == [{"compute": 300.0} | dict.fromkeys(("q05", "q25", "q50", "q75", "q95"))]
     text = text_on(DATA / "short.jsonl", "--at", 300)
-    assert "short: 4 evaluations (1 at step 0), 0 excluded, now 0.350 at 150 steps" in text
+    assert "short: 4 evaluations (1 at step 0), 0 excluded, newest 0.350 at 150 steps" in text
     assert "too few: 3 of the 5 evaluations that a forecast needs." in text
     assert not re.search(r"%|median|asymptote|continue|stop|None|as much again", text, re.IGNORECASE)
 

@@ -191,6 +191,22 @@ def test_stretches_lie_within_the_budget_and_inside_one_another(name: str, times
         assert advice.soon.gain[2] <= advice.rest.gain[2] + 0.01, "the upper side opens with the distance"
 
 
+def test_a_gain_above_the_headroom_is_explained() -> None:
+    """The forecast of readings may pass A, which is the ceiling only if gains end."""
+    num_explained = 0
+    for forecast in cases().values():
+        for times in (1.5, 2.0, 8.0):
+            advice = advise(forecast, times * float(forecast.curve.compute[-1]))
+            if "on the level now" not in advice.reason:
+                continue
+            assert advice.rest.gain is not None
+            headroom = float(forecast.asymptote((0.5,))[0]) - advice.level
+            is_above = forecast.verdict.is_described and advice.rest.gain[1] > headroom
+            assert ("The end lies above A" in advice.reason) == is_above
+            num_explained += is_above
+    assert num_explained > 0
+
+
 def test_each_kind_of_curve_gets_the_advice_that_it_calls_for() -> None:
     forecasts = cases()
     assert forecasts["ended"].verdict.kind is VerdictKind.SATURATED

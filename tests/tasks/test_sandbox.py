@@ -214,7 +214,7 @@ def test_a_judge_killed_before_it_read_its_request_is_a_timeout_and_costs_no_for
     assert sandbox.grade("exact", "4", '"4"') == RIGHT
     server = processes_of(sandbox)[0]
     long = json.dumps("x" * 500_000)
-    for deadline_seconds in (1e-6, 1e-4, 1e-3) * 5:
+    for deadline_seconds in (1e-6, 1e-5, 1e-4) * 5:  # a quick machine answers within a millisecond
         assert sandbox.grade("exact", "4", long, deadline_seconds=deadline_seconds) == Grade(0.0, "timeout")
     assert processes_of(sandbox)[0] == server
 

@@ -66,7 +66,7 @@ def show_verdict(answer: dict[str, Any]) -> None:
     dropped = f"{answer['dropped']} without a number dropped, " if answer["dropped"] else ""
     say(
         f"{answer['curve']}: {evaluations_text}, {answer['excluded']} excluded, {dropped}"
-        f"now {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
+        f"newest {answer['pass_rate']:.3f} at {amount(answer['compute'])} {answer['unit']}"
     )
     say(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
     if not answer["is_described"] and answer["verdict"] != VerdictKind.TOO_FEW:

@@ -331,7 +331,19 @@ class _Question:
         level = f"on the level now, {self._level:.3f} (newest {self._num_level_readings} readings)"
         return (
             f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with the best checkpoint "
-            f"kept. It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}.{caution}"
+            f"kept. It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}."
+            f"{self._above_the_ceiling()}{caution}"
+        )
+
+    def _above_the_ceiling(self) -> str:
+        """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that have one."""
+        forecast = self._forecast
+        asymptote = float(forecast.asymptote((0.5,))[0])
+        if not forecast.verdict.is_described or self._shown[-1][1] <= asymptote:
+            return ""
+        return (
+            f" The end lies above A, {asymptote:.3f}, because gains end with a probability of "
+            f"{chance_in_words(forecast.ceiling_probability)} only: A is the ceiling if they do."
         )
 
 
