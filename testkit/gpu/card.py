@@ -90,7 +90,7 @@ def start_counting_memory(device: torch.device) -> int:
 
 
 def peak_memory_gib(device: torch.device, bytes_before: int) -> float | None:
-    """Peak bytes of tensors since `start_counting_memory`, above those `held` then; None on the CPU."""
+    """Peak bytes of tensors since `start_counting_memory`, above those `bytes_before` then; None on the CPU."""
     return round((torch.cuda.max_memory_allocated(device) - bytes_before) / 2**30, 2) if device.type == "cuda" else None
 
 

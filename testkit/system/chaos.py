@@ -171,7 +171,7 @@ class Chaos:
         )
 
     def _gone_on(self, num_lines: int) -> set[int]:
-        """Tasks that were settled or dispatched again, by the lines after the first `before`."""
+        """Tasks that were settled or dispatched again, by the lines after the first `num_lines`."""
         lines = self._system.lines("tasks.jsonl")[num_lines:]
         return {task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())}
 

@@ -24,7 +24,7 @@ def rollcast(
     programs: ForkedPrograms | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Started in `folder`; its output is appended to `said`. Killed at exit, its services die with it.
+    """Started in `folder`; its output is appended to `read_output`. Killed at exit, its services die with it.
 
     programs: the parent of its forks; None = they are started as programs.
     """

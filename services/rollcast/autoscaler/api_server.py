@@ -59,7 +59,7 @@ def own_namespace(configured_namespace: str | None) -> str:
 
 
 def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Call one of the client's methods. `what`: the call in words. Raises NotFound or ClusterAway."""
+    """Call one of the client's methods. `action`: the call in words. Raises NotFound or ClusterAway."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 

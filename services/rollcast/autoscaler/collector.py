@@ -96,7 +96,9 @@ class Collector:
         """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
 
     def take(self, reading: FleetReading, now_seconds: float) -> Totals:
-        """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
+        """The totals at `now_seconds` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it
+        comes.
+        """
         trainer = _by_name(reading.trainer, self._run)
         step = _gauge(trainer, trainer_metrics.TRAINER_STEP)
         joined = _gauge(trainer, trainer_metrics.GENERATORS, state="joined")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def with_distinct_names(source_curves: Sequence[tuple[str, Curve]]) -> list[Curve]:
     """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
 
-    `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    `source_curves`: source and curve. Of a source that holds several runs, the name of the run stays in it.
     """
     count = Counter(curve.name for _, curve in source_curves)
     of_source = Counter(source for source, _ in source_curves)
@@ -56,6 +56,6 @@ def refuse_two_units(source_curves: Sequence[tuple[str, Curve]]) -> None:
 
 
 def _begins(curve: Curve, longer_curve: Curve) -> bool:
-    """Whether the points of `other` begin with those of `curve`."""
+    """Whether the points of `longer_curve` begin with those of `curve`."""
     pairs = (longer_curve.compute, curve.compute), (longer_curve.pass_rate, curve.pass_rate)
     return all(longer.tobytes().startswith(shorter.tobytes()) for longer, shorter in pairs)

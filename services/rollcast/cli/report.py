@@ -24,7 +24,7 @@ def quantile_row(name: str, quantiles: Interval, form: str) -> tuple[str, ...]:
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Sequence[str] = ()) -> None:
-    """Columns of numbers; the first names the row. `left`: further columns that hold words."""
+    """Columns of numbers; the first names the row. `text_columns`: further columns that hold words."""
     from rich.console import Console
     from rich.table import Table
 

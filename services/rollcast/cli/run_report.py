@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_report(forecast: Forecast, replot_law: SigmoidParameters) -> dict[str, Any]:
-    """Everything that is stated about one run, as JSON; `held`: the law of its log re-plot."""
+    """Everything that is stated about one run, as JSON; `replot_law`: the law of its log re-plot."""
     from rollcast.curves.answer import law_as_json, law_of_curve, verdict_as_json
 
     curve = forecast.curve
@@ -70,7 +70,7 @@ def not_described(forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def cautions(runs: Sequence[dict[str, Any]], subject: str) -> list[str]:
-    """On each run whose own verdict is not for decisions: not to decide on `what`."""
+    """On each run whose own verdict is not for decisions: not to decide on `subject`."""
     return [
         f"{run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on {subject}."
         for run in runs

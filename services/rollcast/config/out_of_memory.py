@@ -29,7 +29,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(action: str, remedy: str, error_message: str) -> OutOfMemory:
-    """`said`: by whoever refused the memory."""
+    """`error_message`: by whoever refused the memory."""
     size_match = ASKED.search(error_message)
     where = "GPU" if any(device in error_message for device in DEVICES) else "host"
     more = f" (it asked for {size_match[1]} more)" if size_match else ""
@@ -38,7 +38,7 @@ def out_of_memory(action: str, remedy: str, error_message: str) -> OutOfMemory:
 
 @contextmanager
 def told_what_did_not_fit(action: str, remedy: str) -> Iterator[None]:
-    """Raise OutOfMemory, with the action `what` and the `remedy`, if an allocation inside the block is refused."""
+    """Raise OutOfMemory, with the action `action` and the `remedy`, if an allocation inside the block is refused."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -33,7 +33,7 @@ def find_reward_conflict(environment: EnvironmentSettings, dataset: RowsDataset)
 
 
 def environment_rewards(environment: EnvironmentSettings, dataset: RowsDataset) -> bool:
-    """Whether the environment rewards, and not the verifier. `undecided` says None of the two."""
+    """Whether the environment rewards, and not the verifier. `find_reward_conflict` says None of the two."""
     if environment.reward is None:
         return environment.gives_reward and not has_own_verifier(dataset)
     return environment.reward == "environment"

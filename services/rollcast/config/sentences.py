@@ -121,7 +121,7 @@ class Wrong:
 
 
 def wrong_value(field: str, value: object, sentence: str, *related_fields: str) -> Wrong:
-    """`sentence` follows the setting and its value. `others`: settings that it was compared with."""
+    """`sentence` follows the setting and its value. `related_fields`: settings that it was compared with."""
     return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
 
 
@@ -171,7 +171,7 @@ def find_mistakes(item: ErrorDetails, data: Mapping[str, Any], schema: type[Base
 
 
 def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
-    """How many mistakes `described` reports, at least."""
+    """How many mistakes `find_mistakes` reports, at least."""
     is_group = item["type"] == "union_tag_not_found"
     return 1 + (len(_unknown_names(item, groups_at(item["loc"], schema))) if is_group else 0)
 

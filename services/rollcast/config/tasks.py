@@ -127,7 +127,7 @@ class Tasks(Settings):
         return self.dataset.parts if isinstance(self.dataset, Mixture) else (Part(dataset=self.dataset),)
 
     def held_out_prompts(self, mixture_part: Part) -> int:
-        """How many prompts of `part` are held out."""
+        """How many prompts of `mixture_part` are held out."""
         return self.evaluation.num_prompts if mixture_part.held_out is None else mixture_part.held_out
 
     @property

@@ -85,5 +85,5 @@ def incomplete_points(count: int) -> str:
 
 
 def left_out(source: Path | str, count: int, noun: str, reason: str) -> str:
-    """`what`: one of those that are left out."""
+    """`noun`: one of those that are left out."""
     return f"{source}: {format_count(count, noun)} left out, {reason}"

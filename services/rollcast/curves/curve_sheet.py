@@ -31,7 +31,7 @@ class CurveSheet:
     Attributes:
         sheet: numbers in its column of compute.
         columns: those that hold the curve.
-        asked: what the user specified about the columns.
+        column_options: what the user specified about the columns.
         wanted_run: the requested run if no column names the runs.
     """
 
@@ -136,7 +136,7 @@ class RunEvaluations:
 
 
 def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) -> RunEvaluations:
-    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations if no column holds their time.
+    """The evaluations of a sheet of one run. `now_seconds`: Unix seconds of evaluations if no column holds their time.
 
     Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
     """

@@ -65,7 +65,7 @@ class CurvePoint:
 
 
 def validate_evaluation(evaluation: CurvePoint) -> CurvePoint:
-    """The evaluation as `known` has it, within the bounds of a live source.
+    """The evaluation as `clear_impossible_values` has it, within the bounds of a live source.
 
     Raises:
         ValueError: a value that the curve needs is out of bounds.
@@ -184,9 +184,9 @@ class RunHistory:
         num_incomplete: evaluations left out because too few of their prompts were graded.
         budget_steps: the step at which the source says that the run will end; None if it does not, or has reached it.
         budget_device_hours: the same in device-hours.
-        ended: why the run ended before its budget; None = it did not.
+        end_reason: why the run ended before its budget; None = it did not.
         last_advice: on the run, before its newest evaluation or after it.
-        kept: its checkpoints, if the source knows them.
+        kept_checkpoints: its checkpoints, if the source knows them.
     """
 
     name: str

@@ -130,7 +130,7 @@ class Measure:
 
 
 def name_of_ratio(count: str, total: str) -> str:
-    """The name of a column that `measure_of` takes for the rate of a count of right answers."""
+    """The name of a column that `find_measure` takes for the rate of a count of right answers."""
     return f"{count}{_RATIO_MARK}{total}"
 
 

@@ -32,7 +32,9 @@ def per_cent_by_name(values: Array, column: str, column_options: Columns) -> str
 
 
 def refuse_outside(mapped: Array, sheet: Sheet, column: str, column_options: Columns) -> None:
-    """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1]; `asked` mapped them."""
+    """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1]; `column_options` mapped
+    them.
+    """
     if not mapped.size or (mapped.min() >= 0 and mapped.max() <= 1):
         return
     values = mapped / column_options.scale - column_options.offset

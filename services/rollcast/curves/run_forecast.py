@@ -71,8 +71,8 @@ class RunForecast:
         worth, price: as in `advise`, if the run's owner gave them.
         evaluations_left: until the budget ends, if its last step is known.
         last_advice: on the run's own terms, before the newest evaluation.
-        ended: why the run ended before its budget; None = it did not.
-        kept: its checkpoints; None = not known.
+        end_reason: why the run ended before its budget; None = it did not.
+        kept_checkpoints: its checkpoints; None = not known.
     """
 
     name: str
@@ -235,7 +235,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
 def _convert_verdict(forecast: Forecast, axis: ComputeAxis, kept_checkpoints: KeptCheckpoints | None) -> Forecast:
     """The forecast whose verdict names places in the unit of the curve, whatever axis the law is fitted on.
 
-    `kept`: if they are known the advice names the checkpoint to go back to, and not the verdict.
+    `kept_checkpoints`: if they are known the advice names the checkpoint to go back to, and not the verdict.
     """
     verdict = forecast.verdict
     if verdict.at is None:
@@ -266,7 +266,7 @@ def forecast_run(
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`, `ended`, `kept`: as in `RunForecast`.
+    `worth`, `price`: given by its owner. `last_advice`, `end_reason`, `kept_checkpoints`: as in `RunForecast`.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None

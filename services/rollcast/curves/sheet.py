@@ -69,7 +69,7 @@ class Numbers:
     Attributes:
         values: nan if there is no number; a field with a per cent sign is a part of 1, true or yes is 1,
             false or no 0.
-        given: fields that are not empty.
+        is_given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
     """

@@ -108,7 +108,9 @@ def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]
 def _recent_mean(
     buckets: dict[float, float], previous_totals: tuple[float, float]
 ) -> tuple[float | None, tuple[float, float]]:
-    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and the present value of `seen`."""
+    """Mean staleness of the tokens trained since `previous_totals` (tokens, tokens x steps), and the present value of
+    `previous_totals`.
+    """
     finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
     total = sum(tokens for _, tokens in finite)
     weighted = sum(bound * tokens for bound, tokens in finite)

@@ -178,7 +178,7 @@ class Completion:
         )
 
     def mark_rebuild(self, position: int, num_kept: int) -> None:
-        """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it.
+        """KV from `num_kept` on was rebuilt before the token at `position`, by the version that sampled it.
 
         Ignored before the first token, because no token has seen other KV.
         """

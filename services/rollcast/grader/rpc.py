@@ -23,7 +23,7 @@ class GradingService(grading_pb2_grpc.GradingServicer):
     def __init__(
         self, sandbox: Sandbox, verifiers: Verifiers, turns: Turns, grading_limits: Grading, exporter: Exporter
     ) -> None:
-        """`most`: limits beyond which a request is refused."""
+        """`grading_limits`: limits beyond which a request is refused."""
         self._sandbox = sandbox
         self._verifiers = verifiers
         self._turns = turns

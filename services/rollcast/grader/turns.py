@@ -30,7 +30,7 @@ class Turns:
 
     @contextlib.contextmanager
     def turn(self, is_still_wanted: Callable[[], bool]) -> Iterator[None]:
-        """Waits for a turn as long as it is `wanted`. Raises NoTurn."""
+        """Waits for a turn as long as it is `is_still_wanted`. Raises NoTurn."""
         with self._changed:
             self._wait(is_still_wanted)
             self._running += 1

@@ -82,8 +82,8 @@ def run_set(
 ) -> list[RunRecord]:
     """Run those that are not finished; the records of all, in the order of the plan.
 
-    `view_of`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is not asked
-    for, or if one of its runs was made with other settings.
+    `make_run_view`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is
+    not asked for, or if one of its runs was made with other settings.
     """
     records = [_record(item) for item in planned]
     for item in planned:

@@ -176,7 +176,7 @@ def _brings_its_batch(recipe: Recipe, is_published: bool) -> bool:
 
 
 def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
-    """Settings of `recipe` that `transplanted` does not bring although they differ: name -> (its own, the base's).
+    """Settings of `recipe` that `transplant_recipe` does not bring although they differ: name -> (its own, the base's).
 
     Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
     """

@@ -126,7 +126,7 @@ def generator_gpus(local: Local, generator: Generator, gpus: Sequence[str], inde
 
 
 def visible_gpus(gpus: Sequence[str], process_gpus: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of a process that uses its `own` of these GPUs, and ends if it finds fewer.
+    """The environment of a process that uses its `process_gpus` of these GPUs, and ends if it finds fewer.
 
     A machine without GPUs is left as it is.
     """

@@ -107,7 +107,7 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
 
 
 def check_files(config: RunConfig, *further_checks: Check, monitor: bool = False) -> list[str]:
-    """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
+    """The checks that need neither ports nor Redis, and `further_checks`. Raises UserError."""
     # Also of settings that no file gave: those of `--generators`, of `ablate`, of the demo.
     broken = [UserError(wrong.sentence) for wrong in broken_rules(config, to_start=True)]
     return _raise_all(

@@ -193,7 +193,7 @@ class Orphans:
         self._seen_at: dict[int, float] = {}
 
     def sweep(self, known_pids: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
-        """Kill, with all below them, the children that are not `known` and had their grace."""
+        """Kill, with all below them, the children that are not `known_pids` and had their grace."""
         now_seconds = time.monotonic()
         strangers = [child for child in psutil.Process().children() if child.pid not in known_pids | self._own_pids]
         self._seen_at = {child.pid: self._seen_at.get(child.pid, now_seconds) for child in strangers}

@@ -26,7 +26,7 @@ class Feed:
     """The records of a run, as entries."""
 
     def __init__(self, folder: Path, sent_lines: Mapping[str, int]) -> None:
-        """`taken`: lines of each file that an earlier process has sent.
+        """`sent_lines`: lines of each file that an earlier process has sent.
 
         Raises UserError if this release cannot read the folder.
         """

@@ -272,7 +272,7 @@ class RankMemory:
             yield "head, reduced", {**parts, "gradients": self._reduction_bytes(self.model.head)}
 
     def _layer(self, index: int, lower_layer_bytes: int) -> Iterator[tuple[str, Parts]]:
-        """Backward pass of one layer. `before`: bytes that the layers below keep."""
+        """Backward pass of one layer. `lower_layer_bytes`: bytes that the layers below keep."""
         model = self.model
         d = self.load.item
         layer = self.model.layers[index]

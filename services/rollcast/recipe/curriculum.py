@@ -64,7 +64,7 @@ class Curriculum:
     def __init__(
         self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
     ) -> None:
-        """`own`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
+        """`own_part`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
         if len(set(prompt_ids)) != len(prompt_ids):
             repeated = next(prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1)
             raise UserError(f"prompt id {repeated!r} occurs more than once in the training data; make the ids unique")

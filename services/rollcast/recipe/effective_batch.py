@@ -29,7 +29,7 @@ class EffectiveBatch:
 def filter_zero_variance(
     rewards: NDArray[np.float64], group: NDArray[np.int64], candidate_mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return which of the `kept` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
+    """Return which of the `candidate_mask` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
 
     The zero-variance filter (arXiv 2510.13786, sections 3.2 and A.15): `rewards` are the verifier's, without a length
     penalty, so that a prompt whose answers are all right goes, however long they are. The paper writes it for rewards 0

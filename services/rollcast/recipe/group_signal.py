@@ -8,8 +8,8 @@
     no_verdict  no answer was graded
     filtered    usable, except that `recipe.filter`, a function of the user's own, drops it
 
-`signal_of` decides on each except the last. A group with at most one rollout that counts is named after the reason for
-which most of the others do not count.
+`classify_group` decides on each except the last. A group with at most one rollout that counts is named after the
+reason for which most of the others do not count.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

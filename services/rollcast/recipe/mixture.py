@@ -41,7 +41,7 @@ class MixtureCurriculum:
     def __init__(
         self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
     ) -> None:
-        """`own`: as for Curriculum."""
+        """`own_part`: as for Curriculum."""
         for share in shares:
             if not share.prompt_ids:
                 raise UserError(

@@ -111,7 +111,7 @@ class SimulatedGenerator:
         return not self._ends or self.running + len(attempt.remaining) <= self.engine.slots
 
     def advance(self, now_seconds: float) -> None:
-        """Let the running rollouts sample until `now`."""
+        """Let the running rollouts sample until `now_seconds`."""
         if self._ends and self.alive:
             elapsed = now_seconds - self._updated_at
             gained = elapsed / self.step_seconds
@@ -121,7 +121,7 @@ class SimulatedGenerator:
         self._updated_at = now_seconds
 
     def start(self, attempt: Attempt, now_seconds: float) -> None:
-        """Sample the remaining tokens of `attempt` from `now` on."""
+        """Sample the remaining tokens of `attempt` from `now_seconds` on."""
         self.advance(now_seconds)
         self.changes += 1
         attempt.owner = self
@@ -141,7 +141,7 @@ class SimulatedGenerator:
         return self._updated_at + (self._ends[0][0] - self._progress) * self.step_seconds
 
     def finish_next(self, now_seconds: float) -> Attempt | None:
-        """End the rollout that is due at `now`; return its attempt if that was the last one."""
+        """End the rollout that is due at `now_seconds`; return its attempt if that was the last one."""
         self.advance(now_seconds)
         self.changes += 1
         self._progress, sequence, context = heapq.heappop(self._ends)

@@ -115,7 +115,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sequences(words: list[str], known_words: set[str] | None = None) -> Iterator[Sequence]:
-    """All of a text; with `known` only those of known words."""
+    """All of a text; with `known_words` only those of known words."""
     run = 0
     for end, word in enumerate(words, start=1):
         run = run + 1 if known_words is None or word in known_words else 0

@@ -156,7 +156,7 @@ def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat |
 
 
 def _tokens_before(whole_ids: list[int], bare_ids: list[int]) -> list[int]:
-    """What the tokenizer puts before a text: `whole` is the text with all special tokens, `bare` without."""
+    """What the tokenizer puts before a text: `whole_ids` is the text with all special tokens, `bare` without."""
     for start in range(len(whole_ids) - len(bare_ids) + 1):
         if whole_ids[start : start + len(bare_ids)] == bare_ids:
             return whole_ids[:start]

@@ -241,7 +241,7 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
 
 
 def make_grade(reward: Any, reward_source: str, location: str = "") -> Grade:
-    """The verdict that a reward is; of anything else a sentence: `said`, the thing itself, and its `place`."""
+    """The verdict that a reward is; of anything else a sentence: `reward_source`, the thing itself, and its `place`."""
     try:
         number = _NO_NUMBER if isinstance(reward, str | bytes) else float(reward)
     except Exception:  # what a user's object does when it is asked for its number

@@ -55,7 +55,7 @@ def is_driver_too_old(cuda: str | None) -> bool:
 def unusable(cuda: str | None, cause: str) -> UserError:
     """The error of a process that cannot use the GPUs that it must have.
 
-    `cuda`: version that torch was built for; None = for no GPU. `said`: what torch or the driver says. A PassingError,
+    `cuda`: version that torch was built for; None = for no GPU. `cause`: what torch or the driver says. A PassingError,
     after which a supervisor tries again, unless driver or build are the reason.
     """
     node = node_name()

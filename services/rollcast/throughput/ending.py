@@ -27,7 +27,7 @@ def grace_seconds(balance: Balance) -> int:
 
 
 def short_grace(balance: Balance, grace: float) -> Iterator[str]:
-    """One sentence if the grace `given`, in seconds, is shorter than predicted."""
+    """One sentence if the grace `grace`, in seconds, is shorter than predicted."""
     needed = grace_seconds(balance)
     if grace >= needed:
         return

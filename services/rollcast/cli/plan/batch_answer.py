@@ -51,7 +51,7 @@ class BatchPlan:
 
 
 def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
-    """The whole answer. `wanted`: further splits to choose from.
+    """The whole answer. `candidates`: further splits to choose from.
 
     Raises UserError: no run has a forecast, or the budget buys no step.
     """

@@ -64,7 +64,7 @@ def read(log: LogFile) -> Sheet:
 def sheet_of_tables(format: str, name_prefix: str, tables: list[HtmlTable]) -> Sheet:
     """The rows of tables that hold a measure of success, and steps if one does.
 
-    Long tables of one header are runs. `place`: what the number of a table counts, for their names.
+    Long tables of one header are runs. `name_prefix`: what the number of a table counts, for their names.
     """
     measured = [table for table in tables if table.is_of_a_run]
     counted = [table for table in measured if table.has_counter] or measured

@@ -20,7 +20,7 @@ import numpy as np
 
 
 def printed_answers(loop: "StepTimeline", line_indices: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
-    """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
+    """Places of lines, all of one form, that are not readings. `line_indices`, `steps`: of each line, in order."""
     lines = [loop.line_at(line_index, step) for line_index, step in zip(line_indices, steps, strict=True)]
     loop_steps = set(loop.steps)
     num_shared = sum(step in loop_steps for step in steps)

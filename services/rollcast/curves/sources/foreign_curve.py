@@ -43,7 +43,7 @@ class ForeignCurve:
         self._looked_until = -math.inf
 
     def read(self, now_seconds: float) -> Reading:
-        """The evaluations since the last look; the first look returns all in the look-back. `now`: Unix seconds.
+        """The evaluations since the last look; the first look returns all in the look-back. `now_seconds`: Unix time.
 
         Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
 

@@ -97,7 +97,7 @@ class PrometheusQueries:
     def _first_scrapes(self, window_seconds: float, now_seconds: float) -> dict[tuple[str, ...], float]:
         """Unix seconds by the labels of an evaluation, late by a ten-thousandth of the runs' age or 5 seconds at most.
 
-        Those in the window before `now`. Raises SourceAway if Prometheus cannot be read.
+        Those in the window before `now_seconds`. Raises SourceAway if Prometheus cannot be read.
         """
         namespace_matcher = f'{{namespace="{self._namespace}"}}' if self._namespace else ""
         first: dict[tuple[str, ...], float] = {}

@@ -114,7 +114,7 @@ def spent_before(folder: Path) -> BeforeRecord | None:
 
 
 def make_point(record: EvaluationRecord, run: str, now_seconds: float) -> CurvePoint:
-    """`now`: the time of a record without one. Raises ValueError if a value is out of bounds."""
+    """`now_seconds`: the time of a record without one. Raises ValueError if a value is out of bounds."""
     return validate_evaluation(
         CurvePoint(
             run=run,

@@ -27,7 +27,7 @@ class TracedLoss:
 
 
 def traced_loss(record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
-    """`read`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
+    """`read_turns`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
 
     Of calls with the same tokens those that were read come first.
     """

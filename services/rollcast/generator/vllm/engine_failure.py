@@ -151,8 +151,8 @@ def no_room_at_work(
 ) -> OutOfMemory | None:
     """The sentence for an engine that was at work; None = it did not run out of memory.
 
-    `error`: the error of the generator's part that ended. `said`: the engine's `noted_shortage`. `killed`: whether
-    the kernel has killed a process for lack of memory.
+    `error`: the error of the generator's part that ended. `shortage_note`: the engine's `noted_shortage`. `killed`:
+    whether the kernel has killed a process for lack of memory.
     """
     if killed:
         return _kernel_kill_error()

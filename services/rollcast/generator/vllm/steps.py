@@ -7,8 +7,8 @@ from rollcast.generator.vllm.kv_blocks import KvBlocks
 
 
 class KvRebuild(NamedTuple):
-    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by the
-    request or, since its preemption, by another rollout of the same prompt."""
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `num_kept` on is rebuilt, by
+    the request or, since its preemption, by another rollout of the same prompt."""
 
     request_id: str
     num_output_tokens: int
@@ -118,7 +118,7 @@ class StepObserver:
         )
 
     def step_ended(self, now_seconds: float) -> None:
-        """The step last observed has run; `now` in monotonic seconds."""
+        """The step last observed has run; `now_seconds` in monotonic seconds."""
         if self._decodes:
             self.num_decode_steps += 1
             self.decode_seconds += now_seconds - self.last_step_at

@@ -72,7 +72,7 @@ def advise(
         axis: maps the compute of budget and answer to that of the fit; None: they are the same.
         evaluations_left: until the budget ends; None: as many as their recent spacing makes.
         last: the advice on the same terms before the newest evaluation; None: there was none.
-        ended: why the run ended before its budget; None: it did not.
+        end_reason: why the run ended before its budget; None: it did not.
 
     Raises:
         ValueError: budget, worth or price cannot be.

@@ -51,7 +51,7 @@ class Outlook:
 
     Attributes:
         has_forecast: without one it counts with its last readings and gets nothing.
-        now: pass rate that it keeps when it is stopped.
+        present_pass_rate: pass rate that it keeps when it is stopped.
         hours: device-hours that it gets.
         gain: of pass rate by these.
         gain_alone: by the whole budget.

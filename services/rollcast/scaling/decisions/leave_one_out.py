@@ -88,7 +88,7 @@ def leave_one_out(
     *,
     null_controls: Collection[str] = (),
 ) -> LeaveOneOut:
-    """The table of `whole` and of each recipe of `without`; their curves' names are the rows' names.
+    """The table of `whole_recipe` and of each recipe of `without`; their curves' names are the rows' names.
 
     `null_controls`: names of the recipes of `without` that are the whole one in effect.
 
@@ -157,7 +157,7 @@ class _Speeds:
     """The efficiency of all recipes with A held at the common value, the whole one first.
 
     Attributes:
-        held: the fits.
+        fixed_fits: the fits.
         level: the pass rate half-way up.
         exponents: draws of B, by recipe.
         exponent_spread: of B between runs of one recipe.

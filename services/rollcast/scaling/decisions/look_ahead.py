@@ -105,7 +105,9 @@ def _wait(
     worth: float,
     persistence: float,
 ) -> WaitPlan:
-    """`after` (u,) equally likely readings after the wait, in the order of `SCORES`; `kept` (u,) the level of each."""
+    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`; `true_levels` (u,) the level
+    of each.
+    """
     correlation = spent**persistence
     # (u, u) normal scores of the end, for each score after the wait.
     scores = correlation * SCORES[:, None] + np.sqrt(1.0 - correlation**2) * SCORES

@@ -83,7 +83,7 @@ class Check(NamedTuple):
 
     Attributes:
         measure: residuals (n, d) -> how far each set strays (d,), in pass rate.
-        least: size from which it matters.
+        min_size: size from which it matters.
         says: the reason of the verdict.
     """
 

@@ -63,8 +63,8 @@ class Verdict:
     """A kind, and the reason: one sentence on the kind and one on the evidence.
 
     Attributes:
-        at: compute near which the run broke or changed, on the axis of the fit; None for other verdicts.
-        missing: further evaluations that a forecast needs, of the run or of its part after a change; 0 if it is made.
+        at: compute near which the run broke or changed, on the axis of the fit; None for other verdicts. num_missing:
+        further evaluations that a forecast needs, of the run or of its part after a change; 0 if it is made.
         has_trend: False for a run that is too early because its readings show no trend beyond noise.
     """
 

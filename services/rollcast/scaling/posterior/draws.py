@@ -192,7 +192,7 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
 def _amplitude(
     draws: Draws, draw_indices: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
 ) -> tuple[Array, Array]:
-    """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,).
+    """Mean and variance (k,) of the tail's amplitude in the draws `draw_indices` (k,).
 
     The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
     phase is projected out, because its own amplitude is unknown as well.

@@ -123,7 +123,7 @@ def _directions(
     Args:
         shapes: (n,) phi and the prior scale of its amplitude; v is 0 for None.
         weight: (j, n) their precision before anything was taken off.
-        taken: (h, j, n) what each has lost already, or None.
+        removed_directions: (h, j, n) what each has lost already, or None.
     """
     scales = np.array([1.0 if shape is None else scale for shape, scale in shapes])
     zero = np.zeros(observations.log_compute.size)

@@ -192,7 +192,8 @@ def _around(centre: float, reach: float, num_nodes: int, widest_cell: float) -> 
 
 
 def _narrow_nodes(nodes: Array, marginal: Array, num_nodes: int, lower_bound: float) -> Array:
-    """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side, from `least`.
+    """`num_nodes` nodes over the part of `nodes` that carries weight, one old cell wider on each side, from
+    `lower_bound`.
 
     If the last node is the likeliest, the new axis reaches beyond it by the whole width of the old one: standard errors
     that the user gave may be far too small.

@@ -107,7 +107,7 @@ class Asking:
     async def ask(
         self, url: str, body: dict[str, Any], parse_answer: Callable[[Any], Answer], deadline: float | None = None
     ) -> Answer:
-        """The result of `read` on the JSON answer; `read` raises ValueError, KeyError, TypeError or IndexError for
+        """The result of `parse_answer` on the JSON answer; it raises ValueError, KeyError, TypeError or IndexError for
         nonsense.
 
         Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open. `deadline`: on the

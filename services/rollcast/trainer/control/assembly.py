@@ -157,7 +157,7 @@ def _distillation_advantages(
 ) -> dict[int, SequenceAdvantages]:
     """Return the token advantages of each kept rollout, by its index: those of the reward with the teacher's part.
 
-    `of_tokens`: those of the reward, of rollouts whose tokens do not share one.
+    `token_advantages`: those of the reward, of rollouts whose tokens do not share one.
     """
     advantages_by_rollout = {}
     for index, (rollout, answer) in enumerate(zip(rollouts, answers, strict=True)):

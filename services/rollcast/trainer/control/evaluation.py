@@ -39,7 +39,8 @@ class EvaluationPlan:
     def is_due(self, step: int, *, at_start: bool, asked_step: int, evaluated_step: int) -> bool:
         """Due at every N-th step, and at the start also if a restart lost the answers to the last one.
 
-        `asked`, `evaluated`: steps of the newest evaluation that was asked for and that was closed; -1 = none.
+        `asked_step`, `evaluated_step`: steps of the newest evaluation that was asked for and that was closed; -1 =
+        none.
         """
         lost = at_start and evaluated_step < step - step % self.every_steps
         return (step % self.every_steps == 0 or lost) and max(asked_step, evaluated_step) < step
@@ -275,7 +276,9 @@ def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:
 def _weighted_mean(
     overall_point: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
 ) -> EvaluationRecord:
-    """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
+    """`overall_point` with the mean of the parts' pass rates and its standard error; the parts are sampled
+    independently.
+    """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
     return replace(

@@ -5,9 +5,10 @@
     here           = remaining / the owner's rate
     there          = the move + the queue + remaining / the fastest rate
 
-A group is moved when its owner is far slower than the fastest generator, `here` misses the group's deadline, `there` is
-sooner, and waiting longer would be risky. Until then the owner goes on sampling, because short groups may still end in
-time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one do not distort them.
+A group is moved when its owner is far slower than the fastest generator, `stay_seconds` misses the group's deadline,
+`move_seconds` is sooner, and waiting longer would be risky. Until then the owner goes on sampling, because short
+groups may still end in time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one
+do not distort them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -49,7 +50,7 @@ def groups_to_move(
     """Return the sequences that each generator should hand over.
 
     `rates`: decode rates of one rollout in tokens per second, by generator, of those that may claim; 0 = unknown.
-    `waited_for`: sequences that the trainer waits for already, whatever their deadline. `now`: Unix seconds.
+    `waited_for`: sequences that the trainer waits for already, whatever their deadline. `now_seconds`: Unix seconds.
     """
     fastest = max(rates.values(), default=0.0)
     moves: dict[str, list[int]] = {}

@@ -108,7 +108,7 @@ class TeacherClient:
         return [sequence for sequence, future in self._answer_futures.items() if future.done()]
 
     def take(self, sequence: int) -> TeacherLogprobs | None:
-        """The answers on a group of `answered`. None = it was never asked about."""
+        """The answers on a group of `answered_sequences`. None = it was never asked about."""
         future = self._answer_futures.pop(sequence, None)
         return None if future is None else future.result(0.0)  # it is done
 

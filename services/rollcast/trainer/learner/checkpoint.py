@@ -197,7 +197,7 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
 
 
 def _read_on_all_ranks(checkpoint: Place, learner: Learner, reader: Callable[[], Read]) -> Read:
-    """The result of `read`, on every rank or on none."""
+    """The result of `reader`, on every rank or on none."""
     try:
         content = reader()
     except UserError as error:  # every rank reads the same words

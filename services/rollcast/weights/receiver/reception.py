@@ -127,7 +127,9 @@ class Reception:
     async def _complete(
         self, verb: ReceiverVerb, message: bytes, epoch: int, target_status: str, deadline_seconds: float
     ) -> ReceiveState | None:
-        """Start a join or a reception, and poll until it is `wanted` or failed; None = a newer epoch was announced."""
+        """Start a join or a reception, and poll until it is `target_status` or failed; None = a newer epoch was
+        announced.
+        """
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()

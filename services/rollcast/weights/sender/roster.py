@@ -176,7 +176,7 @@ class Roster:
         return [seat for seat in self if seat.joined]
 
     def due_joiners(self, arrival_cutoff: float) -> list[Seat]:
-        """Generators that wait to join, once one of them has waited since `before`: others may join with it."""
+        """Generators that wait to join, once one of them has waited since `arrival_cutoff`: others may join with it."""
         waiting = self.still_joining([seat for seat in self if not seat.joined])
         return waiting if any(seat.arrived_at <= arrival_cutoff for seat in waiting) else []
 

@@ -6,8 +6,8 @@
     The first failure ends the thread too. The thread itself closes the group, since an abort of NCCL takes half a
     second; the lanes of an epoch do it side by side.
 
-`ended` reports when the caller's memory is free again: after the close, or immediately if no job can have begun. A
-thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
+`wait_released` reports when the caller's memory is free again: after the close, or immediately if no job can have
+begun. A thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
 
 The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
 ends while a thread is inside gloo aborts, so the end of the process waits up to 6 s for these threads.

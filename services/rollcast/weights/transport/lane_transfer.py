@@ -55,7 +55,7 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
 
 
 def receive(group: WeightGroup, snapshot: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None) -> None:
-    """Fill the rows of `whole` that this lane carries. `turns`: those of all lanes; None = this is the only one.
+    """Fill the rows of `snapshot` that this lane carries. `turns`: those of all lanes; None = this is the only one.
 
     Raises GroupError, also if the received bytes are not those of `version`.
     """
