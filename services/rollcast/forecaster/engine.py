@@ -50,7 +50,7 @@ class ForecastEngine:
     ) -> None:
         """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
 
-        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: which checkpoints runs have now.
+        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: which checkpoints are there.
         """
         self._board = board
         self._history = history

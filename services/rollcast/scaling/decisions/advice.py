@@ -339,7 +339,7 @@ class _Question:
         """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that have one."""
         forecast = self._forecast
         asymptote = float(forecast.asymptote((0.5,))[0])
-        if not forecast.verdict.is_described or self._shown[-1][1] <= asymptote:
+        if not forecast.verdict.is_described or self._printed_levels[-1][1] <= asymptote:
             return ""
         return (
             f" The end lies above A, {asymptote:.3f}, because gains end with a probability of "
