@@ -37,9 +37,14 @@ _ENGINE = (
 PROOFS: tuple[Proof, ...] = (
     Proof(
         "chart-upgrades",
-        "An upgrade keeps the values of every earlier chart, and every recipe fits the study's GPUs.",
-        (*_CHART, "tests/config/wrong_run_files.yaml", *_rooms("cli", "local", "memory", "recipe", "tasks")),
-        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake"),
+        "Every recipe fits; an upgrade keeps the values of every earlier chart, an uninstall leaves no trainer.",
+        (
+            *_CHART,
+            "tests/autoscaler",
+            "tests/config/wrong_run_files.yaml",
+            *_rooms("autoscaler", "cli", "local", "memory", "recipe", "tasks"),
+        ),
+        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake", "uninstall"),
     ),
     Proof(
         "chart-versions",
@@ -251,7 +256,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "trainer-programs",
-        "Ranks on several machines, compiled layers, refused memory, and the example of a whole step.",
+        "Ranks on several machines, starts and ends, compiled layers, refused memory, the example of a whole step.",
         (
             *_rooms("trainer", "recipe", "config", "memory", "connections", "rollouts", "runfolder", "weights", "wire"),
             "examples",
@@ -259,7 +264,9 @@ PROOFS: tuple[Proof, ...] = (
             "testkit/trainer",
             _PACKAGES,
         ),
-        _tests("trainer", "machines", "compiled_layers", "refused_memory", "scalerl_step_learns"),
+        _tests(
+            "trainer", "machines", "launch", "last_reading", "compiled_layers", "refused_memory", "scalerl_step_learns"
+        ),
     ),
     Proof(
         "agents-of-others",

@@ -50,7 +50,7 @@ class ForecastEngine:
     ) -> None:
         """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
 
-        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: which checkpoints are there.
+        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: the checkpoints of now.
         """
         self._board = board
         self._history = history
