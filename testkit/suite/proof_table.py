@@ -185,13 +185,14 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "autoscaler-service",
-        "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
+        "The autoscaler as a process: its start, next to another scaler, a moved trainer, the end of a run.",
         (
             "tests/autoscaler",
             "testkit/autoscaler",
+            "helm",
             *_rooms("autoscaler", "connections", "telemetry", "config", "simulation"),
         ),
-        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe"),
+        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe", "moved_trainer"),
     ),
     Proof(
         "grader-limits",
@@ -201,7 +202,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "local-programs",
-        "Programs with torch or an engine that a start runs: counting prompts, trials, the demo's base model.",
+        "Programs that a start runs: counting prompts, trials, the demo's base model; the supervisor ends all in order.",
         (
             "tests/local",
             "docs/reference/mistakes.md",
@@ -210,7 +211,12 @@ PROOFS: tuple[Proof, ...] = (
             *_rooms("chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"),
         ),
         _tests(
-            "local", "prompt_lengths_in_a_program", "trained_demo_model", "calculator_example", "trial_with_an_engine"
+            "local",
+            "prompt_lengths_in_a_program",
+            "trained_demo_model",
+            "calculator_example",
+            "trial_with_an_engine",
+            "supervisor_end",
         ),
     ),
     Proof(
