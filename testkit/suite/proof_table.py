@@ -202,7 +202,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "local-programs",
-        "Programs that a start runs: counting prompts, trials, the demo's base model; the supervisor ends all in order.",
+        "Programs that a start runs: counting prompts, trials, the demo's base model; the supervisor's end.",
         (
             "tests/local",
             "docs/reference/mistakes.md",
