@@ -327,6 +327,12 @@ PROOFS: tuple[Proof, ...] = (
         ),
     ),
     Proof(
+        "hostile-bodies",
+        "Requests of every shape up to the limit take the endpoint little time and memory.",
+        ("tests/generator/endpoint", _PACKAGES, *_rooms("generator", "chat")),
+        _tests("generator/endpoint", "all_hostile_bodies"),
+    ),
+    Proof(
         "hostile-entries",
         "Foreign entries of every kind in the streams and in :inflight end no run and lose no task.",
         ("tests/rollouts", "testkit/rollouts", *_rooms("rollouts", "trainer", "wire")),
