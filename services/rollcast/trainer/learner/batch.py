@@ -106,7 +106,7 @@ def training_sequences(
         sequence_advantages = token_advantages.get(int(index))
         for number, sequence in enumerate(rollout.sequences):
             training_sequence = TrainingSequence(
-                prompt_token_ids=rollout.prompt_of(sequence, group.prompt_token_ids),
+                prompt_token_ids=rollout.sequence_prompt(sequence, group.prompt_token_ids),
                 token_ids=sequence.token_ids,
                 generator_logprobs=sequence.logprobs,
                 loss_mask=loss_mask(sequence),
