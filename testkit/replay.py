@@ -46,11 +46,11 @@ def replay_logprobs(
             at += 1
             continue
         for mark in marks_at.get(at, [])[:-1]:
-            replayed.keep(mark.kept)
+            replayed.keep(mark.num_kept)
             replayed.run(mark.version, num_prompt + at)
         if at in marks_at:
             assert marks_at[at][-1].version == version_of[at]
-            replayed.keep(marks_at[at][-1].kept)
+            replayed.keep(marks_at[at][-1].num_kept)
         end = at + 1
         while end < num_tokens and end not in forced and end not in marks_at and version_of[end] == version_of[at]:
             end += 1
