@@ -245,8 +245,8 @@ def test_resolved_settings_have_ports_and_survive_the_resolved_file(tmp_path: Pa
 def test_one_run_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "r"
     program = (
-        "import sys; from pathlib import Path; from rollcast.runfolder.folder import locked\n"
-        "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from rollcast.runfolder.folder import lock_folder\n"
+        "with lock_folder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
