@@ -16,7 +16,7 @@ from typing import Any
 from rollcast.cli.ablation_report import advice
 from rollcast.cli.leave_one_out_report import show_leave_one_out, table_report
 from rollcast.cli.run_report import middle_law, run_report
-from rollcast.curves.axis import curve_of, without_start_up
+from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.local.ablation import WHOLE
 from rollcast.scaling.decisions.leave_one_out import leave_one_out
@@ -31,7 +31,7 @@ def kept_curve(run: dict[str, Any]) -> Curve:
         CurvePoint(run["run"], "", 1, step, pass_rate, compute, None, None, None, at=0.0)
         for step, compute, pass_rate in run["curve"]
     )
-    return curve_of(RunHistory(run["run"], points), without_start_up)[1]
+    return make_curve(RunHistory(run["run"], points), without_start_up)[1]
 
 
 def variant_of(run: dict[str, Any], prefix: str) -> str:
@@ -51,7 +51,7 @@ def main() -> None:
     curves: dict[str, list[Curve]] = {}
     for run in runs:
         curves.setdefault(variant_of(run, prefix), []).append(kept_curve(run))
-    recipes = [Repeats.of(name, found) for name, found in curves.items()]
+    recipes = [Repeats.from_curves(name, found) for name, found in curves.items()]
     null = {name for name in arguments.null.split(",") if name}
     table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
     forecasts = [recipe.joint for recipe in recipes]

@@ -138,7 +138,7 @@ def training_batch(groups: Sequence[tuple[str, list[Completion]]], recipe: Recip
             weight=float(batch.weights[index]),
         )
         for index, one in enumerate(rollouts)
-        if batch.kept[index]
+        if batch.kept_mask[index]
     ]
 
 

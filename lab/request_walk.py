@@ -26,7 +26,7 @@ from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.rollouts.records import LengthBudget
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, claim_next_session, served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
 
 HOME = Path(str(rollcast.__file__)).parent
@@ -77,9 +77,9 @@ async def walk() -> list[tuple[str, str]]:
         async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
             sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100)))
             running = asyncio.create_task(sampler.run())
-            session = await taken(endpoint)
+            session = await claim_next_session(endpoint)
             session.reward = 1.0
-            described = endpoint.sessions.described(session, endpoint.sessions.url)
+            described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
             headers = {"authorization": f"Bearer {described['token']}"}
             messages: list[Any] = [{"role": "user", "content": "go on"}]
             async with httpx.AsyncClient(base_url=described["base_url"], headers=headers, timeout=60.0) as client:
@@ -93,7 +93,7 @@ async def walk() -> list[tuple[str, str]]:
                     request_walk.stop()
                     answer = asked.result().raise_for_status().json()["choices"][0]["message"]
                     messages += [answer, {"role": "user", "content": "go on"}]
-            session.ended = ""
+            session.end_report = ""
             await asyncio.wait_for(running, 60.0)
     finally:
         sys.setprofile(None)

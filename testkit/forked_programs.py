@@ -242,8 +242,8 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
     return 0
 
 
-def _has_main(found: Any) -> bool:
-    return any((Path(path) / "__main__.py").exists() for path in getattr(found, "__path__", ()))
+def _has_main(imported_module: Any) -> bool:
+    return any((Path(path) / "__main__.py").exists() for path in getattr(imported_module, "__path__", ()))
 
 
 def _redirect(log: int) -> None:
@@ -252,23 +252,25 @@ def _redirect(log: int) -> None:
         os.dup2(source_fd, target_fd)
 
 
-def _begin(told: dict[str, Any]) -> int | None:
+def _begin(program_request: dict[str, Any]) -> int | None:
     os.setsid()
-    _redirect(os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-    os.chdir(told["folder"])
+    _redirect(os.open(program_request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    os.chdir(program_request["folder"])
     for name in STARTING:
         vars(sys.modules[name])["subprocess"] = _Forking()
-    for name, value in told["settings"].items():
+    for name, value in program_request["settings"].items():
         (service,) = map(import_module, TRAINER)
         assert hasattr(service, name)
         setattr(service, name, value)
-    return run(told["module"], told["arguments"], dict(os.environ) | told["environment"])
+    return run(
+        program_request["module"], program_request["arguments"], dict(os.environ) | program_request["environment"]
+    )
 
 
 def main(folder: Path, modules: Sequence[str]) -> None:
-    from rollcast.telemetry.heavy_imports import uncollected
+    from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
-    with uncollected():
+    with pause_garbage_collection():
         for module in (*STARTING, *modules):
             import_module(module)
     children: set[int] = set()
@@ -278,8 +280,8 @@ def main(folder: Path, modules: Sequence[str]) -> None:
                 line = sys.stdin.readline()  # one at a time: the next is written after the answer to this one
                 if not line:
                     return
-                told = json.loads(line)
-                pid = fork(lambda told=told: _begin(told))  # type: ignore[misc]
+                program_request = json.loads(line)
+                pid = fork(lambda request=program_request: _begin(request))  # type: ignore[misc]
                 children.add(pid)
                 (folder / f"{pid}.code").unlink(missing_ok=True)  # of one that had the same id long ago
                 print(pid, flush=True)

@@ -13,18 +13,18 @@ from rollcast.memory.meta_device import shapes_on_meta_device
 from rollcast.memory.safetensors_headers import WHOLE
 
 
-def shape_of(config: Mapping[str, Any]) -> ModelShape:
+def make_shape(config: Mapping[str, Any]) -> ModelShape:
     """By Transformers, in this process."""
-    return _shape_of(json.dumps(config, sort_keys=True, default=str))
+    return _make_cached_shape(json.dumps(config, sort_keys=True, default=str))
 
 
 @cache
-def _shape_of(text: str) -> ModelShape:
+def _make_cached_shape(text: str) -> ModelShape:
     config = json.loads(text)
     return model_shape(config, shapes_on_meta_device(text_settings(config)))
 
 
-def header_of(weights: Mapping[str, tuple[int, ...]]) -> bytes:
+def make_header(weights: Mapping[str, tuple[int, ...]]) -> bytes:
     """The beginning of a safetensors file; no data follows."""
     entries = {name: {"dtype": "BF16", "shape": list(shape), "data_offsets": [0, 0]} for name, shape in weights.items()}
     header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
@@ -35,4 +35,4 @@ def write_model(folder: Path, config: Mapping[str, Any]) -> None:
     """config.json and the header of the weights: all that a plan reads of a model."""
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / WHOLE).write_bytes(header_of(dict(shape_of(config).weights())))
+    (folder / WHOLE).write_bytes(make_header(dict(make_shape(config).weights())))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def module_of(file: Path) -> Any:
+def load_module(file: Path) -> Any:
     """Import it again, under a name that no package has."""
     spec = importlib.util.spec_from_file_location(f"example_{file.stem}", file)
     assert spec is not None

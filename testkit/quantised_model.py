@@ -28,7 +28,7 @@ def write_fp8(source: Path, quantised: Path, plain: Path) -> None:
             stored[name], stored[f"{name}_scale_inv"], numbers[name] = in_blocks(weight)
         elif name.endswith(("experts.gate_up_proj", "experts.down_proj")):
             parts = zip(*(in_blocks(expert) for expert in weight), strict=True)
-            stored[name], stored[f"{name}_scale_inv"], numbers[name] = map(_stacked, parts)
+            stored[name], stored[f"{name}_scale_inv"], numbers[name] = map(_stack_tensors, parts)
     settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": list(BLOCK)}
     store(source, quantised, stored, settings)
     store(source, plain, numbers, None)
@@ -50,7 +50,7 @@ def in_blocks(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return bits, factors, product
 
 
-def _stacked(tensors: tuple[Tensor, ...]) -> Tensor:
+def _stack_tensors(tensors: tuple[Tensor, ...]) -> Tensor:
     return torch.stack(tensors)
 
 

@@ -29,7 +29,7 @@ def describe_machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "packages": {name: installed_version for name in _PACKAGES if (installed_version := _version(name))},
         "commit": commit(),
     }
 

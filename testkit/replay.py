@@ -34,7 +34,7 @@ def replay_logprobs(
     token_ids = torch.tensor([[*prompt, *rollout.token_ids.tolist()]])
     version_of = {at: span.version for span in rollout.version_spans for at in range(span.start, span.end)}
     assert sorted(version_of) == list(range(num_tokens)), "version spans do not cover the rollout"
-    forced = {at for start, end in _forced(rollout) for at in range(start, end)}
+    forced = {at for start, end in _find_forced_spans(rollout) for at in range(start, end)}
     marks_at: dict[int, list[Any]] = {}
     for mark in rollout.kv_marks:
         marks_at.setdefault(mark.position, []).append(mark)
@@ -46,11 +46,11 @@ def replay_logprobs(
             at += 1
             continue
         for mark in marks_at.get(at, [])[:-1]:
-            replayed.keep(mark.kept)
+            replayed.keep(mark.num_kept)
             replayed.run(mark.version, num_prompt + at)
         if at in marks_at:
             assert marks_at[at][-1].version == version_of[at]
-            replayed.keep(marks_at[at][-1].kept)
+            replayed.keep(marks_at[at][-1].num_kept)
         end = at + 1
         while end < num_tokens and end not in forced and end not in marks_at and version_of[end] == version_of[at]:
             end += 1
@@ -62,7 +62,7 @@ def replay_logprobs(
     return logprobs
 
 
-def _forced(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
+def _find_forced_spans(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
     """Tokens that were not sampled. An environment may take the loss from sampled ones too."""
     if not rollout.legs:
         return rollout.loss_masked

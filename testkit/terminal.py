@@ -25,7 +25,7 @@ class Terminal:
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, lines, history=5000)
         self._stream = pyte.ByteStream(self._screen)
-        self._ours, terminal_fd = pty.openpty()
+        self._master_fd, terminal_fd = pty.openpty()
         fcntl.ioctl(terminal_fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.began = time.monotonic()
         self.process = subprocess.Popen(
@@ -50,7 +50,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait(30)
-        os.close(self._ours)
+        os.close(self._master_fd)
 
     def seconds(self) -> float:
         return round(time.monotonic() - self.began, 1)
@@ -59,7 +59,7 @@ class Terminal:
         """The present screen, without blank lines below and blanks behind."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
-    def said(self) -> str:
+    def full_output(self) -> str:
         """The whole output, including the lines that have scrolled away."""
         above = [
             "".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top
@@ -75,11 +75,11 @@ class Terminal:
             if has_ended:
                 return condition()
             if time.monotonic() > deadline:
-                raise TimeoutError(self.said()[-3000:])
+                raise TimeoutError(self.full_output()[-3000:])
         return True
 
     def ctrl_c(self) -> None:
-        os.write(self._ours, b"\x03")
+        os.write(self._master_fd, b"\x03")
 
     def end(self, seconds: float) -> int:
         """Read until the command has ended; its exit status."""
@@ -90,11 +90,11 @@ class Terminal:
         return -code if code == -signal.SIGINT else code
 
     def _read(self, seconds: float) -> bool:
-        if not select.select([self._ours], [], [], seconds)[0]:
+        if not select.select([self._master_fd], [], [], seconds)[0]:
             return False
         try:
             # Bytes of one read
-            output = os.read(self._ours, 1 << 16)
+            output = os.read(self._master_fd, 1 << 16)
         except OSError:  # the other end is closed
             return False
         self._stream.feed(output)

@@ -295,7 +295,7 @@ def write_tokenizer(folder: Path) -> None:
     ).save_pretrained(folder)
 
 
-def perturbed(weights: dict[str, Any], seed: int, scale: float = 0.3) -> dict[str, Any]:
+def perturb(weights: dict[str, Any], seed: int, scale: float = 0.3) -> dict[str, Any]:
     """Weights of another version: every value times 1 + scale x noise."""
     import torch
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
-from testkit.autoscaler.runs import fixed, with_queue_hpa, with_rollcast, with_rollcast_through_hpa
+from testkit.autoscaler.runs import run_fixed, with_queue_hpa, with_rollcast, with_rollcast_through_hpa
 from testkit.autoscaler.scenarios import Scenario
 from testkit.record import write_result
 
@@ -45,7 +45,7 @@ def smallest(scenario: Scenario, low: int, high: int) -> int:
     """The fewest fixed generators that keep the trainer idle under 5 %."""
     while low < high:
         middle = (low + high) // 2
-        if fixed(scenario, middle)["idle"]["all"] < MOST_IDLE:
+        if run_fixed(scenario, middle)["idle"]["all"] < MOST_IDLE:
             high = middle
         else:
             low = middle + 1
@@ -54,7 +54,7 @@ def smallest(scenario: Scenario, low: int, high: int) -> int:
 
 def growth(peak: int, first: int) -> dict[str, Any]:
     scenario = Scenario(name="growth", steps=GROWTH_STEPS, mean_tokens=growing)
-    fleet = fixed(scenario, peak)
+    fleet = run_fixed(scenario, peak)
     figures: dict[str, Any] = {
         "fixed": fleet,
         "rollcast": with_rollcast(scenario, first, SETTINGS),
@@ -69,7 +69,7 @@ def growth(peak: int, first: int) -> dict[str, Any]:
     for metric, lengths in (("waiting", (0.25, 0.5, 1.0)), ("unfinished", (3.0, 4.0, 5.0))):
         for per_pod in lengths:
             figures[f"hpa_{metric}_{per_pod:g}_per_pod"] = with_queue_hpa(
-                scenario, first, metric=metric, per_pod=per_pod, most=MOST
+                scenario, first, metric=metric, per_pod=per_pod, max_pods=MOST
             )
     for run in figures.values():
         run["saved"] = round(1 - run["device_hours"] / fleet["device_hours"], 4)
@@ -78,7 +78,7 @@ def growth(peak: int, first: int) -> dict[str, Any]:
 
 def stationary(peak: int) -> dict[str, Any]:
     scenario = Scenario(name="stationary", steps=OTHER_STEPS, mean_tokens=partial(constant, tokens=10_000.0))
-    fleet = fixed(scenario, peak)
+    fleet = run_fixed(scenario, peak)
     figures = {
         "fixed": fleet,
         "rollcast": with_rollcast(scenario, peak, SETTINGS),

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.ablation.__main__ import end_state
 from rollcast.cli.ablate import run_planned, with_its_model
-from rollcast.cli.ablation_report import answer_of
+from rollcast.cli.ablation_report import make_ablation_answer
 from rollcast.cli.demo import shipped_config
 from rollcast.cli.leave_one_out_report import show_leave_one_out
 from rollcast.config.run import RunConfig, load_run_config
@@ -74,7 +74,7 @@ def main() -> int:
     runs = plan(base, planted(base), num_seeds=arguments.seeds, folder=folder)
     records = run_planned(runs, folder, go_on=True, run_minutes=RUN_MINUTES)
     minutes = (time.monotonic() - started) / 60.0
-    _, answer = answer_of(records)
+    _, answer = make_ablation_answer(records)
     show_leave_one_out(answer)
     found: dict[str, Any] = {row["curve"]: row["kind"] for row in answer["leave_one_out"]["rows"]}
     targets = {f"{name} is classified as {kind}": found.get(name) == kind for name, kind in PLANTED.items()}

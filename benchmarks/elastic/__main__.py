@@ -160,7 +160,7 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
 
         begun = time.monotonic()
         for name in ADDED:
-            system.ended.add(name)
+            system.stopped_services.add(name)
             system.processes[name].terminate()
         codes = [system.processes[name].wait(60.0) for name in ADDED]
         wait_for(lambda: joined(system) == 1, JOIN_SECONDS, "leaving")

@@ -67,10 +67,10 @@ class FirstHour(User):
     def _stop(self, command: str, terminal: Terminal) -> str:
         typed = terminal.seconds()
         terminal.ctrl_c()
-        assert terminal.end(PATIENCE) == 130, terminal.said()
+        assert terminal.end(PATIENCE) == 130, terminal.full_output()
         took = round(terminal.seconds() - typed, 1)
         self.note(command, terminal, f"Ended {took} s after Ctrl-C", stopped_in_seconds=took)
-        said = terminal.said().replace("\n", "")
+        said = terminal.full_output().replace("\n", "")
         return said.partition("continue with: ")[2]
 
     def resume(self, command: str) -> None:
@@ -78,7 +78,7 @@ class FirstHour(User):
             terminal.wait(lambda: self.steps("mine") >= STEPS_IN_ALL * 3 // 4, PATIENCE)
             self.note(command, terminal, "Resumed, at three quarters")
             self.ask("rollcast show runs/mine")
-            assert terminal.end(PATIENCE) == 0, terminal.said()
+            assert terminal.end(PATIENCE) == 0, terminal.full_output()
             self.note(command, terminal, "Finished")
 
 
@@ -103,7 +103,7 @@ def play(user: FirstHour) -> None:
     user.tell(f"## A second run\n\n`{OTHER}` is `{FILE}` with another name and `seed: 1`.")
     (user.folder / OTHER).write_text(re.sub(r"^run: mine\b", "run: other", text, flags=re.MULTILINE) + "seed: 1\n")
     with user.open(f"rollcast up --config {OTHER}") as terminal:
-        assert terminal.end(PATIENCE) == 0, terminal.said()
+        assert terminal.end(PATIENCE) == 0, terminal.full_output()
         user.note(f"rollcast up --config {OTHER}", terminal, "A second run with another seed, finished")
     user.ask("rollcast compare runs/mine runs/other")
 

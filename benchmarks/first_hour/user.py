@@ -40,8 +40,8 @@ class User:
         """A command that answers and ends."""
         with self.open(command) as terminal:
             ended = terminal.end(PATIENCE)
-            assert ended == status, terminal.said()
-            said, seconds = self.plain(terminal.said()), terminal.seconds()
+            assert ended == status, terminal.full_output()
+            said, seconds = self.plain(terminal.full_output()), terminal.seconds()
             self.times.append({"command": self.plain(command), "moment": "answered", "seconds": seconds})
             self.pages.append(f"    $ {self.plain(command)}\n\nanswered after {seconds} s:\n\n{indented(said)}\n")
 

@@ -64,7 +64,7 @@ def main() -> int:
         show(figures[name])
         print(flush=True)
 
-    part("published.fits", lambda: published.printed_fits(folder), tables.published, real=True)  # type: ignore[arg-type]
+    part("published.fits", lambda: published.printed_fits(folder), tables.print_published, real=True)  # type: ignore[arg-type]
     part("published.power_law", lambda: published.power_law_windows(folder), tables.plain, real=True)  # type: ignore[arg-type]
     part("published.log_linear", published.simulated_log_linear, tables.plain)
     part("extrapolation.paper", lambda: extrapolation.paper_table(folder), tables.paper, real=True)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def main() -> int:
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
     part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
     part("kinds", lambda: other_kinds.other_kinds(max(arguments.runs // 10, 1)), tables.rows)
-    part("verdicts.simulated", lambda: verdicts.simulated(max(arguments.runs // 4, 1)), tables.rows)
+    part("verdicts.simulated", lambda: verdicts.measure_shapes(max(arguments.runs // 4, 1)), tables.rows)
     part("verdicts.real", lambda: verdicts.real(folder), tables.rows, real=True)  # type: ignore[arg-type]
     part("speed", speed.speed, tables.plain)
     judged = targets.judge(figures)

@@ -32,7 +32,7 @@ def main() -> None:
     figure, (left, right) = _panels(2, (10.0, 3.8))
     for axes, key in ((left, ("merged", "ScaleRL")), (right, ("fig2", "MiniMax"))):
         run = runs[key]
-        _draw(axes, run.fitted(), run.curve())
+        _draw(axes, run.fitted_points(), run.curve())
         axes.set_title(f"{run.name} (arXiv 2510.13786)", fontsize=9)
     left.legend(fontsize=7, loc="lower right", frameon=False)
     _save(figure, "forecast-extrapolation")

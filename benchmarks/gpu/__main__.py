@@ -39,7 +39,7 @@ from rollcast.local.devices import usable_gpus
 from testkit.gpu.parts import PARTS, Part
 from testkit.gpu.proof.order import Standing, expected_seconds, next_part, open_parts
 from testkit.gpu.proof.part_process import Limit, run_part
-from testkit.gpu.proof.results import file_name, keep, standing_of
+from testkit.gpu.proof.results import file_name, keep, read_standing
 from testkit.record import RESULTS, make_record
 
 ENDING_SECONDS = 8.0
@@ -57,7 +57,7 @@ class Proof:
         self._is_small: bool = options.small or not usable_gpus()
         self._folder: Path | None = options.out
         self._standings = {
-            name: standing_of(name, options.out, is_small=self._is_small, again=options.again)
+            name: read_standing(name, options.out, is_small=self._is_small, again=options.again)
             if options.out
             else Standing()
             for name in parts

@@ -22,7 +22,7 @@ from benchmarks.memory import rank
 from benchmarks.memory.cases import CASES, run_config, write_model
 from rollcast.local.ports import free_port
 from rollcast.memory.trainer import RankMemory
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from testkit.record import RESULTS, write_result
 
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -60,7 +60,7 @@ def start_server() -> None:
 
 
 def planned(case: str, model: Path, index: int, ranks: int) -> dict[str, int]:
-    shape = shape_of(json.loads((model / case / "config.json").read_text()))
+    shape = make_shape(json.loads((model / case / "config.json").read_text()))
     memory = RankMemory(shape, run_config(case, model, model), "cpu", index, ranks)
     totals = {moment.name: moment.total for moment in memory.moments()}
     others = {name: totals.pop(name) for name in OTHERS}

@@ -30,7 +30,7 @@ from rollcast.config.run import load_run_config
 from rollcast.local.monitor import SCRAPE_SECONDS
 from testkit.monitoring.grafana import load
 from testkit.monitoring.recording import Recording
-from testkit.system.command import goes_on, last_step, rollcast, said
+from testkit.system.command import goes_on, last_step, read_output, rollcast
 from testkit.system.harness import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def recorded(folder: Path, steps: int) -> Iterator[Recording]:
     began, (first, last) = time.time(), LEARNING_RATES
     with watched(folder, first, steps) as up:
         up.send_signal(signal.SIGINT)
-        assert up.wait(LIMIT_SECONDS) == 130, said(folder)
+        assert up.wait(LIMIT_SECONDS) == 130, read_output(folder)
     of_first, of_last = (folder / "runs" / run / "monitor" / "data" for run in (first, last))
     shutil.copytree(of_first, of_last, ignore=shutil.ignore_patterns("lock"))
     with watched(folder, last, steps) as up:

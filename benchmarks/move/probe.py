@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -104,7 +104,7 @@ def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.sorted_out().kept, budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"], log.sorted_out()[0], budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)

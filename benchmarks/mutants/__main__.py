@@ -78,7 +78,7 @@ def main() -> int:
     if options.action == "draw":
         rooms = [folder.name for folder in (ROOT / "services" / "rollcast").iterdir() if folder.is_dir()]
         weights = json.loads(options.weights.read_text()) if options.weights else dict.fromkeys(rooms, 1.0)
-        mutants = draw_mutants(options.tree.resolve(), weights, options.number, options.seed, other=ROOT)
+        mutants = draw_mutants(options.tree.resolve(), weights, options.number, options.seed, other_root=ROOT)
         figures = {"seed": options.seed, "weights": weights, "mutants": [asdict(mutant) for mutant in mutants]}
         result.write_text(json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n")
         return 0

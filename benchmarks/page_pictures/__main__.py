@@ -23,8 +23,8 @@ from PIL import Image
 from benchmarks.page_pictures.plots import draw_plots
 from benchmarks.page_pictures.samples import draw_samples
 from rollcast.telemetry import trainer_metrics
-from testkit.forecaster.browser import WAIT, opened
-from testkit.forecaster.page_states import FOREIGN, State, page_states, pushed
+from testkit.forecaster.browser import WAIT, open_page
+from testkit.forecaster.page_states import FOREIGN, State, make_push_request, page_states
 from testkit.forecaster.recorded_run import KEPT, TrainerPage, run_file
 from testkit.forecaster.service_process import Service, running
 
@@ -64,7 +64,10 @@ def served(states: dict[str, State]) -> Iterator[Service]:
                 service.wait_points(min(first + KEPT, len(readings)), state.run)
         foreign = next(state for state in states.values() if state.run == FOREIGN)
         answer = service.client.post(
-            "/api/push", json=pushed(foreign), headers={"authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE_SECONDS
+            "/api/push",
+            json=make_push_request(foreign),
+            headers={"authorization": f"Bearer {TOKEN}"},
+            timeout=PATIENCE_SECONDS,
         )
         assert answer.is_success, answer.text
         service.wait_points(len(foreign.compute), FOREIGN)
@@ -112,7 +115,7 @@ def main() -> None:
     states = page_states()
     with served(states) as service, tempfile.TemporaryDirectory() as profile:
         url = f"http://127.0.0.1:{service.port}/"
-        with opened(url, Path(profile), *LOOKS["light"]) as page:
+        with open_page(url, Path(profile), *LOOKS["light"]) as page:
             for name, state in states.items():
                 page.goto(f"{url}?run={state.run}")
                 page.wait_for_selector("#curve canvas", timeout=WAIT)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rollcast.runfolder import files
 from rollcast.runfolder.records import as_json
 from rollcast.runfolder.writing import append_line
-from testkit.forecaster.browser import WAIT, opened
+from testkit.forecaster.browser import WAIT, open_page
 from testkit.forecaster.recorded_service import serving_a_record
 from testkit.forecaster.sampled_episodes import samples
 
@@ -22,7 +22,7 @@ def draw_samples(folder: Path) -> bytes:
     pictures = {}
     with tempfile.TemporaryDirectory() as name, serving_a_record(Path(name)) as service:
         append_line(Path(name) / "demo" / files.SAMPLES, as_json(samples(STEP)))
-        with opened(f"http://127.0.0.1:{service.port}/", Path(name) / "profile", *LOOKS["light"]) as page:
+        with open_page(f"http://127.0.0.1:{service.port}/", Path(name) / "profile", *LOOKS["light"]) as page:
             page.click("#samples summary")
             page.wait_for_selector("#sample .turn", timeout=WAIT)
             for look, (width, scheme) in LOOKS.items():

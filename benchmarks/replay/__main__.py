@@ -35,7 +35,7 @@ def main() -> int:
 
 def lags(replayed: Replay) -> dict[str, Any]:
     """By evaluation but the first, which makes no forecast."""
-    ways = list(zip(replayed.exported, replayed.scraped, replayed.shown, strict=True))
+    ways = list(zip(replayed.exported, replayed.scraped, replayed.shown_times, strict=True))
     while_up = [way for place, way in enumerate(ways) if place >= 1 and not BEFORE <= place < UNTIL]
     to_page = [shown - exported for exported, _, shown in while_up]
     scraped_to_page = [shown - scraped for _, scraped, shown in ways[1:]]

@@ -178,7 +178,7 @@ def hostile() -> dict[str, Any]:
             ),
             "grader_errors": sum(grade.status == "error" for _, grade, _ in graded),
             "good_program_after_it_graded_right": sum(after.status == "ok" for _, _, after in graded),
-            "touched": around.touched(),
+            "touched": around.find_changes(),
             "fork_server_survived": sandbox._servers["code"].process.pid == server,
             "processes_left": len(psutil.Process(server).children(recursive=True)),
         }

@@ -36,10 +36,10 @@ def main() -> int:
     arguments = parser.parse_args()
 
     from rollcast.config.errors import UserError
-    from testkit.forecast.stack_examples import examples_of
+    from testkit.forecast.stack_examples import make_examples
 
     try:
-        examples = examples_of(arguments.curves)
+        examples = make_examples(arguments.curves)
     except UserError as error:
         parser.error(f"--curves: {error}")
     repositories = sorted(set(examples.repository.tolist()))
@@ -58,7 +58,7 @@ def _write(folder: Path, examples: Examples, left_out: str | None) -> str:
     from testkit.forecast.stack_learning import learn
 
     others = examples.repository != left_out
-    stack = asdict(learn(examples.of(others)))
+    stack = asdict(learn(examples.select(others)))
     origin = {
         "made_by": "benchmarks.world_prior",
         "left_out": left_out,

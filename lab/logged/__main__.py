@@ -35,7 +35,7 @@ from rollcast.local.ports import free_port
 from rollcast.runfolder.files import LOGGED, RUN_FILE, STEPS
 from testkit.forecaster.browser import CHROMIUM, FLAGS
 from testkit.mlflow_server import mlflow_server
-from testkit.system.command import rollcast, said
+from testkit.system.command import read_output, rollcast
 from testkit.system.harness import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def train(folder: Path, steps: int, mlflow: str) -> Path:
     settings["log"] = logs(mlflow)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     with rollcast(folder, "up", "--config", "run.yaml") as up:
-        assert up.wait(LIMIT_SECONDS) == 0, said(folder)
+        assert up.wait(LIMIT_SECONDS) == 0, read_output(folder)
     return folder / "runs" / RUN
 
 

@@ -59,6 +59,7 @@ def figures(root: Path) -> dict[str, float | None]:
             sum(density.count(module, *density.COMPREHENSIONS) for module in modules)
         ),
         "numeric constants": total(density.numeric_constants),
+        "numeric class attributes": total(density.numeric_class_attributes),
         "numeric constants of one bare word": total(density.bare_words),
         "bare variables, per cent": bare_per_cent(identifiers.variables),
         "bare parameters, per cent": bare_per_cent(identifiers.parameters),

@@ -64,8 +64,18 @@ def count(module: Module, *kinds: type[ast.AST]) -> int:
 
 def numeric_constants(module: Module) -> list[str]:
     """Names in capitals that the module assigns a number or an arithmetic expression of numbers."""
-    names = []
-    for statement in module.tree.body:
+    return [name for name in _numbers(module.tree.body) if _CONSTANT.fullmatch(name)]
+
+
+def numeric_class_attributes(module: Module) -> list[str]:
+    """Names that a class body assigns a number; those of config/ are settings and do not count."""
+    if module.name.startswith("rollcast/config/"):
+        return []
+    return [name for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef) for name in _numbers(node.body)]
+
+
+def _numbers(body: list[ast.stmt]) -> Iterator[str]:
+    for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 pass
@@ -73,9 +83,8 @@ def numeric_constants(module: Module) -> list[str]:
                 pass
             case _:
                 continue
-        if _CONSTANT.fullmatch(name) and _is_number(value):
-            names.append(name)
-    return names
+        if _is_number(value):
+            yield name
 
 
 def bare_words(module: Module) -> list[str]:

@@ -62,7 +62,7 @@ class NoClaims:
 
     draining = False
 
-    async def recorded(self) -> None: ...
+    async def wait_until_recorded(self) -> None: ...
 
     async def restart_lost(self, lost: object) -> int:
         return 0

@@ -163,16 +163,16 @@ class Pusher:
         except Exception as error:  # no error of any kind may end a training
             return f"{type(error).__name__}: {error}"
 
-    def _drop(self, why: str) -> dict[str, float]:
+    def _drop(self, failure_message: str) -> dict[str, float]:
         self.dropped += 1
-        return self._fail(why)
+        return self._fail(failure_message)
 
-    def _fail(self, why: str) -> dict[str, float]:
+    def _fail(self, failure_message: str) -> dict[str, float]:
         self.failures += 1
-        if why != self.last_failure:
-            log.warning("the push to the forecaster at %s failed: %s", self._url, why)
-        self.last_failure = why
-        if why.startswith("status 422"):
+        if failure_message != self.last_failure:
+            log.warning("the push to the forecaster at %s failed: %s", self._url, failure_message)
+        self.last_failure = failure_message
+        if failure_message.startswith("status 422"):
             # The forecaster would refuse these points again. If they were kept, they would block all later ones.
             self.dropped += len(self._waiting)
             self._waiting.clear()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
-LONGEST_LIST = 3
 ARRAYS = "arrays"
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
@@ -55,7 +54,7 @@ class CurveAdvice(dict[str, Any]):
     ) -> dict[str, Any]:
         """Raises InputError: a term is out of bounds."""
         terms = [_term(name, value) for name, value in (("budget", budget), ("worth", worth), ("price", price))]
-        return _asked(lambda: self._run.advice(*terms).to_dict())
+        return _convert_errors(lambda: self._run.advice(*terms).to_dict())
 
 
 class CurveForecast:
@@ -94,7 +93,7 @@ class CurveForecast:
         """
         computes = self._computes("at", at) or self._run.usual_computes
         targets = _numbers("target", target)
-        return {"advice": dict(self.advice)} | _asked(lambda: answer_as_json(self._run, computes, targets))
+        return {"advice": dict(self.advice)} | _convert_errors(lambda: answer_as_json(self._run, computes, targets))
 
     def _computes(self, name: str, values: Sequence[float]) -> list[float]:
         """Raises InputError: one is not an amount of compute."""
@@ -121,7 +120,7 @@ class CurveForecast:
         Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or matplotlib is not
         installed.
         """
-        return _asked(lambda: self._plot(None if path is None else Path(path), until))
+        return _convert_errors(lambda: self._plot(None if path is None else Path(path), until))
 
     def _plot(self, path: Path | None, until: float | None) -> Figure:
         check_plot(Path("figure.png") if path is None else path)
@@ -142,7 +141,7 @@ class CurveForecast:
         if self._run.end is not None and advice["headline"] is not None:
             advice_html = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
             rows += [
-                (self._spent(name, advice[stretch_name]), advice[stretch_name]["gain"], DIFFERENCE)
+                (self._label_gain(name, advice[stretch_name]), advice[stretch_name]["gain"], DIFFERENCE)
                 for name, stretch_name in _PARTS
             ]
         rows += [
@@ -160,7 +159,7 @@ class CurveForecast:
         head = "<tr><th></th><th>5 %</th><th>median</th><th>95 %</th></tr>"
         return f"<div>{advice_html}<p>{summary}</p><table>{head}{''.join(cells)}</table></div>"
 
-    def _spent(self, name: str, stretch: dict[str, Any]) -> str:
+    def _label_gain(self, name: str, stretch: dict[str, Any]) -> str:
         price = "" if stretch["money"] is None else f" for {amount(stretch['money'])}"
         return f"gain of the {name}, {amount(stretch['compute'])} {self.unit}{price}"
 
@@ -218,7 +217,7 @@ def forecast(
         raise InputError("law_alone, prior: each is a prior; give one of the two")
     prior_file = None if prior is None else Path(prior)
 
-    def fitted() -> RunForecast:
+    def fit_run() -> RunForecast:
         if isinstance(source, (str, os.PathLike)):
             if unit is not None:
                 raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
@@ -229,7 +228,7 @@ def forecast(
         [history] = histories_of_sheet(sheet, sheet.format, unit_columns, sheet.format, run, is_one=True)
         return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
 
-    return CurveForecast(_asked(lambda: terms.applied(fitted())))
+    return CurveForecast(_convert_errors(lambda: terms.apply_terms(fit_run())))
 
 
 class _Terms(NamedTuple):
@@ -239,14 +238,14 @@ class _Terms(NamedTuple):
     worth: float | None
     price: float | None
 
-    def applied(self, run: RunForecast) -> RunForecast:
+    def apply_terms(self, run: RunForecast) -> RunForecast:
         """The forecast on these terms. Raises ValueError: one is impossible."""
         run = replace(run.with_budget(self.budget), worth=self.worth, price=self.price)
         run.advice()
         return run
 
 
-def _asked(question: Callable[[], Answer]) -> Answer:
+def _convert_errors(question: Callable[[], Answer]) -> Answer:
     try:
         return question()
     except (UserError, ValueError) as error:
@@ -289,20 +288,22 @@ def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns
 def _sheet(data: Any) -> Sheet:
     """The sheet of a frame, a mapping of columns, or two arrays. Raises ValueError."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return _of_columns("DataFrame", {str(name): list(data[name]) for name in data.columns})
+        return _make_sheet("DataFrame", {str(name): list(data[name]) for name in data.columns})
     if isinstance(data, Mapping):
-        return _of_columns("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
+        return _make_sheet("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
+    # kinds of a tuple's elements that a sentence names.
+    longest_list = 3
     try:
         x, y = data
         columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
     except (TypeError, ValueError):
         kinds = f"a {type(data).__name__} is"
         if isinstance(data, tuple):
-            kinds = f"{', '.join(type(element).__name__ for element in data[:LONGEST_LIST])} are"
+            kinds = f"{', '.join(type(element).__name__ for element in data[:longest_list])} are"
         raise ValueError(
             f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two arrays of numbers"
         ) from None
-    return _of_columns(ARRAYS, columns)
+    return _make_sheet(ARRAYS, columns)
 
 
 def _column(name: object, values: Any) -> list[Any]:
@@ -316,8 +317,8 @@ def _column(name: object, values: Any) -> list[Any]:
         raise ValueError(f"data: column {name} is one value; give a list of one for each evaluation") from None
 
 
-def _of_columns(format: str, columns: dict[str, list[Any]]) -> Sheet:
+def _make_sheet(format: str, columns: dict[str, list[Any]]) -> Sheet:
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
         raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
-    return Sheet.of_chunks(format, columns, [(lengths.pop(), columns)])
+    return Sheet.from_chunks(format, columns, [(lengths.pop(), columns)])

@@ -25,17 +25,17 @@ class SimulatedCluster:
 
     def __init__(self, fleet: ScaledFleet) -> None:
         self.fleet = fleet
-        self.asked = fleet.pods
+        self.requested_replicas = fleet.pods
         """The Deployment's `spec.replicas`."""
         self.granted = math.inf
         """Pods that the quota admits."""
         self.events: list[tuple[float, str, str]] = []
         """(time, reason, message) of the Deployment."""
-        self.asked_for: list[tuple[float, int]] = [(fleet.pipeline.now, self.asked)]
+        self.asked_for: list[tuple[float, int]] = [(fleet.pipeline.now, self.requested_replicas)]
         """(time, replicas) after each change of the scale."""
 
     def replicas(self) -> int:
-        return self.asked
+        return self.requested_replicas
 
     @property
     def pipeline(self) -> FaultyPipeline:
@@ -54,14 +54,14 @@ class SimulatedCluster:
         return self.fleet.pods
 
     def scale(self, replicas: int) -> None:
-        if replicas != self.asked:
-            self.asked = replicas
+        if replicas != self.requested_replicas:
+            self.requested_replicas = replicas
             self.asked_for.append((self.fleet.pipeline.now, replicas))
         self.settle()
 
     def settle(self) -> None:
         """Act as the Deployment's controller: as many pods as are asked for, and granted."""
-        self.fleet.resize(round(min(self.asked, self.granted)))
+        self.fleet.resize(round(min(self.requested_replicas, self.granted)))
 
     def take_away(self, pods: int) -> None:
         """Spot nodes go: the oldest pods die immediately, and others replace them."""
@@ -91,14 +91,14 @@ class SimulatedPages:
         self._fleet = fleet
         self._incarnation = 1
         self._began_at_step = 0
-        self._before: dict[str, float] = {}
+        self._earlier_counters: dict[str, float] = {}
         """Counters when this incarnation began."""
 
-    def restarted(self) -> None:
+    def restart_trainer(self) -> None:
         """The trainer's process is another: its counters begin at 0."""
         self._incarnation += 1
         self._began_at_step = self._fleet.pipeline.step
-        self._before = self._counters()
+        self._earlier_counters = self._counters()
 
     def read(self) -> FleetReading:
         if self.away is not None:
@@ -106,14 +106,20 @@ class SimulatedPages:
         pipeline = self._fleet.pipeline
         counters = self._counters()
         waits = [
-            _sample(trainer_metrics.TRAINER_WAIT, counters[reason] - self._before.get(reason, 0.0), **{"for": reason})
+            _sample(
+                trainer_metrics.TRAINER_WAIT,
+                counters[reason] - self._earlier_counters.get(reason, 0.0),
+                **{"for": reason},
+            )
             for reason in ("batch", "straggler", "weights")
         ]
         mean = pipeline.report.mean_tokens
         trainer = (
             *waits,
             *([] if mean is None else [_sample(trainer_metrics.COMPLETION_TOKENS_MEAN, mean)]),
-            _sample(trainer_metrics.CONSUMED_TOKENS, counters["consumed"] - self._before.get("consumed", 0.0)),
+            _sample(
+                trainer_metrics.CONSUMED_TOKENS, counters["consumed"] - self._earlier_counters.get("consumed", 0.0)
+            ),
             _sample(trainer_metrics.TRAINER_STEP, pipeline.step),
             _sample(trainer_metrics.INCARNATION, self._incarnation),
             _sample(trainer_metrics.INCARNATION_START, self._began_at_step, incarnation=str(self._incarnation)),

@@ -39,7 +39,7 @@ class Rollcast:
     def restart(self) -> None:
         """A new process: all measurements are lost."""
         self._history.clear()
-        self._memory = Memory.of_a_start(self.fleet.pods, self.fleet.pipeline.now, self.settings)
+        self._memory = Memory.make_initial(self.fleet.pods, self.fleet.pipeline.now, self.settings)
 
     def __call__(self) -> None:
         self._history.append(self._measure())
@@ -89,8 +89,8 @@ class Hpa:
     fleet: ScaledFleet
     metric: Callable[[], float]
     target: float
-    least: int
-    most: int
+    min_pods: int
+    max_pods: int
     tolerance: float = 0.1
     stabilization_seconds: float = 600.0
     period_seconds: float = 120.0
@@ -104,7 +104,7 @@ class Hpa:
         now_seconds, present = self.fleet.pipeline.now, self.fleet.pods
         ratio = self.metric() / (self.target * present)
         desired = present if abs(ratio - 1.0) <= self.tolerance else math.ceil(ratio * present - 1e-9)
-        desired = min(max(desired, self.least), self.most)
+        desired = min(max(desired, self.min_pods), self.max_pods)
         self._desired.append((now_seconds, desired))
         while self._desired[0][0] < now_seconds - self.stabilization_seconds:
             self._desired.popleft()

@@ -35,7 +35,7 @@ def start(scenario: Scenario, generators: int, *, seed: int = 0) -> Run:
     return Run(scenario, fleet)
 
 
-def fixed(scenario: Scenario, generators: int, *, seed: int = 0) -> dict[str, Any]:
+def run_fixed(scenario: Scenario, generators: int, *, seed: int = 0) -> dict[str, Any]:
     """A fixed number of generators."""
     return finish(start(scenario, generators, seed=seed))
 
@@ -91,12 +91,12 @@ def with_rollcast_through_hpa(
 
 
 def with_queue_hpa(
-    scenario: Scenario, generators: int, *, metric: str, per_pod: float, most: int, seed: int = 0
+    scenario: Scenario, generators: int, *, metric: str, per_pod: float, max_pods: int, seed: int = 0
 ) -> dict[str, Any]:
     """An HPA on the length of the queue."""
     run = start(scenario, generators, seed=seed)
     measure = {"waiting": waiting_tasks, "unfinished": unfinished_tasks}[metric]
-    run.policy = Hpa(run.fleet, lambda: measure(run.fleet), per_pod, 1, most)
+    run.policy = Hpa(run.fleet, lambda: measure(run.fleet), per_pod, 1, max_pods)
     return finish(run)
 
 
@@ -157,6 +157,6 @@ def turns(sizes: list[int]) -> int:
     return count
 
 
-def _shares(waits: dict[str, float], before: dict[str, float], seconds: float) -> dict[str, float]:
-    shares = {str(reason): (total - before.get(reason, 0.0)) / seconds for reason, total in waits.items()}
+def _shares(waits: dict[str, float], earlier_waits: dict[str, float], seconds: float) -> dict[str, float]:
+    shares = {str(reason): (total - earlier_waits.get(reason, 0.0)) / seconds for reason, total in waits.items()}
     return {"all": round(sum(shares.values()), 4), **{name: round(share, 4) for name, share in shares.items() if share}}

@@ -88,13 +88,13 @@ class ScaledFleet:
         order = self._orders
         self._starting.append(order)
 
-        def started() -> None:
+        def join_fleet() -> None:
             if order in self._starting:
                 self._count()
                 self._starting.remove(order)
                 self.pipeline.fleet.join(self._engine)
 
-        self.pipeline.at(self.pipeline.now + self._times.start_up, started)
+        self.pipeline.at(self.pipeline.now + self._times.start_up, join_fleet)
 
     def _count(self) -> None:
         now_seconds = self.pipeline.now

@@ -154,19 +154,19 @@ def _stays(proof: Proof, trainer: set[str]) -> None:
     release.goes_on()
 
 
-def _leaves(cluster: Cluster, who: str, proof: Proof, jobs: set[str]) -> None:
+def _leaves(cluster: Cluster, description: str, proof: Proof, jobs: set[str]) -> None:
     """No Job of these is at work, at least one left for another trainer, and one trainer is running."""
 
-    def left() -> bool:
+    def has_left() -> bool:
         ends = {name: end for name, end in proof.release.trainer_jobs().items() if name in jobs}
         return all(ends.values()) and "superseded" in ends.values()
 
-    cluster.until(f"{who} has left with 76", STEP_SECONDS, left)
+    cluster.until(f"{description} has left with 76", STEP_SECONDS, has_left)
     proof.release.has_one_trainer()
 
 
-def _still(proof: Proof, before: dict[str, set[str]]) -> bool:
-    return all(before[role] == pods for role, pods in proof.release.uids().items())
+def _still(proof: Proof, uids_before: dict[str, set[str]]) -> bool:
+    return all(uids_before[role] == pods for role, pods in proof.release.uids().items())
 
 
 def rollback(proof: Proof) -> None:

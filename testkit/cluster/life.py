@@ -63,7 +63,7 @@ def drain(proof: Proof) -> None:
     release, cluster = proof.release, proof.cluster
     release.wait_ready("generator")
     for role in ("generator", "trainer"):
-        with _cordoned(proof, role) as pods:
+        with _cordon_node(proof, role) as pods:
             uids_before = release.uids()[role]
             refusals = [refusal for pod in pods if (refusal := _evict(proof, pod)) is not None]
             if role == "generator":
@@ -81,7 +81,7 @@ def drain(proof: Proof) -> None:
 
 
 @contextlib.contextmanager
-def _cordoned(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
+def _cordon_node(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
     """Pods of that role on one node, which takes no others meanwhile. Raises Refuted if there is no such node."""
     cluster = proof.cluster
     pods = [pod for pod in proof.release.pods(role) if pod["spec"].get("nodeName")]
@@ -101,7 +101,7 @@ def _evict(proof: Proof, pod: dict[str, Any]) -> str | None:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
     try:
-        proof.cluster.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+        proof.cluster.kubectl("create", "--raw", path, "-f", "-", stdin_text=json.dumps(body))
     except Refuted as error:
         return str(error)
     return None
@@ -135,10 +135,10 @@ def uninstall(proof: Proof) -> None:
     kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]
 
     def there() -> list[str]:
-        object_names = [_named(item) for kind in kinds for item in cluster.objects(kind, labels)]
-        running = [_named(pod) for pod in cluster.objects("pods", labels) if pod["status"]["phase"] == "Running"]
+        object_names = [_object_name(item) for kind in kinds for item in cluster.objects(kind, labels)]
+        running = [_object_name(pod) for pod in cluster.objects("pods", labels) if pod["status"]["phase"] == "Running"]
         classes = [
-            _named(item)
+            _object_name(item)
             for item in cluster.objects("priorityclasses", labels)
             if item["metadata"]["name"].startswith(f"{cluster.namespace}.{release.full}-")
         ]
@@ -162,5 +162,5 @@ def uninstall(proof: Proof) -> None:
     proof.note(f"stayed: {claim}, as documented; removed as documented, nothing is left")
 
 
-def _named(item: dict[str, Any]) -> str:
+def _object_name(item: dict[str, Any]) -> str:
     return f"{item['kind']}/{item['metadata']['name']}"

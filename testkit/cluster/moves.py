@@ -31,7 +31,7 @@ for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
 """
 
 
-def moved(proof: Proof) -> None:
+def move_trainer(proof: Proof) -> None:
     """Several times in a row: with an autoscaler by its pod, without one by its Job. No wait grows."""
     release, cluster = proof.release, proof.cluster
     release.upgrade("autoscaler.mode=controller", "autoscaler.maxReplicas=1")

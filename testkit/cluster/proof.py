@@ -70,4 +70,4 @@ def create_namespace(cluster: Cluster) -> None:
     """Under Pod Security restricted. Raises Refuted if it exists, because its contents are not ours to remove."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace, "labels": labels}}
-    cluster.kubectl("create", "-f", "-", given=json.dumps(body))
+    cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))

@@ -26,8 +26,10 @@ QUOTA = {
 def no_image(proof: Proof) -> None:
     """No node can pull any image: Helm names that of the watcher; the uninstall, whose hook has no image, ends too."""
     cluster, release = proof.cluster, proof.refused
-    seconds = _refused(release, f"global.imageRegistry={NO_REGISTRY}", names="pull-registry.invalid-5000-library-redis")
-    removal = _removed(release)
+    seconds = _time_refusal(
+        release, f"global.imageRegistry={NO_REGISTRY}", names="pull-registry.invalid-5000-library-redis"
+    )
+    removal = _time_uninstall(release)
     # The minute of the uninstall hook, and the same besides
     cluster.require(lambda: removal < 120.0, f"the uninstall took {removal:.0f} s")
     cluster.kubectl("delete", f"jobs,{MADE}", "-l", release.labels(), "--ignore-not-found", seconds=STEP_SECONDS)
@@ -37,10 +39,10 @@ def no_image(proof: Proof) -> None:
 def quota(proof: Proof) -> None:
     """A quota of the other namespace demands limits of CPUs: Helm prints the API server's sentence."""
     release = proof.elsewhere
-    release.cluster.kubectl("create", "-f", "-", given=json.dumps(QUOTA))
-    with _ended(release):
+    release.cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(QUOTA))
+    with _uninstall_at_end(release):
         try:
-            seconds = _refused(release, names="must specify limits.cpu")
+            seconds = _time_refusal(release, names="must specify limits.cpu")
         finally:
             release.cluster.kubectl("delete", "resourcequota", str(QUOTA["metadata"]["name"]))  # type: ignore[index]
     proof.note(f"the quota's reason was named after {seconds:.0f} s")
@@ -49,14 +51,14 @@ def quota(proof: Proof) -> None:
 def refused_pod(proof: Proof) -> None:
     """A priority class that does not exist, which no schema knows: refused by the dry run, with nothing created."""
     release = proof.refused
-    with _ended(release):
+    with _uninstall_at_end(release):
         _refused_by_dry_run(proof.cluster, release)
     proof.note("a priority class that does not exist was named before anything was created")
 
 
 def uninstall_after_refusal(proof: Proof) -> None:
     release, cluster = proof.refused, proof.cluster
-    with _ended(release):
+    with _uninstall_at_end(release):
         _refused_by_dry_run(cluster, release)
     kinds = f"pods,jobs,{MADE}"
     find_leftovers = partial(cluster.objects, kinds, release.labels())
@@ -77,7 +79,7 @@ def _refused_by_dry_run(cluster: Cluster, release: Release) -> None:
     cluster.require(lambda: not roles, "objects of the release were created")
 
 
-def _refused(release: Release, *values: str, names: str) -> float:
+def _time_refusal(release: Release, *values: str, names: str) -> float:
     """Seconds until Helm refused the install. Raises Refuted if they are too many, or the message has no such words."""
     start_seconds = time.monotonic()
     message = release.refused_install(*values)
@@ -88,7 +90,7 @@ def _refused(release: Release, *values: str, names: str) -> float:
     return seconds
 
 
-def _removed(release: Release) -> float:
+def _time_uninstall(release: Release) -> float:
     """Seconds of an uninstall, which may fail at its hook."""
     start_seconds = time.monotonic()
     with contextlib.suppress(Refuted):
@@ -97,7 +99,7 @@ def _removed(release: Release) -> float:
 
 
 @contextlib.contextmanager
-def _ended(release: Release) -> Iterator[None]:
+def _uninstall_at_end(release: Release) -> Iterator[None]:
     """Uninstall the release in any case."""
     try:
         yield

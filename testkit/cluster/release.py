@@ -145,14 +145,14 @@ class Release:
         """The trainer makes a step: one more than the lowest seen from now on, for it may resume an earlier one."""
         lowest: list[float] = []
 
-        def advanced() -> bool:
+        def has_advanced() -> bool:
             step = self.step()
             if step is None:
                 return False
             lowest[:] = [min([step, *lowest])]
             return step > lowest[0]
 
-        self.cluster.until("another step", STEP_SECONDS, advanced)
+        self.cluster.until("another step", STEP_SECONDS, has_advanced)
 
     def trainer_jobs(self) -> dict[str, str]:
         """Name of each trainer's Job -> "Complete", "Failed", "superseded" (for another's sake), or "" at work."""

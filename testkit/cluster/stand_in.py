@@ -38,15 +38,15 @@ class Clock:
     """Time that passes while a step waits, and what happens then, one after the other."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now_seconds = 0.0
         self.happens: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
-        return self.now
+        return self.now_seconds
 
     def sleep(self, seconds: float) -> None:
         # Between two looks of a step that waits
-        self.now += 200.0
+        self.now_seconds += 200.0
         if self.happens:
             self.happens.pop(0)()
 
@@ -60,12 +60,12 @@ class StandIn(Cluster):
         self.there: dict[str, list[Object]] = {"pods": [pod(role) for role in roles], "jobs": [job("first")]}
         self.answers: dict[str, str | Callable[[str], str]] = {"version --template": "v4.2.0"}
         """Pattern of a command -> its output; the last matching pattern counts."""
-        self.asked: list[str] = []
+        self.commands: list[str] = []
         self._steps = itertools.count(1)
 
-    def run(self, command: list[str], seconds: float, given: str | None = None) -> str:
+    def run(self, command: list[str], seconds: float, stdin_text: str | None = None) -> str:
         text = shlex.join(command[3:])
-        self.asked.append(text)
+        self.commands.append(text)
         for pattern, answer in reversed(self.answers.items()):
             if re.search(pattern, text):
                 return answer(text) if callable(answer) else answer
@@ -85,7 +85,7 @@ class StandIn(Cluster):
         )
 
 
-def proof_of(cluster: StandIn, there: StandIn | None = None) -> Proof:
+def make_proof(cluster: StandIn, there: StandIn | None = None) -> Proof:
     proof = prepare("somewhere")
     proof.cluster = cluster
     for release in (proof.release, proof.beside, proof.queued, proof.refused, proof.pair):
@@ -98,5 +98,5 @@ def fails(text: str) -> str:
     raise Refuted(f"helm ended with 1: {text}")
 
 
-def seen(step: str, cluster: StandIn, there: StandIn | None = None) -> Object:
-    return look(proof_of(cluster, there), step)
+def take_step(step: str, cluster: StandIn, there: StandIn | None = None) -> Object:
+    return look(make_proof(cluster, there), step)

@@ -8,7 +8,7 @@ from typing import Any
 
 from testkit.cluster.changes import CHANGES, failed_upgrade, jobset, rollback
 from testkit.cluster.life import drain, helm_test, install, kill_each_pod, second_release, uninstall
-from testkit.cluster.moves import away, engine_killed, moved, two_pods
+from testkit.cluster.moves import away, engine_killed, move_trainer, two_pods
 from testkit.cluster.proof import Proof
 from testkit.cluster.refusals import no_image, quota, refused_pod, uninstall_after_refusal
 from testkit.cluster.surroundings import kueue, policies, scaling
@@ -20,7 +20,7 @@ STEPS: dict[str, Callable[[Proof], None]] = {
     "helm test": helm_test,
     "each pod killed": kill_each_pod,
     "a node drained": drain,
-    "the trainer moved": moved,
+    "the trainer moved": move_trainer,
     "the trainer away": away,
     "two trainer pods": two_pods,
     "an engine killed": engine_killed,

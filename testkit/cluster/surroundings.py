@@ -87,19 +87,21 @@ def policies(proof: Proof) -> None:
         for places in (CLOSED, OPEN_TO_ITS_NAMESPACE)
     )
     image = release.image("forecaster")
-    neighbour = _reached(cluster, "neighbour", image, [*closed, *opened])
+    neighbour = _probe_addresses(cluster, "neighbour", image, [*closed, *opened])
     cluster.require(lambda: neighbour == set(opened), _sentence("a pod beside it", neighbour, opened))
-    stranger = _reached(proof.elsewhere.cluster, "stranger", image, [*closed, *opened])
+    stranger = _probe_addresses(proof.elsewhere.cluster, "stranger", image, [*closed, *opened])
     cluster.require(lambda: not stranger, _sentence("a pod of another namespace", stranger, []))
     proof.note("a pod of another namespace reached nothing, one beside the release the forecaster alone")
 
 
-def _sentence(who: str, reached: set[str], allowed: list[str]) -> str:
+def _sentence(pod_description: str, reached: set[str], allowed: list[str]) -> str:
     reached_text, allowed_text = (", ".join(sorted(places)) or "nothing" for places in (reached, allowed))
-    return f"{who} reached {reached_text}, not {allowed_text}: does the network of this cluster obey policies?"
+    return (
+        f"{pod_description} reached {reached_text}, not {allowed_text}: does the network of this cluster obey policies?"
+    )
 
 
-def _reached(cluster: Cluster, name: str, image: str, places: list[str]) -> set[str]:
+def _probe_addresses(cluster: Cluster, name: str, image: str, places: list[str]) -> set[str]:
     """Which of them a pod of no release reaches. Raises Refuted if it cannot resolve one of the names."""
     container = {
         "name": "probe",
@@ -109,7 +111,7 @@ def _reached(cluster: Cluster, name: str, image: str, places: list[str]) -> set[
     }
     spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    cluster.kubectl("create", "-f", "-", given=json.dumps(pod))
+    cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(pod))
     try:
         end_condition = "--for=jsonpath={.status.phase}=Succeeded"
         cluster.kubectl("wait", end_condition, f"pod/{name}", "--timeout=300s", seconds=320)
@@ -133,9 +135,9 @@ def kueue(proof: Proof) -> None:
         raise NotSeen("Kueue is not installed")
     name = cluster.namespace
     try:
-        cluster.kubectl("create", "-f", "-", given=json.dumps(_queue(cluster, name)))
+        cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(_queue(cluster, name)))
         release.install({"trainer.labels": {"kueue.x-k8s.io/queue-name": QUEUE}})
-        cluster.until("the trainer is admitted", STEP_SECONDS, partial(_admitted, release))
+        cluster.until("the trainer is admitted", STEP_SECONDS, partial(_is_admitted, release))
         release.goes_on()
         _hold(cluster, name, "HoldAndDrain")
         cluster.until("the trainer has left", STEP_SECONDS, lambda: not release.pods("trainer"))
@@ -169,7 +171,7 @@ def _queue(cluster: Cluster, name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def _admitted(release: Release) -> bool:
+def _is_admitted(release: Release) -> bool:
     workloads = release.cluster.read("get", "workloads.kueue.x-k8s.io").get("items", [])
     return any(
         entry["type"] == "Admitted" and entry["status"] == "True"

@@ -37,9 +37,9 @@ class Cluster:
         self.namespace = namespace
         self.recorded = recorded
 
-    def kubectl(self, *arguments: str, seconds: float = CALL_SECONDS, given: str | None = None) -> str:
+    def kubectl(self, *arguments: str, seconds: float = CALL_SECONDS, stdin_text: str | None = None) -> str:
         """The output of the command. Raises Refuted if it failed."""
-        return self.run(["kubectl", "-n", self.namespace, *arguments], seconds, given)
+        return self.run(["kubectl", "-n", self.namespace, *arguments], seconds, stdin_text)
 
     def helm(self, *arguments: str, seconds: float = CALL_SECONDS) -> str:
         """The output of `helm`."""
@@ -90,7 +90,7 @@ class Cluster:
             return False
         return True
 
-    def until(self, what: str, seconds: float, holds: Callable[[], object]) -> None:
+    def until(self, condition: str, seconds: float, holds: Callable[[], object]) -> None:
         """Wait until the condition holds; a failing question counts as no. Raises Refuted after the deadline."""
         if self.recorded is not None:
             return
@@ -103,7 +103,7 @@ class Cluster:
             except Refuted as error:
                 reason = f" ({error})"
             if time.monotonic() > deadline:
-                raise Refuted(f"{what}: not within {seconds:.0f} s{reason}")
+                raise Refuted(f"{condition}: not within {seconds:.0f} s{reason}")
             time.sleep(PAUSE_SECONDS)
 
     def always(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
@@ -129,7 +129,7 @@ class Cluster:
             self.require(holds, otherwise)
 
     @contextmanager
-    def forwarded(self, namespace: str, service: str, port: str) -> Iterator[str]:
+    def forward_port(self, namespace: str, service: str, port: str) -> Iterator[str]:
         """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted if that fails. Not by
         the API server's proxy: that uses the Authorization header itself and does not pass it on.
         """
@@ -149,12 +149,14 @@ class Cluster:
             finally:
                 process.kill()
 
-    def run(self, command: list[str], seconds: float, given: str | None = None) -> str:
+    def run(self, command: list[str], seconds: float, stdin_text: str | None = None) -> str:
         if self.recorded is not None:
             self.recorded.append(command)
             return ""
         try:
-            done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds, check=False)
+            done = subprocess.run(
+                command, input=stdin_text, capture_output=True, text=True, timeout=seconds, check=False
+            )
         except (subprocess.TimeoutExpired, OSError) as error:
             raise Refuted(f"{shlex.join(command[:6])}: {error}") from error
         if done.returncode != 0:

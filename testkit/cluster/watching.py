@@ -51,7 +51,7 @@ def grafana(proof: Proof) -> None:
     _watch(proof)
     cluster = proof.cluster
     namespace, service, port = _place(proof.grafana)
-    with cluster.forwarded(namespace, service, port) as address:
+    with cluster.forward_port(namespace, service, port) as address:
         secret = Cluster(namespace, cluster.recorded).read("get", "secret", service).get("data", {})
         user, password = (base64.b64decode(secret.get(key, "")).decode() for key in ("admin-user", "admin-password"))
         if cluster.recorded is not None:
@@ -65,7 +65,8 @@ def grafana(proof: Proof) -> None:
             sources = _sources(client, proof)
             uids = _titles(client)
             boards = [
-                _asked(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"] for title in sorted(titles)
+                _request_json(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"]
+                for title in sorted(titles)
             ]
             count = _all_answer(proof, boards, lambda target: _shows(client, sources, proof, target))
     proof.note(f"{len(titles)} dashboards, both data sources, {count} queries of panels answered with data")
@@ -152,7 +153,7 @@ def _shows(client: httpx.Client, sources: dict[str, str], proof: Proof, target: 
         "maxDataPoints": POINTS,
     }
     body = {"queries": [query], "from": str(1000 * begin), "to": str(1000 * (begin + RANGE_SECONDS))}
-    frames = _asked(client, "POST", "/api/ds/query", body)["results"]["A"].get("frames", [])
+    frames = _request_json(client, "POST", "/api/ds/query", body)["results"]["A"].get("frames", [])
     return any(column for frame in frames for column in frame.get("data", {}).get("values", []))
 
 
@@ -160,7 +161,7 @@ def _titles(client: httpx.Client) -> dict[str, str]:
     """Title of each dashboard -> its uid."""
     return {
         dashboard["title"]: dashboard["uid"]
-        for dashboard in _asked(client, "GET", "/api/search?type=dash-db&limit=5000")
+        for dashboard in _request_json(client, "GET", "/api/search?type=dash-db&limit=5000")
     }
 
 
@@ -168,7 +169,7 @@ def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
     """Which -> its uid: the Prometheus that dashboards begin with, and this release's forecaster."""
     source_name = f"Rollcast forecast {proof.cluster.namespace}/{proof.release.name}"
     uids = {}
-    for source in _asked(client, "GET", "/api/datasources"):
+    for source in _request_json(client, "GET", "/api/datasources"):
         if source["name"] == source_name:
             uids["forecaster"] = source["uid"]
         elif source["type"] == "prometheus" and "forecast" not in source["name"].lower():
@@ -176,7 +177,7 @@ def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
     return uids
 
 
-def _asked(client: httpx.Client, method: str, path: str, body: object = None) -> Any:
+def _request_json(client: httpx.Client, method: str, path: str, body: object = None) -> Any:
     """The answer as JSON. Raises Refuted if the answer is missing."""
     try:
         answer = client.request(method, path, json=body)

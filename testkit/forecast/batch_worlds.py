@@ -41,7 +41,7 @@ class BatchWorld:
     gain_of_prompts: float
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator) -> "BatchWorld":
+    def draw(cls, rng: np.random.Generator) -> "BatchWorld":
         initial = rng.uniform(0.1, 0.4)
         return cls(
             initial=initial,

@@ -127,7 +127,7 @@ def curve_families(curve: Curve) -> CurveFamilies:
     unit = float(curve.compute[-1]) / len(curve)
     x, y = curve.compute / unit, curve.pass_rate
     rng = np.random.default_rng(0)
-    fitted = [_fitted(family, starts, x, y) for family, starts in FAMILIES.values()]
+    fitted = [_fit_family(family, starts, x, y) for family, starts in FAMILIES.values()]
     min_criterion = min(criterion for _, _, _, criterion in fitted)
     draws = []
     for (family, _), (best, covariance, noise, criterion) in zip(FAMILIES.values(), fitted, strict=True):
@@ -138,10 +138,10 @@ def curve_families(curve: Curve) -> CurveFamilies:
     return CurveFamilies(unit, draws, (float(x[-1]), float(y[-1])))
 
 
-def _fitted(family: Family, starts: tuple[tuple[float, ...], ...], x: Array, y: Array) -> Fit:
+def _fit_family(family: Family, starts: tuple[tuple[float, ...], ...], x: Array, y: Array) -> Fit:
     """Least squares from the best of its starts."""
     solutions = [least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200) for start in starts]
-    best = min(solutions, key=lambda each: float(each.cost))
+    best = min(solutions, key=lambda solution: float(solution.cost))
     count, size = y.size, best.x.size
     # Standard deviation of a reading about its family, at least
     total = max(2.0 * float(best.cost), count * 1e-3**2)

@@ -64,7 +64,7 @@ class Task:
 def paper_tasks(runs: dict[tuple[str, str], PaperRun]) -> list[tuple[Task, PaperRun]]:
     """The ten distinct runs with later points."""
     return [
-        (Task(runs[key].name, runs[key].fitted(), *runs[key].outcome(), runs[key].initial), runs[key])
+        (Task(runs[key].name, runs[key].fitted_points(), *runs[key].outcome(), runs[key].initial), runs[key])
         for key in EXTENDED
     ]
 

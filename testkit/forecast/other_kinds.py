@@ -13,7 +13,7 @@ from rollcast.scaling.law.curve import Curve
 from testkit.forecast.curve_families import curve_families
 from testkit.forecast.last_value import last_value
 from testkit.forecast.log_linear import log_linear
-from testkit.forecast.other_shapes import CLASSES, drawn
+from testkit.forecast.other_shapes import CLASSES, draw_run
 
 HORIZONS = (2.0, 10.0)
 LEVELS = (0.05, 0.5, 0.95)
@@ -22,15 +22,15 @@ SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power la
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
     """Mean errors of each kind at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
-    return [_of_kind(kind, num_runs) for kind in CLASSES]
+    return [_measure_kind(kind, num_runs) for kind in CLASSES]
 
 
-def _of_kind(kind: str, num_runs: int) -> dict[str, Any]:
+def _measure_kind(kind: str, num_runs: int) -> dict[str, Any]:
     errors: dict[str, list[list[float]]] = {}
     coverage: dict[str, list[list[bool]]] = {}
     verdicts: dict[str, int] = {}
     for seed in range(num_runs):
-        run = drawn(kind, seed)
+        run = draw_run(kind, seed)
         curve = Curve.from_points(run.compute, run.pass_rate, unit="steps")
         truth = np.array([run.truth(at) for at in HORIZONS])
         forecast = fit(curve)

@@ -61,10 +61,10 @@ def _format_jump(rng: random.Random) -> Law:
     return lambda c: start + jump * -math.expm1(-c / speed) + slow * (1.0 - (1.0 + c / onset) ** -exponent)
 
 
-def _law(rng: random.Random, least: float, most: float) -> Law:
+def _law(rng: random.Random, min_exponent: float, max_exponent: float) -> Law:
     start = rng.uniform(0.05, 0.45)
     end = start + rng.uniform(0.15, 0.45)
-    return _sigmoid(start, end, rng.uniform(least, most), math.exp(rng.uniform(-2.3, -0.5)))
+    return _sigmoid(start, end, rng.uniform(min_exponent, max_exponent), math.exp(rng.uniform(-2.3, -0.5)))
 
 
 def _decline(rng: random.Random) -> Law:
@@ -90,7 +90,7 @@ CLASSES: dict[str, Callable[[random.Random], Law]] = {
 }
 
 
-def drawn(kind: str, seed: int) -> Drawn:
+def draw_run(kind: str, seed: int) -> Drawn:
     """One run of a class: 12 to 60 readings over a window that ends at compute 1."""
     rng = random.Random(f"{kind} {seed}")
     truth = CLASSES[kind](rng)

@@ -41,9 +41,9 @@ def printed_fits(folder: Path) -> dict[str, Any]:
         run, window = _points(runs, printed)
         if run is None or not printed["B"]:
             continue
-        curve = run.curve(*window) if window else run.fitted()
+        curve = run.curve(*window) if window else run.fitted_points()
         if window and not _spans(curve, window):
-            skipped.append(_skipped(printed["where"], curve))
+            skipped.append(_skip_note(printed["where"], curve))
             continue
         curves.add((curve.compute.tobytes(), curve.pass_rate.tobytes()))
         large = "bs2048" in run.name or "Scout" in run.name
@@ -83,7 +83,7 @@ def power_law_windows(folder: Path) -> dict[str, float | str]:
     figures: dict[str, float | str] = {}
     for window in ((1_500.0, 50_000.0), (5_000.0, 50_000.0)):
         name, curve = f"{window[0]:g}-{window[1]:g}", run.curve(*window)
-        figures[name] = power_law(curve).asymptote if _spans(curve, window) else _skipped(name, curve)
+        figures[name] = power_law(curve).asymptote if _spans(curve, window) else _skip_note(name, curve)
     return figures
 
 
@@ -110,7 +110,7 @@ def _spans(curve: Curve, window: tuple[float, float]) -> bool:
     return bool(curve.compute[0] <= REACH * window[0] and REACH * curve.compute[-1] >= window[1])
 
 
-def _skipped(name: str, curve: Curve) -> str:
+def _skip_note(name: str, curve: Curve) -> str:
     return f"skipped: {name}, the points span only {curve.compute[0]:.0f} to {curve.compute[-1]:.0f} GPU-hours"
 
 

@@ -67,7 +67,7 @@ class PaperRun:
         inside = (self.compute >= start) & (self.compute <= stop)
         return Curve.from_points(self.compute[inside], self.pass_rate[inside], name=self.name)
 
-    def fitted(self) -> Curve:
+    def fitted_points(self) -> Curve:
         """The points that the authors fitted, without the transient."""
         inside = ~self.extended & (self.compute >= TRANSIENT)
         return Curve.from_points(self.compute[inside], self.pass_rate[inside], name=self.name)

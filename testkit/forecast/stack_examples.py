@@ -55,16 +55,16 @@ class Examples:
     not_moved: np.ndarray
     took_off: np.ndarray
 
-    def of(self, chosen: np.ndarray) -> Examples:
+    def select(self, chosen: np.ndarray) -> Examples:
         """The examples at `chosen`, a mask or places."""
         return Examples(**{name: values[chosen] for name, values in vars(self).items()})
 
 
-def examples_of(folder: Path) -> Examples:
+def make_examples(folder: Path) -> Examples:
     """The examples of all curves of a folder, in the order of its index. Raises UserError as `read_corpus`."""
     curves = read_corpus(folder)
     with ProcessPoolExecutor() as pool:
-        parts = [cut_examples for parts in pool.map(_of_curve, curves, chunksize=4) for cut_examples in parts]
+        parts = [cut_examples for parts in pool.map(_cut_curve, curves, chunksize=4) for cut_examples in parts]
     if not parts:
         raise UserError(f"{folder}: no curve is long enough to be cut; ten readings are needed at least")
     joined = {name: np.concatenate([getattr(example_set, name) for example_set in parts]) for name in vars(parts[0])}
@@ -72,21 +72,23 @@ def examples_of(folder: Path) -> Examples:
     return Examples(**joined)
 
 
-def _of_curve(curve: CorpusCurve) -> list[Examples]:
+def _cut_curve(curve: CorpusCurve) -> list[Examples]:
     parts = []
     for share in SHARES:
         num_seen = num_readings_seen(curve, share)
         if num_seen is not None:
-            parts.append(_of_cut(curve, share, num_seen))
+            parts.append(_make_cut_examples(curve, share, num_seen))
     return parts
 
 
-def _of_cut(curve: CorpusCurve, share: float, seen: int) -> Examples:
-    beginning = Curve.from_points(curve.compute[:seen], curve.y[:seen], curve.known_errors(seen), unit="steps")
+def _make_cut_examples(curve: CorpusCurve, share: float, num_seen: int) -> Examples:
+    beginning = Curve.from_points(
+        curve.compute[:num_seen], curve.y[:num_seen], curve.known_errors(num_seen), unit="steps"
+    )
     forecast = fit_part(beginning, FitOptions())
-    later = len(curve) - seen
+    later = len(curve) - num_seen
     # Later computes of one cut, evenly spaced in ln of the number of readings until then, the end among them
-    places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, 4)).astype(int)) + seen - 1
+    places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, 4)).astype(int)) + num_seen - 1
     compute = curve.compute[places]
     outcome = np.array([curve.y[index - NUM_LEVEL_READINGS + 1 : index + 1].mean() for index in places])
     readings, law_gain = forecast.law_readings(compute)
@@ -101,7 +103,7 @@ def _of_cut(curve: CorpusCurve, share: float, seen: int) -> Examples:
         scale_terms=scale_terms(law_width(readings), forecasts).T,
         side_terms=np.tile(side_terms(summary), (places.size, 1)),
         outcome=outcome,
-        ahead=compute / curve.compute[seen - 1] - 1.0,
+        ahead=compute / curve.compute[num_seen - 1] - 1.0,
         cut=fill_column(0.0),
         not_moved=fill_column(has_not_moved(forecast.curve)),
         took_off=(outcome - summary.last_five >= NOTABLE_GAIN) & (outcome > beginning.pass_rate.max()),

@@ -71,7 +71,7 @@ def _loss(parameters: Array, examples: Examples, vote: Array) -> float:
     """Mean negative log likelihood of the outcomes under the simple methods alone, and the penalty."""
     logits, scale, side, log_degrees = _parts(parameters)
     degrees = LEAST_DEGREES + np.exp(log_degrees)
-    normed, width = _normed(parameters, examples)
+    normed, width = _normalise_outcomes(parameters, examples)
     constant = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * np.log(degrees * np.pi)
     density = constant - 0.5 * (degrees + 1) * np.log1p(normed**2 / degrees) - np.log(width)
     centred = logits - logits.mean()
@@ -85,7 +85,7 @@ def _loss(parameters: Array, examples: Examples, vote: Array) -> float:
     return float(-vote @ density + 0.05 * penalty)
 
 
-def _normed(parameters: Array, examples: Examples) -> tuple[Array, Array]:
+def _normalise_outcomes(parameters: Array, examples: Examples) -> tuple[Array, Array]:
     """Outcomes in units of the scale on their side of the centre, and the mean of the two scales: (e,) each."""
     logits, scale, side, _ = _parts(parameters)
     centre = examples.forecasts @ _softmax(logits)
@@ -98,7 +98,7 @@ def _normed(parameters: Array, examples: Examples) -> tuple[Array, Array]:
 
 def _persistence(examples: Examples, vote: Array, parameters: Array) -> float:
     """The power of u_1 / u_2 that describes best how the outcomes of one cut keep to one side."""
-    normed, _ = _normed(parameters, examples)
+    normed, _ = _normalise_outcomes(parameters, examples)
     bounded = np.clip(normed, -3.0, 3.0) / np.sqrt(vote @ np.clip(normed, -3.0, 3.0) ** 2)
     pairs = [
         (first, second)

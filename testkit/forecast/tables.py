@@ -20,7 +20,7 @@ def rows(figures: Sequence[Mapping[str, Any]]) -> None:
         print("  ".join(f"{value:<14}" if isinstance(value, str) else f"{value}" for value in row.values()))
 
 
-def published(figures: Mapping[str, Any]) -> None:
+def print_published(figures: Mapping[str, Any]) -> None:
     """Printed and found, fit by fit."""
     print(f"{'where':22s}{'run':28s}{'A':>14s}{'B':>14s}{'C_mid':>16s}")
     for row in figures["rows"]:

@@ -17,13 +17,13 @@ Judged = dict[str, dict[str, Any]]
 def judge(figures: Mapping[str, Any]) -> Judged:
     """Each target of the parts that were measured: whether it is met, and the measures outside of it."""
     judges: dict[str, Callable[[Any], Judged]] = {
-        "published.fits": _published,
+        "published.fits": _judge_published,
         "published.log_linear": _log_linear,
         "extrapolation.paper": _extrapolation,
         "calibration": _calibration,
         "calibration.false_alarms": _false_alarms,
         "kinds": _kinds,
-        "verdicts.simulated": _simulated,
+        "verdicts.simulated": _judge_simulated,
         "verdicts.real": _real,
         "speed": _speed,
     }
@@ -42,7 +42,7 @@ def _all_inside(outside: Sequence[str]) -> dict[str, Any]:
     return {"met": not outside, "outside": list(outside)}
 
 
-def _published(figures: Mapping[str, Any]) -> Judged:
+def _judge_published(figures: Mapping[str, Any]) -> Judged:
     smaller, num_fits = figures["sum_of_squares_no_larger"].split(" of ")
     return {
         "printed fits: A within 0.02 for 80 %": _target(figures["asymptote_within_0.02"] >= 0.8),
@@ -75,25 +75,25 @@ def _extrapolation(figures: Mapping[str, Any]) -> Judged:
 
 
 def _calibration(rows: Sequence[Mapping[str, Any]]) -> Judged:
-    def named(row: Mapping[str, Any]) -> str:
+    def class_label(row: Mapping[str, Any]) -> str:
         return f"{row['generator']} {row['window']:g}"
 
     def outside(coverage: str, low: float, high: float) -> list[str]:
         return [
-            f"{named(row)} at {horizon}: {share:.3f}"
+            f"{class_label(row)} at {horizon}: {share:.3f}"
             for row in rows
             for horizon, share in zip(("2x", "10x"), row[coverage], strict=True)
             if not low <= share <= high
         ]
 
-    def missing(verdicts: Sequence[str], most: float) -> list[str]:
+    def missing(verdicts: Sequence[str], max_share: float) -> list[str]:
         exceedances = []
         for row in rows:
             runs = sum(row["verdicts"].get(kind, 0) for kind in verdicts)
             missed = sum(row["asymptote_missed_by_verdict"].get(kind, 0) for kind in verdicts)
             # Fewer runs of one verdict in a class say nothing about a share of a tenth
-            if runs >= 50 and missed > most * runs:
-                exceedances.append(f"{named(row)}: {missed} of {runs}")
+            if runs >= 50 and missed > max_share * runs:
+                exceedances.append(f"{class_label(row)}: {missed} of {runs}")
         return exceedances
 
     too_early = VerdictKind.TOO_EARLY.value
@@ -123,7 +123,7 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Judged:
     return {"other kinds: 90 % interval holds 85 % at 2x and 80 % at 10x of every class": _all_inside(outside)}
 
 
-def _simulated(rows: Sequence[Mapping[str, Any]]) -> Judged:
+def _judge_simulated(rows: Sequence[Mapping[str, Any]]) -> Judged:
     min_right_share = {row["shape"]: 0.98 if row["shape"] == "good" else 0.95 for row in rows}
     outside = [f"{row['shape']}: {row['right']:.3f}" for row in rows if row["right"] < min_right_share[row["shape"]]]
     return {"verdicts: 95 % right on every shape, 98 % on good runs": _all_inside(outside)}

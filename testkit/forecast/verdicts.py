@@ -31,7 +31,7 @@ OPTIONS = {"saturated": FitOptions(prior=LAW_PRIOR)}
 again."""
 
 
-def simulated(num_runs: int) -> list[dict[str, Any]]:
+def measure_shapes(num_runs: int) -> list[dict[str, Any]]:
     """`num_runs` of each shape."""
     rows = []
     for index, shape in enumerate(SHAPES):

@@ -46,7 +46,7 @@ SCREENSHOTS = os.environ.get("ROLLCAST_SCREENSHOTS")
 
 
 @contextmanager
-def opened(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
+def open_page(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
     """A page of the given width; errors in its console and requests to other hosts fail the test."""
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(

@@ -36,8 +36,8 @@ class State:
         error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / 1_000)
         scatter = np.where(self.law == 0.0, 0.0, error)  # a model that solves nothing reads exactly 0
         wander = np.zeros(self.compute.size)
-        for place in range(1, self.compute.size):
-            wander[place] = 0.7 * wander[place - 1] + 0.5 * rng.standard_normal()
+        for index in range(1, self.compute.size):
+            wander[index] = 0.7 * wander[index - 1] + 0.5 * rng.standard_normal()
         rates = np.clip(self.law + scatter * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0)
         skipped = int(self.compute[0] > 0)  # only an evaluation without compute is one of step 0
         truncation = 0.02 + 0.02 * rng.random(self.compute.size)
@@ -45,18 +45,18 @@ class State:
             Reading(
                 incarnation=1,
                 # Steps between evaluations
-                step=20 * (place + skipped),
-                pass_rate=float(rates[place]),
-                standard_error=float(error[place]),
-                compute=float(self.compute[place]),
-                trained_tokens=2e6 * float(self.compute[place]),
-                truncation_ratio=float(truncation[place]),
+                step=20 * (evaluation_index + skipped),
+                pass_rate=float(rates[evaluation_index]),
+                standard_error=float(error[evaluation_index]),
+                compute=float(self.compute[evaluation_index]),
+                trained_tokens=2e6 * float(self.compute[evaluation_index]),
+                truncation_ratio=float(truncation[evaluation_index]),
             )
-            for place in range(self.compute.size)
+            for evaluation_index in range(self.compute.size)
         ]
 
 
-def _spent(until: float, count: int) -> Array:
+def _make_computes(until: float, count: int) -> Array:
     """Evaluations from the start on, at a pace that varies a little."""
     pace = 1 + 0.1 * np.sin(np.arange(1, count))
     return np.asarray(np.append(0.0, until * np.cumsum(pace) / pace.sum()))
@@ -64,8 +64,8 @@ def _spent(until: float, count: int) -> Array:
 
 def page_states() -> dict[str, State]:
     """By what the page says of it."""
-    long = _spent(1_500.0, 30)
-    dense = _spent(1_500.0, 36)
+    long = _make_computes(1_500.0, 30)
+    dense = _make_computes(1_500.0, 36)
     climb = sigmoid(dense, 0.12, 0.38, 4.0, 50.0) + 0.12 * np.log1p(dense / 600.0)
     fall = 0.36 / (1.0 + np.exp(-(dense - 1_050.0) / 35.0))
     steps = np.linspace(0.0, 500.0, 26)
@@ -81,7 +81,7 @@ def page_states() -> dict[str, State]:
     }
 
 
-def pushed(state: State) -> dict[str, Any]:
+def make_push_request(state: State) -> dict[str, Any]:
     """The request in which a trainer of another framework would push all of it."""
     points = [
         {"step": int(reading.compute), "pass_rate": reading.pass_rate, "standard_error": reading.standard_error}

@@ -53,7 +53,7 @@ class TrainerPage:
 
     def __init__(self, run: str = "demo", port: int = 0, http: Http | None = None) -> None:
         self.exporter = Exporter(run)
-        self._shown: deque[dict[str, str]] = deque()
+        self._shown_evaluations: deque[dict[str, str]] = deque()
         listener = listen("127.0.0.1", port, setting="port")
         self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener, http or Http())
         self.port = self._server.port
@@ -71,9 +71,9 @@ class TrainerPage:
         )
         for metric, value in values:
             self.exporter.set(metric, value, **labels)
-        self._shown.append(labels)
-        if len(self._shown) > KEPT:
-            oldest = self._shown.popleft()
+        self._shown_evaluations.append(labels)
+        if len(self._shown_evaluations) > KEPT:
+            oldest = self._shown_evaluations.popleft()
             for metric, _ in values:
                 self.exporter.remove(metric, **oldest)
         self.exporter.set(trainer_metrics.TRAINER_STEP, reading.step)

@@ -14,7 +14,7 @@ from typing import Any
 from playwright.sync_api import expect
 
 from rollcast.local.ports import free_port
-from testkit.forecaster.browser import WAIT, marks, opened, wait_marks
+from testkit.forecaster.browser import WAIT, marks, open_page, wait_marks
 from testkit.forecaster.prometheus_server import first_scrapes, prometheus
 from testkit.forecaster.recorded_run import Reading, TrainerPage, record, run_file
 from testkit.forecaster.service_process import running, wait_for
@@ -46,9 +46,9 @@ class Replay:
     """By evaluation, Unix seconds, as all times here."""
     scraped: list[float]
     """By evaluation: the time of its first sample in Prometheus, which is when that scrape began."""
-    shown: list[float]
+    shown_times: list[float]
     """By evaluation: when the page named it."""
-    kept: list[dict[str, Any]]
+    final_points: list[dict[str, Any]]
     """The service's points at the end."""
     history: list[dict[str, Any]]
     """The service's own past forecasts at the end."""
@@ -77,7 +77,7 @@ def replay(
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
     with TrainerPage() as trainer, running(run_file(folder, source), folder, services) as service:
         server = (folder, port, [trainer.port], scrape_seconds)
-        with opened(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
+        with open_page(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
             page.evaluate(_WATCH)
             with prometheus(*server):
                 play(page, points[:1])

@@ -54,7 +54,7 @@ def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
 
 
 def _tester(
-    cases: Any, mode: GenerationMode, run: str, examples: int, deadline: float, seen: Counter[str]
+    cases: Any, mode: GenerationMode, run: str, examples: int, deadline: float, status_counts: Counter[str]
 ) -> Callable[[], None]:
     @settings(
         max_examples=examples,
@@ -71,7 +71,7 @@ def _tester(
         if mode is GenerationMode.POSITIVE and "run" in case.path_parameters:
             case.path_parameters["run"] = run
         response = case.call()
-        seen[f"{response.status_code // 100}xx"] += 1
+        status_counts[f"{response.status_code // 100}xx"] += 1
         case.validate_response(response, checks=CHECKS)
 
     return test

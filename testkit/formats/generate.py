@@ -94,8 +94,8 @@ def verl(folder: Path) -> None:
     """verl's two loggers, loaded from their files: verl itself wants a GPU stack."""
     import numpy as np
 
-    LocalLogger = _module_of("verl", "utils/logger/aggregate_logger.py").LocalLogger
-    FileLogger = _module_of("verl", "utils/tracking.py").FileLogger
+    LocalLogger = _load_module("verl", "utils/logger/aggregate_logger.py").LocalLogger
+    FileLogger = _load_module("verl", "utils/tracking.py").FileLogger
     os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / "verl.jsonl")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -116,7 +116,7 @@ def verl(folder: Path) -> None:
     (folder / "verl.log").write_text(f"Training Progress:   0%|          | 0/100\n{step_lines}")
 
 
-def _module_of(package: str, path: str) -> Any:
+def _load_module(package: str, path: str) -> Any:
     """One file of an installed package, without what its package imports."""
     package_spec = importlib.util.find_spec(package)
     assert package_spec is not None

@@ -94,18 +94,18 @@ async def served_endpoint(
         await asyncio.to_thread(server.stop)
 
 
-async def taken(endpoint: ServedEndpoint) -> HarnessSession:
+async def claim_next_session(endpoint: ServedEndpoint) -> HarnessSession:
     """The next session that an outside program would get."""
     session = await endpoint.sessions.next_task(60.0)
     assert session is not None
     return session
 
 
-def client_of(endpoint: ServedEndpoint, session: HarnessSession, **options: Any) -> Any:
+def make_client(endpoint: ServedEndpoint, session: HarnessSession, **options: Any) -> Any:
     """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given its task."""
     import openai
 
-    described = endpoint.sessions.described(session, endpoint.sessions.url)
+    described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
     default_options = {
         "base_url": described["base_url"],
         "api_key": described["token"],

@@ -9,24 +9,24 @@ from typing import Any
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import LegKind, PromptTask, Rollout
-from testkit.generator.harness_endpoint import ServedEndpoint, client_of, taken
+from testkit.generator.harness_endpoint import ServedEndpoint, claim_next_session, make_client
 from testkit.replay import replay_logprobs
 
 TOLERANCE = 1e-4
 Program = Callable[[Any, HarnessSession], Awaitable[None]]
 
 
-async def played(
+async def play_session(
     endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
 ) -> tuple[Sampler, Rollout]:
     """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
     sampler = endpoint.sampler(task)
     running = asyncio.create_task(sampler.run())
-    session = await taken(endpoint)
-    async with client_of(endpoint, session) as client:
+    session = await claim_next_session(endpoint)
+    async with make_client(endpoint, session) as client:
         await program(client, session)
     session.reward = reward
-    session.ended = ""
+    session.end_report = ""
     await asyncio.wait_for(running, 60)
     await endpoint.engine.observe()
     return sampler, sampler.rollout()
@@ -36,7 +36,7 @@ def check_exact(versions: Any, rollout: Rollout, task: PromptTask) -> None:
     """Every sampled token is replayed by plain Hugging Face; given ones have no loss."""
     assert rollout.episode is not None
     for sequence in rollout.sequences:
-        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
+        prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
         given_spans = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
@@ -50,7 +50,7 @@ def check_exact(versions: Any, rollout: Rollout, task: PromptTask) -> None:
     assert sampled == sum(turn.end - turn.start for turn in rollout.episode.turns)
 
 
-def answered(message: Any, text: str = "a door") -> list[Any]:
+def answer_calls(message: Any, text: str = "a door") -> list[Any]:
     """The assistant's message as a client sends it back, and the answers to its calls."""
     assistant_message = message.model_dump(exclude_none=True)
     return [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
-with uncollected():
+with pause_garbage_collection():
     import vllm.v1.engine.async_llm
     import vllm.v1.engine.core
     import vllm.v1.worker.cpu_worker  # noqa: F401

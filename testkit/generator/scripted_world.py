@@ -88,7 +88,7 @@ class ScriptedWorlds:
 
     make: Callable[[], ScriptedWorld]
     free: list[ScriptedWorld] = field(default_factory=list)
-    ended: list[ScriptedWorld] = field(default_factory=list)
+    ended_worlds: list[ScriptedWorld] = field(default_factory=list)
     in_use: int = 0
     most_in_use: int = 0
     refusals: int = 0
@@ -104,7 +104,7 @@ class ScriptedWorlds:
 
     async def release(self, environment: Any, *, is_reusable: bool) -> None:
         self.in_use -= 1
-        (self.free if is_reusable else self.ended).append(environment)
+        (self.free if is_reusable else self.ended_worlds).append(environment)
 
     async def close(self) -> None:
         self.free.clear()

@@ -23,7 +23,7 @@ from rollcast.weights.sender.publisher import Publisher
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
-from testkit.tiny_model import perturbed
+from testkit.tiny_model import perturb
 from testkit.uncompiled import UNCOMPILED
 
 
@@ -65,7 +65,7 @@ class TrainerEnd:
 
     def publish(self, step: int) -> PolicyVersion:
         version = PolicyVersion(self.incarnation, step)
-        self.weights[version] = perturbed(self.base, seed=1000 * self.incarnation + step)
+        self.weights[version] = perturb(self.base, seed=1000 * self.incarnation + step)
         slot = self.publisher.stage()
         # Seconds for a slot to become free
         self.slots.fill(slot, version, 5.0, partial(copy_weights, self.weights[version]))

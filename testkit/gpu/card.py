@@ -89,9 +89,9 @@ def start_counting_memory(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device)
 
 
-def peak_memory_gib(device: torch.device, held: int) -> float | None:
-    """Peak bytes of tensors since `start_counting_memory`, above those `held` then; None on the CPU."""
-    return round((torch.cuda.max_memory_allocated(device) - held) / 2**30, 2) if device.type == "cuda" else None
+def peak_memory_gib(device: torch.device, bytes_before: int) -> float | None:
+    """Peak bytes of tensors since `start_counting_memory`, above those `bytes_before` then; None on the CPU."""
+    return round((torch.cuda.max_memory_allocated(device) - bytes_before) / 2**30, 2) if device.type == "cuda" else None
 
 
 def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -101,10 +101,10 @@ def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except Exception as error:
         if not isinstance(error, torch.OutOfMemoryError):
             traceback.print_exc()
-        return {"failed": sentence_of(error)}
+        return {"failed": describe_error(error)}
 
 
-def sentence_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The kind of an error, and the first sentences of its message."""
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {'. '.join(words.split('. ')[:2])[:300]}".removesuffix(".")

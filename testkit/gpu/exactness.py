@@ -67,7 +67,7 @@ def compare(
     dtype: torch.dtype,
 ) -> dict[str, Any]:
     """Log-probs of a copy of `model`, sharded on the device; its body in `dtype`."""
-    policy = models.sharded(copy.deepcopy(model), ranks, dtype=dtype)
+    policy = models.shard_model(copy.deepcopy(model), ranks, dtype=dtype)
     padded = pad_micro_batch(tuple(batch), ranks.device)
     logprobs, _ = policy(padded.input_ids, padded.positions, padded.targets)
     (logprobs * padded.advantages.to(logprobs.dtype)).sum().backward()

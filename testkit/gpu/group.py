@@ -26,11 +26,11 @@ PATIENCE = 3.0
 """Deadlines that an absent peer may cost before it counts as not noticed."""
 
 
-def timed(what: str, started: float) -> dict[str, Any]:
-    return {"what": what, "milliseconds": round(1e3 * (time.perf_counter() - started), 3)}
+def timing_row(action: str, started: float) -> dict[str, Any]:
+    return {"what": action, "milliseconds": round(1e3 * (time.perf_counter() - started), 3)}
 
 
-def refused(work: Callable[[], object]) -> bool:
+def raises_group_error(work: Callable[[], object]) -> bool:
     """Whether it ends with the error that epochs are rebuilt on."""
     try:
         work()
@@ -43,7 +43,7 @@ def wait_for_nobody(address: GroupAddress, device: torch.device) -> tuple[float,
     """Seconds until a group without its second member says so, and whether it did. It may hang: not in our thread."""
     outcomes: list[bool] = []
     thread = threading.Thread(
-        target=lambda: outcomes.append(refused(partial(WeightGroup, address, device))), daemon=True
+        target=lambda: outcomes.append(raises_group_error(partial(WeightGroup, address, device))), daemon=True
     )
     started = time.perf_counter()
     thread.start()
@@ -66,15 +66,15 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     for epoch in range(1, REPEATS + 1):
         started = time.perf_counter()
         groups.append(WeightGroup(replace(address, epoch=epoch), device))
-        rows.append(timed("open", started))
+        rows.append(timing_row("open", started))
     group_bytes = (free - torch.cuda.mem_get_info(device)[0]) / REPEATS if device.type == "cuda" else None
     piece = torch.zeros(size, dtype=torch.uint8, device=device)
     seconds = card.median_seconds(partial(groups[0].broadcast, piece), device, repeats=REPEATS)
     rows.append({"what": "broadcast of a piece", "milliseconds": round(1e3 * seconds, 3)})
     started = time.perf_counter()
     groups[0].close()
-    rows.append(timed("abort", started))
-    tells = refused(partial(groups[0].broadcast, piece))
+    rows.append(timing_row("abort", started))
+    tells = raises_group_error(partial(groups[0].broadcast, piece))
     absent = replace(address, epoch=REPEATS + 1, world_size=2, opening_seconds=deadline)
     waited, noticed = wait_for_nobody(absent, device)
     rows.append({"what": "a peer that never comes", "milliseconds": round(1e3 * waited, 3)})

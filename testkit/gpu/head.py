@@ -43,9 +43,9 @@ def reference(hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor)
     return chosen.detach(), entropy, *gradients
 
 
-def relative(found: Tensor, expected: Tensor) -> float:
+def relative(computed: Tensor, expected: Tensor) -> float:
     """Norm of the difference over that of the expected value."""
-    return float((found.double() - expected).norm() / expected.norm())
+    return float((computed.double() - expected).norm() / expected.norm())
 
 
 def compare(precision: Precision, example: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ KINDS = {
 REST = "norms, activations and other small kernels"
 
 
-def kind_of(kernel: str) -> str:
+def find_kind(kernel: str) -> str:
     return next((kind for kind, pattern in KINDS.items() if re.search(pattern, kernel, re.IGNORECASE)), REST)
 
 
@@ -42,6 +42,6 @@ def seconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[st
     for kernel in profiler.key_averages():
         if kernel.device_type is DeviceType.CPU:
             continue
-        kind_seconds[kind_of(kernel.key)] += kernel.self_device_time_total * 1e-6
+        kind_seconds[find_kind(kernel.key)] += kernel.self_device_time_total * 1e-6
     idle = max(0.0, start_event.elapsed_time(end_event) * 1e-3 - sum(kind_seconds.values()))
     return {kind: round(seconds, 4) for kind, seconds in [*kind_seconds.most_common(), ("idle", idle)]}

@@ -146,8 +146,8 @@ def accept_older_torch() -> None:
     if "enable_gqa" in inspect.signature(older).parameters:
         return
 
-    def without_flag(*given: Any, enable_gqa: bool, **named: Any) -> Any:
-        return older(*given, **named)
+    def without_flag(*arguments: Any, enable_gqa: bool, **named: Any) -> Any:
+        return older(*arguments, **named)
 
     setattr(varlen, VARLEN, without_flag)
 
@@ -158,7 +158,7 @@ def steps(
     """`compiler`: torch.compile's backend, if the variant is compiled. Raises torch.OutOfMemoryError."""
     recipe, bytes_before = Recipe(), card.start_counting_memory(ranks.device)
     model = models.random_model(shape, ranks.device)
-    policy = models.sharded(
+    policy = models.shard_model(
         model,
         ranks,
         dtype=torch.bfloat16,

@@ -38,8 +38,8 @@ class LiveRun:
     ) -> None:
         """folder: the command's working folder; its output is appended to `said` there."""
         self.folder = folder / "runs" / run
-        self._said = folder / "said"
-        with self._said.open("ab") as log:
+        self._output_file = folder / "said"
+        with self._output_file.open("ab") as log:
             self._process = subprocess.Popen(
                 # A shell in the background has its children ignore Ctrl-C.
                 ["env", "--default-signal=INT", *command, *arguments],
@@ -67,18 +67,18 @@ class LiveRun:
         steps = self.steps
         return int(steps[-1]["step"]) if steps else 0
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float, what: str) -> float:
+    def wait_for(self, condition: Callable[[], bool], seconds: float, event_name: str) -> float:
         """Seconds until `condition` holds. Raises RunFailedError if the command ended, or after `seconds`."""
         started = time.monotonic()
         while not condition():
             if self._process.poll() is not None:
                 raise RunFailedError(f"the command ended with {self._process.returncode}: {self.last_words()}")
             if time.monotonic() > started + seconds:
-                raise RunFailedError(f"{what} did not happen within {seconds:.0f} s: {self.last_words()}")
+                raise RunFailedError(f"{event_name} did not happen within {seconds:.0f} s: {self.last_words()}")
             time.sleep(0.1)
         return time.monotonic() - started
 
-    def joined(self) -> int:
+    def count_joined(self) -> int:
         """Generators that the trainer's page counts; 0 without a page."""
         with suppress(httpx.HTTPError, OSError, ValueError):
             port = read_port(port_file(self.folder, "trainer"))
@@ -115,7 +115,7 @@ class LiveRun:
     def last_words(self) -> str:
         """The end of what the command said."""
         # Lines of the command's output that are quoted as the reason of a failure
-        return " | ".join(self._said.read_text(errors="replace").strip().splitlines()[-6:])
+        return " | ".join(self._output_file.read_text(errors="replace").strip().splitlines()[-6:])
 
 
 def surroundings(*, has_card: bool) -> dict[str, str]:

@@ -63,7 +63,7 @@ def random_model(shape: str, device: torch.device) -> Any:
     return model
 
 
-def sharded(
+def shard_model(
     model: Any,
     ranks: Ranks,
     *,

@@ -75,13 +75,13 @@ def run(name: str, *, is_small: bool) -> dict[str, Any]:
 
 
 def _figures(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    from testkit.gpu.card import sentence_of
+    from testkit.gpu.card import describe_error
 
     try:
         return measure()
     except Exception as error:  # every error is reported, and the other parts go on
         traceback.print_exc()
-        return {"failed": f"{name}: {sentence_of(error)}"}
+        return {"failed": f"{name}: {describe_error(error)}"}
 
 
 def report(figures: Mapping[str, Any]) -> None:

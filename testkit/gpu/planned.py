@@ -6,7 +6,7 @@ from rollcast.config.schema import RunConfig
 from rollcast.config.services import Recomputation
 from rollcast.memory.trainer import RankMemory
 from testkit.gpu import models
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 
 NOT_A_STEP = ("publish", "checkpoint")
 NOT_HERE = "staging"
@@ -23,6 +23,6 @@ def planned_bytes(shape: str, longest: int, *, recompute: Recomputation) -> int:
             "trainer": {"activation_checkpointing": recompute},
         }
     )
-    rank = RankMemory(shape_of(models.qwen3(shape).to_dict()), config, "gpu", 0, 1)
+    rank = RankMemory(make_shape(models.qwen3(shape).to_dict()), config, "gpu", 0, 1)
     moments = [moment for moment in rank.moments() if moment.name not in NOT_A_STEP]
     return max(moment.total - moment.parts.get(NOT_HERE, 0) for moment in moments)

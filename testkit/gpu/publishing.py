@@ -38,7 +38,7 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
         use_one_card("trainer")
     device = torch.device("cpu" if is_small else "cuda:0")
     shape = models.SMALL if is_small else "0.6b"
-    specs = specs_of(shape)
+    specs = make_specs(shape)
     rows: list[dict[str, Any]] = []
     for transport in ("gloo",) if is_small else TRANSPORTS:
         rows.append(publish_over(transport, device, specs))
@@ -46,7 +46,7 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
     return {"shape": shape, "rows": rows}
 
 
-def specs_of(shape: str) -> list[TensorSpec]:
+def make_specs(shape: str) -> list[TensorSpec]:
     """The tensors of a model of that shape in bfloat16."""
     model = models.random_model(shape, torch.device("meta"))
     return [TensorSpec(name, "bfloat16", tuple(weight.shape)) for name, weight in model.named_parameters()]

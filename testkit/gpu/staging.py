@@ -34,9 +34,9 @@ def stage(policy: Policy, slots: StagingSlots) -> None:
     slots.fill(0, PolicyVersion(1, 0), 0.0, partial(stage_shard, policy))
 
 
-def timed(what: str, num_bytes: int, seconds: float) -> dict[str, Any]:
+def timing_row(action: str, num_bytes: int, seconds: float) -> dict[str, Any]:
     return {
-        "what": what,
+        "what": action,
         "milliseconds": round(1e3 * seconds, 3),
         "gigabytes_per_second": round(num_bytes / seconds / 1e9, 2),
     }
@@ -57,12 +57,12 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     """Rows by the way of the bytes; targets: they are the same everywhere."""
     shape = models.SMALL if is_small else "1.7b"
     device = ranks.device
-    policy = models.sharded(models.random_model(shape, device), ranks, dtype=torch.bfloat16)
+    policy = models.shard_model(models.random_model(shape, device), ranks, dtype=torch.bfloat16)
     buckets = plan_buckets(weight_specs(policy, "bfloat16"), Weights().bucket_bytes)
     size = total_bytes(buckets)
     slots, on_device = StagingSlots(buckets), Snapshot.on(device, buckets)
     rows = [
-        timed(action, size, card.median_seconds(work, device, repeats=REPEATS))
+        timing_row(action, size, card.median_seconds(work, device, repeats=REPEATS))
         for action, work in (
             ("stage on the device", partial(stage_shard, policy, on_device)),
             ("stage on the host", partial(stage, policy, slots)),
@@ -70,7 +70,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     ]
     staged, loaded = slots[0], Snapshot.on(device, buckets)
     seconds = card.median_seconds(lambda: copy_snapshot(staged, loaded), device, repeats=REPEATS)
-    rows.append(timed("load from the host", size, seconds))
+    rows.append(timing_row("load from the host", size, seconds))
     shared = in_host_memory(buckets)
     pageable = Snapshot.on(torch.device("cpu"), buckets)
     for memory in (shared, pageable):
@@ -79,7 +79,7 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     sources = {"the device": loaded, "the host": shared, "the host, pageable": pageable}
     for where, source in sources.items():
         seconds = card.median_seconds(partial(apply, source, model, device), device, repeats=REPEATS)
-        rows.append(timed(f"apply from {where}", size, seconds))
+        rows.append(timing_row(f"apply from {where}", size, seconds))
     targets = {
         "a generator's host memory is page-locked": device.type == "cpu" or shared.memory.is_pinned(),
         "the host's bytes are the device's": staged.memory.equal(on_device.memory.cpu()),
@@ -104,5 +104,5 @@ def plain_copies(size: int, device: torch.device) -> list[dict[str, Any]]:
     rows = []
     for action, (destination, source) in ways.items():
         seconds = card.median_seconds(partial(destination.copy_, source), device, repeats=REPEATS)
-        rows.append(timed(action, size, seconds))
+        rows.append(timing_row(action, size, seconds))
     return rows

@@ -51,13 +51,15 @@ def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dic
     figures: dict[str, Any] = {}
     with LiveRun(folder, RUN, up, has_card=not is_small, **options) as run:
         figures["seconds_to_first_step"] = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
-        run.wait_for(lambda: run.joined() == settings["local"]["generators"], START_SECONDS, "every generator")
+        run.wait_for(lambda: run.count_joined() == settings["local"]["generators"], START_SECONDS, "every generator")
         run.wait_for(lambda: run.last_step >= kill_step, STEPS_SECONDS, f"step {kill_step}")
         run.kill_generator(VICTIM)
         alone = settings["local"]["generators"] - 1
-        figures["seconds_until_noticed"] = run.wait_for(lambda: run.joined() == alone, STEPS_SECONDS, "the fence")
+        figures["seconds_until_noticed"] = run.wait_for(lambda: run.count_joined() == alone, STEPS_SECONDS, "the fence")
         noticed_at = run.last_step
-        figures["seconds_until_rejoined"] = run.wait_for(lambda: run.joined() > alone, START_SECONDS, "the return")
+        figures["seconds_until_rejoined"] = run.wait_for(
+            lambda: run.count_joined() > alone, START_SECONDS, "the return"
+        )
         rejoined_at = run.last_step
         figures["steps_meanwhile"] = rejoined_at - noticed_at
         run.wait_for(lambda: run.last_step >= rejoined_at + steps_after, STEPS_SECONDS, "steps with all")

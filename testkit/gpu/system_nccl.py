@@ -51,15 +51,15 @@ def with_a_kill(folder: Path, *, is_small: bool) -> dict[str, Any]:
         started = time.monotonic()
         system.wait_step(1, START_SECONDS)
         figures["seconds_to_first_step"] = round(time.monotonic() - started, 2)
-        seconds_until(lambda: joined(system) == len(GENERATORS), START_SECONDS, "every generator")
+        seconds_until(lambda: count_joined(system) == len(GENERATORS), START_SECONDS, "every generator")
         system.wait_step(system.last_step + steps, STEPS_SECONDS)
         system.kill(VICTIM)
         killed_at = system.last_step
-        figures["seconds_until_noticed"] = seconds_until(lambda: joined(system) == 1, STEPS_SECONDS, "the fence")
+        figures["seconds_until_noticed"] = seconds_until(lambda: count_joined(system) == 1, STEPS_SECONDS, "the fence")
         system.wait_step(killed_at + steps, STEPS_SECONDS)
         system.start_generator(VICTIM)
         figures["seconds_until_rejoined"] = seconds_until(
-            lambda: joined(system) == len(GENERATORS), START_SECONDS, "the return"
+            lambda: count_joined(system) == len(GENERATORS), START_SECONDS, "the return"
         )
         system.wait_step(system.last_step + steps, STEPS_SECONDS)
         outcomes = check_every_task_once(system.lines("tasks.jsonl"))
@@ -71,15 +71,15 @@ def with_a_kill(folder: Path, *, is_small: bool) -> dict[str, Any]:
         }
 
 
-def joined(system: System) -> int:
+def count_joined(system: System) -> int:
     """Generators that the trainer's page counts; 0 without a page."""
     with suppress(httpx.HTTPError, OSError, ValueError):
         return int(system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0))
     return 0
 
 
-def seconds_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
+def seconds_until(condition: Callable[[], bool], seconds: float, event_name: str) -> float:
     """Raises AssertionError if it does not happen in time."""
     started = time.monotonic()
-    wait_for(condition, seconds, what)
+    wait_for(condition, seconds, event_name)
     return round(time.monotonic() - started, 2)

@@ -35,7 +35,7 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
         prepare = adapters if name == "system-lora" else episodes
         settings = prepare(folder, is_small=is_small)
         (folder / "run.yaml").write_text(yaml.safe_dump(settings))
-        return figures_of(folder, 2 if is_small else STEPS, has_card=not is_small)
+        return measure_run(folder, 2 if is_small else STEPS, has_card=not is_small)
 
 
 def adapters(folder: Path, *, is_small: bool) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _train(folder: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=1_500.0)
 
 
-def figures_of(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
+def measure_run(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
     """The run until step `steps` and its end by Ctrl-C."""
     with LiveRun(folder, RUN, ["up", "--config", "run.yaml"], has_card=has_card) as run:
         first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")

@@ -48,15 +48,15 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
         if not report.exists():
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
             return {"failed": f"pytest ended with {done.returncode}: {' '.join(last)[:REASON_CHARACTERS]}"}
-        rows = rows_of(report.read_text())
+        rows = parse_report(report.read_text())
     return {"device": device, "rows": rows, "targets": {"every test passes": all(row["passed"] for row in rows)}}
 
 
-def rows_of(report: str) -> list[dict[str, Any]]:
+def parse_report(report: str) -> list[dict[str, Any]]:
     """Name, seconds, outcome and the reason of a failure, from pytest's JUnit report."""
     rows = []
     for case in ElementTree.fromstring(report).iter("testcase"):
-        troubles = [found for kind in ("failure", "error") if (found := case.find(kind)) is not None]
+        troubles = [trouble for kind in ("failure", "error") if (trouble := case.find(kind)) is not None]
         rows.append(
             {
                 "test": case.get("name"),

@@ -43,5 +43,5 @@ _SILENT_PANELS = {
     for target in panel["targets"]
     if any(words in target["expr"] for words in _OF_EPISODES)
 }
-NOT_IN_A_LOCAL_RUN = _SILENT_PANELS | {asked.replace('run="$run"', _RUN): why for asked, why in _EXCUSED.items()}
+NOT_IN_A_LOCAL_RUN = _SILENT_PANELS | {query.replace('run="$run"', _RUN): reason for query, reason in _EXCUSED.items()}
 """Whole expressions that may have no data, and why: a cluster's, or an event that need not happen."""

@@ -48,7 +48,7 @@ def substituted(text: str, recording: Recording, target: float) -> str:
         "__range": f"{seconds}s",
         "__rate_interval": f"{max(4 * recording.scrape_seconds, seconds // 30)}s",
     }
-    return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: values[found[1]], text)
+    return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda variable: values[variable[1]], text)
 
 
 def ask(target: dict[str, Any], recording: Recording, reach: float) -> Answer:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rollcast.connections.port_files import ports_of
+from rollcast.connections.port_files import ports_folder
 from rollcast.local.ports import free_port
 from testkit.forecaster.prometheus_server import configured_prometheus
 from testkit.forked_programs import ForkedPrograms
@@ -85,15 +85,15 @@ def _two_thirds(system: System, targets: Path, seconds: float) -> None:
     last = int(system.settings["budget"]["steps"]) * 2 // 3
     deadline = time.monotonic() + seconds
 
-    def reached(step: int) -> bool:
+    def has_reached(step: int) -> bool:
         for name, process in list(system.processes.items()):
-            if name.startswith("generator") and name not in system.ended and process.poll() is not None:
+            if name.startswith("generator") and name not in system.stopped_services and process.poll() is not None:
                 system.start_generator(name)  # as a pod would be: a busy machine may cut one off
         _list_targets(system, targets)
         return system._all_alive() and system.last_step >= step
 
     def wait(step: int) -> None:
-        wait_for(lambda: reached(step), deadline - time.monotonic(), f"step {step}", every=0.3)
+        wait_for(lambda: has_reached(step), deadline - time.monotonic(), f"step {step}", every=0.3)
 
     wait(last // 2)
     system.kill("generator-1")
@@ -108,7 +108,7 @@ def _list_targets(system: System, targets: Path) -> None:
             "targets": [f"127.0.0.1:{port.read_text().strip()}"],
             "labels": {"job": port.name if port.name in FIXED else "generator", "namespace": NAMESPACE},
         }
-        for port in sorted(ports_of(system.run_folder).glob("*"))
+        for port in sorted(ports_folder(system.run_folder).glob("*"))
         if (port.name in FIXED or port.name.startswith("generator")) and port.read_text()
     ]
     text = json.dumps(service_targets)

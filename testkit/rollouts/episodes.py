@@ -78,7 +78,7 @@ def _sequence(
     rng: np.random.Generator,
     number: int,
     num_turns: int,
-    made: list[Turn],
+    collected_turns: list[Turn],
     vocab: int,
     versions: tuple[PolicyVersion, PolicyVersion],
     *,
@@ -90,7 +90,7 @@ def _sequence(
     for turn in range(num_turns):
         end = position + int(rng.integers(1, 6))
         legs.append(Leg(LegKind.ANSWER, position, end))
-        made.append(
+        collected_turns.append(
             Turn(number, position, end, reward=float(rng.integers(0, 4)) / 4, tool_calls=1, environment_seconds=0.5)
         )
         position = end

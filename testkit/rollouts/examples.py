@@ -58,7 +58,7 @@ def make_rollout(
     return rollout
 
 
-def graded(index: int, reward: float, version: PolicyVersion = VERSION, *, length: int = 3) -> Rollout:
+def make_graded_rollout(index: int, reward: float, version: PolicyVersion = VERSION, *, length: int = 3) -> Rollout:
     """A whole rollout that was right where its reward is above 0."""
     status = GradingStatus.OK if reward > 0 else GradingStatus.WRONG
     return make_rollout(index, length, version, reward=reward, grading_status=status)
@@ -71,10 +71,10 @@ def make_group(
     length."""
     version, count = claimed.first_version, claimed.task.num_rollouts
     group_rollouts = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
-    return group_of(claimed.task, group_rollouts, first_version=version, generator=generator)
+    return make_answer_group(claimed.task, group_rollouts, first_version=version, generator=generator)
 
 
-def group_of(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:
+def make_answer_group(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:
     """The answer to a task, changed where `changes` says so."""
     group = RolloutGroup(
         sequence=task.sequence,

@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.005
 
 @dataclass(slots=True)
 class _Task:
-    place: Waiting | Claim | Finished | Dead
+    state: Waiting | Claim | Finished | Dead
     payload: bytes
     """The task; once it is finished, the group."""
     first_version: PolicyVersion | None
@@ -75,11 +75,11 @@ class MemoryBroker:
         self.tasks.pop(sequence, None)
         self.tasks[sequence] = _Task(Waiting(attempt, purpose, self.new_id(), version), payload, version)
 
-    def owned(self, owner: str, claimed: Claimed) -> _Task | None:
+    def find_owned(self, owner: str, claimed: Claimed) -> _Task | None:
         """The task if `owner` still has it."""
         task = self.tasks.get(claimed.task.sequence)
-        if task and isinstance(task.place, Claim) and task.place.owner == owner:
-            return task if task.place.stream_id == claimed.stream_id else None
+        if task and isinstance(task.state, Claim) and task.state.owner == owner:
+            return task if task.state.stream_id == claimed.stream_id else None
         return None
 
     def redo(self, sequences: Sequence[int], reason: str) -> Redispatch:
@@ -87,14 +87,14 @@ class MemoryBroker:
         redone, dead = [], []
         for sequence in sequences:
             task = self.tasks.get(sequence)
-            if task is None or not isinstance(task.place, Claim):
+            if task is None or not isinstance(task.state, Claim):
                 continue
-            attempt, purpose = task.place.attempt + 1, task.place.purpose
+            attempt, purpose = task.state.attempt + 1, task.state.purpose
             if attempt < MAX_FAILURES:
                 self.enqueue(sequence, attempt, purpose, task.payload, task.first_version)
                 redone.append(sequence)
             else:
-                task.place = Dead(attempt, purpose, self.new_id(), reason)
+                task.state = Dead(attempt, purpose, self.new_id(), reason)
                 dead.append(sequence)
         return Redispatch(tuple(redone), tuple(dead))
 
@@ -134,31 +134,42 @@ class MemoryTrainerQueue:
         deliveries: list[Delivery] = []
         with self._broker.atomic():
             for sequence, task in self._broker.tasks.items():
-                if isinstance(task.place, Finished) and task.place.stream_id not in self._delivered:
+                if isinstance(task.state, Finished) and task.state.stream_id not in self._delivered:
                     if len(deliveries) == max_groups:
                         break
-                    self._delivered.add(task.place.stream_id)
-                    if delivery := self._deliver(sequence, task, task.place):
+                    self._delivered.add(task.state.stream_id)
+                    if delivery := self._deliver(sequence, task, task.state):
                         deliveries.append(delivery)
         return deliveries
 
-    def _deliver(self, sequence: int, task: _Task, place: Finished) -> Delivery | None:
+    def _deliver(self, sequence: int, task: _Task, finished_entry: Finished) -> Delivery | None:
         try:
             group = decode_group(task.payload)
             reported_identity = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
-            if reported_identity != (sequence, place.attempt, place.purpose, place.first_version, place.owner):
+            if reported_identity != (
+                sequence,
+                finished_entry.attempt,
+                finished_entry.purpose,
+                finished_entry.first_version,
+                finished_entry.owner,
+            ):
                 raise CodecError("what was published is not the group's")
         except CodecError as error:
-            task.place = Dead(place.attempt + 1, place.purpose, place.stream_id, f"unreadable group: {error}")
+            task.state = Dead(
+                finished_entry.attempt + 1,
+                finished_entry.purpose,
+                finished_entry.stream_id,
+                f"unreadable group: {error}",
+            )
             self._broker.unreadable += 1
             return None
-        return Delivery(place.stream_id, group, len(task.payload))
+        return Delivery(finished_entry.stream_id, group, len(task.payload))
 
     def remove(self, stream_ids: Sequence[str]) -> None:
         gone = set(stream_ids)
         with self._broker.atomic():
             for sequence, task in list(self._broker.tasks.items()):
-                if isinstance(task.place, Finished) and task.place.stream_id in gone:
+                if isinstance(task.state, Finished) and task.state.stream_id in gone:
                     del self._broker.tasks[sequence]
 
     def bury(self, reasons: Mapping[str, str]) -> None:
@@ -168,15 +179,15 @@ class MemoryTrainerQueue:
         result = Outstanding()
         with self._broker.atomic():
             for sequence, task in self._broker.tasks.items():
-                match task.place:
+                match task.state:
                     case Waiting():
-                        result.waiting[sequence] = task.place
+                        result.waiting[sequence] = task.state
                     case Claim():
-                        result.claims[sequence] = task.place
+                        result.claims[sequence] = task.state
                     case Finished():
-                        result.finished[sequence] = task.place
+                        result.finished[sequence] = task.state
                     case Dead():
-                        result.dead[sequence] = task.place
+                        result.dead[sequence] = task.state
         return result
 
     def fence(self, owner: str, reason: str) -> Redispatch:
@@ -199,7 +210,7 @@ class MemoryTrainerQueue:
             for sequence in sequences:
                 self._broker.tasks.pop(sequence, None)
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         return self._broker.refused
 
     def unreadable(self) -> int:
@@ -218,7 +229,7 @@ class MemoryTrainerQueue:
         return [
             sequence
             for sequence, task in self._broker.tasks.items()
-            if isinstance(task.place, Claim) and condition(task, task.place)
+            if isinstance(task.state, Claim) and condition(task, task.state)
         ]
 
 
@@ -246,14 +257,14 @@ class MemoryGeneratorQueue:
                 return claimed
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def recorded(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Claims are recorded in the moment they are made."""
 
     async def renew(self, claimed: Sequence[Claimed]) -> list[int]:
         lost = []
         with self._broker.atomic():
             for item in claimed:
-                if task := self._broker.owned(self.owner, item):
+                if task := self._broker.find_owned(self.owner, item):
                     task.renewed_at = self._broker.clock()
                 else:
                     lost.append(item.task.sequence)
@@ -262,12 +273,12 @@ class MemoryGeneratorQueue:
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
         payload = encode_group(group)
         with self._broker.atomic():
-            task = self._broker.owned(self.owner, claimed)
+            task = self._broker.find_owned(self.owner, claimed)
             if task is None:
                 return self._has_published(claimed) or self._refuse()
             task.payload = payload
             task.published_as = claimed.stream_id
-            task.place = Finished(
+            task.state = Finished(
                 attempt=claimed.task.attempt,
                 purpose=claimed.task.purpose,
                 stream_id=self._broker.new_id(),
@@ -282,14 +293,14 @@ class MemoryGeneratorQueue:
         returned = claimed.handed_back(task)
         payload = encode_task(returned)
         with self._broker.atomic():
-            if self._broker.owned(self.owner, claimed) is None:
+            if self._broker.find_owned(self.owner, claimed) is None:
                 return self._refuse()
             self._broker.enqueue(task.sequence, returned.attempt, task.purpose, payload, returned.first_version)
             return True
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
         with self._broker.atomic():
-            if self._broker.owned(self.owner, claimed) is None:
+            if self._broker.find_owned(self.owner, claimed) is None:
                 return self._refuse()
             self._broker.redo([claimed.task.sequence], reason)
             return True
@@ -299,7 +310,7 @@ class MemoryGeneratorQueue:
 
     def _has_published(self, claimed: Claimed) -> bool:
         task = self._broker.tasks.get(claimed.task.sequence)
-        return task is not None and isinstance(task.place, Finished) and task.published_as == claimed.stream_id
+        return task is not None and isinstance(task.state, Finished) and task.published_as == claimed.stream_id
 
     def _refuse(self) -> bool:
         self._broker.refused += 1
@@ -308,7 +319,7 @@ class MemoryGeneratorQueue:
     def _claim_now(self, purpose: Purpose, limit: int, version: PolicyVersion) -> list[Claimed]:
         claimed: list[Claimed] = []
         for task in self._broker.tasks.values():
-            waiting = task.place
+            waiting = task.state
             if len(claimed) >= limit:
                 break
             if not isinstance(waiting, Waiting) or waiting.purpose is not purpose:
@@ -317,6 +328,6 @@ class MemoryGeneratorQueue:
             record.attempt = waiting.attempt
             first = min(waiting.first_version or version, version)
             task.renewed_at = self._broker.clock()
-            task.place = Claim(self.owner, first, waiting.attempt, waiting.stream_id, task.renewed_at, purpose)
+            task.state = Claim(self.owner, first, waiting.attempt, waiting.stream_id, task.renewed_at, purpose)
             claimed.append(Claimed(record, waiting.stream_id, first))
         return claimed

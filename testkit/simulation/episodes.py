@@ -60,7 +60,7 @@ class EpisodeFleet(SimulatedFleet):
             self._begin(self.queue.popleft(), generator)
 
     def _begin(self, attempt: Attempt, generator: SimulatedGenerator) -> None:
-        attempt.started_at = self._events.now
+        attempt.started_at = self._events.now_seconds
         attempt.oldest = attempt.recorded = generator.step
         self._in_flight[generator.name] += len(attempt.remaining)
         for index in range(len(attempt.remaining)):
@@ -74,28 +74,28 @@ class EpisodeFleet(SimulatedFleet):
             episode = waiting.popleft()
             turn = Attempt(next(self._numbers), episode.attempt.task, [episode.turns[0].tokens])
             self._sampling[turn.sequence] = episode
-            generator.start(turn, self._events.now)
+            generator.start(turn, self._events.now_seconds)
         self._watch(generator)
 
     def _rollout_ends(self, generator: SimulatedGenerator, changes: int) -> None:
         if generator.changes != changes:
             return
-        turn = generator.finish_next(self._events.now)
+        turn = generator.finish_next(self._events.now_seconds)
         assert turn is not None, "a turn is an attempt of one rollout"
         episode = self._sampling.pop(turn.sequence)
         call = episode.turns.popleft()
         if episode.turns:
-            self._events.after(call.call_seconds, lambda: self._answered(episode))
+            self._events.after(call.call_seconds, lambda: self._resume_episode(episode))
         else:
-            self._ended(episode)
+            self._end_episode(episode)
         self._fill(generator)
         self.claim()
 
-    def _answered(self, episode: _Episode) -> None:
+    def _resume_episode(self, episode: _Episode) -> None:
         self._waiting[episode.generator.name].append(episode)
         self._fill(episode.generator)
 
-    def _ended(self, episode: _Episode) -> None:
+    def _end_episode(self, episode: _Episode) -> None:
         attempt = episode.attempt
         self._in_flight[episode.generator.name] -= 1
         attempt.remaining.pop()
@@ -135,13 +135,13 @@ class EpisodePipeline(Pipeline):
             turns=self._turns,
             max_episodes=self._max_episodes,
             seed=seed,
-            finished=self._finished,
+            finished=self._record_group_end,
             changed=self._decide,
         )
 
-    def _finished(self, attempt: Attempt) -> None:
+    def _record_group_end(self, attempt: Attempt) -> None:
         self._ended_at[attempt.sequence] = self.step
-        super()._finished(attempt)
+        super()._record_group_end(attempt)
 
     def _settle(self, batch: list[Attempt]) -> None:
         for attempt in batch:

@@ -40,7 +40,7 @@ class FaultyFleet(SimulatedFleet):
         if not generator.alive:
             return
         for attempt in list(generator.attempts.values()):
-            generator.stop(attempt, self._events.now)
+            generator.stop(attempt, self._events.now_seconds)
             attempt.recorded = attempt.oldest
             self.queue.appendleft(attempt)
         generator.alive = False
@@ -51,7 +51,7 @@ class FaultyFleet(SimulatedFleet):
         """Kill a generator: it stays a member until it is fenced."""
         generator = self.generators[name]
         if generator.alive:
-            generator.advance(self._events.now)
+            generator.advance(self._events.now_seconds)
             generator.alive = False
             generator.changes += 1  # the end of a rollout that is due is not seen any more
             self._events.after(self._detect_seconds, lambda: self._fence(generator))
@@ -83,7 +83,7 @@ class FaultyFleet(SimulatedFleet):
         if generator is None:
             self.queue.remove(attempt)
         else:
-            generator.stop(attempt, self._events.now)
+            generator.stop(attempt, self._events.now_seconds)
             self._watch(generator)
 
     def _later(self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class FaultyFleet(SimulatedFleet):
     def _fence(self, generator: SimulatedGenerator) -> None:
         attempts = list(generator.attempts.values())
         for attempt in attempts:
-            generator.stop(attempt, self._events.now)
+            generator.stop(attempt, self._events.now_seconds)
         self._remove(generator)
         self._lost(attempts)
 

@@ -56,7 +56,7 @@ class FaultyPipeline(Pipeline):
         self._faults = faults or FaultTimes()
         self._claims_seen_late = claims_seen_late
         self._checkpoint = 0
-        self._held: list[Attempt] = []
+        self._held_attempts: list[Attempt] = []
         self._redo: deque[int] = deque()
         self._down = False
         super().__init__(**settings)
@@ -71,7 +71,7 @@ class FaultyPipeline(Pipeline):
             seed=seed,
             detect_seconds=self._faults.detect,
             claims_seen_late=self._claims_seen_late,
-            finished=self._finished,
+            finished=self._record_group_end,
             lost=self._lost,
             changed=self._decide,
         )
@@ -114,10 +114,10 @@ class FaultyPipeline(Pipeline):
         self.step, self._steps_since_start = self._checkpoint, 0
         undone = [number for step, number in self.report.history if step > self._checkpoint]
         self.report.history = self.report.history[: len(self.report.history) - len(undone)]
-        for attempt in self._held:
+        for attempt in self._held_attempts:
             self._outstanding[attempt.sequence] = attempt
             undone.remove(attempt.task.number)
-        self._held.clear()
+        self._held_attempts.clear()
         self._redo.extend(undone)
         for attempt in list(self._outstanding.values()):
             newest = attempt.newest if attempt.owner is None else attempt.owner.step
@@ -161,14 +161,14 @@ class FaultyPipeline(Pipeline):
         self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
         super()._train(batch)
 
-    def _trained(self, batch: list[Attempt]) -> None:
+    def _end_step(self, batch: list[Attempt]) -> None:
         if batch is self._training:  # else the trainer died in the middle of it
-            super()._trained(batch)
+            super()._end_step(batch)
 
     def _publish(self) -> None:
         if self.step % self._faults.checkpoint_every == 0:
             self._checkpoint = self.step
-            self._held.clear()
+            self._held_attempts.clear()
         super()._publish()
 
     def _settle(self, batch: list[Attempt]) -> None:
@@ -177,4 +177,4 @@ class FaultyPipeline(Pipeline):
         for attempt in batch:
             self.report.consumed_tokens += sum(attempt.task.lengths)
             self.report.history.append((self.step + 1, attempt.task.number))
-        self._held += [item for item in batch if item.newest is not None and item.newest <= self._checkpoint]
+        self._held_attempts += [item for item in batch if item.newest is not None and item.newest <= self._checkpoint]

@@ -26,19 +26,19 @@ ALONE_SECONDS = 1800.0
 """The limit of each."""
 
 
-def run_again_alone(failed: Sequence[str], record: Path = RECORD, end: float = float("inf")) -> int:
+def run_again_alone(failed_tests: Sequence[str], record: Path = RECORD, end: float = float("inf")) -> int:
     """Run failed tests again, one after the other, and add those that pass to the record. Returns the exit code of the
     whole.
 
     end: seconds of the epoch at which the running one is ended, and counts as failed.
     """
-    if not 0 < len(failed) <= MAX_TESTS:
+    if not 0 < len(failed_tests) <= MAX_TESTS:
         return 1
-    print(f"{len(failed)} failed next to other tests and run again, alone: {', '.join(failed)}", flush=True)
-    passed = [test for test in failed if _passes_alone(test, end)]
+    print(f"{len(failed_tests)} failed next to other tests and run again, alone: {', '.join(failed_tests)}", flush=True)
+    passed = [test for test in failed_tests if _passes_alone(test, end)]
     if passed:
         write_record(sorted({*read_record(record), *passed}), record)
-    return 0 if len(passed) == len(failed) else 1
+    return 0 if len(passed) == len(failed_tests) else 1
 
 
 def _passes_alone(test: str, end: float) -> bool:

@@ -49,7 +49,7 @@ class Mutant:
 
 
 def draw_mutants(
-    root: Path, weights: Mapping[str, float], number: int, seed: int, other: Path | None = None
+    root: Path, weights: Mapping[str, float], number: int, seed: int, other_root: Path | None = None
 ) -> list[Mutant]:
     """Draw mutants: a room of services/rollcast by its weight, a file of it by its lines, a mutant of the file. other:
     a checkout of another commit, which has the lines of all mutants too.
@@ -63,7 +63,11 @@ def draw_mutants(
         files = sorted(file for file in (package / room).rglob("*.py") if GENERATED not in file.name)
         (file,) = generator.choices(files, [len(file.read_text().splitlines()) for file in files])
         mutants = mutants_of_file(file, root)
-        if mutants and (mutant := generator.choice(mutants)) not in drawn and (other is None or mutant.is_in(other)):
+        if (
+            mutants
+            and (mutant := generator.choice(mutants)) not in drawn
+            and (other_root is None or mutant.is_in(other_root))
+        ):
             drawn.append(mutant)
     return drawn
 
@@ -103,16 +107,16 @@ def _replacements(node: ast.AST, lines: Sequence[str]) -> list[tuple[int, int, i
 
 
 def _between(
-    left: ast.expr, right: ast.expr, operators: Sequence[ast.AST], lines: Sequence[str]
+    left_operand: ast.expr, right_operand: ast.expr, operators: Sequence[ast.AST], lines: Sequence[str]
 ) -> list[tuple[int, int, int, str]]:
     """The operator between two operands of one line."""
     new = OPERATORS.get(type(operators[0]))
-    if new is None or left.end_lineno != right.lineno or left.end_col_offset is None:
+    if new is None or left_operand.end_lineno != right_operand.lineno or left_operand.end_col_offset is None:
         return []
-    between = lines[right.lineno - 1][left.end_col_offset : right.col_offset]
+    between = lines[right_operand.lineno - 1][left_operand.end_col_offset : right_operand.col_offset]
     if "(" in between or ")" in between:
         return []
-    return [(right.lineno, left.end_col_offset, right.col_offset, f" {new} ")]
+    return [(right_operand.lineno, left_operand.end_col_offset, right_operand.col_offset, f" {new} ")]
 
 
 def _other_constant(value: object) -> str | None:

@@ -38,7 +38,7 @@ class Selection:
     """Test files that run now, and those that are left, both the nearest first."""
 
     files: tuple[str, ...]
-    left: tuple[str, ...]
+    later_files: tuple[str, ...]
 
 
 def select(
@@ -56,13 +56,13 @@ def select(
         (file for file in distances if file not in CHECKED_BY_MAKE_CHECK),
         key=lambda file: (
             distances[file],
-            room_of(file) not in rooms,
+            find_room(file) not in rooms,
             file in proof_files,
             durations.get(file, middle),
             file,
         ),
     )
-    by_words = sorted(by_distance, key=lambda file: (room_of(file) not in rooms, word_ranks[file]))
+    by_words = sorted(by_distance, key=lambda file: (find_room(file) not in rooms, word_ranks[file]))
     for file in in_turn(by_words, by_distance):
         seconds = durations.get(file, middle)
         if seconds <= seconds_left:
@@ -73,7 +73,7 @@ def select(
     return Selection(tuple(files), tuple(later_files))
 
 
-def room_of(file: str) -> str:
+def find_room(file: str) -> str:
     """`scaling` of services/rollcast/scaling/law/curve.py and of tests/scaling/test_curve.py."""
     parts = file.split("/")
     if parts[:2] == ["services", "rollcast"]:
@@ -102,11 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     distances = load_graph().reaching_tests(changed)
     texts = {file: (ROOT / file).read_text(encoding="utf-8") for file in distances}
     word_ranks = rank_by_words(changed_text(commit, changed), texts)
-    selection = select(distances, durations, frozenset(map(room_of, changed)), word_ranks)
+    selection = select(distances, durations, frozenset(map(find_room, changed)), word_ranks)
     print(f"{len(selection.files)} test files run now")
-    if selection.left:
-        num_left = len(selection.left)
-        print(f"{num_left} test files that reach the change are left to `make test`: {named(selection.left)}")
+    if selection.later_files:
+        num_left = len(selection.later_files)
+        print(f"{num_left} test files that reach the change are left to `make test`: {named(selection.later_files)}")
     if options.list or not selection.files:
         print(*selection.files, sep="\n")
         return 0

@@ -37,9 +37,14 @@ _ENGINE = (
 PROOFS: tuple[Proof, ...] = (
     Proof(
         "chart-upgrades",
-        "An upgrade keeps the values of every earlier chart, and every recipe fits the study's GPUs.",
-        (*_CHART, "tests/config/wrong_run_files.yaml", *_rooms("cli", "local", "memory", "recipe", "tasks")),
-        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake"),
+        "Every recipe fits; an upgrade keeps the values of every earlier chart, an uninstall leaves no trainer.",
+        (
+            *_CHART,
+            "tests/autoscaler",
+            "tests/config/wrong_run_files.yaml",
+            *_rooms("autoscaler", "cli", "local", "memory", "recipe", "tasks"),
+        ),
+        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake", "uninstall"),
     ),
     Proof(
         "chart-versions",
@@ -180,13 +185,14 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "autoscaler-service",
-        "The autoscaler as a process: as it starts, next to another scaler, at the end of a run.",
+        "The autoscaler as a process: its start, next to another scaler, a moved trainer, the end of a run.",
         (
             "tests/autoscaler",
             "testkit/autoscaler",
+            "helm",
             *_rooms("autoscaler", "connections", "telemetry", "config", "simulation"),
         ),
-        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe"),
+        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe", "moved_trainer"),
     ),
     Proof(
         "grader-limits",
@@ -196,7 +202,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "local-programs",
-        "Programs with torch or an engine that a start runs: counting prompts, trials, the demo's base model.",
+        "Programs that a start runs: counting prompts, trials, the demo's base model; the supervisor's end.",
         (
             "tests/local",
             "docs/reference/mistakes.md",
@@ -205,7 +211,12 @@ PROOFS: tuple[Proof, ...] = (
             *_rooms("chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"),
         ),
         _tests(
-            "local", "prompt_lengths_in_a_program", "trained_demo_model", "calculator_example", "trial_with_an_engine"
+            "local",
+            "prompt_lengths_in_a_program",
+            "trained_demo_model",
+            "calculator_example",
+            "trial_with_an_engine",
+            "supervisor_end",
         ),
     ),
     Proof(
@@ -251,7 +262,7 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "trainer-programs",
-        "Ranks on several machines, compiled layers, refused memory, and the example of a whole step.",
+        "Ranks on several machines, starts and ends, compiled layers, refused memory, the example of a whole step.",
         (
             *_rooms("trainer", "recipe", "config", "memory", "connections", "rollouts", "runfolder", "weights", "wire"),
             "examples",
@@ -259,7 +270,9 @@ PROOFS: tuple[Proof, ...] = (
             "testkit/trainer",
             _PACKAGES,
         ),
-        _tests("trainer", "machines", "compiled_layers", "refused_memory", "scalerl_step_learns"),
+        _tests(
+            "trainer", "machines", "launch", "last_reading", "compiled_layers", "refused_memory", "scalerl_step_learns"
+        ),
     ),
     Proof(
         "agents-of-others",
@@ -312,6 +325,12 @@ PROOFS: tuple[Proof, ...] = (
             "slow_generator",
             "chaos_episodes",
         ),
+    ),
+    Proof(
+        "hostile-bodies",
+        "Requests of every shape up to the limit take the endpoint little time and memory.",
+        ("tests/generator/endpoint", _PACKAGES, *_rooms("generator", "chat")),
+        _tests("generator/endpoint", "all_hostile_bodies"),
     ),
     Proof(
         "hostile-entries",

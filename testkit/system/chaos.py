@@ -32,7 +32,7 @@ from testkit.system.audit import (
 )
 from testkit.system.calling_model import make_calling_model
 from testkit.system.episode_audit import check_groups
-from testkit.system.faults import joined, stop_holding_tasks
+from testkit.system.faults import count_joined, stop_holding_tasks
 from testkit.system.harness import System, wait_for
 from testkit.system.misbehaving_world import HANG_SECONDS, NAMED, SURVIVED
 from testkit.system.recorder import Recorder
@@ -98,7 +98,7 @@ class Chaos:
         folder.mkdir(parents=True, exist_ok=True)
         self._system = System(folder, make_settings(folder, self._mark), programs)
         self._nurseries: set[psutil.Process] = set()
-        self._held: Counter[str] = Counter()
+        self._held_counts: Counter[str] = Counter()
 
     def run(self, faults: Sequence[Fault]) -> dict[str, Any]:
         """Make the faults one after another, on alternating generators. Returns figures.
@@ -118,7 +118,7 @@ class Chaos:
                 self._wait_until_both_work()
             wait_for(self._has_seen_all, WAIT_SECONDS, "an episode given up for each kind of failure", every=1)
             system.wait_step(system.last_step + LAG + 3, WAIT_SECONDS)
-            counted = self._counted()
+            counted = self._read_counts()
             for name in ("trainer", *GENERATORS):
                 self._note_nurseries(name)
                 system.terminate(name)
@@ -131,7 +131,7 @@ class Chaos:
             "seconds": round(time.monotonic() - began, 1),
             "steps": system.last_step,
             "tasks_by_outcome": check_every_task_once(lines),
-            "tasks_held_at_faults": dict(self._held),
+            "tasks_held_at_faults": dict(self._held_counts),
             "failures_of_tasks_given_up": failures_of_dead(lines),
             "tasks_redone": sum(len(line["tasks"]) for line in lines if line["what"] == "redone"),
             "episodes_by_end": check_every_episode_ended(lines, ROLLOUTS),
@@ -142,7 +142,7 @@ class Chaos:
         }
 
     def _wait_until_both_work(self) -> None:
-        wait_for(lambda: self._system._all_alive() and joined(self._system) == 2, WAIT_SECONDS, "both generators")
+        wait_for(lambda: self._system._all_alive() and count_joined(self._system) == 2, WAIT_SECONDS, "both generators")
         self._system.wait_step(self._system.last_step + 2, WAIT_SECONDS)
 
     def _make(self, fault: Fault, name: str) -> None:
@@ -150,15 +150,15 @@ class Chaos:
         self._note_nurseries(name)
         held_tasks = stop_holding_tasks(system, name)
         num_lines = len(system.lines("tasks.jsonl"))
-        self._held[fault] += len(held_tasks)
+        self._held_counts[fault] += len(held_tasks)
         if fault == "kill":
             system.kill(name)
             system.start_generator(name)
         elif fault == "freeze":
-            wait_for(lambda: joined(system) == 1, WAIT_SECONDS, "the frozen generator's removal")
+            wait_for(lambda: count_joined(system) == 1, WAIT_SECONDS, "the frozen generator's removal")
             system.signal(name, signal.SIGCONT)
         else:
-            system.ended.add(name)
+            system.stopped_services.add(name)
             system.processes[name].terminate()
             system.signal(name, signal.SIGCONT)
             code = system.processes[name].wait(WAIT_SECONDS)
@@ -170,9 +170,9 @@ class Chaos:
             f"an end of what {name} held at {fault}",
         )
 
-    def _gone_on(self, before: int) -> set[int]:
-        """Tasks that were settled or dispatched again, by the lines after the first `before`."""
-        lines = self._system.lines("tasks.jsonl")[before:]
+    def _gone_on(self, num_lines: int) -> set[int]:
+        """Tasks that were settled or dispatched again, by the lines after the first `num_lines`."""
+        lines = self._system.lines("tasks.jsonl")[num_lines:]
         return {task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())}
 
     def _note_nurseries(self, name: str) -> None:
@@ -190,9 +190,11 @@ class Chaos:
         return dict(failure_counts)
 
     def _has_seen_all(self) -> bool:
-        return self._system._all_alive() and set(NAMED) <= set(self._failures()) and self._counted()["answers_cut"] > 0
+        return (
+            self._system._all_alive() and set(NAMED) <= set(self._failures()) and self._read_counts()["answers_cut"] > 0
+        )
 
-    def _counted(self) -> dict[str, Any]:
+    def _read_counts(self) -> dict[str, Any]:
         """Counts of the trainer since its start, and of each generator since its last."""
         episodes = self._samples("trainer", "rollcast_episodes_total")
         stages: Counter[str] = Counter()
@@ -221,7 +223,7 @@ class Chaos:
     def _check_nothing_is_left(self) -> None:
         """No nursery, no process that an environment leaked, and no file that one wrote."""
 
-        def left() -> list[str]:
+        def find_leftovers() -> list[str]:
             nurseries = [f"nursery {nursery.pid}" for nursery in self._nurseries if nursery.is_running()]
             sleeping = f"{HANG_SECONDS:.0f}.{self._mark}"
             leaked = [
@@ -233,8 +235,8 @@ class Chaos:
             return [*nurseries, *leaked, *map(str, files)]
 
         # Deadline for processes and folders of a generator that has ended to be gone
-        wait_for(lambda: not left(), 60.0, f"the end of {left()}")
+        wait_for(lambda: not find_leftovers(), 60.0, f"the end of {find_leftovers()}")
 
 
-def _train(held: dict[int, Claim]) -> set[int]:
-    return {task for task, claim in held.items() if claim.purpose is Purpose.TRAIN}
+def _train(claims: dict[int, Claim]) -> set[int]:
+    return {task for task, claim in claims.items() if claim.purpose is Purpose.TRAIN}

@@ -24,7 +24,7 @@ def rollcast(
     programs: ForkedPrograms | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Started in `folder`; its output is appended to `said`. Killed at exit, its services die with it.
+    """Started in `folder`; its output is appended to `read_output`. Killed at exit, its services die with it.
 
     programs: the parent of its forks; None = they are started as programs.
     """
@@ -51,12 +51,12 @@ def rollcast(
         process.wait(30)
 
 
-def said(folder: Path) -> str:
+def read_output(folder: Path) -> str:
     return (folder / "said").read_text()
 
 
 def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
-    assert up.poll() is None, said(folder)
+    assert up.poll() is None, read_output(folder)
     return True
 
 

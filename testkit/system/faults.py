@@ -13,7 +13,7 @@ from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from testkit.system.harness import System, wait_for
 
 
-def joined(system: System) -> float:
+def count_joined(system: System) -> float:
     """Generators that the trainer's page counts, or 0 without a page."""
     with suppress(httpx.HTTPError, OSError, ValueError):
         return system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)

@@ -28,14 +28,14 @@ _pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections
 """Made once: a client of its own for each look at a page spends 30 ms on unneeded TLS."""
 
 
-def wait_for(condition: Callable[[], Any], seconds: float, what: str, every: float = 0.1) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float, event_name: str, every: float = 0.1) -> Any:
     """The first true value of `condition`; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
             return value
         time.sleep(every)
-    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
+    raise AssertionError(f"{event_name} did not happen within {seconds:.0f} s")
 
 
 class System:
@@ -54,7 +54,7 @@ class System:
         self.run_folder = folder / settings["run"]
         self.config = folder / "run.yaml"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.ended: set[str] = set()
+        self.stopped_services: set[str] = set()
         """Ended by the test on purpose."""
 
     def __enter__(self) -> System:
@@ -70,7 +70,7 @@ class System:
         _end(redis)
 
     def _start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
-        self.ended.discard(name)
+        self.stopped_services.discard(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command,
@@ -112,7 +112,7 @@ class System:
         if self._programs is None:
             self._start(name, [sys.executable, "-m", module, *arguments])
         else:
-            self.ended.discard(name)
+            self.stopped_services.discard(name)
             self.processes[name] = self._programs.start(module, arguments, self.folder / f"{name}.log")
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -122,13 +122,13 @@ class System:
 
     def kill(self, name: str) -> None:
         """SIGKILL to the whole process group, as a lost pod."""
-        self.ended.add(name)
+        self.stopped_services.add(name)
         self.signal(name, signal.SIGKILL)
         self.processes[name].wait(20)
 
     def terminate(self, name: str) -> int:
         """SIGTERM to the process itself, as Kubernetes does; returns the exit code."""
-        self.ended.add(name)
+        self.stopped_services.add(name)
         self.processes[name].terminate()
         # Seconds in which a process writes its checkpoint and ends
         return self.processes[name].wait(60.0)
@@ -160,19 +160,21 @@ class System:
         """The trainer's exit code. Its metrics are read meanwhile, as a Prometheus would: it waits for that."""
         trainer = self.processes["trainer"]
 
-        def ended() -> bool:
+        def has_ended() -> bool:
             with suppress(httpx.HTTPError, OSError, ValueError):
                 self.metrics("trainer")
             return trainer.poll() is not None
 
-        wait_for(ended, seconds, "the trainer's end", every=0.5)
+        wait_for(has_ended, seconds, "the trainer's end", every=0.5)
         return trainer.wait(0)
 
     def _all_alive(self) -> bool:
         """Whoever was not ended by the test must be running, or have ended well."""
         for name, process in self.processes.items():
             code = process.poll()
-            assert code in (None, 0) or name in self.ended, f"{name} ended with {code}:\n{self.log(name)[-3000:]}"
+            assert code in (None, 0) or name in self.stopped_services, (
+                f"{name} ended with {code}:\n{self.log(name)[-3000:]}"
+            )
         return True
 
     def log(self, name: str) -> str:

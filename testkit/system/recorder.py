@@ -57,7 +57,7 @@ class Recorder(threading.Thread):
         """The groups whose tasks were seen, in order."""
         self.stopped = True
         self.join(10)
-        marks = published(self._system.lines("tasks.jsonl"))
+        marks = read_publish_marks(self._system.lines("tasks.jsonl"))
         task_keys = {
             entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation) for entry, fields in self.groups.items()
         }
@@ -78,7 +78,7 @@ def arrival(entry_id: bytes) -> float:
     return int(entry_id.split(b"-")[0]) / 1000
 
 
-def published(lines: list[dict[str, Any]]) -> list[tuple[float, PolicyVersion]]:
+def read_publish_marks(lines: list[dict[str, Any]]) -> list[tuple[float, PolicyVersion]]:
     """When each version was published at the latest, by the trainer's own books."""
     incarnation, marks = 1, [(0.0, PolicyVersion(1, 0))]
     for line in lines:

@@ -52,12 +52,14 @@ class Surroundings:
             "unix": folder / "unix",
             "abstract": abstract,
         }
-        self._before = self._look()
+        self._initial_state = self._look()
 
-    def touched(self) -> list[str]:
+    def find_changes(self) -> list[str]:
         """Differences from the earlier state."""
-        changes = [f"{path} changed" for path in self._look() ^ self._before]
-        changes += [f"somebody called {listener.getsockname()!r}" for listener in self._listeners if called(listener)]
+        changes = [f"{path} changed" for path in self._look() ^ self._initial_state]
+        changes += [
+            f"somebody called {listener.getsockname()!r}" for listener in self._listeners if was_called(listener)
+        ]
         if self.victim.poll() is not None or psutil.Process(self.victim.pid).status() == psutil.STATUS_STOPPED:
             changes.append("the victim was hit")
         return changes
@@ -95,7 +97,7 @@ def listening(family: int, kind: int, address: tuple[str, int] | str) -> socket.
     return listener
 
 
-def called(listener: socket.socket) -> bool:
+def was_called(listener: socket.socket) -> bool:
     with contextlib.suppress(BlockingIOError):
         if listener.type == socket.SOCK_DGRAM:
             listener.recv(100)

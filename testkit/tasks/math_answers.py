@@ -71,12 +71,12 @@ def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wr
     return wrong_pairs
 
 
-def _may_be_equal(left: str, right: str) -> bool:
+def _may_be_equal(reference: str, answer: str) -> bool:
     """Decided without the verifier: by value if both are numbers, else by their letters, digits and signs."""
     try:
-        return Fraction(left) == Fraction(right)
+        return Fraction(reference) == Fraction(answer)
     except (ValueError, ZeroDivisionError):
-        return _bare(left) == _bare(right)
+        return _bare(reference) == _bare(answer)
 
 
 def _bare(text: str) -> str:

@@ -35,7 +35,7 @@ from rollcast.weights.sender.lanes import ONE_LANE
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import make_episode
-from testkit.rollouts.examples import graded, group_of
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from testkit.system.audit import read_lines
 
@@ -111,8 +111,8 @@ async def answer_everything(
                 continue
             solved = held_out_solved and task.purpose is Purpose.EVAL
             right = solved or answers.rng.random() < answers.pass_rate
-            rollouts.append(graded(index, float(right), version))
-        group = group_of(task, rollouts, first_version=version, generator=generator.owner)
+            rollouts.append(make_graded_rollout(index, float(right), version))
+        group = make_answer_group(task, rollouts, first_version=version, generator=generator.owner)
         await generator.publish(claimed_task, spoil(group))
 
 
@@ -256,6 +256,6 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
     return controller.run()
 
 
-def told(controller: Controller, outcome: str) -> float:
+def read_group_count(controller: Controller, outcome: str) -> float:
     samples = parse_page(controller._reporter._exporter.render().decode())
     return sum(s.value for s in samples if s.name == trainer_metrics.GROUPS.name and s.labels.get("outcome") == outcome)

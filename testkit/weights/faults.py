@@ -50,7 +50,7 @@ class Faults:
 
 
 @dataclass(frozen=True)
-class Held:
+class ResourceUsage:
     """Resources that the survivors hold at one moment."""
 
     threads: dict[str, int]
@@ -121,11 +121,11 @@ class Fleet:
         finally:
             self._pausing.clear()
 
-    def held(self) -> Held:
+    def measure_resources(self) -> ResourceUsage:
         gc.collect()
         processes = {"trainer": psutil.Process(), "bystander": psutil.Process(self.bystander.process.pid)}
         free, total = torch.cuda.mem_get_info() if self._faults.device != "cpu" else (0, 0)
-        return Held(
+        return ResourceUsage(
             threads={name: process.num_threads() for name, process in processes.items()},
             host_bytes={name: anonymous_bytes(process) for name, process in processes.items()},
             device_bytes=total - free,
@@ -164,7 +164,7 @@ def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> flo
     """One event; returns the seconds until all generators are members again."""
     victim = rng.choice(fleet.victims)
     if is_joining:
-        victim = newcomer_in_place_of(victim, fleet)
+        victim = start_newcomer(victim, fleet)
     # Events strike at a random time within this one, about as long as a version takes
     time.sleep(rng.uniform(0.0, 0.3))
     started = time.monotonic()
@@ -177,7 +177,7 @@ def strike(fleet: Fleet, kind: str, is_joining: bool, rng: random.Random) -> flo
     return time.monotonic() - started
 
 
-def newcomer_in_place_of(victim: Process, fleet: Fleet) -> Process:
+def start_newcomer(victim: Process, fleet: Fleet) -> Process:
     """A generator that is just joining."""
     lose(victim, fleet, signal.SIGKILL)
     newcomer = fleet.replace(victim)
@@ -209,7 +209,7 @@ def measure(faults: Faults) -> dict[str, Any]:
         with fleet.quiet():
             # Before the first count: longer than the deadlines of what the warm-up left behind
             time.sleep(min(faults.settle_seconds, 20.0))
-            usage_before = fleet.held()
+            usage_before = fleet.measure_resources()
         rows = []
         for number, kind in enumerate(kinds):
             # Each third event strikes a generator that is just joining
@@ -217,7 +217,7 @@ def measure(faults: Faults) -> dict[str, Any]:
             rows.append({"kind": kind, "joining": is_joining, "seconds": strike(fleet, kind, is_joining, rng)})
         with fleet.quiet():
             time.sleep(faults.settle_seconds)
-            usage_after = fleet.held()
+            usage_after = fleet.measure_resources()
             serves_all = fleet.serves_all()
         removed = [reason for name, reason in fleet.trainer.removed if name == "bystander"]
         return summary(faults, rows, usage_before, usage_after, serves_all=serves_all, bystander_removed=removed)
@@ -232,9 +232,15 @@ def send_figures(pipe: Connection, faults: Faults) -> None:
 
 
 def summary(
-    faults: Faults, rows: list[dict[str, Any]], before: Held, after: Held, *, serves_all: bool, bystander_removed: Any
+    faults: Faults,
+    rows: list[dict[str, Any]],
+    usage_before: ResourceUsage,
+    usage_after: ResourceUsage,
+    *,
+    serves_all: bool,
+    bystander_removed: Any,
 ) -> dict[str, Any]:
-    grown = {name: after.host_bytes[name] - before.host_bytes[name] for name in before.host_bytes}
+    grown = {name: usage_after.host_bytes[name] - usage_before.host_bytes[name] for name in usage_before.host_bytes}
     return {
         "lanes": faults.lanes,
         "megabytes": faults.megabytes,
@@ -244,16 +250,19 @@ def summary(
             kind: statistics.median([row["seconds"] for row in rows if row["kind"] == kind] or [0.0])
             for kind in ("kill", "freeze")
         },
-        "threads_before": before.threads,
-        "threads_after": after.threads,
-        "host_mib_before": {name: round(size / 2**20, 1) for name, size in before.host_bytes.items()},
+        "threads_before": usage_before.threads,
+        "threads_after": usage_after.threads,
+        "host_mib_before": {name: round(size / 2**20, 1) for name, size in usage_before.host_bytes.items()},
         "host_mib_grown": {name: round(size / 2**20, 1) for name, size in grown.items()},
-        "device_mib_grown": round((after.device_bytes - before.device_bytes) / 2**20, 1),
+        "device_mib_grown": round((usage_after.device_bytes - usage_before.device_bytes) / 2**20, 1),
         "targets": {
             "every survivor serves or is served": serves_all,
             "the bystander was never fenced": not bystander_removed,
-            "no more threads than before": all(after.threads[name] <= n for name, n in before.threads.items()),
+            "no more threads than before": all(
+                usage_after.threads[name] <= n for name, n in usage_before.threads.items()
+            ),
             "at most 16 MiB more host memory": max(grown.values()) <= MAX_GROWN_BYTES,
-            "at most 16 MiB more device memory": after.device_bytes - before.device_bytes <= MAX_GROWN_BYTES,
+            "at most 16 MiB more device memory": usage_after.device_bytes - usage_before.device_bytes
+            <= MAX_GROWN_BYTES,
         },
     }

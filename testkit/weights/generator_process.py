@@ -51,13 +51,13 @@ def digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
     return sha.hexdigest()
 
 
-def copy_into(held: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Tensor]]) -> None:
+def copy_into(weights: dict[str, torch.Tensor], views: Iterable[tuple[str, torch.Tensor]]) -> None:
     """Copy the weights, as a model's load_weights does."""
     for name, tensor in views:
-        if name in held:
-            held[name].copy_(tensor)
+        if name in weights:
+            weights[name].copy_(tensor)
         else:
-            held[name] = tensor.clone()
+            weights[name] = tensor.clone()
 
 
 class TensorEngine:
@@ -90,10 +90,10 @@ class TensorEngine:
         started = time.perf_counter()
         async with self.loading:
             await asyncio.sleep(self.apply_seconds)
-            for receiver, held in zip(self.receivers, self.weights, strict=True):
-                receiver.apply(partial(copy_into, held))
+            for receiver, worker_weights in zip(self.receivers, self.weights, strict=True):
+                receiver.apply(partial(copy_into, worker_weights))
         pause = time.perf_counter() - started
-        digests = {digest(held.items()) for held in self.weights} if self.verify else {""}
+        digests = {digest(weights_by_name.items()) for weights_by_name in self.weights} if self.verify else {""}
         assert len(digests) == 1
         emit("applied", version=str(version), digest=digests.pop(), steps=self.steps, pause=pause)
         return pause
@@ -110,7 +110,7 @@ class TensorEngine:
     async def hand_over(self, sequences: Sequence[int]) -> None:
         emit("hand_over", sequences=list(sequences))
 
-    async def fenced(self, reason: str) -> str:
+    async def change_owner(self, reason: str) -> str:
         self.names += 1
         self.hung = False
         emit("fenced", reason=reason)
@@ -135,7 +135,7 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
         begin(self, piece)
         travelling.setdefault(self, deque()).append(piece)
 
-    def disturbed(self: WeightGroup) -> None:
+    def finish_disturbed(self: WeightGroup) -> None:
         finish(self)
         piece = travelling[self].popleft()
         if piece.numel() == TRAILER_BYTES:
@@ -149,7 +149,7 @@ def disturb(slow_seconds: float, corrupt: bool) -> None:
 
     if slow_seconds or corrupt:
         WeightGroup.begin = slow  # type: ignore[method-assign]
-        WeightGroup.finish = disturbed  # type: ignore[method-assign]
+        WeightGroup.finish = finish_disturbed  # type: ignore[method-assign]
 
 
 def take_turns(at_once: int) -> None:

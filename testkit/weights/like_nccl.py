@@ -37,7 +37,7 @@ class Room:
     """The members that met under one unique id."""
 
     size: int
-    here: set[int] = field(default_factory=set)
+    present_ranks: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     launched: dict[int, dict[int, torch.Tensor]] = field(default_factory=lambda: defaultdict(dict))
     done: set[int] = field(default_factory=set)
@@ -172,13 +172,17 @@ class LikeNccl:
         patience = None if is_blocking else float(os.environ["TORCH_NCCL_NONBLOCKING_TIMEOUT"])
         with network.changed:
             room = network.rooms.setdefault(unique_id, Room(self._size))
-            room.here.add(self._rank)
+            room.present_ranks.add(self._rank)
             network.changed.notify_all()
             network.changed.wait_for(
-                lambda: len(room.here) == self._size or bool(room.lost and not is_blocking) or network.freed.is_set(),
+                lambda: (
+                    len(room.present_ranks) == self._size
+                    or bool(room.lost and not is_blocking)
+                    or network.freed.is_set()
+                ),
                 patience,
             )
-            if len(room.here) < self._size:
+            if len(room.present_ranks) < self._size:
                 raise dist.DistBackendError("NCCL timeout in: ncclCommInitRankConfig")
             self._room = room
 

@@ -74,7 +74,7 @@ class Process:
         self.process.start()
         child_pipe.close()
         self.events: list[dict[str, Any]] = []
-        self._seen = 0
+        self._num_seen = 0
         self._arrived = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -83,17 +83,17 @@ class Process:
         """The next event that matches; earlier ones are passed over."""
         matching_event: dict[str, Any] = {}
 
-        def arrived() -> bool:
-            while self._seen < len(self.events):
-                candidate = self.events[self._seen]
-                self._seen += 1
+        def has_arrived() -> bool:
+            while self._num_seen < len(self.events):
+                candidate = self.events[self._num_seen]
+                self._num_seen += 1
                 if candidate["event"] == event and values.items() <= candidate.items():
                     matching_event.update(candidate)
                     return True
             return False
 
         with self._arrived:
-            assert self._arrived.wait_for(arrived, PATIENCE_SECONDS), (event, values, self.events)
+            assert self._arrived.wait_for(has_arrived, PATIENCE_SECONDS), (event, values, self.events)
         return matching_event
 
     def tell(self, command: Any) -> None:
@@ -196,11 +196,11 @@ def fill(snapshot: Snapshot, seed: int) -> None:
         buffer.copy_(torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8))
 
 
-def copy_rows(whole: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot) -> None:
+def copy_rows(full_weights: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot) -> None:
     """The rows that FSDP gives a rank."""
     for name, rows in shard.views():
         if rows.numel():
-            rows.copy_(whole[name].chunk(world_size)[rank] if rows.dim() else whole[name])
+            rows.copy_(full_weights[name].chunk(world_size)[rank] if rows.dim() else full_weights[name])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:

@@ -14,7 +14,7 @@ FAULTS = ("the trainer loads", "no prometheus", "a quota", "spot nodes")
 def settled(run: ScaledRun) -> int:
     """Let the run come to rest; the number that it came to."""
     run.until(SETTLED)
-    found = run.cluster.asked
+    found = run.cluster.requested_replicas
     assert FEED <= found <= FEED + 2
     return found
 

@@ -134,7 +134,7 @@ class ScaledRun:
 
         def page_is_back() -> None:
             self.pages.away = None
-            self.pages.restarted()
+            self.pages.restart_trainer()
 
         self.fleet.pipeline.at(self.now + 60.0, page_is_back)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide, required
+from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide, required_generators
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 from tests.autoscaler.measured import FED, LIMITS, SETTINGS, STARVED, measurements, memories
@@ -50,7 +50,7 @@ def test_the_bounds_hold_whatever_is_measured(
 
 
 def test_after_a_start_beside_a_run_at_work_fewer_are_tried_only_in_time() -> None:
-    memory = Memory.of_a_start(32, 0.0, SETTINGS)
+    memory = Memory.make_initial(32, 0.0, SETTINGS)
     turns = round(2 * SETTINGS.probe_again_seconds / 15)
     targets = follow([FED] * turns, memory)
     quiet = round(SETTINGS.probe_again_seconds / 15)
@@ -79,9 +79,9 @@ def test_required_is_what_is_needed_over_what_one_delivers(
 ) -> None:
     settings = SETTINGS.model_copy(update={"start_up_seconds": start_up})
     still, growing = replace(measured, growth=0.0), replace(measured, growth=growth)
-    assert required(need, capability, still, settings) == pytest.approx(need / capability * 1.01)
+    assert required_generators(need, capability, still, settings) == pytest.approx(need / capability * 1.01)
     ahead = 1 + min(0.5, growth * (150 + start_up))
-    assert required(need, capability, growing, settings) == pytest.approx(need / capability * 1.01 * ahead)
+    assert required_generators(need, capability, growing, settings) == pytest.approx(need / capability * 1.01 * ahead)
 
 
 @pytest.mark.parametrize("sampled", [1e-320, 1e-300, 1e-9])
@@ -110,7 +110,7 @@ def test_lengths_that_grow_are_met_ahead_by_the_time_a_pod_takes_to_start() -> N
 @given(memories(), st.floats(0, 0.99))
 def test_waiting_for_stragglers_weights_or_redis_never_raises(memory: Memory, waited: float) -> None:
     """Such waits leave their mark on what is consumed and sampled only: both fall, batches are never waited for."""
-    memory = replace(memory, seen_at=NOW - 100, capability=3_000.0, seen_tokens=FED.mean_tokens, wanted=())
+    memory = replace(memory, seen_at=NOW - 100, capability=3_000.0, seen_tokens=FED.mean_tokens, required_history=())
     settled = decided(FED, memory)
     slower = replace(FED, sampled=FED.sampled * (1 - waited), consumption=100_000.0 * (1 - waited))
     assert decided(slower, memory).target <= max(settled.target, min(memory.target, 96))
@@ -125,7 +125,7 @@ def test_without_measurements_the_number_is_held(memory: Memory) -> None:
     decision = decided("Prometheus is away, for 100 s", memory)
     assert decision.target == memory.target
     assert decision.reason == f"holding {decision.target}: Prometheus is away, for 100 s"
-    assert decision.memory.wanted == ()
+    assert decision.memory.required_history == ()
     away = decided(replace(FED, redis_wait=0.5), memory)
     assert away.target == decision.target
 
@@ -257,7 +257,9 @@ def test_a_need_outside_the_bounds_names_the_bound() -> None:
 
 
 def test_longer_answers_bound_from_below_shorter_ones_from_above() -> None:
-    memory = Memory(target=40, capability=3_125.0, seen_at=NOW - 1_000, seen_tokens=5_000.0, wanted=((NOW - 700, 1),))
+    memory = Memory(
+        target=40, capability=3_125.0, seen_at=NOW - 1_000, seen_tokens=5_000.0, required_history=((NOW - 700, 1),)
+    )
     assert decided(replace(FED, mean_tokens=6_000.0, generators_now=40, generators=40.0), memory).target == 39
     grown = replace(FED, mean_tokens=6_000.0, generators=33.0, generators_now=33)
     assert decided(grown, replace(memory, target=33)).target == 33, "33 were needed for shorter answers already"

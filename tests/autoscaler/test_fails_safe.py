@@ -99,7 +99,7 @@ def test_spot_nodes_that_go_two_at_a_time_take_no_generator_from_the_number(mode
             run.fleet.pipeline.at(SETTLED + 60.0 * minute, lambda: run.cluster.take_away(2))
         run.until(SETTLED + HOUR)
         assert min(run.asked_between(SETTLED, run.now)) >= before
-        assert run.fleet.pods == run.cluster.asked
+        assert run.fleet.pods == run.cluster.requested_replicas
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -122,7 +122,7 @@ def test_in_no_fault_are_more_generators_asked_for_than_the_window_can_use(mode:
     """One after the other, in a run that wants more all the time: the bound is reached, and holds."""
     with in_need_of_more_than_the_window(mode, tmp_path) as run:
         run.until(SETTLED)
-        assert run.cluster.asked == run.window
+        assert run.cluster.requested_replicas == run.window
 
         run.stop_autoscaler()
         run.start_autoscaler()

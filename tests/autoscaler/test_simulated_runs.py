@@ -9,7 +9,7 @@ import math
 
 from rollcast.config.autoscaler import Autoscaler
 from testkit.autoscaler.runs import (
-    fixed,
+    run_fixed,
     with_rollcast,
     with_rollcast_restarted,
     with_rollcast_through_hpa,
@@ -25,7 +25,7 @@ def jump(progress: float) -> float:
 
 def test_answers_that_grow_are_followed_with_fewer_device_hours_than_the_fleet_that_their_end_needs() -> None:
     growth = Scenario(name="growth", steps=160, mean_tokens=lambda progress: 2_000 + 8_000 * progress)
-    still, scaled = fixed(growth, 64), with_rollcast(growth, 20, SETTINGS)
+    still, scaled = run_fixed(growth, 64), with_rollcast(growth, 20, SETTINGS)
     assert still["idle_last_quarter"]["all"] < 0.05
     assert scaled["device_hours"] < 0.87 * still["device_hours"]
     assert scaled["idle"]["all"] < 0.05

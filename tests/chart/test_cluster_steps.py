@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from testkit.cluster import moves, tools
-from testkit.cluster.stand_in import Clock, Object, StandIn, fails, job, pod, proof_of, seen, thing
+from testkit.cluster.stand_in import Clock, Object, StandIn, fails, job, make_proof, pod, take_step, thing
 from testkit.cluster.tools import Refuted
 
 
@@ -23,9 +23,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_a_helm_test_whose_logs_are_not_found_fails() -> None:
     cluster = StandIn()
     cluster.answers["^test proof --logs"] = "POD LOGS: ...\ntwo ranks added up over the headless Service"
-    assert seen("helm test", cluster)["verdict"] == "seen"
+    assert take_step("helm test", cluster)["verdict"] == "seen"
     cluster.answers["^test proof --logs"] = ""
-    assert seen("helm test", cluster)["verdict"] == "FAILED"
+    assert take_step("helm test", cluster)["verdict"] == "FAILED"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_upgrade_must_replace_what_reads_it_and_nothing_else(replaced: tuple[
         return ""
 
     cluster.answers["^upgrade"] = upgraded
-    assert seen("upgrade: another budget", cluster)["verdict"] == verdict
+    assert take_step("upgrade: another budget", cluster)["verdict"] == verdict
 
 
 def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True) -> None:
@@ -83,9 +83,9 @@ def test_after_an_upgrade_that_fails_half_way_one_trainer_is_left(
 ) -> None:
     cluster = StandIn()
     _failing(cluster, clock, code, is_half_way)
-    row = seen("an upgrade that fails", cluster)
+    row = take_step("an upgrade that fails", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
-    assert "rollback proof 7 --force-conflicts" in cluster.asked, "to the revision that is deployed"
+    assert "rollback proof 7 --force-conflicts" in cluster.commands, "to the revision that is deployed"
 
 
 def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) -> None:
@@ -97,7 +97,7 @@ def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) ->
         return fails("matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
 
     cluster.answers["trainer.affinity"] = refused
-    row = seen("an upgrade that fails", cluster)
+    row = take_step("an upgrade that fails", cluster)
     assert (row["verdict"], "the former trainer has left" in row["note"]) == ("FAILED", True), row
 
 
@@ -117,8 +117,8 @@ def test_a_rollback_goes_to_the_oldest_revision_that_helm_keeps(
     cluster.answers["^history"] = json.dumps([{"revision": number, "status": status} for number, status in history])
     kept = {str(number) for number, _ in history}
     cluster.answers["^rollback"] = lambda text: "" if text.split()[2] in kept else fails("release: not found")
-    assert seen("a rollback", cluster)["verdict"] == verdict
-    found = [text.split()[2] for text in cluster.asked if text.startswith("rollback")]
+    assert take_step("a rollback", cluster)["verdict"] == verdict
+    found = [text.split()[2] for text in cluster.commands if text.startswith("rollback")]
     assert found == ([] if asked is None else [asked])
 
 
@@ -142,10 +142,10 @@ def test_a_drain_evicts_pods_of_this_namespace_alone(holds: bool, verdict: str, 
         return ""
 
     cluster.answers["eviction"] = evicted
-    row = seen("a node drained", cluster)
+    row = take_step("a node drained", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
     changing = [
-        text for text in cluster.asked if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")
+        text for text in cluster.commands if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")
     ]
     path = "create --raw /api/v1/namespaces/somewhere/pods/{}-0/eviction -f -"
     assert changing == [
@@ -158,14 +158,14 @@ def test_two_trainers_that_stay_are_a_failure(clock: Clock) -> None:
     cluster = StandIn()
     _failing(cluster, clock, 76)
     cluster.there["pods"].append(pod("trainer", "a second"))
-    assert "one trainer: not within" in seen("an upgrade that fails", cluster)["note"]
+    assert "one trainer: not within" in take_step("an upgrade that fails", cluster)["note"]
 
 
 def test_what_cannot_be_asked_for_yet_is_waited_for_and_named_in_the_end(clock: Clock) -> None:
     cluster = StandIn()
     cluster.answers["^get deployment"] = fails
     clock.happens = [lambda: cluster.answers.update({"^get deployment": '{"spec": {"replicas": 2}}'})]
-    release = proof_of(cluster).release
+    release = make_proof(cluster).release
     cluster.until("more", 600.0, lambda: release.generators_asked_for() > 1)
     cluster.answers["^get deployment"] = fails
     with pytest.raises(Refuted, match=r"more: not within 600 s \(helm ended with 1"):
@@ -217,18 +217,18 @@ def test_scaling_must_go_up_say_why_and_stay(
 ) -> None:
     cluster = StandIn()
     _scaled(cluster, iter(replicas), reason)
-    row = seen("scaling with KEDA", cluster)
+    row = take_step("scaling with KEDA", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
     if verdict == "seen":
-        upgrades = [text for text in cluster.asked if "autoscaler.mode=none" in text]
+        upgrades = [text for text in cluster.commands if "autoscaler.mode=none" in text]
         assert [text.endswith("--force-conflicts") for text in upgrades] == [True, True]
 
 
 def test_an_old_helm_knows_no_conflicts() -> None:
     cluster = StandIn()
     cluster.answers["version --template"] = "v3.18.4"
-    assert seen("upgrade: no autoscaler", cluster)["verdict"] == "seen"
-    assert not [text for text in cluster.asked if "--force-conflicts" in text]
+    assert take_step("upgrade: no autoscaler", cluster)["verdict"] == "seen"
+    assert not [text for text in cluster.commands if "--force-conflicts" in text]
 
 
 def _probing(cluster: StandIn, reached: str) -> None:
@@ -239,10 +239,10 @@ def _probing(cluster: StandIn, reached: str) -> None:
         lines = [f"{'reached' if re.search(reached, place) else 'closed'} {place}" for place in created]
         return "\n".join(lines)
 
-    def run(command: list[str], seconds: float, given: str | None = None) -> str:
-        if given:
-            created[:] = json.loads(given)["spec"]["containers"][0]["command"][3:]
-        return StandIn.run(cluster, command, seconds, given)
+    def run(command: list[str], seconds: float, stdin_text: str | None = None) -> str:
+        if stdin_text:
+            created[:] = json.loads(stdin_text)["spec"]["containers"][0]["command"][3:]
+        return StandIn.run(cluster, command, seconds, stdin_text)
 
     cluster.run = run  # type: ignore[method-assign]
     cluster.answers["^logs"] = logs
@@ -269,7 +269,7 @@ def test_policies_must_close_what_they_say_and_no_more(
     here.there["pods"].append(pod("grader"))
     _probing(here, neighbour)
     _probing(there, stranger)
-    row = seen("policies", here, there)
+    row = take_step("policies", here, there)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
 
 
@@ -283,7 +283,7 @@ def test_a_jobset_must_not_count_a_pod_that_was_deleted(counted: int, verdict: s
         return ""
 
     cluster.answers["^delete pod"] = deleted
-    assert seen("JobSet", cluster)["verdict"] == verdict
+    assert take_step("JobSet", cluster)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(("leaves", "verdict"), [(True, "seen"), (False, "FAILED")])
@@ -299,8 +299,8 @@ def test_a_queue_must_admit_suspend_and_resume(leaves: bool, verdict: str) -> No
         "HoldAndDrain": lambda text: cluster.there.update(pods=pods[1:] if leaves else pods) or "",
         '"None"': lambda text: cluster.there.update(pods=pods) or "",
     }
-    assert seen("Kueue", cluster)["verdict"] == verdict
-    assert [text.split()[0] for text in cluster.asked[-2:]] == ["uninstall", "delete"], "its traces are removed"
+    assert take_step("Kueue", cluster)["verdict"] == verdict
+    assert [text.split()[0] for text in cluster.commands[-2:]] == ["uninstall", "delete"], "its traces are removed"
 
 
 def _refusing(cluster: StandIn, message: str) -> None:
@@ -322,9 +322,9 @@ def _refusing(cluster: StandIn, message: str) -> None:
 def test_a_refused_install_names_its_cause_and_is_removed(step: str, message: str, verdict: str) -> None:
     cluster = StandIn()
     _refusing(cluster, message)
-    assert seen(step, cluster)["verdict"] == verdict
+    assert take_step(step, cluster)["verdict"] == verdict
     if verdict == "seen":
-        assert "uninstall refused" in cluster.asked
+        assert "uninstall refused" in cluster.commands
 
 
 def test_what_hooks_leave_after_an_uninstall_is_named() -> None:
@@ -333,7 +333,7 @@ def test_what_hooks_leave_after_an_uninstall_is_named() -> None:
     role = thing("Role", "refused-rollcast-image-watch", "image-watch")
     role["metadata"]["labels"]["app.kubernetes.io/instance"] = "refused"
     cluster.there["roles"] = [role]
-    row = seen("an uninstall after a refusal", cluster)
+    row = take_step("an uninstall after a refusal", cluster)
     assert (row["verdict"], "Role/refused-rollcast-image-watch" in row["note"]) == ("FAILED", True), row
 
 
@@ -341,8 +341,8 @@ def test_what_hooks_leave_after_an_uninstall_is_named() -> None:
 def test_a_quota_is_made_elsewhere_and_removed_in_any_case(message: str, verdict: str) -> None:
     there = StandIn("somewhere-2")
     _refusing(there, message)
-    assert seen("a quota on CPU limits", StandIn(), there)["verdict"] == verdict
-    assert [text.split()[0] for text in there.asked if text.split()[0] != "version"] == [
+    assert take_step("a quota on CPU limits", StandIn(), there)["verdict"] == verdict
+    assert [text.split()[0] for text in there.commands if text.split()[0] != "version"] == [
         *("create", "install", "delete", "uninstall")
     ]
 
@@ -386,7 +386,7 @@ def test_an_uninstall_must_leave_what_the_documents_say(
         return ""
 
     cluster.answers |= {"^uninstall": removed, "^delete (job|pvc) ": deleted}
-    row = seen("uninstall", cluster)
+    row = take_step("uninstall", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
 
 
@@ -429,7 +429,7 @@ def test_a_wait_that_grows_with_each_move_fails(
     cluster = StandIn()
     _moving(cluster, clock, slow_from)
     cluster.answers |= change
-    row = seen("the trainer moved", cluster)
+    row = take_step("the trainer moved", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
 
 
@@ -444,7 +444,7 @@ def test_generators_that_flood_their_log_without_a_trainer_fail(lines: int, verd
         return ""
 
     cluster.answers |= {"^upgrade": suspended, "^logs": "weight sync is not connected; trying again\n" * lines}
-    assert seen("the trainer away", cluster)["verdict"] == verdict
+    assert take_step("the trainer away", cluster)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_what_ranks_say_of_one_another_is_read_in_both_pods(
 
     cluster.answers |= {"^logs trainer-0": first, "^logs trainer-1": second}
     cluster.answers["(?s)^exec trainer-1 .*os.kill"] = killed
-    row = seen("two trainer pods", cluster)
+    row = take_step("two trainer pods", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
 
 
@@ -491,7 +491,7 @@ def test_what_ranks_say_of_one_another_is_read_in_both_pods(
 def test_the_end_of_an_engine_must_be_named(said: str, verdict: str) -> None:
     cluster = StandIn()
     cluster.answers["^logs generator-0 .*--previous"] = said
-    assert seen("an engine killed", cluster)["verdict"] == verdict
+    assert take_step("an engine killed", cluster)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -507,4 +507,4 @@ def test_a_second_run_of_a_name_is_refused_in_words(refusal: str, verdict: str) 
                  "app.kubernetes.io/instance": "beside"}}} for item in cluster.there["pods"]]  # fmt: skip
     cluster.there["pods"] += labelled
     cluster.answers["^upgrade beside .*config.run=demo"] = lambda text: fails(refusal)
-    assert seen("a second release", cluster, there)["verdict"] == verdict
+    assert take_step("a second release", cluster, there)["verdict"] == verdict

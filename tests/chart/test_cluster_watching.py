@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from testkit.cluster import tools, watching
-from testkit.cluster.stand_in import Clock, StandIn, pod, seen
+from testkit.cluster.stand_in import Clock, StandIn, pod, take_step
 from testkit.monitoring.excused import NOT_IN_A_LOCAL_RUN
 from testkit.monitoring.grafana import DASHBOARDS, FILES, load
 
@@ -44,10 +44,10 @@ def test_a_query_without_data_fails_unless_it_is_excused(monkeypatch: pytest.Mon
     monkeypatch.setenv("PROMETHEUS", "monitoring/prometheus:9090")
     cluster = StandIn()
     _prometheus(cluster, set(NOT_IN_A_LOCAL_RUN), monkeypatch)
-    assert seen("the dashboards' queries", cluster)["verdict"] == "seen"
+    assert take_step("the dashboards' queries", cluster)["verdict"] == "seen"
     target = next(panel for panel in load(FLEET)["panels"] if panel.get("targets"))["targets"][0]
     _prometheus(cluster, {target["expr"]}, monkeypatch)
-    row = seen("the dashboards' queries", cluster)
+    row = take_step("the dashboards' queries", cluster)
     assert row["verdict"] == "FAILED"
     assert target["expr"] in row["note"]
 
@@ -131,7 +131,7 @@ def test_grafana_must_have_the_dashboards_and_show_something_on_every_panel(
     cluster.there["pods"].append(pod("autoscaler"))
     threading.Thread(target=server.server.serve_forever, daemon=True).start()
     try:
-        row = seen("Grafana", cluster)
+        row = take_step("Grafana", cluster)
     finally:
         server.server.shutdown()
         server.server.server_close()

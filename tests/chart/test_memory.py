@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rollcast.memory.weight_shapes import WEIGHTS, find_model_shape, same_layers_together
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from testkit.published_models import QWEN3_1_7B, QWEN3_8B, QWEN3_30B_A3B, QWEN3_32B
 from tests.chart.gpu_profiles import LONG, ON_GPUS, check_fits, hook, one_role
 from tests.chart.rendering import PROFILES, ROOT, merged, one, profile, render
@@ -48,7 +48,7 @@ def test_a_recipe_fits_after_the_studys_profile(recipe: str, tmp_path: Path) -> 
 def test_the_numbers_of_a_profile_are_those_of_the_published_model(name: str) -> None:
     values = profile(name)
     path = values["config"]["model"]["path"]
-    assert find_model_shape(values["model"]["configs"][path]) == shape_of(PUBLISHED[path])
+    assert find_model_shape(values["model"]["configs"][path]) == make_shape(PUBLISHED[path])
 
 
 @pytest.mark.parametrize("name", ON_GPUS)
@@ -120,7 +120,7 @@ def test_a_row_of_the_guides_sizes_is_what_the_planner_says(model: str, tmp_path
     assert int(trainer_gpus) == values["trainer"]["nodes"] * values["trainer"]["gpus"]
     assert int(generator_gpus) == values["generator"]["gpus"]
     (tmp_path / "run.yaml").write_text(one(render(values), "ConfigMap", "demo-rollcast-run")["data"]["run.yaml"])
-    (tmp_path / "config.json").write_text(json.dumps(config | {WEIGHTS: same_layers_together(shape_of(config))}))
+    (tmp_path / "config.json").write_text(json.dumps(config | {WEIGHTS: same_layers_together(make_shape(config))}))
     files = ("--config", tmp_path / "run.yaml", "--model-config", tmp_path / "config.json")
     done = rollcast("plan", "memory", *files, "--gpu", 80, "--trainer-ranks", trainer_gpus, "--json")
     plan = json.loads(done.stdout)

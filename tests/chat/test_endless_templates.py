@@ -24,7 +24,6 @@ from testkit.chat_tokenizers import CHATML_TEMPLATE, write_chat_tokenizer
 LOOP = "{% for i in range(99999) %}"
 END = "{% endfor %}"
 ENDLESS = {
-    "nested loops": 3 * LOOP + 3 * END + CHATML_TEMPLATE,
     "loops for long chats": "{% if messages | length > 2 %}" + 3 * LOOP + 3 * END + "{% endif %}" + CHATML_TEMPLATE,
     "loops over the chat's letters": "{% set c = messages[0].content * 9999 %}{% for a in c %}{% for b in c %}"
     + 2 * END
@@ -37,9 +36,8 @@ def write(folder: Path, template: str) -> Model:
     return Model(path=str(folder))
 
 
-@pytest.mark.parametrize("what", ["nested loops", "loops over the chat's letters"])
-async def test_the_start_refuses_it(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = write(tmp_path, ENDLESS[what])
+async def test_the_start_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write(tmp_path, ENDLESS["loops over the chat's letters"])
     monkeypatch.setattr(check, "CHECK_SECONDS", 4.0)
     with pytest.raises(UserError, match="did not end within 4 s") as caught:
         await check_chat_format(model, PromptFormat())

@@ -107,7 +107,7 @@ def test_finished_runs_are_not_repeated_a_failed_one_is_told_and_the_table_is_ma
     assert all("no-model" in record["error"] for record in answer["set"] if record["run"] in failed)
     table = answer["leave_one_out"]
     expected = [
-        Repeats.of(name, [curve_of_run(folder / f"miniature-{name}-s{seed}", "x") for seed in (0, 1)])
+        Repeats.from_curves(name, [curve_of_run(folder / f"miniature-{name}-s{seed}", "x") for seed in (0, 1)])
         for name in ("whole", "without-cispo", "without-pipeline", "without-fp32-head")
     ]
     rows = leave_one_out(expected[0], expected[1:], null_controls={"without-fp32-head"}).rows

@@ -67,8 +67,8 @@ def test_without_json_every_figure_is_in_a_table(tmp_path: Path) -> None:
 def test_rollcast_answers_as_it_answers_a_user(tmp_path: Path) -> None:
     write_corpus(tmp_path / "curves")
     [window, *_] = windows(tmp_path / "curves")
-    compute = window.seen.compute.tolist()
-    pass_rate = window.seen.pass_rate.tolist()
+    compute = window.seen_curve.compute.tolist()
+    pass_rate = window.seen_curve.pass_rate.tolist()
     text = window.source.beginning_as_csv(window.num_seen)
     forecast = Question(repository="one/climbs", metric="heldout", curve=text, compute=tuple(window.ahead))
     advice = Question(repository="one/climbs", metric="heldout", curve=text, budget=16.0, worth=0.05)

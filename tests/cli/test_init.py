@@ -20,7 +20,7 @@ from rollcast.config.run import load_run_config, parse_run_config
 from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.config.verifiers import FunctionVerifier
 from rollcast.local.first_run.inspection import NOT_HERE, look_at, model_in_words
-from rollcast.local.first_run.run_file import Answers, written
+from rollcast.local.first_run.run_file import Answers, run_file_text
 from rollcast.local.first_run.shown import examples
 from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_8B
@@ -113,7 +113,7 @@ def test_a_right_answer_is_shown_as_its_verifier_wants_it(tmp_path: Path, verifi
 def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
     look = look_at("openai/gsm8k", None, None)
     assert (look.suits, look.in_words) == ("math", "the mapping gsm8k knows its fields")
-    text = written(Answers("r", "Qwen/Qwen3-0.6B", look, verifier, trusted=False, steps=None, device_hours=None))
+    text = run_file_text(Answers("r", "Qwen/Qwen3-0.6B", look, verifier, trusted=False, steps=None, device_hours=None))
     dataset = yaml.safe_load(text)["tasks"]["dataset"]
     own = {} if verifier == "math" else {"verifier": verifier}
     assert dataset == {"kind": "huggingface", "name": "gsm8k", "mapping": "gsm8k"} | own
@@ -131,7 +131,7 @@ def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
 )
 def test_the_file_says_how_many_points_its_curve_will_have(folder: Path, steps: int, every: int, said: str) -> None:
     look = look_at("rows.jsonl", None, None)
-    text = written(Answers("r", "model", look, "exact", trusted=False, steps=steps, device_hours=None))
+    text = run_file_text(Answers("r", "model", look, "exact", trusted=False, steps=steps, device_hours=None))
     assert f"every_steps: {every}" in text
     assert said in text
     evaluated = {step for step in range(1, steps + 1) if step % every == 0} | {steps}

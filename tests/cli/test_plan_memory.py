@@ -14,7 +14,7 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
 from rollcast.local import preflight
-from testkit.model_shapes import header_of, shape_of, write_model
+from testkit.model_shapes import make_header, make_shape, write_model
 from testkit.published_models import QWEN3_8B, QWEN3_30B_A3B
 from tests.cli.command import refusal, rollcast
 
@@ -139,7 +139,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Hub]]:
     Hub.asked = []
-    Hub.files["model.safetensors"] = header_of(dict(shape_of(QWEN3_8B).weights()))
+    Hub.files["model.safetensors"] = make_header(dict(make_shape(QWEN3_8B).weights()))
     server = HTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.cli.plan.runs import listed
+from rollcast.cli.plan.runs import join_names
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Curve
 from tests.cli.command import rollcast
@@ -277,10 +277,10 @@ def test_the_picture_has_the_runs_the_losses_and_the_cautions(tmp_path: Path) ->
 
 
 def test_of_many_runs_a_sentence_names_the_first() -> None:
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(list("abcdef")) == "a, b, c, d, e and f"
-    assert listed(list("abcdefgh")) == "a, b, c, d, e and 3 others"
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(list("abcdef")) == "a, b, c, d, e and f"
+    assert join_names(list("abcdefgh")) == "a, b, c, d, e and 3 others"
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from rollcast.cli.shipped_recipes import find_recipe, shipped
+from rollcast.cli.shipped_recipes import find_recipe, load_shipped_recipes
 from rollcast.config.corrections import Corrections, RatioMask, RatioTruncation
 from rollcast.config.distillation import Distillation
 from rollcast.config.episodes import Episodes, TurnCredit
 from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import KlPenalty, Optimizer, Recipe
 from rollcast.config.run import load_run_config, parse_run_config
-from rollcast.local.ablation_parts import PARTS, SWITCHES, changed
+from rollcast.local.ablation_parts import PARTS, SWITCHES, apply_change
 from rollcast.recipe.learning_rate import scaled_to_batch
 from tests.cli.command import rollcast
 from tests.cli.leaves import leaves
@@ -31,7 +31,7 @@ PUBLISHED = ("scalerl", "deepseek-grpo", "magistral", "minimax", "qwen-dapo")
 
 
 def test_every_file_of_the_folder_ships_under_the_name_of_its_run() -> None:
-    names = [recipe.name for recipe in shipped()]
+    names = [recipe.name for recipe in load_shipped_recipes()]
     assert names[:5] == list(PUBLISHED)
     assert sorted(names) == sorted(path.stem for path in RECIPES.rglob("*.yaml"))
     listed = rollcast("recipe", "list")
@@ -46,7 +46,7 @@ def test_a_recipe_without_a_part_is_scalerl_with_that_part_changed() -> None:
     scalerl = load_run_config(RECIPES / "scalerl.yaml")
     files = {path.stem: load_run_config(path).recipe for path in (RECIPES / "leave-one-out").glob("*.yaml")}
     expected = {
-        f"scalerl-without-{part.name.replace('_', '-')}": changed(
+        f"scalerl-without-{part.name.replace('_', '-')}": apply_change(
             scalerl, part.without(scalerl.recipe, scalerl.tasks), "test"
         ).recipe
         for part in PARTS
@@ -59,7 +59,7 @@ def test_a_recipe_without_a_part_is_scalerl_with_that_part_changed() -> None:
 def test_the_files_say_where_the_paper_says_so() -> None:
     """Each published recipe names every switch that any of them sets, with a note behind it; each part's file one."""
     told = {name: find_recipe(name) for name in PUBLISHED}
-    switches = {name for recipe in told.values() for name in recipe.given if "." not in name}
+    switches = {name for recipe in told.values() for name in recipe.explicit_settings if "." not in name}
     assert switches >= set(SWITCHES) & {"schedule", "loss", "aggregation", "advantage_normalisation", "lm_head"}
     for recipe in told.values():
         assert set(recipe.notes) == switches, recipe.name
@@ -91,7 +91,7 @@ def test_every_setting_of_a_recipe_has_a_meaning() -> None:
         for name, info in model.model_fields.items():
             assert info.description, f"{model.__name__}.{name}"
 
-    for recipe in shipped():
+    for recipe in load_shipped_recipes():
         check(type(recipe.recipe))
         for name in Recipe.model_fields:
             if isinstance(value := getattr(recipe.recipe, name), BaseModel):

@@ -128,14 +128,14 @@ def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_wa
     with (config.run_folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with Terminal(command, tmp_path, {}, columns=80) as terminal:
-            assert terminal.end(60) == 0, terminal.said()
-            assert "rollcast mine · running" in terminal.said()
+            assert terminal.end(60) == 0, terminal.full_output()
+            assert "rollcast mine · running" in terminal.full_output()
     result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
     result |= {"gain_share_at_freeze": None, "num_evaluations": 41}
     (config.run_folder / "result.json").write_text(json.dumps(result))
     with Terminal(command, tmp_path, {}, columns=50) as terminal:
-        assert terminal.end(60) == 0, terminal.said()
-        shown = terminal.said()
+        assert terminal.end(60) == 0, terminal.full_output()
+        shown = terminal.full_output()
     last = shown[shown.index("the end: ") :].split("\n")
     assert len([line for line in last if line.strip()]) > 1
     assert " ".join(" ".join(last).split()) in words(config.run_folder), "no word is broken"

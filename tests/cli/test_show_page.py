@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from rollcast.local.run_page import served_page
-from testkit.forecaster.browser import NEEDS_CHROMIUM, opened
+from testkit.forecaster.browser import NEEDS_CHROMIUM, open_page
 from tests.cli.command import refusal, rollcast
 from tests.cli.run_folders import ended_early, settings, trained
 
@@ -22,7 +22,7 @@ def test_the_page_of_a_run_that_is_over_says_so(tmp_path: Path) -> None:
     trained(config, 150)
     with (
         served_page(config.run_folder) as (address, _),
-        opened(address, tmp_path / "profile", 1280, "light") as page,
+        open_page(address, tmp_path / "profile", 1280, "light") as page,
     ):
         page.wait_for_selector("#source.up")
         assert page.text_content("#source") == "the run has ended"

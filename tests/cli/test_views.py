@@ -18,7 +18,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.http import HttpServer, listen, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.grading import VerifierFailures
-from rollcast.local.event_log import events_of
+from rollcast.local.event_log import read_events
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.verifiers import find_verifier, run_verifier
 from rollcast.telemetry import trainer_metrics
@@ -76,19 +76,19 @@ def test_a_picture_stands_still_on_a_terminal_and_the_error_is_in_it(
             screen = terminal.screen()
             return screen.startswith("LivePicture") and "✓ trainer reads the model" in screen and "event 39" in screen
 
-        assert terminal.wait(whole, 60), terminal.said()
+        assert terminal.wait(whole, 60), terminal.full_output()
         shown = terminal.screen().splitlines()
         now = os.stat(config.run_folder / "run.json").st_mtime
         write_steps(config, now)
-        assert terminal.wait(lambda: "next step" in terminal.screen(), 60), terminal.said()
+        assert terminal.wait(lambda: "next step" in terminal.screen(), 60), terminal.full_output()
         drawn.with_suffix(".stop").touch()
-        assert terminal.wait(lambda: "stopping for" in terminal.screen(), 60), terminal.said()
+        assert terminal.wait(lambda: "stopping for" in terminal.screen(), 60), terminal.full_output()
         assert "next step" not in terminal.screen(), "nothing more is due"
     assert len(shown) <= lines
     assert shown[1].startswith("rollcast mine · starting")
     assert any(line.startswith("! ") and "killed by SIGKILL" in line for line in shown)
     assert not any("..." in line for line in shown)
-    assert len(events_of(config.run_folder)) >= 41
+    assert len(read_events(config.run_folder)) >= 41
 
 
 def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(config: RunConfig, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_terminal_that_cannot_draw_gets_lines(config: RunConfig, tmp_path: Pat
     drawn = tmp_path / "drawn"
     command = [sys.executable, "-c", PROGRAM, str(config.run_folder / "run.json"), str(drawn)]
     with Terminal(command, tmp_path, {"TERM": terminal}, 100, 60) as shown:
-        assert shown.wait(lambda: drawn.exists() and "trainer reads" in shown.screen(), 60), shown.said()
-        said = shown.said()
+        assert shown.wait(lambda: drawn.exists() and "trainer reads" in shown.screen(), 60), shown.full_output()
+        said = shown.full_output()
     assert said.startswith("PlainView")
     assert "warning: generator-0 killed by SIGKILL; starting it again" in said
     assert "error:" not in said, "the run goes on"
@@ -199,5 +199,5 @@ def test_sentences_break_between_words_on_a_terminal_and_not_at_all_into_a_pipe(
     assert len(sentences) >= 3
     with Terminal(command, tmp_path, {}, columns=50) as terminal:
         assert terminal.end(60) == 0
-        shown = terminal.said()
+        shown = terminal.full_output()
     assert all(sentence in " ".join(shown.split()) for sentence in sentences)

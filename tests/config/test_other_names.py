@@ -12,7 +12,7 @@ import yaml
 from rollcast.config.errors import UserError
 from rollcast.config.other_names import Counterpart, counterpart, counterparts
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.spelling import settings_of
+from rollcast.config.spelling import list_setting_names
 from tests.config.wrong_run_files import RIGHT, changed
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_no_name_has_two_answers() -> None:
 
 @pytest.mark.parametrize("one", SUPPORTED, ids=lambda one: one.setting)
 def test_its_example_is_right_and_gives_that_setting(one: Counterpart) -> None:
-    assert one.setting in settings_of(RunConfig)
+    assert one.setting in list_setting_names(RunConfig)
     settings = changed(BARE | {"recipe": {"length_control": {"kind": "none"}}}, yaml.safe_load(one.example))
     parse_run_config(settings, source="test")
     place: Any = yaml.safe_load(one.example)

@@ -20,9 +20,9 @@ from rollcast.cli.main import app
 from rollcast.config.errors import UserError
 from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
-from rollcast.config.spelling import settings_of
+from rollcast.config.spelling import list_setting_names
 from rollcast.runfolder import files
-from rollcast.runfolder.folder import NEWEST_FORMAT, locked
+from rollcast.runfolder.folder import NEWEST_FORMAT, lock_folder
 from tests.cli import command
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
@@ -102,7 +102,7 @@ def refusal(settings: Any) -> str:
 def test_no_setting_is_refused_in_anybody_elses_words() -> None:
     """Every setting against every kind of value."""
     told = 0
-    for path in settings_of(RunConfig):
+    for path in list_setting_names(RunConfig):
         for value in ANYTHING:
             change: Any = value
             for name in reversed(path.split(".")):
@@ -168,7 +168,7 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
     (run / files.FORMAT).write_text(f'{{"format": {NEWEST_FORMAT + (state == "newer")}}}')
     before = {"tasks": {"evaluation": {"num_prompts": 7}}}
     write_resolved(load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE)
-    return locked(run) if state == "held" else nullcontext()
+    return lock_folder(run) if state == "held" else nullcontext()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from rollcast.config.errors import UserError
 from rollcast.corpus import curves
 from rollcast.corpus.curves import read_corpus
-from rollcast.corpus.windows import num_readings_seen, windows, windows_of
+from rollcast.corpus.windows import make_windows, num_readings_seen, windows
 from tests.corpus.small_corpus import curve, write_index
 
 
@@ -26,9 +26,9 @@ def test_a_window_holds_the_first_share_of_the_compute_and_its_outcome_is_the_me
     # The last x is 38. A quarter is 9.5: of the readings 0, 2, .., 8 only four are after 0. Half is 19.
     [half] = windows(tmp_path)
     assert (half.cell, half.repository, half.num_seen, half.share) == ("train 0.5", "a/b", 10, 0.5)
-    assert half.seen.compute.tolist() == [1.0 + x for x in range(0, 20, 2)]
-    assert half.seen.pass_rate[-1] == half.last == 0.18
-    assert half.seen.standard_error is not None
+    assert half.seen_curve.compute.tolist() == [1.0 + x for x in range(0, 20, 2)]
+    assert half.seen_curve.pass_rate[-1] == half.last == 0.18
+    assert half.seen_curve.standard_error is not None
     assert half.ahead == [35.0, 37.0, 39.0]
     assert half.outcome == pytest.approx((0.34 + 0.36 + 0.38) / 3)
 
@@ -39,7 +39,7 @@ def test_too_few_readings_after_zero_before_or_after_the_cut_make_no_window() ->
     assert num_readings_seen(curve("a", "r", [0.5] * 10, first=0.0), 0.5) is None, "the first of five is at 0"
     assert num_readings_seen(curve("a", "r", [0.5] * 11, first=0.0), 0.5) == 6
     assert num_readings_seen(curve("a", "r", [0.5] * 10), 0.8) is None, "two readings after the cut are no outcome"
-    assert [window.share for window in windows_of([curve("a", "r", [0.5] * 20)])] == [0.25, 0.5]
+    assert [window.share for window in make_windows([curve("a", "r", [0.5] * 20)])] == [0.25, 0.5]
 
 
 def test_readings_from_zero_are_shifted_and_unknown_standard_errors_leave_their_column_out() -> None:

@@ -56,7 +56,7 @@ def from_log(reading: Reading) -> RunForecast:
     for item in reading.evaluations:
         if evaluation_metrics.is_own_curve(item.dataset):
             log.add(item)
-    forecast = forecast_run(RUN, log.sorted_out().kept, RunBudget(), sequence=1, updated_at=0.0)
+    forecast = forecast_run(RUN, log.sorted_out().curve_points, RunBudget(), sequence=1, updated_at=0.0)
     assert forecast is not None
     return forecast
 

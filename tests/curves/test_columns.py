@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
 from rollcast.curves.columns import TIME_UNITS, Columns
-from rollcast.curves.curve_sheet import CurveSheet, curve_sheet, evaluations_of, history_of
-from rollcast.curves.evaluations import CurvePoint, known
+from rollcast.curves.curve_sheet import CurveSheet, curve_sheet, make_history, read_run_evaluations
+from rollcast.curves.evaluations import CurvePoint, clear_impossible_values
 from rollcast.curves.formats import delimited
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import read_sheet
@@ -70,7 +70,11 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
     taken = [found.take(row, number, ()) for number, row in enumerate(rows)]
     if (mixed := found.mixture.complaint(columns.compute, "--where")) is not None:
         raise UserError(mixed)
-    finite = [known(item) for item in taken if item and math.isfinite(item.compute) and math.isfinite(item.pass_rate)]
+    finite = [
+        clear_impossible_values(item)
+        for item in taken
+        if item and math.isfinite(item.compute) and math.isfinite(item.pass_rate)
+    ]
     if any(item.compute < 0 for item in taken if item):
         raise UserError("negative")
     if columns.unit not in TIME_UNITS:
@@ -97,7 +101,7 @@ def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
     rows = [row for row in rows if is_own_curve(str(row.get("dataset") or ""))]
 
     def by_columns() -> tuple[CurvePoint, ...]:
-        history = history_of(evaluations_of(curve, "r"), "r", curve.origin, lambda _: None)
+        history = make_history(read_run_evaluations(curve, "r"), "r", curve.origin, lambda _: None)
         return tuple(history.evaluations)
 
     assert answer_of(by_columns) == answer_of(lambda: by_rows(curve, rows, "r"))
@@ -115,7 +119,7 @@ def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
 def test_columns_of_texts_tell_what_their_rows_do(table: tuple[list[str], list[list[str]]]) -> None:
     header, lines = table
     rows: list[Row] = [dict(zip(header, fields, strict=True)) for fields in lines]
-    assert_alike(Sheet.of_rows("CSV", rows), rows)
+    assert_alike(Sheet.from_rows("CSV", rows), rows)
     written = StringIO()
     csv.writer(written, lineterminator="\n").writerows([header, *lines])
     log = LogFile(Path("t"), lambda _: None)
@@ -142,7 +146,7 @@ FIELDS = {
     ]
 )
 def test_objects_with_fields_that_come_and_go_tell_what_their_rows_do(rows: list[Row]) -> None:
-    assert_alike(Sheet.of_rows("JSONL", iter(rows)), rows)
+    assert_alike(Sheet.from_rows("JSONL", iter(rows)), rows)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -187,7 +191,7 @@ def test_a_broken_line_among_many_is_told_by_its_number(tmp_path: Path) -> None:
 def test_many_fields_that_each_row_has_one_of_take_no_more_than_they_hold() -> None:
     """As a table with a place for each field of each row these would take 130 MB."""
     tracemalloc.start()
-    sheet = Sheet.of_rows("JSONL", ({"step": place, f"key {place}": 1} for place in range(4_000)))
+    sheet = Sheet.from_rows("JSONL", ({"step": place, f"key {place}": 1} for place in range(4_000)))
     kept = sheet.only(np.arange(4_000) % 2 == 0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

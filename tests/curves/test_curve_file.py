@@ -186,7 +186,7 @@ def test_a_step_that_goes_back_ends_what_was_evaluated_beyond_it(tmp_path: Path)
             file.write(look)
         for item in source.read().evaluations:
             log.add(item)
-    assert [item.compute for item in log.sorted_out().kept] == [1.0, 2.0, 3.2, 4.2]
+    assert [item.compute for item in log.sorted_out().curve_points] == [1.0, 2.0, 3.2, 4.2]
 
 
 RUNS = "Run,step,compute,accuracy\n" + "".join(f"{run},{n},{n}.{run},0.{n}\n" for n in (1, 2, 3) for run in (1, 2))
@@ -242,7 +242,7 @@ def test_a_file_in_no_order_of_steps_is_kept_whole(tmp_path: Path, order: list[i
         log.starts.update(reading.starts.get("theirs", {}))
         for item in reading.evaluations:
             log.add(item)
-    assert [item.compute for item in log.sorted_out().kept] == sorted(order)
+    assert [item.compute for item in log.sorted_out().curve_points] == sorted(order)
 
 
 def test_a_restart_among_the_first_rows_is_one_once_the_file_is_long_enough_to_tell(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_restart_among_the_first_rows_is_one_once_the_file_is_long_enough_to_t
         log.starts.update(reading.starts.get("theirs", {}))
         for item in reading.evaluations:
             log.add(item)
-    assert [item.compute for item in log.sorted_out().kept] == [1.0, 2.2, 3.2, 4.2]
+    assert [item.compute for item in log.sorted_out().curve_points] == [1.0, 2.2, 3.2, 4.2]
 
 
 def test_steps_of_training_tell_the_restart_too(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_steps_of_training_tell_the_restart_too(tmp_path: Path) -> None:
     log = EvaluationLog(starts=reading.starts["theirs"])
     for item in reading.evaluations:
         log.add(item)
-    assert [item.compute for item in log.sorted_out().kept] == [1.0, 2.0, 4.2]
+    assert [item.compute for item in log.sorted_out().curve_points] == [1.0, 2.0, 4.2]
     assert reading.skipped["bad_line"] == 0
 
 
@@ -314,7 +314,7 @@ def test_a_step_that_no_counter_reaches_is_none_and_the_next_one_no_restart(tmp_
     assert reading.starts.get("theirs", {}) == {}
     for item in reading.evaluations:
         log.add(item)
-    assert [item.compute for item in log.sorted_out().kept] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [item.compute for item in log.sorted_out().curve_points] == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_a_column_that_comes_later_voids_what_was_read_of_another_one(tmp_path: Path) -> None:

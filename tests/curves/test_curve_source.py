@@ -39,7 +39,7 @@ def test_a_resumed_run_is_its_surviving_history_as_the_forecaster_sees_it(
     log = EvaluationLog()
     for item in RunFolder(tmp_path, "run").read().evaluations:
         log.add(item)
-    assert curve.compute.tolist() == [item.compute for item in log.sorted_out().kept]
+    assert curve.compute.tolist() == [item.compute for item in log.sorted_out().curve_points]
     assert "2 evaluations left out, of steps that were made again after a restart" in capsys.readouterr().err
 
 

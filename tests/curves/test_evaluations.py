@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.curves.axis import choose_axis, compute_per_step
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, checked
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, validate_evaluation
 from rollcast.curves.run_forecast import RunBudget, forecast_run, metric_grid
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Curve
@@ -37,7 +37,7 @@ def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None,
 
 
 def versions(log: EvaluationLog) -> list[tuple[int, int]]:
-    return [(item.incarnation, item.step) for item in log.sorted_out().kept]
+    return [(item.incarnation, item.step) for item in log.sorted_out().curve_points]
 
 
 def test_lost_steps_leave_the_curve_when_the_trainer_tells_where_it_continued() -> None:
@@ -87,7 +87,7 @@ def test_the_first_reading_of_a_version_stands() -> None:
     log = EvaluationLog()
     assert log.add(evaluation(10, pass_rate=0.4))
     assert not log.add(evaluation(10, pass_rate=0.9))
-    assert log.sorted_out().kept[0].pass_rate == 0.4
+    assert log.sorted_out().curve_points[0].pass_rate == 0.4
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_first_reading_of_a_version_stands() -> None:
 def test_an_impossible_evaluation_is_refused(change: dict[str, object]) -> None:
     fields = {"step": 10, **change}
     with pytest.raises(ValueError, match=r"\w"):
-        checked(evaluation(**fields))  # type: ignore[arg-type]
+        validate_evaluation(evaluation(**fields))  # type: ignore[arg-type]
 
 
 def curve_of_law(rates: np.ndarray) -> tuple[CurvePoint, ...]:

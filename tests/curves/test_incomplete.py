@@ -130,9 +130,9 @@ def test_every_evaluation_of_a_log_is_kept_lost_or_incomplete(shares: list[float
         step, incarnation = 10 * (place // 2), 1 + place % 2
         log.add(CurvePoint("r", "d", incarnation, step, 0.5, place + 1.0, None, None, None, 0.0, graded_share=share))
     found = log.sorted_out()
-    assert len(found.kept) + found.num_lost + found.num_incomplete == len(shares)
-    assert all(item.graded_share is None or item.graded_share >= 0.9 for item in found.kept)
-    assert log.sorted_out().kept == found.kept
+    assert len(found.curve_points) + found.num_lost + found.num_incomplete == len(shares)
+    assert all(item.graded_share is None or item.graded_share >= 0.9 for item in found.curve_points)
+    assert log.sorted_out().curve_points == found.curve_points
 
 
 @pytest.mark.parametrize(("source", "graded"), [(from_folder, 1), (from_folder, 35), (from_page, 20), (from_file, 20)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
+from rollcast.curves.curve_sheet import curve_sheet, make_history, read_run_evaluations
 from rollcast.curves.sheet import Sheet
 
 NUM_ROWS = 50_000
@@ -15,10 +15,10 @@ MAX_BYTES_PER_ROW = 160
 
 def test_quantities_that_a_long_file_lacks_take_no_memory() -> None:
     rows = ({"step": step, "pass_rate": 0.5} for step in range(1, NUM_ROWS + 1))
-    curve = curve_sheet(Sheet.of_rows("CSV", rows), Columns(), None, print)
+    curve = curve_sheet(Sheet.from_rows("CSV", rows), Columns(), None, print)
     tracemalloc.start()
-    found = evaluations_of(curve, "run")
-    history = history_of(found, "run", curve.origin, print)
+    found = read_run_evaluations(curve, "run")
+    history = make_history(found, "run", curve.origin, print)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(history.evaluations) == NUM_ROWS

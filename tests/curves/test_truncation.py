@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rollcast.connections.port_files import publish_port
-from rollcast.curves.axis import curve_of, known_truncation, without_start_up
+from rollcast.curves.axis import known_truncation, make_curve, without_start_up
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.sources.prometheus import PrometheusQueries
 from rollcast.local.ports import free_port
@@ -71,7 +71,7 @@ def test_what_is_unknown_is_taken_from_its_neighbours() -> None:
         CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 0.0, 0.1 if i > 5 else None)
         for i, r in enumerate(record(12))
     )
-    _, curve = curve_of(RunHistory("demo", evaluations), without_start_up)
+    _, curve = make_curve(RunHistory("demo", evaluations), without_start_up)
     assert curve.truncation_ratio is not None
     np.testing.assert_allclose(curve.truncation_ratio, 0.1)
 

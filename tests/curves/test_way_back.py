@@ -101,7 +101,7 @@ def test_the_page_says_the_same(tmp_path: Path) -> None:
     board = Board()
     with closing(History(tmp_path / "h.sqlite")) as history:
         kept = {"r": partial(KeptCheckpoints.at, folder, None)}
-        engine = ForecastEngine(board, history, ForecastMetrics("own"), kept=kept)
+        engine = ForecastEngine(board, history, ForecastMetrics("own"), checkpoint_readers=kept)
         engine.take(RunFolder(folder, "r").read())
     shown = board.get("r")
     assert shown is not None

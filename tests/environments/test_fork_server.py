@@ -47,7 +47,7 @@ class Run:
         source = self.environments._sources["t"]
         assert isinstance(source, ToolSets)
         assert source._processes is not None
-        nursery = source._processes._nursery
+        nursery = source._processes._fork_server
         assert nursery is not None
         return psutil.Process(nursery.pid)
 

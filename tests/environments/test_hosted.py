@@ -115,8 +115,8 @@ REACHING_OUT = (
 
 
 def nursery_of(processes: EnvironmentProcesses) -> psutil.Process:
-    assert processes._nursery is not None
-    return psutil.Process(processes._nursery.pid)
+    assert processes._fork_server is not None
+    return psutil.Process(processes._fork_server.pid)
 
 
 @pytest.mark.parametrize("profile", EVERY_PROFILE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.environments.verifiers.__main__ import main
-from rollcast.environments.verifiers.looking import why_missing
+from rollcast.environments.verifiers.looking import find_missing_dependency
 from testkit.verifiers_tasksets import installed_tasksets
 from tests.environments.verifiers_run import run_file, settings, why_it_does_not_start
 
@@ -35,8 +35,8 @@ def test_the_tasks_of_a_taskset_are_a_data_set(
 
 
 def test_a_taskset_that_is_not_installed(interpreter: Path) -> None:
-    assert why_missing(settings(interpreter)) is None
-    assert why_missing(settings(interpreter, "gym-of-nobody")) == (
+    assert find_missing_dependency(settings(interpreter)) is None
+    assert find_missing_dependency(settings(interpreter, "gym-of-nobody")) == (
         "has no taskset 'gym-of-nobody'; install the package gym_of_nobody there, or correct taskset"
     )
 

@@ -23,7 +23,7 @@ from rollcast.forecaster.push_api import _metrics
 from rollcast.forecaster.schema import FitPoint, FitRequest
 from rollcast.local.forecast_reading import forecast_here
 from rollcast.local.status import RunStatus
-from rollcast.loggers.entries import of_forecast
+from rollcast.loggers.entries import make_forecast_entry
 from rollcast.runfolder.files import FORECASTS_SAID
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import EvaluationRecord, ForecastRecord
@@ -156,7 +156,7 @@ def test_metrics_log_trackers_and_screen_give_no_law_of_a_jump(
     record = logged(jumped, tmp_path)
     assert (record.asymptote, record.headroom) == (None, None)
     assert record.end is not None
-    assert not [name for name in of_forecast(record).numbers if "asymptote" in name or "headroom" in name]
+    assert not [name for name in make_forecast_entry(record).numbers if "asymptote" in name or "headroom" in name]
     assert "rollcast/ceiling" not in _metrics(jumped, jumped.advice())
     assert "rollcast/ceiling" in _metrics(healthy, healthy.advice())
     evaluations = tuple(EvaluationRecord(1, step, 0.5, float(step)) for step in range(1, 8))
@@ -209,7 +209,7 @@ def test_every_face_has_the_verdict_and_its_advice(make: Any, verdict: str, advi
     assert f'rollcast_forecast_verdict{{run="{run.name}",verdict="{verdict}"}} 1.0' in page
     record = logged(run, tmp_path)
     assert (record.verdict, record.advice, record.headline) == (verdict, advice, http.advice.headline)
-    assert "None" not in of_forecast(record).texts["forecast/advice"]
+    assert "None" not in make_forecast_entry(record).texts["forecast/advice"]
     assert _metrics(run, run.advice())["rollcast/stop"] == float(advice == "stop")
 
 

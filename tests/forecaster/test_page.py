@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from rollcast.connections.port_files import publish_port
-from testkit.forecaster.browser import NEEDS_CHROMIUM, WAIT, opened, wait_marks
+from testkit.forecaster.browser import NEEDS_CHROMIUM, WAIT, open_page, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import running
 from testkit.forked_programs import ForkedPrograms
@@ -29,7 +29,7 @@ def test_the_page_shows_the_forecast_and_follows_it_without_a_complaint(
     with (
         TrainerPage() as trainer,
         running(config, tmp_path, services) as service,
-        opened(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", 1280, "light") as page,
+        open_page(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", 1280, "light") as page,
     ):
         page.wait_for_selector("text=No forecast yet")
         for reading in points[:12]:

@@ -23,12 +23,12 @@ def test_the_page_follows_a_replayed_run_through_an_outage_of_prometheus(
 ) -> None:
     replayed = replay(tmp_path, services, pace_seconds=1.5, scrape_seconds=1)
     # Nothing is lost, nothing comes twice, and each evaluation has its forecast.
-    assert [(p["step"], p["compute"]) for p in replayed.kept] == [(r.step, r.compute) for r in replayed.points]
+    assert [(p["step"], p["compute"]) for p in replayed.final_points] == [(r.step, r.compute) for r in replayed.points]
     assert [entry["num_points"] for entry in replayed.history] == list(range(2, NUM_POINTS + 1))
     # What the page showed only ever grew, and stood still while nobody scraped.
     assert replayed.counts == sorted(replayed.counts)
     assert {BEFORE, NUM_POINTS} <= set(replayed.counts)
     # Each evaluation took its way: trainer, Prometheus, page. Those of the outage were scraped once it was over.
-    for exported, scraped, shown in zip(replayed.exported, replayed.scraped, replayed.shown, strict=True):
+    for exported, scraped, shown in zip(replayed.exported, replayed.scraped, replayed.shown_times, strict=True):
         assert exported - SCRAPE_LASTS < scraped < shown
     assert min(replayed.scraped[BEFORE:UNTIL]) > replayed.exported[UNTIL - 1]

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from rollcast.runfolder import files
 from rollcast.runfolder.records import StepRecord, as_json
 from rollcast.runfolder.writing import append_line
-from testkit.forecaster.browser import LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, opened
+from testkit.forecaster.browser import LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, open_page
 from testkit.forecaster.recorded_service import serving_a_record
 from testkit.forecaster.sampled_episodes import HOSTILE, episode, samples
 from testkit.forked_programs import ForkedPrograms
@@ -25,7 +25,7 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
     with serving_a_record(tmp_path, services) as service:
         url = f"http://127.0.0.1:{service.port}/"
         file = tmp_path / "demo" / files.SAMPLES
-        with opened(url, tmp_path / "profile", 1280, "light") as page:
+        with open_page(url, tmp_path / "profile", 1280, "light") as page:
             page.click("#samples summary")
             expect(page.locator("#samples-note")).to_contain_text("No samples yet", timeout=WAIT)
             page.click("#samples summary")

@@ -14,7 +14,7 @@ from playwright.sync_api import Error, expect, sync_playwright
 from rollcast.connections.port_files import publish_port
 from rollcast.local.ports import free_port
 from rollcast.telemetry import trainer_metrics
-from testkit.forecaster.browser import CHROMIUM, FLAGS, LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, marks, opened, wait_marks
+from testkit.forecaster.browser import CHROMIUM, FLAGS, LOW_CONTRAST, NEEDS_CHROMIUM, WAIT, marks, open_page, wait_marks
 from testkit.forecaster.recorded_run import TrainerPage, record, run_file
 from testkit.forecaster.service_process import running
 from testkit.forked_programs import ForkedPrograms
@@ -40,7 +40,7 @@ def test_the_page_shows_the_forecast_and_follows_it(tmp_path: Path, services: Fo
         running(run_file(tmp_path, source, budget={"steps": 400}), tmp_path, services) as service,
     ):
         url = f"http://127.0.0.1:{service.port}/"
-        with opened(url, tmp_path / "wide", 1280, "light") as page:
+        with open_page(url, tmp_path / "wide", 1280, "light") as page:
             page.wait_for_selector("text=No forecast yet")
             # Until the first answer the page says that it connects, not that there is no forecast.
             page.route("**/api/runs?*", lambda _: None)
@@ -209,7 +209,7 @@ def test_runs_of_one_unit_are_compared_and_a_curve_without_a_law_gets_no_line(
         said = service.forecast("c")
         assert said is not None
         assert said["verdict"] == "regime_change"
-        with opened(f"http://127.0.0.1:{service.port}/", tmp_path / "units", 1280, "light") as page:
+        with open_page(f"http://127.0.0.1:{service.port}/", tmp_path / "units", 1280, "light") as page:
             wait_marks(page, "#curve", "point", 17)
             others, legend = page.locator("#compare label"), page.locator("#legend")
             assert others.all_inner_texts() == ["c"]
@@ -294,7 +294,7 @@ def test_the_last_tick_and_the_assumed_budget_are_whole(tmp_path: Path, services
         service.wait_points(len(points), "theirs")
         counted = {"run": "tokens", "unit": "tokens", "points": [p | {"compute": 4e3 * p["step"]} for p in points]}
         assert service.client.post("/api/push", json=counted, headers={"authorization": "Bearer a secret"}).is_success
-        with opened(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", 1280, "light") as page:
+        with open_page(f"http://127.0.0.1:{service.port}/", tmp_path / "profile", 1280, "light") as page:
             for width in (1280, 390):
                 show_anew(page, width, "light")
                 page.select_option("#run", "theirs")  # a browser keeps what was chosen

@@ -102,9 +102,9 @@ def test_what_older_incarnations_lost_is_void_with_their_file(tmp_path: Path) ->
     assert folder.read().starts == {"demo": {1: 0, 2: 35}}
     file.write_text(lines_of(NEW))
     reading = folder.read()
-    assert (reading.anew, reading.starts) == ({"demo"}, {"demo": {1: 0, 2: 35}})
+    assert (reading.replaced_runs, reading.starts) == ({"demo"}, {"demo": {1: 0, 2: 35}})
     incarnations.write_text('{"incarnation": 1, "started_from": 0, "at": 5.0}\n')
     reading = folder.read()
-    assert (reading.anew, reading.starts, len(reading.evaluations)) == ({"demo"}, {"demo": {1: 0}}, 12)
+    assert (reading.replaced_runs, reading.starts, len(reading.evaluations)) == ({"demo"}, {"demo": {1: 0}}, 12)
     assert [item.step for item in history_of_folder(tmp_path, "demo")[0].evaluations] == [item.step for item in NEW]
-    assert not folder.read().anew
+    assert not folder.read().replaced_runs

@@ -20,7 +20,7 @@ from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Rollout
 from rollcast.wire.version import PolicyVersion
 from testkit.generator.forked_engines import forked_engines
 from testkit.replay import replay_logprobs
-from testkit.tiny_model import make_tiny_model, perturbed
+from testkit.tiny_model import make_tiny_model, perturb
 from testkit.uncompiled import UNCOMPILED
 
 FIRST_INCARNATION = 1
@@ -104,7 +104,7 @@ class Versions:
         version = PolicyVersion(self.incarnation, step)
         path = self.folder / f"{version}.safetensors"
         if version not in self.weights:
-            self.weights[version] = perturbed(self.base, seed=1000 + step)
+            self.weights[version] = perturb(self.base, seed=1000 + step)
             save_file(self.weights[version], path)
         return version, path
 

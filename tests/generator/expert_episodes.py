@@ -58,12 +58,14 @@ async def sample_episodes(pair: LivePair) -> tuple[list[TrainingSequence], NDArr
         completions = [one.completion for one in sampler._attempt.record.sequences]
         rollout = sampler.rollout()
         for sequence, completion in zip(rollout.sequences, completions, strict=False):  # the last may have no token
-            prompt = rollout.prompt_of(sequence, task.prompt_token_ids)
+            prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids)
             sequences.append(_training_sequence(prompt, sequence))
             chosen_again.append(_follows_another_choice(sequence, len(prompt), seen[completion])[loss_mask(sequence)])
     assert sum(len(turns) for turns in seen.values()) > 2 * EPISODES
     assert len(sequences) > EPISODES, "no episode was split"
-    assert any(mark.kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks), "no turn hit its blocks"
+    assert any(mark.num_kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks), (
+        "no turn hit its blocks"
+    )
     return sequences, np.concatenate(chosen_again)
 
 

@@ -37,7 +37,7 @@ class NoClaims:
 
     draining = False
 
-    async def recorded(self) -> None: ...
+    async def wait_until_recorded(self) -> None: ...
 
     async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
         return 0

@@ -284,13 +284,15 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
     rollouts = [sampler.rollout() for sampler in samplers]
     cut = [rollout for rollout in rollouts if rollout.interrupted]
     assert cut
-    assert all(rollout.kv_marks[0].kept >= 32 for rollout in cut), "the second leg did not hit its own blocks"
+    assert all(rollout.kv_marks[0].num_kept >= 32 for rollout in cut), "the second leg did not hit its own blocks"
     chosen_again = []
     for rollout in rollouts:
         first, last = firsts[rollout.index], rollout.routed_experts
         assert last is not None
         differs = (np.sort(first, axis=-1) != np.sort(last[: len(first)], axis=-1)).any(axis=(1, 2))
-        assert not differs[: rollout.kv_marks[0].kept if rollout.kv_marks else None].any(), "what was kept is as it was"
+        assert not differs[: rollout.kv_marks[0].num_kept if rollout.kv_marks else None].any(), (
+            "what was kept is as it was"
+        )
         after = np.zeros(rollout.num_tokens, dtype=bool)
         after[: len(first) + 1 - PROMPT_TOKENS] = np.cumsum(differs)[PROMPT_TOKENS - 1 :] > 0
         assert after.sum() < 32, "more than a block"

@@ -105,7 +105,7 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     rollout = sampler.rollout()
     assert rollout.episode is not None
     assert (rollout.episode.end, rollout.episode.restarts) == (EpisodeEnd.DONE, 2)
-    assert len(worlds.ended) == 2, "an environment that failed is not used again"
+    assert len(worlds.ended_worlds) == 2, "an environment that failed is not used again"
     assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
     assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
 
@@ -196,7 +196,7 @@ async def test_an_environment_that_keeps_no_deadline_has_failed(monkeypatch: pyt
     assert rollout.episode is not None
     assert rollout.episode.reason == "environment world: did not end a call of look after 0.1 seconds"
     assert count(parts, episode_metrics.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
-    assert len(worlds.ended) == 1
+    assert len(worlds.ended_worlds) == 1
 
 
 async def test_a_long_answer_is_shortened() -> None:
@@ -305,7 +305,7 @@ async def test_a_hand_over_does_not_wait_for_a_tool() -> None:
         waiting = run.trainer.outstanding().waiting[1]
         assert (waiting.attempt, waiting.first_version) == (0, None), "nothing of it is used again"
         assert worlds.in_use == 0
-        assert len(worlds.ended) == 2, "an environment in the middle of an episode is not used again"
+        assert len(worlds.ended_worlds) == 2, "an environment in the middle of an episode is not used again"
     assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
 
 
@@ -326,7 +326,7 @@ async def test_an_episode_of_lost_versions_begins_again() -> None:
         released.set()
         await running
     assert [span.version for span in sampler.rollout().version_spans] == [V2]
-    assert len(worlds.ended) == 1
+    assert len(worlds.ended_worlds) == 1
 
 
 async def test_what_a_former_owner_sampled_with_a_lost_version_is_not_continued() -> None:

@@ -77,7 +77,7 @@ def talkative_world(seconds: float = 0.02) -> ScriptedWorld:
 def check_exact(versions: Versions, rollout: Rollout, task: PromptTask) -> None:
     """Sampled tokens are replayed within the tolerance, and given ones carry no loss."""
     for sequence in rollout.sequences:
-        prompt = rollout.prompt_of(sequence, task.prompt_token_ids).tolist()
+        prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
         unsampled = [leg for leg in sequence.legs if leg.kind in (LegKind.GIVEN, LegKind.PHRASE)]

@@ -70,7 +70,7 @@ async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
                 (2, 2, 8),
                 (3, 8, 12),
             ]
-            assert [(mark.position, mark.kept, mark.version.step) for mark in rollout.kv_marks] == [(8, 0, 3)]
+            assert [(mark.position, mark.num_kept, mark.version.step) for mark in rollout.kv_marks] == [(8, 0, 3)]
         assert len(set(run.engine.salts)) == 2, "continued rollouts must not share KV blocks"
 
 

@@ -38,7 +38,7 @@ async def test_a_fenced_generator_forgets_its_tasks_and_returns_under_a_new_name
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
         run.trainer.fence("g-1", "silent")
         weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
-        owner = await weights.fenced("silent")
+        owner = await weights.change_owner("silent")
         assert owner != "g-1"
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1)
         claim = run.trainer.outstanding().claims[1]
@@ -160,7 +160,7 @@ async def test_a_late_answer_to_the_former_name_leaves_the_new_ones_tasks_alone(
         run.trainer.dispatch([make_task(1)])
         await former.asked.wait()
         run.trainer.fence("g-1", "silent")
-        await run.claims.fenced("g-2")
+        await run.claims.change_owner("g-2")
         await run.until(lambda: run.claimed(Purpose.TRAIN) == 1 and run.engine.num_running == 2)
         former.let_go.set()
         await asyncio.sleep(0.2)

@@ -166,7 +166,7 @@ def test_a_generator_with_the_users_own_run_file_reaches_the_trainer_of_the_run_
     rpc = Rpc(port=0, token=SecretStr("made by up"))
     server, port = start_server(rpc, lambda server: add_WeightSyncServicer_to_server(door, server), setting="rpc.port")
     try:
-        with run_folder.locked(given.run_folder):
+        with run_folder.lock_folder(given.run_folder):
             started = given.model_copy(update={"rpc": rpc.model_copy(update={"port": port})})
             write_resolved(started, given.run_folder / "run.json")
             generator = programs.start("rollcast.generator", ["--config", config, "--name", "x"], log)

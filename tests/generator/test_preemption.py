@@ -93,8 +93,8 @@ async def test_a_shared_prompt_that_another_rollout_computed_again_is_marked(ver
         sooner, later = (sampler.rollout() for sampler in samplers[2:])
         assert versions.largest_gap(sooner, tasks[2]) < TOLERANCE
         assert versions.largest_gap(later, tasks[2]) < TOLERANCE
-        if [mark.kept for rollout in (sooner, later) for mark in rollout.kv_marks[:1]] == [0, 0]:
-            found = replace(later.kv_marks[0], kept=64)  # what the cache had of it
+        if [mark.num_kept for rollout in (sooner, later) for mark in rollout.kv_marks[:1]] == [0, 0]:
+            found = replace(later.kv_marks[0], num_kept=64)  # what the cache had of it
             wrong = replace(later, kv_marks=(found, *later.kv_marks[1:]))
             if versions.largest_gap(wrong, tasks[2]) > 100 * TOLERANCE:  # so the mark decides something
                 return

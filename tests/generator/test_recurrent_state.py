@@ -62,7 +62,7 @@ async def test_a_second_leg_computes_the_state_again_and_its_mark_says_from_wher
         rollouts = await sample_all(versions, task, [None] * 3, [sequence + 10], pause=0.2)
         cut = [rollout for rollout in rollouts if rollout.interrupted]
         assert cut
-        assert {rollout.kv_marks[0].kept for rollout in cut} == {kept}
+        assert {rollout.kv_marks[0].num_kept for rollout in cut} == {kept}
         for rollout in rollouts:
             assert versions.largest_gap(rollout, task) < TOLERANCE
 
@@ -83,5 +83,5 @@ async def test_a_rollout_that_goes_on_elsewhere_computes_the_state_again(version
     assert partial
     await versions.apply(42)
     for rollout in await sample_all(versions, task, list(partial), [43]):
-        assert rollout.kv_marks[0].kept == 0
+        assert rollout.kv_marks[0].num_kept == 0
         assert versions.largest_gap(rollout, task) < TOLERANCE

@@ -117,7 +117,7 @@ def kept_of(*steps: Any) -> list[int]:
             observer.weights_changed()
         else:
             observer.observe(step)
-    return [rebuild.kept for rebuild in observer.take_rebuilds()]
+    return [rebuild.num_kept for rebuild in observer.take_rebuilds()]
 
 
 def again(name: str, computed: int, blocks: list[int], outputs: int = 4, prompt: int = 10) -> Any:

@@ -150,7 +150,7 @@ def test_operations_are_those_that_torch_counts() -> None:
     ],
 )
 def test_kernels_are_told_apart_by_their_names(kernel: str, kind: str) -> None:
-    assert kernels.kind_of(kernel) == kind
+    assert kernels.find_kind(kernel) == kind
 
 
 @pytest.mark.parametrize("name", PARTS)

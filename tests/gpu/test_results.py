@@ -11,11 +11,11 @@ import pytest
 
 from testkit import record
 from testkit.gpu.proof.order import Standing
-from testkit.gpu.proof.results import keep, standing_of
+from testkit.gpu.proof.results import keep, read_standing
 
 
 def standing(folder: Path, *, again: bool = False, is_small: bool = True) -> Standing:
-    return standing_of("head", folder, is_small=is_small, again=again)
+    return read_standing("head", folder, is_small=is_small, again=again)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local.audit import RunAudit, audit
 from rollcast.local.resumed import check_run_folder
 from rollcast.runfolder.files import CONTROLLER, SAMPLES, checkpoint_place
-from rollcast.runfolder.rules import begun_with, checkpoint_rules
+from rollcast.runfolder.rules import checkpoint_rules, find_starting_rules
 from rollcast.runfolder.writing import replace_json
 from rollcast.tasks.prompts import load
 from rollcast.trainer.control.progress import Progress
@@ -150,7 +150,7 @@ def test_a_resume_says_under_which_rules_the_run_is_and_keeps_its_split(run_fold
     grading, split = check_run_folder(config, resume=True)
     assert grading.startswith(f"resumed with other rules of grading: 1 -> {GRADING_RULES}: rewards, and the curve's")
     assert split.startswith("the run keeps its split into training and held-out prompts, of rules 1 and not")
-    assert begun_with(run_folder / "checkpoints").split == 1
+    assert find_starting_rules(run_folder / "checkpoints").split == 1
     write_controller(run_folder, "2.12", split_rules=1)
     (split,) = check_run_folder(config, resume=True)
     assert "keeps its split" in split, "the trainer that resumed it grades by the new ones"
@@ -167,7 +167,7 @@ def test_a_checkpoint_that_cannot_be_read_is_left_to_the_trainer(tmp_path: Path,
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / CONTROLLER).write_text(content)
     assert checkpoint_rules(tmp_path) is None
-    assert begun_with(tmp_path).split == SPLIT_RULES
+    assert find_starting_rules(tmp_path).split == SPLIT_RULES
     assert checkpoint_rules("s3://bucket/run") is None
 
 

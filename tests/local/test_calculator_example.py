@@ -17,7 +17,7 @@ from rollcast.chat.make import make_renderer
 from rollcast.chat.template import ChatTokenizer
 from rollcast.config.run import load_run_config
 from rollcast.tasks.tokens import load_tokenizer
-from testkit.module_of import module_of
+from testkit.module_of import load_module
 from tests.cli import command
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
@@ -47,9 +47,9 @@ def test_its_run_file_is_right_and_turns_of_its_model_extend_each_other(
 
 
 def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_model = module_of(folder / "make_model.py")
+    make_model = load_module(folder / "make_model.py")
     monkeypatch.setattr(make_model, "NOISE", 0.0)
-    world = module_of(folder / "world.py").Calculator()
+    world = load_module(folder / "world.py").Calculator()
     rows = {row["prompt"]: row for row in map(json.loads, (folder / "tasks.jsonl").read_text().splitlines())}
     draw = random.Random(make_model.SEED + 1)
     for _ in range(NUM_TASKS):
@@ -65,13 +65,13 @@ def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: py
 
 
 def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = module_of(EXAMPLE / "agent.py")
-    world = module_of(EXAMPLE / "world.py").Calculator()
+    agent = load_module(EXAMPLE / "agent.py")
+    world = load_module(EXAMPLE / "world.py").Calculator()
     for schema in agent.SCHEMAS:
         name = schema["function"]["name"]
         assert getattr(world, name).__doc__.startswith(schema["function"]["description"])
         assert agent.call_tool(name, '{"a": 7, "b": 12}') == str(getattr(world, name)(a=7, b=12))
-    symbols = module_of(EXAMPLE / "make_model.py").SYMBOLS
+    symbols = load_module(EXAMPLE / "make_model.py").SYMBOLS
     assert list(agent.TOOLS) == sorted(symbols), "as a class's tools are listed, and as its model has seen them"
     wrong = ("{", "[]", '{"a": 1}', '{"a": "x", "b": 2}', '{"a": 1e999, "b": 1}')
     assert all(agent.call_tool("add", arguments).startswith("error: ") for arguments in wrong)

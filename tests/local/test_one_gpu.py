@@ -25,7 +25,7 @@ from rollcast.runfolder.files import RUN_FILE, UP_FILE
 from rollcast.telemetry.gpus import EXPECTED_GPUS
 from rollcast.throughput.assumptions import Assumptions
 from rollcast.throughput.balance import predict
-from rollcast.throughput.card import card_of
+from rollcast.throughput.card import find_card
 from testkit.model_shapes import write_model
 from testkit.published_models import QWEN3_0_6B
 from tests.cli.command import rollcast
@@ -106,7 +106,7 @@ def test_the_card_of_the_profile_is_hardly_idle(settings: dict[str, Any]) -> Non
     config = parse_run_config(settings, source="test")
     plan = plan_run(config, Device("gpu", 80 * 10**9), ranks=None)
     assert plan is not None
-    idle = predict(plan, card_of(plan.device.num_bytes), config.local.generators, Assumptions()).gpu_idle
+    idle = predict(plan, find_card(plan.device.num_bytes), config.local.generators, Assumptions()).gpu_idle
     assert idle is not None
     assert idle < MAX_IDLE
 

@@ -245,19 +245,19 @@ def test_resolved_settings_have_ports_and_survive_the_resolved_file(tmp_path: Pa
 def test_one_run_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "r"
     program = (
-        "import sys; from pathlib import Path; from rollcast.runfolder.folder import locked\n"
-        "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from rollcast.runfolder.folder import lock_folder\n"
+        "with lock_folder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "locked\n"
-    with pytest.raises(UserError, match=f"process {other.pid} is running it"), run_folder.locked(folder):
+    with pytest.raises(UserError, match=f"process {other.pid} is running it"), run_folder.lock_folder(folder):
         pass
     other.kill()
     other.communicate(timeout=30)
-    with run_folder.locked(folder):  # the kernel gave a dead owner's lock back
+    with run_folder.lock_folder(folder):  # the kernel gave a dead owner's lock back
         pass
 
 
@@ -292,7 +292,7 @@ def test_what_a_start_without_history_left_is_not_continued(tmp_path: Path, resu
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match="cannot be written"), run_folder.locked(tmp_path / "r"):
+    with pytest.raises(UserError, match="cannot be written"), run_folder.lock_folder(tmp_path / "r"):
         pass
 
 
@@ -300,7 +300,7 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     with pytest.raises(UserError, match="cannot be written"):
         preflight.check(settings(tmp_path))
-    with pytest.raises(UserError, match="cannot be written"), run_folder.locked(tmp_path / "runs" / "r"):
+    with pytest.raises(UserError, match="cannot be written"), run_folder.lock_folder(tmp_path / "runs" / "r"):
         pass
 
 

@@ -12,7 +12,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.connections.port_files import port_file, publish_port
 from rollcast.local import event_log, progress
 from rollcast.local.devices import num_devices
-from rollcast.local.progress import Pace, StartUp, pace_of
+from rollcast.local.progress import Pace, StartUp, estimate_pace
 from rollcast.runfolder.files import RUN_FILE, RUN_LOG
 from rollcast.runfolder.records import StepRecord
 
@@ -51,7 +51,7 @@ def test_phases_are_read_from_when_services_told_their_ports(tmp_path: Path) -> 
 
 def pace_by(steps: list[StepRecord], config: RunConfig, compute_device_hours: float) -> Pace | None:
     """The pace of a run with these settings."""
-    return pace_of(
+    return estimate_pace(
         steps,
         config.budget,
         every_steps=config.tasks.evaluation.every_steps,
@@ -87,13 +87,13 @@ def test_the_first_budget_that_ends_decides(tmp_path: Path) -> None:
 
 
 def test_what_was_said_is_read_back_and_what_is_no_line_is_passed_over(tmp_path: Path) -> None:
-    assert event_log.events_of(tmp_path) == []
+    assert event_log.read_events(tmp_path) == []
     told = [event_log.note(tmp_path, "live page: http://x"), event_log.note(tmp_path, "two\nlines", trouble=True)]
     with (tmp_path / RUN_LOG).open("ab") as log:
         log.write(b"nonsense\n\xff\xfe a b c\n")
-    assert event_log.events_of(tmp_path) == told
+    assert event_log.read_events(tmp_path) == told
     assert [(event.line, event.trouble) for event in told] == [("live page: http://x", False), ("two lines", True)]
     for number in range(3000):
         event_log.note(tmp_path, f"{number} {'x' * 100}")
-    assert event_log.events_of(tmp_path)[-1].line.startswith("2999 ")
-    assert len(event_log.events_of(tmp_path)) < 1000, "only the end is read"
+    assert event_log.read_events(tmp_path)[-1].line.startswith("2999 ")
+    assert len(event_log.read_events(tmp_path)) < 1000, "only the end is read"

@@ -13,7 +13,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.resolved import differences, write_resolved
 from rollcast.config.rules_versions import GRADING_RULES, SPLIT_RULES
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.config.spelling import settings_of
+from rollcast.config.spelling import list_setting_names
 from rollcast.local.resume_conditions import FIXED, FIXED_BY_A_CHECKPOINT
 from rollcast.local.resumed import MEANING, changes_since_start, check_begun
 
@@ -80,14 +80,16 @@ def test_a_file_of_another_release_is_not_compared_and_that_is_said(up_file: Pat
 
 
 def test_the_names_are_settings() -> None:
-    known = settings_of(RunConfig)
+    known = list_setting_names(RunConfig)
     for name in (*FIXED, *FIXED_BY_A_CHECKPOINT, *MEANING):
         assert any(f"{path}.".startswith(f"{name}.") for path in known), name
 
 
 def test_groups_of_one_kind_differ_by_setting_and_those_of_two_as_a_whole() -> None:
     one, other = parsed(), parsed(recipe={"loss": {"kind": "cispo", "ratio_max": 4}})
-    assert [(d.field, d.before, d.after) for d in differences(one, other)] == [("recipe.loss.ratio_max", 5.0, 4.0)]
+    assert [(d.field, d.old_value, d.new_value) for d in differences(one, other)] == [
+        ("recipe.loss.ratio_max", 5.0, 4.0)
+    ]
     other = parsed(recipe={"loss": {"kind": "grpo"}})
     assert [d.field for d in differences(one, other)] == ["recipe.loss.kind"]
     assert differences(one, one) == []

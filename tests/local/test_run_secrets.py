@@ -57,7 +57,7 @@ def start(config: RunConfig) -> RunConfig:
 
 def test_a_generator_with_the_users_own_run_file_joins_the_run_under_way(tmp_path: Path) -> None:
     given = parsed(tmp_path, redis={"port": 0})
-    with run_folder.locked(given.run_folder):
+    with run_folder.lock_folder(given.run_folder):
         started = start(given)
         assert (given.run_folder / "run.json").stat().st_mode & 0o777 == 0o600
         assert load_run_config(given.run_folder / "run.json") == started

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rollcast.cli.try_out import completions, expected, figures
+from rollcast.cli.try_out import completions, duration_lines, figures
 from rollcast.config.errors import PassingError
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import trial as trials
@@ -77,7 +77,7 @@ def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_thei
     assert found.num_steps == int((3600 - 5) / 5)
     assert found.total_seconds == pytest.approx(3600, abs=10)
     said = "the budget of 5 device-hours, enough for 719 steps on 5 devices: about 59.9 min"
-    assert said in expected(hour.recipe, hour.budget.device_hours, found)
+    assert said in duration_lines(hour.recipe, hour.budget.device_hours, found)
     both = outlook_of(config(device_hours=5.0, steps=7), trial(1.0), QUICK)
     assert both.num_steps == 7, "the first of the two ends it"
     endless = outlook_of(config(), trial(1.0), QUICK)
@@ -115,5 +115,5 @@ def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkey
     )
     monkeypatch.setattr(trials, "TRIAL_SECONDS", 8.0)
     with pytest.raises(PassingError, match="no answer within 8 s; try fewer prompts"):
-        trials._ended([Command((sys.executable, "-c", source), tmp_path / "log")])
+        trials._await_trial([Command((sys.executable, "-c", source), tmp_path / "log")])
     assert not psutil.pid_exists(int(pid.read_text()))

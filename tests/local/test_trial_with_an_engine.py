@@ -47,8 +47,8 @@ def test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_an
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     arguments = ("try", "--config", "run.yaml", "--prompts", "2")
     with command.rollcast(tmp_path, *arguments, programs=programs, environment={UNCOMPILED: "1"}) as trial:
-        assert trial.wait(300) == 0, command.said(tmp_path)
-    said = command.said(tmp_path).splitlines()
+        assert trial.wait(300) == 0, command.read_output(tmp_path)
+    said = command.read_output(tmp_path).splitlines()
     assert sum(line.startswith("prompt: ") for line in said) == 2
     assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
     assert any(line.startswith("speed: ") and line.endswith("with 8 concurrent completions") for line in said)

@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from rollcast.memory.activations import Load, kept_around_layers, kept_by_layer
 from rollcast.trainer.learner.recurrence import shorten_chunks
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from tests.memory.architectures import SETTINGS, make_config
 
 SEQUENCES = 2
@@ -59,7 +59,7 @@ def kept(config: Any, dtype: torch.dtype) -> int:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_family_keeps_what_is_counted(name: str, dtype: str) -> None:
     config = make_config(name)
-    shape = shape_of(json.loads(config.to_json_string()))
+    shape = make_shape(json.loads(config.to_json_string()))
     load = Load(SEQUENCES * LENGTH, LENGTH, DTYPES[dtype].itemsize)
     counted = sum(kept_by_layer(shape, layer, load) for layer in shape.layers) + kept_around_layers(shape, load)
     counted -= load.tokens * shape.hidden * load.item  # what the head reads, which is not run here

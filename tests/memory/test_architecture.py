@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from rollcast.memory.architecture import FAMILIES, UncountedModelError, model_shape
-from rollcast.memory.trainer import sharded
-from testkit.model_shapes import shape_of
+from rollcast.memory.trainer import count_rank_numbers
+from testkit.model_shapes import make_shape
 from testkit.published_models import BILLIONS, QWEN3_8B
 from tests.memory.architectures import SETTINGS, make_config
 
@@ -27,18 +27,18 @@ def test_every_rank_holds_what_torch_cuts_for_it(name: str) -> None:
     config = make_config(name)
     with torch.device("meta"):
         weights = list(transformers.AutoModelForCausalLM.from_config(config).parameters())
-    shape = shape_of(json.loads(config.to_json_string()))
+    shape = make_shape(json.loads(config.to_json_string()))
     for ranks in RANKS:
         parts = [weight.chunk(ranks) for weight in weights]
         for rank in range(ranks):
             expected = sum(chunks[rank].numel() for chunks in parts if rank < len(chunks))
-            assert sharded(shape.weights(), rank, ranks) == expected, (rank, ranks)
+            assert count_rank_numbers(shape.weights(), rank, ranks) == expected, (rank, ranks)
 
 
 @pytest.mark.parametrize(("config", "billions"), BILLIONS.values(), ids=BILLIONS)
 def test_published_models_have_as_many_parameters_as_they_say(config: dict[str, Any], billions: float) -> None:
     digits = len(str(billions).partition(".")[2])
-    assert round(shape_of(config).num_parameters / 1e9, digits) == billions
+    assert round(make_shape(config).num_parameters / 1e9, digits) == billions
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_model_that_is_not_known_is_not_guessed_at(change: dict[str, Any], sai
 
 
 def test_weights_of_another_model_are_refused_in_one_sentence() -> None:
-    weights = dict(shape_of(QWEN3_8B).weights())
+    weights = dict(make_shape(QWEN3_8B).weights())
     del weights["model.layers.35.self_attn.q_proj.weight"]
     with pytest.raises(
         UncountedModelError, match=r"are not of one model \('self_attn.q_proj.weight'\); give the files"

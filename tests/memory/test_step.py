@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rollcast.memory.trainer import RankMemory
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from tests.memory.tracked_step import CASES, run_config
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_the_fullest_moment_of_a_step_is_the_one_that_is_counted(index: int, fol
     ranks, model = CASES[index][:2]
     written: dict[str, Any] = json.loads((folder / model / "config.json").read_text())
     config = run_config(folder / model, CASES[index])
-    memory = RankMemory(shape_of(written), config, "cpu", 0, ranks)
+    memory = RankMemory(make_shape(written), config, "cpu", 0, ranks)
     totals = {
         moment.name: moment.total - moment.parts["staging"] - moment.parts["checkpoint"]  # neither is made here
         for moment in memory.moments()

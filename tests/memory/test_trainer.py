@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
-from rollcast.memory.trainer import RankMemory, sharded
+from rollcast.memory.trainer import RankMemory, count_rank_numbers
 from rollcast.weights.plan.manifest import PIECE_BYTES
 from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.plans import plan_of
@@ -34,7 +34,7 @@ def test_a_teacher_that_the_ranks_hold_is_counted_by_its_own_shape() -> None:
     plan = plan_of(QWEN3_8B, ranks=4)
     teacher = plan_of(QWEN3_30B_A3B, ranks=4).model
     without, held = (replace(plan, teacher=one).trainer[0] for one in (None, teacher))
-    assert parts(held)["teacher"] == 2 * sharded(teacher.weights(), 0, 4)
+    assert parts(held)["teacher"] == 2 * count_rank_numbers(teacher.weights(), 0, 4)
     assert held.fullest.total == without.fullest.total + parts(held)["teacher"]
 
 
@@ -55,7 +55,7 @@ def test_a_rank_with_padding_writes_a_checkpoint_from_one_more_copy_of_what_is_p
     first, last = ranks[0], ranks[21]
     assert (first.unpadded, first.fullest.parts["checkpoint"]) == (0, first.checkpoint)
     of_experts = 4 * 2 * 48 * 3 * 768 * 2048  # 2 of the 6 that others have
-    assert of_experts < last.unpadded < 4 * sharded(last.model.weights(), last.rank, last.ranks)
+    assert of_experts < last.unpadded < 4 * count_rank_numbers(last.model.weights(), last.rank, last.ranks)
     assert parts(last)["checkpoint"] == last.checkpoint + last.unpadded
     assert last.fullest.name != "checkpoint", "a step is fuller"
     assert last.fullest.parts["checkpoint"] == last.checkpoint + last.unpadded, "and it is written beside steps"
@@ -63,9 +63,9 @@ def test_a_rank_with_padding_writes_a_checkpoint_from_one_more_copy_of_what_is_p
 
 def test_rows_move_to_padded_memory_one_weight_after_the_other_while_a_rank_starts() -> None:
     last = plan_of(QWEN3_8B, gpu=None, ranks=3).trainer[2]
-    rows = 4 * sharded(last.model.weights(), 2, 3)
-    padded = 4 * sharded(last.model.weights(), 0, 3)
-    one = max(4 * sharded([weight], 0, 3) for weight in last.model.weights())
+    rows = 4 * count_rank_numbers(last.model.weights(), 2, 3)
+    padded = 4 * count_rank_numbers(last.model.weights(), 0, 3)
+    one = max(4 * count_rank_numbers([weight], 0, 3) for weight in last.model.weights())
     assert max(rows + one, padded) < last.start_on_host < padded + one
 
 
@@ -79,7 +79,7 @@ def test_activations_are_recomputed_and_a_long_rollout_is_a_micro_batch_by_itsel
     plan = plan_of(QWEN3_8B, recipe=lengths, trainer={"tokens_per_micro_batch": 4096})
     assert plan.trainer[0].load.tokens == 16_384
     assert plan.trainer[0].load.longest == 16_384
-    recomputed = plan.changed(trainer={"activation_checkpointing": True})
+    recomputed = plan.with_settings(trainer={"activation_checkpointing": True})
     kept, again = (one.trainer[0].fullest.parts["activations"] for one in (plan, recomputed))
     assert kept > 10 * again
 
@@ -89,7 +89,7 @@ def test_selective_recomputation_lies_between_all_and_nothing() -> None:
     lengths = {"max_prompt_tokens": 2048, "max_completion_tokens": 14_336}
     plan = plan_of(QWEN3_8B, recipe=lengths)
     kept, selected, again = (
-        sum(plan.changed(trainer={"activation_checkpointing": mode}).trainer[0]._kept())
+        sum(plan.with_settings(trainer={"activation_checkpointing": mode}).trainer[0]._kept_bytes())
         for mode in (False, "selective", True)
     )
     numbers = 3 * 4096 + 2 * 4096 + 2 * 1024 + 2 * 12_288

@@ -38,7 +38,7 @@ def test_a_micro_batch_that_does_not_fit_is_cut_to_the_longest_rollout() -> None
     assert re.fullmatch(
         r"trainer\.tokens_per_micro_batch = 131072: .* set it to 16384, the longest rollout", only(plan)
     )
-    assert refusals(plan.changed(trainer={"tokens_per_micro_batch": 16_384})) == []
+    assert refusals(plan.with_settings(trainer={"tokens_per_micro_batch": 16_384})) == []
 
 
 def test_too_few_ranks_are_told_how_many_would_do_and_one_less_would_not() -> None:
@@ -46,14 +46,14 @@ def test_too_few_ranks_are_told_how_many_would_do_and_one_less_would_not() -> No
     found = re.search(r"train on (\d+) ranks$", only(plan))
     assert found is not None
     enough = int(found[1])
-    assert refusals(plan.changed(ranks=enough)) == []
-    assert refusals(plan.changed(ranks=enough - 1)) != []
+    assert refusals(plan.with_settings(ranks=enough)) == []
+    assert refusals(plan.with_settings(ranks=enough - 1)) != []
 
 
 def test_replicas_that_do_not_fit_become_one_copy() -> None:
     plan = plan_of(QWEN3_8B, ranks=16, trainer=RECOMPUTED | {"shard_ranks": 1}, generator=STAGED)
     assert re.match(r"trainer\.shard_ranks = 1: trainer rank 0 of 16 needs .*; set it to null$", only(plan))
-    assert refusals(plan.changed(trainer={"shard_ranks": None})) == []
+    assert refusals(plan.with_settings(trainer={"shard_ranks": None})) == []
 
 
 def test_what_is_staged_takes_no_gpu_of_the_trainer() -> None:
@@ -78,7 +78,7 @@ def test_a_version_that_has_no_room_beside_the_engine_is_given_room() -> None:
         "generator.gpu_memory_utilization = 0.9: a generator's worker takes 72.0 GB and stages a version of 16.4 GB "
         "beside it, and a GPU has 80.0 GB; set weights.stage to host"
     )
-    assert refusals(plan.changed(weights={"stage": "host"})) == []
+    assert refusals(plan.with_settings(weights={"stage": "host"})) == []
 
 
 def test_weights_that_do_not_fit_are_shared_by_several_workers() -> None:
@@ -89,7 +89,7 @@ def test_weights_that_do_not_fit_are_shared_by_several_workers() -> None:
         said,
     )
     assert found is not None
-    mended = plan.changed(generator={"tensor_parallel": int(found[1]), "gpu_memory_utilization": float(found[2])})
+    mended = plan.with_settings(generator={"tensor_parallel": int(found[1]), "gpu_memory_utilization": float(found[2])})
     assert not any("generator" in sentence for sentence in refusals(mended))
 
 
@@ -108,7 +108,7 @@ def test_slots_beyond_the_kv_cache_preempt_and_as_many_as_fit_do_not() -> None:
         "generator.slots = 192: the KV cache holds 18 rollouts of model.max_length 16384, or 1584 tokens each if "
         "all slots are taken; it will preempt; set it to 18"
     )
-    assert warnings(plan.changed(generator={"slots": 18})) == []
+    assert warnings(plan.with_settings(generator={"slots": 18})) == []
 
 
 def test_slots_that_do_not_hold_one_group_ask_for_more_workers() -> None:

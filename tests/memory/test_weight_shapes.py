@@ -19,7 +19,7 @@ from rollcast.memory import hub, weight_shapes
 from rollcast.memory.architecture import UncountedModelError
 from rollcast.memory.safetensors_headers import INDEX, WHOLE
 from rollcast.memory.weight_shapes import WEIGHTS, find_model_shape, same_layers_together
-from testkit.model_shapes import header_of, shape_of
+from testkit.model_shapes import make_header, make_shape
 from testkit.published_models import BILLIONS, LLAMA4_SCOUT, MIXTRAL_8X7B, QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.architectures import SETTINGS, make_config
 
@@ -39,13 +39,13 @@ def test_headers_of_what_transformers_saves_give_what_it_makes(name: str, split:
     transformers.AutoModelForCausalLM.from_config(make_config(name)).save_pretrained(tmp_path, max_shard_size=split)
     assert (tmp_path / INDEX).exists() is (split == "40KB")
     written = json.loads((tmp_path / "config.json").read_text())
-    assert find_model_shape(written, folder=tmp_path) == shape_of(written)
+    assert find_model_shape(written, folder=tmp_path) == make_shape(written)
 
 
 @pytest.mark.usefixtures("no_transformers")
 def test_experts_and_text_models_as_they_are_published(tmp_path: Path) -> None:
     """Names by the published files: Mixtral calls its products w1, w2, w3; Llama 4 has a vision model too."""
-    shape = shape_of(MIXTRAL_8X7B)
+    shape = make_shape(MIXTRAL_8X7B)
     stored = {name: sizes for name, sizes in shape.weights() if ".mlp." not in name}
     for layer in range(32):
         place = f"model.layers.{layer}.block_sparse_moe"
@@ -54,11 +54,11 @@ def test_experts_and_text_models_as_they_are_published(tmp_path: Path) -> None:
             stored |= {f"{place}.experts.{expert}.{name}.weight": (14_336, 4096) for name in ("w1", "w3")}
             stored[f"{place}.experts.{expert}.w2.weight"] = (4096, 14_336)
         stored[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = (64,)
-    (tmp_path / WHOLE).write_bytes(header_of(stored))
+    (tmp_path / WHOLE).write_bytes(make_header(stored))
     assert find_model_shape(MIXTRAL_8X7B, folder=tmp_path) == shape
-    shape = shape_of(LLAMA4_SCOUT)
+    shape = make_shape(LLAMA4_SCOUT)
     parts = {f"language_model.{name}": sizes for name, sizes in shape.weights()}
-    (tmp_path / WHOLE).write_bytes(header_of(parts | {"vision_model.class_embedding": (1408,)}))
+    (tmp_path / WHOLE).write_bytes(make_header(parts | {"vision_model.class_embedding": (1408,)}))
     assert find_model_shape(LLAMA4_SCOUT, folder=tmp_path) == shape
 
 
@@ -109,11 +109,11 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 
 @pytest.mark.usefixtures("no_transformers")
 def test_the_hub_is_asked_for_headers_alone(served: type[Hub]) -> None:
-    shape = shape_of(QWEN3_30B_A3B)
+    shape = make_shape(QWEN3_30B_A3B)
     weights = list(shape.weights())
     halves = {"a.safetensors": dict(weights[:300]), "b.safetensors": dict(weights[300:])}
     index = {"weight_map": {name: file for file, half in halves.items() for name in half}}
-    served.files = {file: header_of(half) for file, half in halves.items()}
+    served.files = {file: make_header(half) for file, half in halves.items()}
     served.files[INDEX] = json.dumps(index).encode().ljust(1 << 16)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served, "sent", BYTES_AFTER_HEADER)  # nothing after the index
@@ -127,8 +127,8 @@ def test_the_hub_is_asked_for_headers_alone(served: type[Hub]) -> None:
 
 @pytest.mark.usefixtures("no_transformers")
 def test_no_more_of_a_file_is_read_than_its_header(served: type[Hub]) -> None:
-    served.files = {WHOLE: header_of(dict(shape_of(QWEN3_8B).weights()))}
-    assert find_model_shape(QWEN3_8B, on_hub="Qwen/Qwen3-8B") == shape_of(QWEN3_8B)
+    served.files = {WHOLE: make_header(dict(make_shape(QWEN3_8B).weights()))}
+    assert find_model_shape(QWEN3_8B, on_hub="Qwen/Qwen3-8B") == make_shape(QWEN3_8B)
     assert served.sent < BYTES_AFTER_HEADER / 2
 
 
@@ -145,7 +145,7 @@ def test_what_is_no_header_is_not_read(start: bytes, tmp_path: Path, served: typ
 @pytest.mark.usefixtures("no_transformers")
 def test_a_hub_that_is_slow_is_not_waited_for(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "ALL_FILES_SECONDS", 0.0)
-    served.files = {WHOLE: header_of(dict(shape_of(QWEN3_8B).weights()))}
+    served.files = {WHOLE: make_header(dict(make_shape(QWEN3_8B).weights()))}
     with pytest.raises(UncountedModelError):
         find_model_shape(QWEN3_8B, on_hub="Qwen/Qwen3-8B")
 
@@ -153,8 +153,8 @@ def test_a_hub_that_is_slow_is_not_waited_for(served: type[Hub], monkeypatch: py
 @pytest.mark.usefixtures("no_transformers")
 @pytest.mark.parametrize("config", [config for config, _ in BILLIONS.values()], ids=BILLIONS)
 def test_a_config_may_hold_the_shapes_itself(config: dict[str, Any]) -> None:
-    written = json.loads(json.dumps(same_layers_together(shape_of(config))))
-    assert find_model_shape(config | {WEIGHTS: written}) == shape_of(config)
+    written = json.loads(json.dumps(same_layers_together(make_shape(config))))
+    assert find_model_shape(config | {WEIGHTS: written}) == make_shape(config)
 
 
 @pytest.mark.parametrize("sizes", [3, [], ["4096"], [-1], None])

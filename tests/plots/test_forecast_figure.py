@@ -93,8 +93,8 @@ def test_earlier_forecasts_are_those_of_the_evaluations_until_then(run: RunForec
     "verdict",
     [
         Verdict(VerdictKind.BROKEN, "A reason.", at=900.0),
-        Verdict(VerdictKind.TOO_FEW, "A reason.", missing=3),
-        Verdict(VerdictKind.REGIME_CHANGE, "A reason.", at=900.0, missing=2),
+        Verdict(VerdictKind.TOO_FEW, "A reason.", num_missing=3),
+        Verdict(VerdictKind.REGIME_CHANGE, "A reason.", at=900.0, num_missing=2),
     ],
     ids=lambda verdict: str(verdict.kind),
 )

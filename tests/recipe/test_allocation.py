@@ -26,7 +26,7 @@ def test_the_budget_is_spent_exactly_and_bounds_hold(
     counts: list[tuple[int, int]], least: int, above: int, room: int
 ) -> None:
     mean, most = least + above, least + above + room
-    numbers = rollouts_by_difficulty(counts, mean=mean, least=least, most=most)
+    numbers = rollouts_by_difficulty(counts, mean=mean, min_rollouts=least, max_rollouts=most)
     assert sum(numbers) == mean * len(counts)
     assert all(least <= number <= most for number in numbers)
     assert all(number == mean for number, (_, graded) in zip(numbers, counts, strict=True) if graded == 0)
@@ -43,13 +43,13 @@ def test_no_other_sharing_has_a_smaller_summed_variance(
         return sum(spread(*history) / number for history, number in zip(counts, numbers, strict=True))
 
     ways = [way for way in product(range(least, most + 1), repeat=len(counts)) if sum(way) == mean * len(counts)]
-    found = variance(tuple(rollouts_by_difficulty(counts, mean=mean, least=least, most=most)))
+    found = variance(tuple(rollouts_by_difficulty(counts, mean=mean, min_rollouts=least, max_rollouts=most)))
     assert found == pytest.approx(min(map(variance, ways)), rel=1e-12)
 
 
 def test_more_goes_to_prompts_near_one_half() -> None:
     counts = [(0, 16), (2, 16), (8, 16), (14, 16), (16, 16), (0, 0)]
-    numbers = rollouts_by_difficulty(counts, mean=16, least=8, most=32)
+    numbers = rollouts_by_difficulty(counts, mean=16, min_rollouts=8, max_rollouts=32)
     never, seldom, half, often, always, new = numbers
     assert half > seldom > never
     assert (seldom, never) == pytest.approx((often, always), abs=1)

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
-from rollcast.recipe.data_reuse import reduced
+from rollcast.recipe.data_reuse import reduce_shares
 from rollcast.recipe.mixture import Share
 
 IDS = [f"p{i}" for i in range(100)]
 
 
 def drawn(size: int | None, seed: int) -> list[str]:
-    (share,) = reduced([Share("", IDS, 1.0)], size, seed=seed)
+    (share,) = reduce_shares([Share("", IDS, 1.0)], size, seed=seed)
     return list(share.prompt_ids)
 
 
@@ -46,7 +46,7 @@ def mixture(sizes: list[int]) -> list[Share]:
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.data())
 def test_every_part_of_a_mixture_is_reduced_alike(sizes: list[int], data: st.DataObject) -> None:
     total = data.draw(st.integers(len(sizes), sum(sizes)))
-    parts = reduced(mixture(sizes), total, seed=5)
+    parts = reduce_shares(mixture(sizes), total, seed=5)
     assert [(part.name, part.weight) for part in parts] == [(part.name, part.weight) for part in mixture(sizes)]
     counts = [len(part.prompt_ids) for part in parts]
     assert sum(counts) == total
@@ -54,19 +54,19 @@ def test_every_part_of_a_mixture_is_reduced_alike(sizes: list[int], data: st.Dat
     for part, whole in zip(parts, mixture(sizes), strict=True):
         assert [name for name in whole.prompt_ids if name in set(part.prompt_ids)] == part.prompt_ids
     if total < sum(sizes):
-        larger = reduced(mixture(sizes), total + 1, seed=5)
+        larger = reduce_shares(mixture(sizes), total + 1, seed=5)
         for small, large in zip(parts, larger, strict=True):
             assert set(small.prompt_ids) <= set(large.prompt_ids)
 
 
 def test_a_quarter_of_a_mixture_is_a_quarter_of_each_part() -> None:
-    assert [len(part.prompt_ids) for part in reduced(mixture([400, 80, 20]), 125, seed=0)] == [100, 20, 5]
+    assert [len(part.prompt_ids) for part in reduce_shares(mixture([400, 80, 20]), 125, seed=0)] == [100, 20, 5]
 
 
 def test_a_small_part_keeps_a_prompt() -> None:
-    assert [len(part.prompt_ids) for part in reduced(mixture([1_000, 3]), 10, seed=0)] == [9, 1]
+    assert [len(part.prompt_ids) for part in reduce_shares(mixture([1_000, 3]), 10, seed=0)] == [9, 1]
 
 
 def test_fewer_prompts_than_parts_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"recipe\.unique_prompts = 2: the mixture has 3 parts"):
-        reduced(mixture([5, 5, 5]), 2, seed=0)
+        reduce_shares(mixture([5, 5, 5]), 2, seed=0)

@@ -12,7 +12,7 @@ from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLos
 from rollcast.config.losses.gspo import GspoLoss
 from rollcast.config.losses.reinforce import ReinforceLoss
 from rollcast.config.losses.settings import LossSettings
-from rollcast.recipe.distillation import MIN_TEACHER_LOGPROB, distilled, token_reverse_kl
+from rollcast.recipe.distillation import MIN_TEACHER_LOGPROB, distillation_advantages, token_reverse_kl
 from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss
 
@@ -40,7 +40,7 @@ def gradient_of(loss: LossSettings, logits: Tensor, generator: Tensor, teacher: 
     inputs = LossInputs(
         logprobs=torch.log_softmax(logits, 0),
         generator_logprobs=generator,
-        advantages=distilled(zeros, generator, teacher, COEFFICIENT),
+        advantages=distillation_advantages(zeros, generator, teacher, COEFFICIENT),
         weights=generator.exp(),
         rollout=torch.arange(VOCABULARY),
     )
@@ -88,8 +88,10 @@ def test_for_older_weights_the_ratio_corrects_the_sampling_and_the_bracket_stays
 def test_numpy_and_torch_say_the_same() -> None:
     rng = np.random.default_rng(4)
     advantages, own, teacher = rng.normal(size=(3, 20))
-    found = distilled(advantages, own, teacher, COEFFICIENT)
-    as_tensors = distilled(torch.from_numpy(advantages), torch.from_numpy(own), torch.from_numpy(teacher), COEFFICIENT)
+    found = distillation_advantages(advantages, own, teacher, COEFFICIENT)
+    as_tensors = distillation_advantages(
+        torch.from_numpy(advantages), torch.from_numpy(own), torch.from_numpy(teacher), COEFFICIENT
+    )
     assert found.tolist() == as_tensors.tolist()
     assert found.tolist() == [a - COEFFICIENT * (g - t) for a, g, t in zip(advantages, own, teacher, strict=True)]
 

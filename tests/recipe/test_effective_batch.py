@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.advantages import advantages
 from rollcast.recipe.aggregation import rollout_weights
-from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, varied
+from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, filter_zero_variance
 from rollcast.recipe.own_parts import GroupRecord
 
 rollout = st.tuples(
@@ -44,8 +44,8 @@ def test_kept_are_the_usable_rollouts_of_prompts_with_two_different_rewards(
     for i, (prompt, _, tokens, excluded) in enumerate(rows):
         usable = tokens > 0 and not excluded
         peers = {other[1] for other in rows if other[0] == prompt and other[2] > 0 and not other[3]}
-        assert batch.kept[i] == (usable and (len(peers) > 1 or not zero_variance_filter))
-        if not batch.kept[i]:
+        assert batch.kept_mask[i] == (usable and (len(peers) > 1 or not zero_variance_filter))
+        if not batch.kept_mask[i]:
             assert batch.advantages[i] == 0
             assert batch.weights[i] == 0
 
@@ -62,10 +62,10 @@ def test_the_verifiers_reward_decides_who_is_kept_and_the_shaped_one_what_it_is_
     shaped = np.array([row[1] for row in rows]) - np.array(taken_off[: len(rows)])
     batch = plan(rows, shaped=shaped, normalisation=normalisation)
     plain = plan(rows, normalisation=normalisation)
-    assert batch.kept.tolist() == plain.kept.tolist()
+    assert batch.kept_mask.tolist() == plain.kept_mask.tolist()
     assert batch.weights.tolist() == plain.weights.tolist()
     of_kept = plan(
-        [(row[0], value, row[2], not kept) for row, value, kept in zip(rows, shaped, batch.kept, strict=True)],
+        [(row[0], value, row[2], not kept) for row, value, kept in zip(rows, shaped, batch.kept_mask, strict=True)],
         normalisation=normalisation,
         zero_variance_filter=False,
     )
@@ -79,7 +79,7 @@ def test_the_denominator_counts_prompts_rollouts_or_tokens(
 ) -> None:
     batch = plan(rows, aggregation=aggregation)
     tokens = np.array([row[2] for row in rows], dtype=np.int64)
-    kept = [row for row, keep in zip(rows, batch.kept, strict=True) if keep]
+    kept = [row for row, keep in zip(rows, batch.kept_mask, strict=True) if keep]
     counted = {
         "prompt": len({row[0] for row in kept}),
         "sample": len(kept),
@@ -95,7 +95,7 @@ def test_each_prompt_or_rollout_has_weight_one(rows: list[tuple[int, float, int,
     for unit in {row[0] for row in rows} if aggregation == "prompt" else range(len(rows)):
         members = [i for i, row in enumerate(rows) if (row[0] if aggregation == "prompt" else i) == unit]
         weight = sum(batch.weights[i] * rows[i][2] for i in members)
-        assert weight == pytest.approx(1.0 if any(batch.kept[i] for i in members) else 0.0)
+        assert weight == pytest.approx(1.0 if any(batch.kept_mask[i] for i in members) else 0.0)
 
 
 @example(rows=[(0, 0.3, 1, False), (0, 0.1 + 0.2, 1, False), (0, 0.3, 1, False)], order=random.Random(1))
@@ -108,7 +108,7 @@ def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     order.shuffle(permutation)  # type: ignore[attr-defined]
     batch = plan(rows)
     moved = plan([(1000 - rows[i][0], *rows[i][1:]) for i in permutation])
-    assert moved.kept.tolist() == [batch.kept[i] for i in permutation]
+    assert moved.kept_mask.tolist() == [batch.kept_mask[i] for i in permutation]
     # Rewards that differ in the last bit only: the rounding of their mean, divided by little more than STD_EPSILON.
     np.testing.assert_allclose(moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(moved.weights, [batch.weights[i] for i in permutation], rtol=1e-12)
@@ -144,13 +144,13 @@ def test_batch_advantages_have_unit_standard_deviation() -> None:
 def test_rewards_that_differ_in_the_last_bit_only_are_still_different() -> None:
     """Equality, not a tolerance: 0.1 + 0.2 and 0.3 are two rewards, two copies of 0.3 are one."""
     group, kept = np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.bool_)
-    assert varied(np.array([0.1 + 0.2, 0.3]), group, kept).all()
-    assert not varied(np.array([0.3, 0.3]), group, kept).any()
+    assert filter_zero_variance(np.array([0.1 + 0.2, 0.3]), group, kept).all()
+    assert not filter_zero_variance(np.array([0.3, 0.3]), group, kept).any()
 
 
 def test_truncated_rollouts_leave_before_the_variance_is_looked_at() -> None:
     batch = plan([(0, 1.0, 5, False), (0, 1.0, 5, False), (0, 0.0, 5, True)])
-    assert not batch.kept.any()
+    assert not batch.kept_mask.any()
 
 
 def test_long_batches_keep_exact_prompt_weights() -> None:
@@ -171,4 +171,4 @@ def test_a_filter_of_your_own_sees_graded_rollouts_alone() -> None:
     graded = np.array([True, False, True, True, False, False])
     batch = plan(rows, keeps_group=keeps, graded=graded, zero_variance_filter=False)
     assert seen == [([1.0], [1]), ([1.0, 0.0], [1, 2])]
-    assert batch.kept.tolist() == [False, False, True, True, True, True]
+    assert batch.kept_mask.tolist() == [False, False, True, True, True, True]

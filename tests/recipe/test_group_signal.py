@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal, signal_of, why_none_is_used
+from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal, classify_group, why_none_is_used
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
@@ -59,7 +59,7 @@ def group_of(rollouts: list[tuple[float, bool, bool]]) -> RolloutGroup:
 
 def signal(rollouts: list[tuple[float, bool, bool]], recipe: Recipe | None = None) -> GroupSignal:
     rewards, cut, graded = zip(*rollouts, strict=True)
-    return signal_of(rewards, cut, graded, recipe or Recipe())
+    return classify_group(rewards, cut, graded, recipe or Recipe())
 
 
 @settings(max_examples=25)

@@ -189,7 +189,7 @@ def test_objective_and_gradient_agree_with_the_equations(name: str, aggregation:
     step, position = 1e-6, 0
     for index, rollout in enumerate(rollouts):
         for t, live in enumerate(rollout.carries_loss):
-            if live and batch.kept[index]:
+            if live and batch.kept_mask[index]:
                 where = kept.index(rollout)
                 values = []
                 for shift in (step, -step):
@@ -311,7 +311,7 @@ class LogProbability:
     def terms(self, inputs: LossInputs) -> torch.Tensor:
         return inputs.logprobs
 
-    def clamped(self, inputs: LossInputs) -> torch.Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> torch.Tensor:
         return torch.zeros_like(inputs.logprobs, dtype=torch.bool)
 
 

@@ -24,7 +24,7 @@ from rollcast.recipe.curriculum import Curriculum
 from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss
 from rollcast.recipe.own_parts import OwnFunction, PromptRecord, load_own_parts, own_weight
-from rollcast.recipe.trial import failure_of
+from rollcast.recipe.trial import find_failure
 from rollcast.rollouts.records import GradingStatus, RolloutGroup
 from rollcast.trainer.control.assembly import assemble
 from tests.recipe.loss_inputs import random_inputs
@@ -193,7 +193,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("setting", "function"), MISTAKES, ids="-".join)
 def test_a_mistake_is_one_sentence_before_the_start(wrong: str, setting: str, function: str) -> None:
     recipe = recipe_with(setting, f"{wrong}:{function}")
-    sentence = failure_of(f"recipe.{setting}", recipe, deadline_seconds=0.3 if function == "hangs" else 20.0)
+    sentence = find_failure(f"recipe.{setting}", recipe, deadline_seconds=0.3 if function == "hangs" else 20.0)
     assert sentence is not None
     assert "\n" not in sentence
     assert sentence.startswith(f"recipe.{setting} {wrong}:{function}: ")
@@ -211,7 +211,7 @@ def test_a_mistake_is_one_sentence_before_the_start(wrong: str, setting: str, fu
     ],
 )
 def test_a_function_without_mistake_passes(mine: str, setting: str, function: str) -> None:
-    assert failure_of(f"recipe.{setting}", recipe_with(setting, f"{mine}:{function}")) is None
+    assert find_failure(f"recipe.{setting}", recipe_with(setting, f"{mine}:{function}")) is None
 
 
 def test_the_trial_is_another_process(mine: str) -> None:
@@ -230,7 +230,7 @@ def test_the_trial_tells_of_its_death_whatever_it_answered(wrong: str, function:
 
 def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text("import sys\n\nsys.exit(0)\n")
-    sentence = failure_of("recipe.filter", recipe_with("filter", f"{tmp_path}/ends.py:f"))
+    sentence = find_failure("recipe.filter", recipe_with("filter", f"{tmp_path}/ends.py:f"))
     assert sentence == f"recipe.filter {tmp_path}/ends.py:f: SystemExit: 0 ({tmp_path}/ends.py, line 3)"
 
 
@@ -326,17 +326,17 @@ def test_a_length_penalty_is_added_to_the_reward(mine: str) -> None:
 def test_a_curriculum_never_draws_what_has_weight_0_and_says_if_that_is_all(mine: str) -> None:
     ids = ["a", "never", "b"]
     own = recipe_with("curriculum", f"{mine}:weight").curriculum
-    curriculum = Curriculum(ids, seed=0, own=own)
+    curriculum = Curriculum(ids, seed=0, own_part=own)
     drawn = [curriculum.draw() for _ in range(40)]
     assert set(drawn) == {"a", "b"}
     assert drawn.count("a") == 20, "each once an epoch"
-    resumed = Curriculum(ids, seed=0, own=own)
+    resumed = Curriculum(ids, seed=0, own_part=own)
     resumed.restore(json.loads(json.dumps(curriculum.state())))
     assert [resumed.draw() for _ in range(9)] == [curriculum.draw() for _ in range(9)]
-    nothing = Curriculum(ids, seed=0, own=recipe_with("curriculum", f"{mine}:nothing").curriculum)
+    nothing = Curriculum(ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:nothing").curriculum)
     with pytest.raises(UserError, match=r"gives the last 3 prompts weights of 0 at most, so none is drawn"):
         nothing.draw()
-    hardly = Curriculum(ids, seed=0, own=recipe_with("curriculum", f"{mine}:hardly").curriculum)
+    hardly = Curriculum(ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:hardly").curriculum)
     with pytest.raises(UserError, match=r"gives the last 3 prompts weights of 1e-09 at most, so none is drawn"):
         hardly.draw()
 

@@ -97,7 +97,7 @@ async def test_a_waiting_claim_wakes_when_a_task_comes(wire: Wire) -> None:
     )
     await asyncio.sleep(0.1)
     versions.append(PolicyVersion(1, 4))
-    await generator.recorded()
+    await generator.wait_until_recorded()
     trainer.dispatch([make_task(1)])
     (claimed,) = await asyncio.wait_for(waiting, 10)
     assert claimed.first_version == PolicyVersion(1, 4), "the version is that of the claim, not of the wait's start"
@@ -165,11 +165,11 @@ async def test_a_fenced_generator_is_refused_and_its_tasks_go_on(wire: Wire) -> 
     mine = await claim(lost, 2, 1)
     taken = trainer.fence("lost", "silent for 8 s")
     assert (sorted(taken.redone), taken.dead) == ([1, 2, 3], ())
-    refused_before = trainer.refused()
+    refused_before = trainer.count_refused()
     assert not await lost.publish(mine[1], make_group(mine[1], "lost"))
     assert not await lost.hand_back(mine[2], mine[2].task)
     assert not await lost.fail(mine[0], "late")
-    assert trainer.refused() - refused_before == 3
+    assert trainer.count_refused() - refused_before == 3
     with pytest.raises(OwnerFenced, match="silent for 8 s"):
         await claim(lost)
     again = await claim(other, 2, 1)
@@ -245,7 +245,7 @@ async def test_publishing_twice_gives_one_group(wire: Wire) -> None:
     assert await generator.publish(claimed, group)
     assert await generator.publish(claimed, group), "a repeated call whose first reply was lost"
     assert len(trainer.read(10, 0)) == 1
-    assert trainer.refused() == 0
+    assert trainer.count_refused() == 0
 
 
 async def test_a_restarted_trainer_reads_what_its_predecessor_did_not_remove(wire: Wire) -> None:

@@ -16,7 +16,7 @@ from rollcast.rollouts.records import Episode, EpisodeEnd, Rollout, RolloutGroup
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, group_of, make_rollout, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_rollout, make_task
 
 SHAPES = [(1,), (4,), (2, 1), (1, 1, 3)]
 
@@ -24,7 +24,7 @@ SHAPES = [(1,), (4,), (2, 1), (1, 1, 3)]
 def episodes(*, has_trailing: bool = False) -> RolloutGroup:
     rng = np.random.default_rng(0)
     rollouts = [make_episode(rng, index, turns=shape, has_trailing=has_trailing) for index, shape in enumerate(SHAPES)]
-    return group_of(make_task(3, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+    return make_answer_group(make_task(3, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
 
 
 def as_plain(value: Any) -> Any:
@@ -61,12 +61,12 @@ def test_the_own_prompt_of_an_episode_may_be_that_of_its_task() -> None:
         rollout.episode.prompt_token_ids = None
     decoded = decode_group(encode_group(group))
     for rollout in decoded.rollouts:
-        np.testing.assert_array_equal(rollout.prompt_of(rollout, group.prompt_token_ids), group.prompt_token_ids)
+        np.testing.assert_array_equal(rollout.sequence_prompt(rollout, group.prompt_token_ids), group.prompt_token_ids)
 
 
 def test_a_rollout_without_an_episode_has_no_byte_of_one() -> None:
     task = make_task(1)
-    payload = encode_group(group_of(task, [make_rollout(0, 9), make_rollout(1, 4)]))
+    payload = encode_group(make_answer_group(task, [make_rollout(0, 9), make_rollout(1, 4)]))
     message = pb.RolloutGroup.FromString(payload)
     assert not any(rollout.HasField("episode") for rollout in message.rollouts)
     assert not pb.PromptTask.FromString(encode_task(task)).HasField("episode")
@@ -74,10 +74,10 @@ def test_a_rollout_without_an_episode_has_no_byte_of_one() -> None:
 
 def test_a_turn_costs_at_most_32_bytes_besides_its_tokens() -> None:
     rollout = make_rollout(0, 1000)
-    plain = len(encode_group(group_of(make_task(1, num_rollouts=1), [rollout])))
+    plain = len(encode_group(make_answer_group(make_task(1, num_rollouts=1), [rollout])))
     turns = tuple(Turn(0, 10 * n, 10 * n + 9, 0.5, 1, 1, 0.25) for n in range(100))
     rollout.episode = Episode("world", turns=turns, end=EpisodeEnd.DONE)
-    whole = len(encode_group(group_of(make_task(1, num_rollouts=1), [rollout])))
+    whole = len(encode_group(make_answer_group(make_task(1, num_rollouts=1), [rollout])))
     assert 0 < whole - plain <= 32 * len(turns)
 
 
@@ -212,7 +212,7 @@ def have_endless_branches(episode: Episode) -> None:
 def test_an_episode_that_contradicts_itself_is_refused(spoil: Callable[[Rollout], None], sentence: str) -> None:
     rng = np.random.default_rng(2)
     rollouts = [make_episode(rng, index, turns=(2, 2), has_trailing=True) for index in range(2)]
-    group = group_of(make_task(3, episode=EPISODE_TASK), rollouts)
+    group = make_answer_group(make_task(3, episode=EPISODE_TASK), rollouts)
     encode_group(group)
     spoil(rollouts[1])
     with pytest.raises(CodecError, match=sentence):

@@ -81,10 +81,10 @@ def test_a_counter_that_is_no_number_counts_as_nothing(redis_server: Server, tex
     trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
     with redis_server.client() as raw:
         raw.hset(keys.state, mapping=dict.fromkeys(["refused", "unreadable", "rebuilt"], text))
-        assert (trainer.refused(), trainer.unreadable()) == (0, 0)
+        assert (trainer.count_refused(), trainer.unreadable()) == (0, 0)
         raw.xadd(keys.tasks, {"junk": "1"})
         trainer.dispatch(TASKS)
-    assert (trainer.refused(), trainer.unreadable()) == (0, 1)
+    assert (trainer.count_refused(), trainer.unreadable()) == (0, 1)
     trainer.close()
 
 

@@ -229,7 +229,7 @@ class LifeCycle(RuleBasedStateMachine):
             for claimed in items:
                 record = snapshot.claims[claimed.task.sequence]
                 assert (record.owner, record.first_version) == (name, claimed.first_version)
-        assert self.trainer.refused() == self.refused
+        assert self.trainer.count_refused() == self.refused
 
     def teardown(self) -> None:
         """Let the run finish: nothing may be left, nothing may have ended twice."""

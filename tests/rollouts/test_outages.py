@@ -152,7 +152,7 @@ async def test_a_frozen_redis_costs_a_deadline_and_loses_nothing(durable_server:
     assert found.task.sequence == 2
     assert [delivery.group.sequence for delivery in trainer.read(10, 1)] == [1]
     assert trainer.outstanding().claims.keys() == {2}
-    assert trainer.refused() == 0
+    assert trainer.count_refused() == 0
     assert trainer.away_seconds > 0
     trainer.close()
     await generator.close()
@@ -172,7 +172,7 @@ async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(durab
         )
         await asyncio.sleep(0.05)
         held = PolicyVersion(1, 9)
-        await asyncio.wait_for(generator.recorded(), DEADLINE_SECONDS / 2)
+        await asyncio.wait_for(generator.wait_until_recorded(), DEADLINE_SECONDS / 2)
         assert not claiming.done()
     finally:
         os.kill(durable_server.pid, signal.SIGCONT)

@@ -12,7 +12,7 @@ import pytest
 from rollcast.local.event_log import note
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import files
-from rollcast.runfolder.folder import locked, mark_format
+from rollcast.runfolder.folder import lock_folder, mark_format
 from rollcast.runfolder.writing import append_line, make_folder
 from testkit.system.harness import wait_for
 
@@ -27,7 +27,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.mark.parametrize("umask", [0o022, 0o002, 0o077], indirect=True)
 def test_a_run_is_for_its_user_and_group(tmp_path: Path, umask: int) -> None:
     folder = tmp_path / "runs" / "sums"
-    with locked(folder):
+    with lock_folder(folder):
         mark_format(folder)
         for name in (files.SAMPLES, files.TASKS, files.EVALUATIONS, files.STEPS):
             append_line(folder / name, {"prompt": "3 + 4"})

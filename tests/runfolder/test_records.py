@@ -195,7 +195,7 @@ def test_an_evaluation_tells_itself_from_where_its_incarnation_continued(tmp_pat
     log.starts |= reading.starts["r"]
     for item in reading.evaluations:
         log.add(item)
-    assert [(item.incarnation, item.step) for item in log.sorted_out().kept] == expected
+    assert [(item.incarnation, item.step) for item in log.sorted_out().curve_points] == expected
 
 
 @pytest.mark.parametrize(

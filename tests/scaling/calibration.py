@@ -20,7 +20,7 @@ from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 from testkit.forecast.batch_worlds import BatchWorld
 from testkit.forecast.generators import simulate
-from testkit.forecast.other_shapes import drawn
+from testkit.forecast.other_shapes import draw_run
 from testkit.forecast.verdicts import BROKEN
 
 RUN_SPREAD = 0.01
@@ -96,7 +96,7 @@ def shares_held(kind: str, num_runs: int, prior: Prior = DEFAULT_PRIOR) -> tuple
     """Of the runs of another kind, how many the 90 % intervals hold at twice the compute and at ten times."""
     held = []
     for seed in range(num_runs):
-        run = drawn(kind, seed)
+        run = draw_run(kind, seed)
         forecast = fit(Curve.from_points(run.compute, run.pass_rate, unit="steps"), FitOptions(prior=prior))
         for at in (2.0, 10.0):
             low, high = forecast.predictive([at], (0.05, 0.95), standard_error=0.0)[:, 0]
@@ -126,7 +126,7 @@ def demo_curve(law: SigmoidParameters, rng: np.random.Generator, asymptote_sprea
 def table(seed: int, num_runs: int, *laws: SigmoidParameters, asymptote_spread: float = 0.01) -> LeaveOneOut:
     rng = np.random.default_rng(seed)
     recipes = [
-        Repeats.of(f"recipe {place}", [demo_curve(law, rng, asymptote_spread) for _ in range(num_runs)])
+        Repeats.from_curves(f"recipe {place}", [demo_curve(law, rng, asymptote_spread) for _ in range(num_runs)])
         for place, law in enumerate((WHOLE, *laws))
     ]
     return leave_one_out(recipes[0], recipes[1:])
@@ -157,7 +157,7 @@ def split_choices(least: float, most: float, num_worlds: int) -> SplitChoices:
     rng = np.random.default_rng(0)
     rows: list[Array] = []
     for _ in range(num_worlds):
-        world = BatchWorld.drawn(rng)
+        world = BatchWorld.draw(rng)
         trained = splits_of(*DESIGNS[rng.integers(len(DESIGNS))])
         compute = float(np.exp(rng.uniform(np.log(least), np.log(most))))
         error = rng.choice([0.003, 0.01, 0.04], len(trained))

@@ -172,7 +172,7 @@ def test_verdicts_that_decide_by_themselves_do_so_at_any_price(name: str, times:
     if times <= 1 or forecast.verdict.kind.ends_the_run:
         assert advice.kind is AdviceKind.STOP
     elif forecast.verdict.kind is VerdictKind.TOO_FEW:
-        assert (advice.kind, advice.evaluations) == (AdviceKind.WAIT, forecast.verdict.missing)
+        assert (advice.kind, advice.evaluations) == (AdviceKind.WAIT, forecast.verdict.num_missing)
 
 
 @settings(max_examples=25)

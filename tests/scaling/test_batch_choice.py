@@ -61,7 +61,7 @@ def test_from_curves_the_intervals_hold_the_truth_and_the_choice_beats_the_small
     is_held = []
     lost: dict[str, list[float]] = {"law": [], "smallest": [], "largest": []}
     for _ in range(4):
-        world = BatchWorld.drawn(rng)
+        world = BatchWorld.draw(rng)
         last = float(np.exp(rng.uniform(np.log(4), np.log(20))))
         runs = [
             (split, fit(world.curve(split, last, rng, shift=RUN_SPREAD * rng.standard_normal()))) for split in trained

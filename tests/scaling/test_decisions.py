@@ -89,7 +89,7 @@ def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not
 
     def reason(pass_rate: NDArray[np.float64], budget: float) -> str | None:
         curve = Curve.from_points(compute, pass_rate + noise)
-        refits = [Refit.of(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)]
+        refits = [Refit.from_forecast(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)]
         return stop_reason(StopRule(), refits)
 
     flat, climbing = np.full(compute.size, 0.5), 0.3 + 0.01 * compute
@@ -100,8 +100,8 @@ def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not
 
 def test_a_refit_asks_for_the_gain_of_the_rest_of_the_budget() -> None:
     forecast = run(stop=2.0)
-    assert Refit.of(forecast, 2.0).gain_upper == pytest.approx(0.0)
-    assert Refit.of(forecast, 20.0).gain_upper == pytest.approx(forecast.expected_gain(2.0, 20.0)[2])
+    assert Refit.from_forecast(forecast, 2.0).gain_upper == pytest.approx(0.0)
+    assert Refit.from_forecast(forecast, 20.0).gain_upper == pytest.approx(forecast.expected_gain(2.0, 20.0)[2])
 
 
 def law_of_draws(forecast: Forecast, compute: float, seed: int) -> np.ndarray:
@@ -198,7 +198,7 @@ def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: flo
     assert [choice.continued for choice in allocation.choices] == [(1,), ()]
     lost = allocation.runs[0]
     assert (lost.has_forecast, lost.hours, lost.gain, lost.stop_loss) == (False, 0.0, (0.0, 0.0, 0.0), 0.0)
-    assert lost.now[0] == pytest.approx(level, abs=0.01)
+    assert lost.present_pass_rate[0] == pytest.approx(level, abs=0.01)
     assert allocation.choices[0].best[0] == pytest.approx(max(0.6, level), abs=0.02)
     assert allocation.choices[0].best_probability == ((0.0, 1.0) if level < 0.6 else (1.0, 0.0))
     assert allocate([broke], 20.0, least_gain=0.0).recommended.continued == ()

@@ -97,7 +97,7 @@ def test_without_a_worth_the_rest_must_bring_something_to_the_end() -> None:
 
 
 def test_a_run_that_its_own_rule_ended_is_told_to_stop_with_that_reason() -> None:
-    ended = advise(bent(), 30.0, ended="saturated on 3 refits in a row")
+    ended = advise(bent(), 30.0, end_reason="saturated on 3 refits in a row")
     assert (ended.kind, ended.headline) == (STOP, "Stop")
     assert ended.reason == "`stop_when` ended the run: saturated on 3 refits in a row."
     assert advise(bent(), 30.0).kind is not STOP

@@ -47,7 +47,7 @@ def test_null_controls_are_called_so_and_their_spread_widens_the_other_rows() ->
     lag = SigmoidParameters(0.24, 0.9, 2.0, 0.065 * 1.25)
     slow = SigmoidParameters(0.24, 0.9, 2.0, 0.065 * 1.3)
     runs = [
-        Repeats.of(name, [demo_curve(law, rng)])
+        Repeats.from_curves(name, [demo_curve(law, rng)])
         for name, law in (("whole", WHOLE), ("again", WHOLE), ("lag", lag), ("slow", slow))
     ]
     plain = leave_one_out(runs[0], runs[1:]).rows
@@ -84,7 +84,7 @@ def test_runs_that_stray_widen_the_intervals() -> None:
 def test_two_runs_are_pooled_and_their_spread_is_students() -> None:
     """The interval of the loss against its definition: joint fits, pooled spread, Student's t with 4 degrees."""
     rng = np.random.default_rng(5)
-    recipes = [Repeats.of(str(i), [demo_curve(WHOLE, rng, 0.05) for _ in range(3)]) for i in range(2)]
+    recipes = [Repeats.from_curves(str(i), [demo_curve(WHOLE, rng, 0.05) for _ in range(3)]) for i in range(2)]
     (row,) = leave_one_out(recipes[0], recipes[1:]).rows[1:]
     medians = [[float(np.median(run.draws.asymptote)) for run in recipe.alone] for recipe in recipes]
     spread = np.sqrt(np.mean([np.var(values, ddof=1) for values in medians]))

@@ -13,7 +13,7 @@ from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from testkit.forecast.other_shapes import drawn
+from testkit.forecast.other_shapes import draw_run
 
 COMPUTE = np.linspace(50.0, 2000.0, 40)
 LAW = sigmoid(COMPUTE, 0.2, 0.62, 1.9, 250.0)
@@ -58,7 +58,7 @@ def test_a_law_and_small_swings_about_it_are_no_misfit() -> None:
 
 @pytest.mark.parametrize("kind", ["power_tail", "log_creep", "format_jump", "shallow"])
 def test_runs_of_other_kinds_are_described_by_the_weighed_shapes(kind: str) -> None:
-    runs = [drawn(kind, seed) for seed in range(6)]
+    runs = [draw_run(kind, seed) for seed in range(6)]
     reasons = [fit(Curve.from_points(run.compute, run.pass_rate, unit="steps")).verdict.reason for run in runs]
     assert [reason for reason in reasons if "does not describe" in reason] == []
 

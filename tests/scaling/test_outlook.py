@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Array, Curve, sigmoid
-from rollcast.scaling.outlook.combined import combined
+from rollcast.scaling.outlook.combined import combine_quantiles
 from rollcast.scaling.outlook.simple import Summary
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
@@ -22,7 +22,7 @@ from rollcast.scaling.posterior.stack import Stack, learned_stack
 LEVELS: Array = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 STACK = learned_stack()
 SUMMARY = Summary(
-    now=10.0,
+    newest_compute=10.0,
     smoothed=0.42,
     last=0.45,
     last_five=0.41,
@@ -35,7 +35,7 @@ SUMMARY = Summary(
 
 def methods_by_hand(summary: Summary, compute: float, law_gain: float) -> list[float]:
     """The seven forecasts, in the order of their names in `outlook/simple.py`."""
-    log_ahead = math.log(min(max(compute / summary.now, 1.0), 12.0))
+    log_ahead = math.log(min(max(compute / summary.newest_compute, 1.0), 12.0))
     slopes = [summary.smoothed + slope * log_ahead for slope in (summary.log_slope, summary.late_log_slope)]
     return [
         summary.smoothed,
@@ -62,7 +62,7 @@ def test_the_simple_methods_forecast_as_the_two_sided_density_integrates() -> No
     """The law is a single value here, so that twice the average minus it is the other distribution."""
     stack = replace(STACK, side=(0.4, -0.5), degrees=2.7)
     flat_law = np.full((1, 200), 0.4)
-    said = combined(stack, SUMMARY, np.array([20.0]), LEVELS[1:-1], flat_law, np.array([0.03]))[:, 0]
+    said = combine_quantiles(stack, SUMMARY, np.array([20.0]), LEVELS[1:-1], flat_law, np.array([0.03]))[:, 0]
     simple = 2 * said - 0.4
     centre, up, down = sides_by_hand(stack, SUMMARY, methods_by_hand(SUMMARY, 20.0, 0.03), 0.0)
     assert up > 1.5 * down, "or the sides would not show"
@@ -82,7 +82,7 @@ def test_combined_is_what_a_slow_loop_makes() -> None:
     compute = np.array([10.0, 15.0, 40.0, 500.0])
     readings = np.sort(rng.beta(4.0, 5.0, (4, 301)), axis=1)
     gains = np.array([0.0, 0.01, 0.05, 0.2])
-    said = combined(STACK, SUMMARY, compute, LEVELS, readings, gains)
+    said = combine_quantiles(STACK, SUMMARY, compute, LEVELS, readings, gains)
     assert said.shape == (7, 4)
     for place in range(4):
         law = readings[place].tolist()
@@ -125,7 +125,7 @@ def test_quantiles_ascend_and_are_pass_rates_whatever_was_learned(
     summary = Summary(3.0, *rates, *slopes, coarse_error)
     stack = replace(STACK, scale=scale, side=side, degrees=degrees, weights=(2.0, -1.0, 0.0, 0.0, 0.0, 0.5, -0.5))
     readings = np.sort(np.random.default_rng(seed).random((3, 64)), axis=1)
-    said = combined(stack, summary, np.array([3.0, 6.0, 300.0]), LEVELS, readings, np.array([0.0, 0.1, 0.5]))
+    said = combine_quantiles(stack, summary, np.array([3.0, 6.0, 300.0]), LEVELS, readings, np.array([0.0, 0.1, 0.5]))
     assert np.all(np.diff(said, axis=0) >= 0)
     assert np.all((said >= 0) & (said <= 1))
 
@@ -134,8 +134,8 @@ def test_the_readings_in_a_few_numbers_are_those_of_slow_loops() -> None:
     rng = np.random.default_rng(3)
     compute = np.sort(rng.uniform(1.0, 50.0, 47))
     readings = np.clip(0.3 + 0.1 * np.log(compute) + 0.03 * rng.standard_normal(47), 0.0, 1.0)
-    found = Summary.of(Curve.from_points(compute, readings))
-    assert found.now == compute[-1]
+    found = Summary.from_curve(Curve.from_points(compute, readings))
+    assert found.newest_compute == compute[-1]
     assert found.last == readings[-1]
     assert found.last_five == pytest.approx(sum(readings[-5:]) / 5)
     assert found.last_tenth == pytest.approx(sum(readings[-4:]) / 4)
@@ -175,9 +175,9 @@ def test_one_answer_short_of_all_is_not_certain_and_many_answers_are_not_coarse(
     ones[[3, 11]] = 0.875
     low, _, high = fit(Curve.from_points(np.arange(1.0, 41.0, dtype=np.float64), ones)).predictive([60.0])[:, 0]
     assert high - low > 0.05, "a band narrower than half a step of 1/8 was once given"
-    assert Summary.of(coarse_run(1319)).coarse_error == 0.0
+    assert Summary.from_curve(coarse_run(1319)).coarse_error == 0.0
     assert (
-        Summary.of(
+        Summary.from_curve(
             Curve.from_points(np.arange(1.0, 11.0, dtype=np.float64), np.linspace(0.1, 0.7, 10) ** 1.1)
         ).coarse_error
         == 0.0
@@ -207,7 +207,7 @@ def test_a_ceiling_below_the_level_now_is_never_printed(seed: int) -> None:
     readings = np.r_[start, np.full(5, 0.53)] + 0.003 * rng.standard_normal(20)
     forecast = fit(Curve.from_points(np.arange(1.0, 21.0, dtype=np.float64), readings))
     level = float(readings[-5:].mean())
-    unbounded = np.quantile(forecast.of_law(forecast.draws.asymptote), 0.05)
+    unbounded = np.quantile(forecast.law_values(forecast.draws.asymptote), 0.05)
     assert unbounded < level - 0.002, "or the bound would not show"
     assert np.all(forecast.asymptote((0.01, 0.05, 0.5, 0.95)) >= level)
     assert np.all(forecast.headroom((0.01, 0.05, 0.5, 0.95)) >= 0.0)

@@ -13,7 +13,7 @@ from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR, Prior
-from testkit.forecast.other_shapes import Drawn, drawn
+from testkit.forecast.other_shapes import Drawn, draw_run
 from tests.scaling.calibration import shares_held
 
 NUM_RUNS = 6
@@ -39,7 +39,7 @@ def test_the_law_alone_does_not_know_a_creep_that_the_weighed_shapes_allow_for()
 
 def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_rate() -> None:
     """Draw by draw, against the law and its tail written out and searched step by step."""
-    run = drawn("log_growth", 1)
+    run = draw_run("log_growth", 1)
     draws = fitted(run).draws
     at = 3.0
     rise = 1 / (1 + (np.exp(draws.log_midpoint) / at) ** draws.exponent)
@@ -58,7 +58,7 @@ def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_r
 @pytest.mark.parametrize("kind", ["log_creep", "decline"])
 def test_the_odds_that_a_tail_falls_are_the_priors_times_those_of_the_readings(kind: str) -> None:
     """By Bayes: with a prior of 4 to 1 every odds of the readings, told by even ones, is four times as large."""
-    run = drawn(kind, 5)
+    run = draw_run(kind, 5)
     even, falling = (fitted(run, replace(DEFAULT_PRIOR, tail_falls=falls)).draws.tail for falls in (0.5, 0.8))
     of_readings = np.sum(even < 0) / np.sum(even > 0)
     assert np.sum(falling < 0) / np.sum(falling > 0) == pytest.approx(4 * of_readings, rel=0.1)
@@ -67,7 +67,7 @@ def test_the_odds_that_a_tail_falls_are_the_priors_times_those_of_the_readings(k
 
 
 def test_turns_widen_what_will_be_read_and_leave_the_law_alone() -> None:
-    run = drawn("wandering", 3)
+    run = draw_run("wandering", 3)
     with_turns, without = (fitted(run, prior) for prior in (DEFAULT_PRIOR, _without_turns()))
     assert with_turns.pass_rate([4.0]).tolist() == without.pass_rate([4.0]).tolist()
     now = run.compute[-1]

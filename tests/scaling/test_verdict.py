@@ -164,10 +164,10 @@ def test_what_follows_from_each_verdict() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_below_five_evaluations_the_verdict_counts_them_and_the_start_is_not_one_of_them(count: int) -> None:
     alone = fit(Curve.from_points(COMPUTE[:count], LAW[:count])).verdict
-    assert (alone.kind, alone.missing, alone.has_forecast) == (VerdictKind.TOO_FEW, 5 - count, False)
+    assert (alone.kind, alone.num_missing, alone.has_forecast) == (VerdictKind.TOO_FEW, 5 - count, False)
     assert alone.reason == f"{count} of the 5 evaluations that a forecast needs."
     started = fit(Curve.from_points(COMPUTE[:count], LAW[:count], initial=0.2)).verdict
-    assert started.missing == 5 - count
+    assert started.num_missing == 5 - count
     assert "The evaluation at step 0 is its start" in started.reason
 
 

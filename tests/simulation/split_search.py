@@ -8,7 +8,7 @@ from functools import cache
 
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, SplitSimulator, splits_of
+from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, SplitSimulator, list_splits
 from rollcast.simulation.workload import lognormal_with_mean
 
 FEW_DEVICES = 22
@@ -38,7 +38,7 @@ def random_rates(seed: int) -> Rates:
 def check_few(seed: int) -> None:
     """Few splits are searched as a whole."""
     rates = random_rates(seed)
-    simulator, splits = _simulator(rates), splits_of(FEW_DEVICES, rates)
+    simulator, splits = _simulator(rates), list_splits(FEW_DEVICES, rates)
     every = [simulator.simulate(split) for split in splits]
     found = simulator.search(splits)
     assert found.best.steps_per_hour == max(outcome.steps_per_hour for outcome in every)
@@ -51,7 +51,7 @@ def check_few(seed: int) -> None:
 def check_many(seed: int) -> None:
     """Of many splits few are simulated, and one within the margin of the best is found."""
     rates = replace(random_rates(seed), devices_per_generator=1, trainer_multiple=1)
-    simulator, splits = _simulator(rates), splits_of(MANY_DEVICES, rates)
+    simulator, splits = _simulator(rates), list_splits(MANY_DEVICES, rates)
     best = max(simulator.simulate(split).steps_per_hour for split in splits)
     found = simulator.search(splits)
     assert found.best.steps_per_hour >= (1 - EQUAL_RATE_SHARE) * best

@@ -6,7 +6,7 @@ import pytest
 
 from rollcast.recipe.schedule import PipelineRL
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.split import Rates, Split, SplitSimulator, splits_of
+from rollcast.simulation.split import Rates, Split, SplitSimulator, list_splits
 from rollcast.simulation.workload import constant
 from tests.simulation.split_search import check_few, check_many
 
@@ -38,7 +38,7 @@ def test_with_equal_lengths_a_step_takes_the_longer_of_generation_and_training(g
 
 def test_with_equal_lengths_the_best_split_is_that_of_the_closed_form() -> None:
     rates = equal_lengths(step_seconds=3.0)
-    found = SplitSimulator(rates).search(splits_of(20, rates))
+    found = SplitSimulator(rates).search(list_splits(20, rates))
     closed_form = min(range(1, 20), key=lambda trainer: max(1.0 / (20 - trainer), 3.0 / trainer))
     assert found.best.split == Split(20 - closed_form, 1, closed_form)
 
@@ -63,7 +63,7 @@ def test_of_many_splits_one_within_the_margin_is_found_with_few_simulations() ->
 @pytest.mark.parametrize("multiple", [1, 2, 5])
 def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple: int) -> None:
     rates = equal_lengths(devices_per_generator=per_generator, trainer_multiple=multiple)
-    listed = {(split.generators, split.trainer_devices) for split in splits_of(17, rates)}
+    listed = {(split.generators, split.trainer_devices) for split in list_splits(17, rates)}
     possible = {
         (generators, trainer)
         for generators in range(1, 18)
@@ -73,5 +73,5 @@ def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple:
     undominated = {(g, t) for g, t in possible if not any(h >= g and u >= t and (h, u) != (g, t) for h, u in possible)}
     assert listed == undominated
     assert all(
-        s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17 for s in splits_of(17, rates)
+        s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17 for s in list_splits(17, rates)
     )

@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_left_and_what_is_shorter_still_runs() -> None:
     distances = {"tests/test_a.py": 1, "tests/test_b.py": 2, "tests/test_c.py": 3}
     selection = select(distances, durations, frozenset(), distances)
     assert selection.files == ("tests/test_a.py", "tests/test_c.py")
-    assert selection.left == ("tests/test_b.py",)
+    assert selection.later_files == ("tests/test_b.py",)
 
 
 def test_the_base_is_the_merge_base_or_the_commit_before(repository: Path) -> None:

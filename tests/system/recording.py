@@ -19,7 +19,7 @@ from typing import Any
 from rollcast.local.demo.base_model import ensure_base_model
 from rollcast.rollouts.codec import decode_group
 from rollcast.wire.version import PolicyVersion
-from testkit.system.faults import joined, stop_holding_tasks
+from testkit.system.faults import count_joined, stop_holding_tasks
 from testkit.system.harness import System, wait_for
 from testkit.system.recorder import RecordedGroup, Recorder
 from tests.system.conftest import SMALL, small_settings
@@ -63,7 +63,7 @@ def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, lis
         system.start_generator("g0")
         system.start_generator("g1")
         for fault in ("drain", "kill", "restart", "drain"):
-            wait_for(lambda: system.last_step > 0 and joined(system) == 2, 300, "both generators in the run")
+            wait_for(lambda: system.last_step > 0 and count_joined(system) == 2, 300, "both generators in the run")
             system.wait_step(system.last_step + 6, 300)
             if fault == "restart":
                 system.kill("trainer")
@@ -72,7 +72,7 @@ def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, lis
                 continue
             stop_holding_tasks(system, "g1")
             if fault == "drain":
-                system.ended.add("g1")
+                system.stopped_services.add("g1")
                 system.processes["g1"].terminate()
                 system.signal("g1", signal.SIGCONT)
                 assert system.processes["g1"].wait(60) == 0

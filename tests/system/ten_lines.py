@@ -12,7 +12,7 @@ import yaml
 
 from rollcast.tasks.arithmetic import prompt_text
 from testkit.system.audit import check_every_task_once, read_lines
-from testkit.system.command import said
+from testkit.system.command import read_output
 
 MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
 STEPS, EVERY = 12, 6
@@ -50,7 +50,7 @@ def check_a_finished_run(root: Path, folder: Path, stopped_at: int = 0) -> None:
     assert seen == STEPS, "the forecaster saw the last evaluation"
     result = json.loads((folder / "result.json").read_text())
     assert result["num_evaluations"] == len(set(evaluated))
-    assert f"the end: pass rate {result['measured']:.3f}" in said(root)
+    assert f"the end: pass rate {result['measured']:.3f}" in read_output(root)
     if result["frozen"] is not None:  # its moment is a few seconds long here
         assert 0.5 * STEPS <= result["frozen"]["step"] <= 0.6 * STEPS
     assert (folder / "model" / "model.safetensors").exists()

@@ -13,7 +13,7 @@ import yaml
 
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import read_lines
-from testkit.system.command import goes_on, last_step, rollcast, said
+from testkit.system.command import goes_on, last_step, read_output, rollcast
 from testkit.system.harness import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.engine, pytest.mark.timeout(500)]
@@ -40,15 +40,15 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
         wait_for(lambda: goes_on(ablate, tmp_path) and last_step(second) >= 2, 300, "steps of the second run")
         family = psutil.Process(ablate.pid).children(recursive=True)
         ablate.send_signal(signal.SIGINT)
-        assert ablate.wait(100) == 130, said(tmp_path)
+        assert ablate.wait(100) == 130, read_output(tmp_path)
         assert not [process for process in family if process.is_running()]
-    assert "[1/2] small-whole: step 0: pass rate" in said(tmp_path)
+    assert "[1/2] small-whole: step 0: pass rate" in read_output(tmp_path)
     states = {record["run"]: record["state"] for record in lines_of_set(folder)}
     assert states == {"small-whole": "finished", "small-without-pipeline": "interrupted"}
     made = (first / "steps.jsonl").stat().st_mtime_ns
 
     with rollcast(tmp_path, *command, "--continue", "--json", programs=programs) as ablate:
-        assert ablate.wait(300) == 0, said(tmp_path)
+        assert ablate.wait(300) == 0, read_output(tmp_path)
     for run in (first, second):
         assert [line["step"] for line in read_lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
     assert (first / "steps.jsonl").stat().st_mtime_ns == made
@@ -63,9 +63,9 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
 
     more = ("--without", "pipeline,cispo", "--run-minutes", "0.1")
     with rollcast(tmp_path, *command, *more, "--continue", programs=programs) as ablate:
-        assert ablate.wait(150) == 1, said(tmp_path)
-    assert "small-without-cispo failed: took longer than 6 s and was stopped" in said(tmp_path)
-    assert "part left out" in said(tmp_path)
+        assert ablate.wait(150) == 1, read_output(tmp_path)
+    assert "small-without-cispo failed: took longer than 6 s and was stopped" in read_output(tmp_path)
+    assert "part left out" in read_output(tmp_path)
     states = {record["run"]: record["state"] for record in lines_of_set(folder)}
     assert states == {"small-whole": "finished", "small-without-pipeline": "finished", "small-without-cispo": "failed"}
 

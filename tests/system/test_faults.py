@@ -23,7 +23,7 @@ from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.forked_programs import ForkedPrograms
 from testkit.system.audit import check_every_task_once, check_nothing_was_left_behind
-from testkit.system.faults import joined, stop_holding_tasks
+from testkit.system.faults import count_joined, stop_holding_tasks
 from testkit.system.harness import System, wait_for
 from testkit.system.recorder import Recorder
 from testkit.trainer.states import make_state
@@ -60,7 +60,7 @@ def running(system: System) -> System:
     for name in ("g0", "g1"):
         if name not in system.processes or system.processes[name].poll() is not None:
             system.start_generator(name)
-    wait_for(lambda: joined(system) >= 1, 240, "a generator in the run")
+    wait_for(lambda: count_joined(system) >= 1, 240, "a generator in the run")
     system.wait_step(max(4, system.last_step + 1), 120)
     return system
 
@@ -68,7 +68,7 @@ def running(system: System) -> System:
 @pytest.fixture
 def both(running: System) -> System:
     """With both generators at work."""
-    wait_for(lambda: joined(running) == 2, 240, "both generators in the run")
+    wait_for(lambda: count_joined(running) == 2, 240, "both generators in the run")
     running.wait_step(running.last_step + 1, 120)
     return running
 
@@ -104,13 +104,13 @@ def test_generator_frozen(both: System) -> None:
     """SIGSTOP: the same after one deadline; after SIGCONT its answers are refused, and it comes back as a new one."""
     before, refused = len(both.lines("tasks.jsonl")), both.groups("refused")
     held = stop_holding_tasks(both, "g1")
-    wait_for(lambda: joined(both) == 1, 60, "the frozen generator's removal")
+    wait_for(lambda: count_joined(both) == 1, 60, "the frozen generator's removal")
     both.wait_step(both.last_step + 3, 120)
     answer_late(both, held)
     late = refused + len(held)
     wait_for(lambda: both.groups("refused") >= late, 60, "the late answers' refusal on the trainer's books")
     both.signal("g1", signal.SIGCONT)
-    wait_for(lambda: joined(both) == 2, 60, "the generator's return as a new one")
+    wait_for(lambda: count_joined(both) == 2, 60, "the generator's return as a new one")
     wait_for(lambda: redone(since(both, before)), 60, "what the frozen generator held to be redone")
 
 
@@ -122,7 +122,7 @@ def test_generator_killed(both: System) -> None:
     step = both.last_step
     both.kill("g1")
     killed = time.monotonic()
-    wait_for(lambda: joined(both) == 1, 60, "the dead generator's removal")
+    wait_for(lambda: count_joined(both) == 1, 60, "the dead generator's removal")
     # Ready groups of the survivor last for the window's four steps; a sixth needs what the dead one held.
     both.wait_step(step + 6, 120)
     print(f"6 steps {time.monotonic() - killed:.1f} s after the kill")
@@ -152,7 +152,7 @@ def test_generator_drained(both: System) -> None:
     """SIGTERM: running work is finished or handed back; nothing starts again, nothing is refused."""
     before = len(both.lines("tasks.jsonl"))
     held = stop_holding_tasks(both, "g1")
-    both.ended.add("g1")
+    both.stopped_services.add("g1")
     both.processes["g1"].terminate()
     both.signal("g1", signal.SIGCONT)
     assert both.processes["g1"].wait(60) == 0, both.log("g1")[-3000:]

@@ -17,7 +17,7 @@ import yaml
 from rollcast.runfolder.files import RUN_LOG
 from testkit.forked_programs import ForkedPrograms
 from testkit.small_disk import fill, small_disk
-from testkit.system.command import goes_on, last_step, rollcast, said
+from testkit.system.command import goes_on, last_step, read_output, rollcast
 from testkit.system.harness import wait_for
 from testkit.tiny_model import make_tiny_model
 from tests.cli.mistakes import FIRST_MINUTES, is_as_told, told_by_the_page
@@ -57,12 +57,12 @@ def running(home: Path, programs: ForkedPrograms, **changes: Any) -> Iterator[su
     with rollcast(home, "up", "--config", "run.yaml", programs=programs) as up:
         yield up
         up.send_signal(signal.SIGINT)
-        assert up.wait(100) == 130, said(home)
+        assert up.wait(100) == 130, read_output(home)
 
 
 def errors(home: Path) -> list[str]:
     """What was said to be wrong."""
-    return [found[1] for line in said(home).splitlines() if (found := WRONG.search(line))]
+    return [found[1] for line in read_output(home).splitlines() if (found := WRONG.search(line))]
 
 
 def is_told(home: Path, title: str) -> bool:
@@ -78,7 +78,7 @@ def test_when_every_answer_is_cut_off_the_screen_says_so_and_what_to_raise(
     cut_off, home = "Every answer is cut off", tmp_path
     with running(home, programs, recipe=SETTINGS["recipe"] | {"max_completion_tokens": 2}) as up:
         wait_for(lambda: goes_on(up, home) and is_told(home, cut_off), 300, "the reason")
-    assert len(errors(home)) == 1, said(home)
+    assert len(errors(home)) == 1, read_output(home)
     assert "can be trained on" in log.read_text(), "`show` says it later"
     assert "can be trained on" in (log.parent / "trainer.log").read_text()
     assert last_step(tmp_path / "runs" / "first") == 0

@@ -19,7 +19,7 @@ from testkit.forked_programs import ForkedPrograms
 from testkit.monitoring.grafana import FORECASTER, ask, load, panels, query
 from testkit.monitoring.recording import Recording
 from testkit.system.audit import read_lines
-from testkit.system.command import rollcast, said
+from testkit.system.command import read_output, rollcast
 from testkit.system.harness import wait_for
 from tests.system.ten_lines import BATCH, STEPS, check_a_finished_run, minimal_settings
 
@@ -36,7 +36,7 @@ def test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_see
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     folder = tmp_path / "runs" / settings["run"]
     with rollcast(tmp_path, "up", "--config", "run.yaml", programs=programs) as up:
-        assert up.wait(600) == 0, said(tmp_path)
+        assert up.wait(600) == 0, read_output(tmp_path)
     check_a_finished_run(tmp_path, folder)
 
     settings["budget"]["steps"] = STEPS + MORE
@@ -45,10 +45,12 @@ def test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_see
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / "said").unlink()
     with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor", programs=programs) as up:
-        assert up.wait(600) == 0, said(tmp_path)
+        assert up.wait(600) == 0, read_output(tmp_path)
     if PROMETHEUS is not None:
         check_what_its_prometheus_kept(folder, PROMETHEUS)
-    lines = [line.partition(" ")[2] for line in said(tmp_path).splitlines() if "resumed with another setting" in line]
+    lines = [
+        line.partition(" ")[2] for line in read_output(tmp_path).splitlines() if "resumed with another setting" in line
+    ]
     assert lines == [
         "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
         "with the new one",

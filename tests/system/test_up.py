@@ -24,7 +24,7 @@ from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
 from testkit.forked_programs import ForkedPrograms
-from testkit.system.command import goes_on, last_step, rollcast, said, services
+from testkit.system.command import goes_on, last_step, read_output, rollcast, services
 from testkit.system.harness import wait_for
 from tests.system.ten_lines import STEPS, SUMS, check_a_finished_run, minimal_settings
 
@@ -53,9 +53,9 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end(
         check_that_strangers_stay_out(folder)
         family = psutil.Process(up.pid).children(recursive=True)
         up.send_signal(signal.SIGINT)
-        assert up.wait(100) == 130, said(tmp_path)
+        assert up.wait(100) == 130, read_output(tmp_path)
         assert not [process for process in family if process.is_running()]
-    first = said(tmp_path)
+    first = read_output(tmp_path)
     assert "live page: http://127.0.0.1:" in first
     assert "step 0: pass rate" in first
     check_what_was_filled_in(first, folder, model_folder)
@@ -68,9 +68,9 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end(
         wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at, 300, "a step after the stop")
         services(up, tmp_path)["generator-1"].kill()
         family = psutil.Process(up.pid).children(recursive=True)
-        assert up.wait(300) == 0, said(tmp_path)
+        assert up.wait(300) == 0, read_output(tmp_path)
         assert not [process for process in family if process.is_running()]
-    assert "generator-1 killed by SIGKILL; starting it again" in said(tmp_path)
+    assert "generator-1 killed by SIGKILL; starting it again" in read_output(tmp_path)
     check_a_finished_run(tmp_path, folder, stopped_at)
 
 

@@ -87,7 +87,7 @@ class Gradings:
         assert self.sandbox._servers["code"].process.pid == server.pid
         assert server.children(recursive=True) == []
         assert [pid for pid in psutil.pids() if _session(pid) == server.pid] == [server.pid]
-        assert self.around.touched() == []
+        assert self.around.find_changes() == []
         # 256 MiB beyond what the fork server had, which is some 100 MiB.
         assert 100 << 20 < self.most_resident_bytes < 400 << 20
 
@@ -143,6 +143,6 @@ def assert_harms_without_sandbox(folder: Path, family: str, number: int) -> None
             assert plain.stdout.strip() == around.secret
         else:
             deadline = time.monotonic() + 10
-            while not (touched := around.touched()) and time.monotonic() < deadline:
+            while not (touched := around.find_changes()) and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert touched != []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.tasks import Tasks
-from rollcast.local.cautions import of_data
+from rollcast.local.cautions import data_warnings
 from rollcast.tasks.contamination import normal_form
 from rollcast.tasks.near_duplicates import MAX_PAIRS, near_duplicates
 from rollcast.tasks.prompts import PromptSplit, load
@@ -97,7 +97,7 @@ def test_a_benchmarks_prompt_in_another_spelling_is_contaminated(evaluated: str,
         assert len(split.train + split.held_out) == len(FILLERS)
         assert all("filler" in prompt.text for prompt in split.train + split.held_out)
         assert split.skipped == {"contaminated": 1}
-        (caution,) = of_data(split)
+        (caution,) = data_warnings(split)
         assert caution.endswith(
             "1 row is left out: they ask what a held-out or downstream prompt asks, in another spelling"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollcast.tasks.remote.llm_judge import MAX_SCORE_LINE_CHARACTERS, score_of
+from rollcast.tasks.remote.llm_judge import MAX_SCORE_LINE_CHARACTERS, find_score
 
 SCORES: list[tuple[str, float | None]] = [
     ("Score: 7", 7.0),
@@ -60,17 +60,17 @@ SCORES: list[tuple[str, float | None]] = [
 
 @pytest.mark.parametrize(("line", "score"), SCORES)
 def test_a_score_is_read_on_the_scale_that_its_line_names(line: str, score: float | None) -> None:
-    assert score_of(f"It is so.\n{line}") == (None if score is None else pytest.approx(score))
+    assert find_score(f"It is so.\n{line}") == (None if score is None else pytest.approx(score))
 
 
 def test_a_line_without_a_scale_is_on_the_settings_own() -> None:
-    assert score_of("Score: 4", 5.0) == 4.0
-    assert score_of("Score: 8/10", 5.0) == pytest.approx(4.0)
+    assert find_score("Score: 4", 5.0) == 4.0
+    assert find_score("Score: 8/10", 5.0) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("part", ["score(", "(", "score of ", "score: 1 of ", "score (1-", "* "])
 def test_a_hostile_line_is_read_soon(part: str) -> None:
     """The longest line that is looked at, many times."""
     line = (part * MAX_SCORE_LINE_CHARACTERS)[:MAX_SCORE_LINE_CHARACTERS]
-    assert score_of(f"{line}\n" * 1_000 + "Score: 4") == 4.0
-    assert score_of(f"score{line[:-5]}\n" * 200) is None
+    assert find_score(f"{line}\n" * 1_000 + "Score: 4") == 4.0
+    assert find_score(f"score{line[:-5]}\n" * 200) is None

@@ -86,7 +86,7 @@ def sandboxes() -> Iterator[list[Sandbox]]:
 
 
 def graded(told: Tasks, completion: str, sandboxes: list[Sandbox]) -> Grade:
-    verifiers = Verifiers.of(told)
+    verifiers = Verifiers.from_tasks(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     name = told.dataset.verifier  # type: ignore[union-attr]
     assert name is not None
@@ -99,7 +99,10 @@ def test_a_function_gets_the_completion_and_the_whole_row(
 ) -> None:
     told = tasks(verifier)
     assert graded(told, "2", sandboxes) == Grade(1.0, "ok")
-    assert grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.of(told)).status == "wrong"
+    assert (
+        grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).status
+        == "wrong"
+    )
 
 
 def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes: list[Sandbox]) -> None:
@@ -117,7 +120,7 @@ def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: l
     if not protections.missing():
         says["writes"] = r"PermissionError: .*in the sandbox"
     told = tasks("./reward.py:fails")
-    verifiers = Verifiers.of(told)
+    verifiers = Verifiers.from_tasks(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     for completion, sentence in says.items():
         found = grade("./reward.py:fails", completion, json.dumps(ROW), sandbox=sandboxes[-1], verifiers=verifiers)
@@ -175,7 +178,7 @@ def test_trusted_gradings_at_once_do_not_hold_one_another_up(folder: Path, sandb
         "    return 1.0\n"
     )
     told = tasks("mine", FunctionVerifier(name="mine", code="./own.py:waits", trusted=True), deadline=120.0)
-    verifiers = Verifiers.of(told)
+    verifiers = Verifiers.from_tasks(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     sandboxes[-1].start("mine")
     ended: list[str] = []
@@ -229,7 +232,7 @@ def test_an_answer_of_zero_is_tried_as_well(tmp_path: Path) -> None:
 
 def test_a_wire_cannot_name_code_that_the_run_file_does_not() -> None:
     with pytest.raises(UserError, match="no data set of the run file names it"):
-        Verifiers.of(Tasks()).find("/tmp/anything.py:run")
+        Verifiers.from_tasks(Tasks()).find("/tmp/anything.py:run")
 
 
 def test_a_row_with_dates_is_text_and_one_with_bytes_is_refused(tmp_path: Path) -> None:
@@ -266,8 +269,11 @@ def test_the_function_of_the_page_does_what_the_page_says(
     ):
         told = parse_run_config(yaml.safe_load(run_file), source="page").tasks
         (name,) = verifier_names(told)
-        assert Verifiers.of(told).find(name).place == place
-        sandboxes.append(Sandbox(told.grading, Verifiers.of(told)))
+        assert Verifiers.from_tasks(told).find(name).place == place
+        sandboxes.append(Sandbox(told.grading, Verifiers.from_tasks(told)))
         for completion, reward in (("42", 1.0), (f"<think>{'hm' * 99}</think>It is 42", 1.0), ("hm " * 99 + "42", 0.5)):
             row = json.dumps({"prompt": "6 x 7?", "answer": 42})
-            assert grade(name, completion, row, sandbox=sandboxes[-1], verifiers=Verifiers.of(told)).reward == reward
+            assert (
+                grade(name, completion, row, sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).reward
+                == reward
+            )

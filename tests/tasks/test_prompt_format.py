@@ -17,7 +17,7 @@ from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.generator.grading import GradingThreads
 from rollcast.rollouts.records import GradingStatus, LengthBudget, PromptTask, Purpose, Sampling
-from rollcast.tasks.chats import of_text
+from rollcast.tasks.chats import make_chat
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import render, tokenize
 from rollcast.telemetry.exporter import Exporter
@@ -44,7 +44,7 @@ def tokenizer(template: str | None = None) -> transformers.PreTrainedTokenizerFa
 
 
 def rendered(template: str | None, **settings: Any) -> str:
-    return render(tokenizer(template), of_text("1+1?"), PromptFormat(**settings))[0]
+    return render(tokenizer(template), make_chat("1+1?"), PromptFormat(**settings))[0]
 
 
 def test_the_chat_template_is_used_where_there_is_one() -> None:
@@ -73,7 +73,7 @@ def test_thinking_is_opened_once_or_switched_off() -> None:
 
 def test_token_ids_are_those_of_the_rendered_text_without_further_special_tokens() -> None:
     made = tokenizer(CHATML)
-    ids = tokenize(made, of_text("1+1?"), PromptFormat(open_thinking=True))
+    ids = tokenize(made, make_chat("1+1?"), PromptFormat(open_thinking=True))
     assert made.decode(ids) == "<|user|>1+1?<|end|><|assistant|>\n<think>\n"
 
 
@@ -96,8 +96,8 @@ def test_a_prompt_does_not_end_in_the_end_of_text_that_a_tokenizer_adds(
     made.backend_tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=special)
     if single.endswith("</s>"):
         assert made.decode(made("1+1?")["input_ids"]).endswith("</s>")
-    ids = tokenize(made, of_text("1+1?"), PromptFormat(layout=layout))
-    text, _ = render(made, of_text("1+1?"), PromptFormat(layout=layout))
+    ids = tokenize(made, make_chat("1+1?"), PromptFormat(layout=layout))
+    text, _ = render(made, make_chat("1+1?"), PromptFormat(layout=layout))
     assert made.decode(ids) == before + text
 
 
@@ -156,7 +156,7 @@ async def test_thinking_that_the_prompt_opened_and_that_never_ended_holds_no_ans
         purpose=Purpose.TRAIN,
         dataset="d",
         prompt_id="p",
-        prompt_token_ids=np.array(tokenize(made, of_text("6*7?"), PromptFormat(open_thinking=opened)), np.int32),
+        prompt_token_ids=np.array(tokenize(made, make_chat("6*7?"), PromptFormat(open_thinking=opened)), np.int32),
         num_rollouts=1,
         sampling=Sampling(),
         length=LengthBudget(64),

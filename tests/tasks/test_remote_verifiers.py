@@ -24,7 +24,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import JUDGE_PROMPT, HttpVerifier, JudgeVerifier
 from rollcast.local.ports import free_port
 from rollcast.tasks.remote.asking import MAX_ANSWER_BYTES, Circuit
-from rollcast.tasks.remote.llm_judge import question, score_of
+from rollcast.tasks.remote.llm_judge import find_score, question
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.verifiers import Grade
 
@@ -285,14 +285,14 @@ def test_a_judge_that_is_cut_off_gives_no_verdict_whatever_stands_last() -> None
 @pytest.mark.parametrize("part", ["\n", " ", "score -", "*\n", "score: 1 /"])
 def test_a_long_answer_of_a_judge_is_read_at_once(part: str) -> None:
     """As long as an answer may be; with the square of its length this would take hours."""
-    assert score_of(part * (MAX_ANSWER_BYTES // len(part)) + "x\nScore: 4\nso much for it") == 4.0
+    assert find_score(part * (MAX_ANSWER_BYTES // len(part)) + "x\nScore: 4\nso much for it") == 4.0
 
 
 def test_what_a_completion_writes_is_no_place_of_the_judges_prompt() -> None:
     row = {"prompt": [{"role": "user", "content": "6 x 7?"}], "answer": "42"}
     asked = question("{prompt}|{completion}|{answer}|{unknown}", "{answer} {prompt}", row)
     assert asked == "user: 6 x 7?|{answer} {prompt}|42|{unknown}"
-    assert score_of("Score: 3\nScore: 4") == 4.0
+    assert find_score("Score: 3\nScore: 4") == 4.0
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "verifiers.md").read_text()

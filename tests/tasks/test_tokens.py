@@ -15,7 +15,7 @@ from rollcast.local.embedding_rows import check_embedding_rows
 from rollcast.tasks.prompts import Prompt, PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.tokens import load_tokenizer, tokenize_prompts
-from rollcast.tasks.vocabulary import num_rows_of
+from rollcast.tasks.vocabulary import read_num_rows
 from testkit.tiny_model import VOCABULARY, make_tiny_model
 
 
@@ -111,7 +111,7 @@ def test_a_prompt_with_a_token_that_has_no_embedding_is_refused(
 
 
 def test_rows_are_those_of_the_text_model() -> None:
-    assert num_rows_of({"vocab_size": 7}) == 7
-    assert num_rows_of({"vocab_size": 9, "text_config": {"vocab_size": 7}}) == 7
-    assert num_rows_of({"vocab_size": 9, "text_config": {}}) == 9
-    assert num_rows_of({"text_config": None}) is None
+    assert read_num_rows({"vocab_size": 7}) == 7
+    assert read_num_rows({"vocab_size": 9, "text_config": {"vocab_size": 7}}) == 7
+    assert read_num_rows({"vocab_size": 9, "text_config": {}}) == 9
+    assert read_num_rows({"text_config": None}) is None

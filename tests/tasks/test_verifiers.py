@@ -15,7 +15,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import BUILT_IN, MIN_REWARD, Grade, grade, graded, grading_seconds
+from rollcast.tasks.verifiers import BUILT_IN, MIN_REWARD, Grade, grade, grading_seconds, make_grade
 
 TABLE = Path(__file__).parents[2] / "docs" / "data.md"
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")
@@ -106,5 +106,5 @@ def test_an_unknown_verifier_is_named_with_the_known_ones() -> None:
 
 
 def test_the_smallest_reward_that_is_one_is_paid() -> None:
-    assert graded(MIN_REWARD, "") == Grade(MIN_REWARD, "ok")
-    assert graded(MIN_REWARD / 2, "") == Grade(0.0, "wrong")
+    assert make_grade(MIN_REWARD, "") == Grade(MIN_REWARD, "ok")
+    assert make_grade(MIN_REWARD / 2, "") == Grade(0.0, "wrong")

@@ -6,19 +6,19 @@ import gc
 
 import pytest
 
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
 
 def test_garbage_is_collected_again_after_an_import_that_failed() -> None:
-    with uncollected():
+    with pause_garbage_collection():
         assert not gc.isenabled()
-    with pytest.raises(ImportError), uncollected():
+    with pytest.raises(ImportError), pause_garbage_collection():
         raise ImportError
     assert gc.isenabled()
 
 
 def test_what_was_imported_is_never_looked_through_again() -> None:
-    with uncollected():
+    with pause_garbage_collection():
         imported = [[number] for number in range(1000)]
     made_later: list[object] = []
     known = {id(item) for item in gc.get_objects()}  # without what is frozen
@@ -29,7 +29,7 @@ def test_what_was_imported_is_never_looked_through_again() -> None:
 def test_where_nothing_was_collected_nothing_is_afterwards() -> None:
     gc.disable()
     try:
-        with uncollected():
+        with pause_garbage_collection():
             pass
         assert not gc.isenabled()
     finally:

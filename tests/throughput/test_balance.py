@@ -14,7 +14,7 @@ from rollcast.simulation.split import Rates, Split, SplitSimulator
 from rollcast.simulation.workload import lognormal_with_mean
 from rollcast.throughput.assumptions import Assumptions
 from rollcast.throughput.balance import Balance, predict
-from rollcast.throughput.card import card_named, card_of
+from rollcast.throughput.card import card_named, find_card
 from rollcast.throughput.ending import grace_seconds, short_grace
 from rollcast.throughput.sentences import full_cache
 from testkit.published_models import QWEN3_4B, QWEN3_8B, QWEN3_30B_A3B
@@ -150,7 +150,7 @@ def test_a_mean_length_that_cannot_be_is_refused(mean: float) -> None:
 
 
 def test_a_card_is_known_by_its_name_and_guessed_by_its_memory() -> None:
-    assert [card_of(round(size * 1e9)).name for size in (42.9, 80, 85.5, 141, 150)] == [
+    assert [find_card(round(size * 1e9)).name for size in (42.9, 80, 85.5, 141, 150)] == [
         "A100-40GB",
         "H100",
         "H100",

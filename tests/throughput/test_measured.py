@@ -12,7 +12,7 @@ from rollcast.throughput.assumptions import FLOPS_UTILIZATION_MEASURED, Assumpti
 from rollcast.throughput.balance import predict
 from rollcast.throughput.card import card_named
 from rollcast.throughput.model_work import training_flops
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from testkit.published_models import QWEN3_0_6B, QWEN3_1_7B, QWEN3_4B
 from tests.memory.plans import plan_of
 
@@ -31,7 +31,7 @@ def test_the_counted_operations_give_the_measured_tokens_per_second(name: str) -
     assert sum(lengths) == pytest.approx(tokens, rel=0.02)
     assert max(lengths) == longest
     position = sum(length**2 for length in lengths) / (2 * sum(lengths))
-    predicted = utilization * H200.flops / training_flops(shape_of(model), position)
+    predicted = utilization * H200.flops / training_flops(make_shape(model), position)
     assert predicted == pytest.approx(measured, rel=0.03)
     assert utilization in {share for _, _, share in FLOPS_UTILIZATION_MEASURED}
 

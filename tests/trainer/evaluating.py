@@ -19,7 +19,7 @@ from rollcast.trainer.control.evaluation import (
     OpenEvaluations,
 )
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import graded, group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout, make_task
 
 PLAN = EvaluationPlan("d", 10, 2)
 
@@ -28,11 +28,11 @@ def make_group(
     sequence: int, rewards: list[float], status: GradingStatus | None = None, dataset: str = "d"
 ) -> RolloutGroup:
     version = PolicyVersion(1, sequence)
-    rollouts = [graded(index, reward, version) for index, reward in enumerate(rewards)]
+    rollouts = [make_graded_rollout(index, reward, version) for index, reward in enumerate(rewards)]
     for rollout in rollouts:
         rollout.grading_status = status or rollout.grading_status
     task = make_task(sequence, Purpose.EVAL, dataset=dataset, prompt_id=f"p{sequence}")
-    return group_of(task, rollouts, first_version=version)
+    return make_answer_group(task, rollouts, first_version=version)
 
 
 def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:

@@ -24,7 +24,7 @@ from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.trainer.control.telemetry import GroupSignals
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import graded, group_of
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from testkit.trainer.states import make_state
 
@@ -116,5 +116,5 @@ class Desk:
 
 
 def wrong_answer(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
-    rollouts = [graded(index, 0.0, version, length=4) for index in range(2)]
-    return group_of(claimed.task, rollouts, incarnation=2, dataset="d", first_version=version)
+    rollouts = [make_graded_rollout(index, 0.0, version, length=4) for index in range(2)]
+    return make_answer_group(claimed.task, rollouts, incarnation=2, dataset="d", first_version=version)

@@ -31,7 +31,7 @@ from rollcast.trainer.control.reporting import Reporter
 from rollcast.trainer.control.telemetry import GroupSignals, export_batch
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 from testkit.trainer.states import make_state
 from tests.trainer.tiny_models import make_config
 
@@ -66,7 +66,7 @@ def rollout(
 
 
 def group(sequence: int, rollouts: list[Rollout]) -> RolloutGroup:
-    return group_of(make_task(sequence, prompt_token_ids=np.ones(2, np.int32)), rollouts, first_version=V)
+    return make_answer_group(make_task(sequence, prompt_token_ids=np.ones(2, np.int32)), rollouts, first_version=V)
 
 
 def trained(groups: list[RolloutGroup], recipe: Recipe) -> list[tuple[int, float]]:

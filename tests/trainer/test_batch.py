@@ -100,7 +100,7 @@ def test_only_kept_rollouts_become_sequences() -> None:
     num_rollouts = sum(len(group.rollouts) for group in groups)
     kept = np.arange(num_rollouts) % 2 == 0
     weights = np.where(kept, np.arange(num_rollouts) / 10, 0.0)
-    effective = EffectiveBatch(kept=kept, advantages=weights * 2, weights=weights)
+    effective = EffectiveBatch(kept_mask=kept, advantages=weights * 2, weights=weights)
     sequences = training_sequences(groups, effective)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     expected = 0.0

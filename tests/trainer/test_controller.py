@@ -23,7 +23,7 @@ from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import VERSION, graded, make_group, make_task
+from testkit.rollouts.examples import VERSION, make_graded_rollout, make_group, make_task
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_task_once
 from testkit.trainer.quick_control import (
@@ -35,8 +35,8 @@ from testkit.trainer.quick_control import (
     lines,
     make_config,
     make_controller,
+    read_group_count,
     run,
-    told,
 )
 
 
@@ -95,7 +95,7 @@ class ImperfectEvaluations(AnsweringQueue):
                 rollout.grading_status = GradingStatus.TIMEOUT
         if group.purpose is Purpose.EVAL and group.prompt_id == "p101":
             most = group.length.max_tokens
-            group.rollouts = [graded(index, 1.0, self._answers.version, length=most) for index in range(2)]
+            group.rollouts = [make_graded_rollout(index, 1.0, self._answers.version, length=most) for index in range(2)]
             for rollout in group.rollouts:
                 rollout.stop_reason = StopReason.LENGTH
         return group
@@ -128,7 +128,7 @@ def test_a_trainer_says_once_why_none_of_its_first_groups_is_used(tmp_path: Path
     config, broker = make_config(tmp_path), MemoryBroker()
     answers = Answers(0.0, PolicyVersion(1, 0), random.Random(0))
     controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners())
-    controller._stop_requested = lambda: told(controller, "filtered") >= 24
+    controller._stop_requested = lambda: read_group_count(controller, "filtered") >= 24
     with capture_logs() as logs:
         controller.run()
     said = [line["event"] for line in logs if "can be trained on" in line["event"]]
@@ -216,7 +216,9 @@ def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, seco
     assert run(controller, answers) is TrainerEnding.FINISHED
     assert [line["step"] for line in lines(config, "steps.jsonl")] == list(range(1, 6))
     check_every_task_once(lines(config, "tasks.jsonl"))
-    assert told(controller, "duplicate") >= 5 * config.recipe.prompts_per_step, "each group in training, once a step"
+    assert read_group_count(controller, "duplicate") >= 5 * config.recipe.prompts_per_step, (
+        "each group in training, once a step"
+    )
 
 
 def test_an_update_does_not_wait_for_redis_twice(tmp_path: Path) -> None:

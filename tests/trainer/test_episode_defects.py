@@ -21,7 +21,7 @@ from rollcast.trainer.learner.batch import Routing
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, group_of, make_rollout, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_rollout, make_task
 from testkit.trainer.states import make_state
 
 VOCAB, MAX_LENGTH = 100, 64
@@ -32,7 +32,7 @@ def answered(seed: int = 0) -> tuple[PromptTask, RolloutGroup]:
     task = make_task(3, episode=EPISODE_TASK)
     rng = np.random.default_rng(seed)
     rollouts = [make_episode(rng, index, turns=(3, 2), vocab=VOCAB, reward=float(index)) for index in range(2)]
-    return task, group_of(task, rollouts)
+    return task, make_answer_group(task, rollouts)
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
@@ -49,7 +49,7 @@ def test_a_good_group_of_episodes_has_none(seed: int) -> None:
 def test_an_older_generators_single_answer_is_not_taken_for_an_episode() -> None:
     """It knows no field of an episode: it reads the task without it, and answers with none."""
     task, _ = answered()
-    group = group_of(task, [make_rollout(0, 3), make_rollout(1, 3)])
+    group = make_answer_group(task, [make_rollout(0, 3), make_rollout(1, 3)])
     said = "rollout 0 is one answer; the task asked for an episode in the environment 'world'"
     assert found(task, group) == said
 
@@ -137,7 +137,7 @@ def name_a_later_version(rollout: Rollout) -> None:
 def misplace_a_mark(rollout: Rollout) -> None:
     assert rollout.episode is not None
     branch = rollout.episode.branches[0]
-    branch.kv_marks = tuple(dataclasses.replace(mark, kept=10_000) for mark in branch.kv_marks)
+    branch.kv_marks = tuple(dataclasses.replace(mark, num_kept=10_000) for mark in branch.kv_marks)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_every_sequence_says_which_experts_it_used() -> None:
     task, group = answered()
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            inputs = len(rollout.prompt_of(sequence, task.prompt_token_ids)) + len(sequence.token_ids) - 1
+            inputs = len(rollout.sequence_prompt(sequence, task.prompt_token_ids)) + len(sequence.token_ids) - 1
             sequence.routed_experts = np.zeros((inputs, 3, 2), np.uint8)
     finder = DefectFinder(make_state(published=NEWEST), VOCAB, MAX_LENGTH, Routing(3, 8, 2))
     assert finder.find(group, task) is None

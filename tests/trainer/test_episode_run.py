@@ -11,7 +11,7 @@ from rollcast.config.run import RunConfig
 from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import graded
+from testkit.rollouts.examples import make_graded_rollout
 from testkit.rollouts.memory import MemoryBroker
 from testkit.system.audit import check_every_episode_ended, check_every_task_once
 from testkit.trainer.quick_control import (
@@ -21,8 +21,8 @@ from testkit.trainer.quick_control import (
     lines,
     make_config,
     make_controller,
+    read_group_count,
     run,
-    told,
 )
 
 
@@ -41,7 +41,7 @@ def test_groups_of_episodes_are_trained_on_and_the_books_balance(tmp_path: Path)
     assert outcomes["used"] > 10, outcomes
     ends = check_every_episode_ended(written, config.recipe.rollouts_per_prompt)
     assert {"answered", "done", "failed"} <= set(ends), ends
-    assert told(controller, "defective") == 0
+    assert read_group_count(controller, "defective") == 0
     evaluations = lines(config, "evaluations.jsonl")
     assert {one["samples"] + one["ungraded"] for one in evaluations} == {6}
     assert any(one["ungraded"] for one in evaluations), "a failed environment is no wrong answer"
@@ -53,7 +53,7 @@ def test_a_restart_in_the_middle_uses_no_episode_twice(tmp_path: Path) -> None:
     learners = QuickLearners()
     queue = AnsweringQueue(broker, answers)
     first = make_controller(config, queue, answers, learners, environment="world")
-    first._reporter.started()
+    first._reporter.record_start()
     run(first, answers, limit=4)
     newest = max(learners.saved, key=lambda version: PolicyVersion.parse(version).step)
     second = make_controller(
@@ -64,7 +64,7 @@ def test_a_restart_in_the_middle_uses_no_episode_twice(tmp_path: Path) -> None:
         progress=Progress.from_json(learners.saved[newest]),
         environment="world",
     )
-    second._reporter.started()
+    second._reporter.record_start()
     run(second, answers)
     written = lines(config, "tasks.jsonl")
     assert check_every_task_once(written)["used"] > 10
@@ -82,7 +82,7 @@ def test_answers_of_an_older_generator_are_refused_and_asked_again(tmp_path: Pat
     def older(group: RolloutGroup) -> RolloutGroup:
         if group.purpose is purpose and remaining[0]:
             remaining[0] -= 1
-            group.rollouts = [graded(one.index, 1.0, answers.version) for one in group.rollouts]
+            group.rollouts = [make_graded_rollout(one.index, 1.0, answers.version) for one in group.rollouts]
         return group
 
     queue = AnsweringQueue(broker, answers)
@@ -90,6 +90,6 @@ def test_answers_of_an_older_generator_are_refused_and_asked_again(tmp_path: Pat
     controller = make_controller(config, queue, answers, QuickLearners(), environment="world")
     run(controller, answers)
     assert remaining == [0]
-    assert told(controller, "defective") == 4
+    assert read_group_count(controller, "defective") == 4
     written = lines(config, "tasks.jsonl")
     check_every_episode_ended(written, config.recipe.rollouts_per_prompt)

@@ -17,7 +17,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.episode_statistics import count_episodes, statistics_of_episodes
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import graded, group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout, make_task
 
 NOW = Moment(1, 7, 2.5, 0.5, 3, 99, 0.25, 0)
 
@@ -31,10 +31,10 @@ def make_episode(environment: str, turns: int, end: EpisodeEnd = EpisodeEnd.ANSW
 
 def of_group(episodes: list[Episode | None]) -> RolloutGroup:
     version = PolicyVersion(1, 0)
-    rollouts = [graded(index, 1.0, version) for index in range(len(episodes))]
+    rollouts = [make_graded_rollout(index, 1.0, version) for index in range(len(episodes))]
     for rollout, episode in zip(rollouts, episodes, strict=True):
         rollout.episode = episode
-    return group_of(make_task(1), rollouts, first_version=version)
+    return make_answer_group(make_task(1), rollouts, first_version=version)
 
 
 def sample(exporter: Exporter, name: str, **labels: str) -> float | None:
@@ -92,8 +92,8 @@ def close_one(environments: Sequence[str | None], plan: EvaluationPlan) -> Close
     open_evaluations.ask(plan, NOW, tasks)
     version = PolicyVersion(1, 0)
     for sequence, task in enumerate(tasks):
-        rollouts: list[Rollout] = [graded(index, float(index < sequence), version) for index in range(4)]
-        open_evaluations.add(group_of(task, rollouts, first_version=version))
+        rollouts: list[Rollout] = [make_graded_rollout(index, float(index < sequence), version) for index in range(4)]
+        open_evaluations.add(make_answer_group(task, rollouts, first_version=version))
     (closed,) = open_evaluations.close_finished(generators=True)
     return closed
 

@@ -19,10 +19,10 @@ from rollcast.rollouts.records import EpisodeEnd, Rollout, RolloutGroup
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.assembly import assemble, can_be_trained_on, shaped_reward
 from rollcast.trainer.control.group_filter import GroupFilter
-from rollcast.trainer.control.telemetry import GroupSignals, staleness_of
+from rollcast.trainer.control.telemetry import GroupSignals, count_staleness
 from rollcast.trainer.learner.batch import denominator, loss_mask
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, graded, group_of, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_graded_rollout, make_task
 
 SHAPES = [(1,), (3,), (2, 1), (1, 1, 2)]
 
@@ -36,7 +36,7 @@ def make_groups(seed: int = 0, num_groups: int = 3, **changes: Any) -> list[Roll
             make_episode(rng, index, turns=shape, reward=float((index + sequence) % 2), **changes)
             for index, shape in enumerate(SHAPES)
         ]
-        groups.append(group_of(make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts))
+        groups.append(make_answer_group(make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts))
     return groups
 
 
@@ -56,7 +56,7 @@ def test_an_episode_is_a_sequence_for_each_of_its_prompts(has_trailing: bool) ->
         for rollout in group.rollouts:
             for sequence in rollout.sequences:
                 one = next(found)
-                prompt = rollout.prompt_of(sequence, group.prompt_token_ids)
+                prompt = rollout.sequence_prompt(sequence, group.prompt_token_ids)
                 np.testing.assert_array_equal(one.prompt_token_ids, prompt)
                 mask = loss_mask(sequence)
                 length = int(np.flatnonzero(mask)[-1]) + 1
@@ -82,7 +82,7 @@ def test_a_branch_brings_its_own_experts_and_loses_those_of_trailing_tokens() ->
     for group in groups:
         for rollout in group.rollouts:
             for sequence in rollout.sequences:
-                inputs = len(rollout.prompt_of(sequence, group.prompt_token_ids)) + len(sequence.token_ids) - 1
+                inputs = len(rollout.sequence_prompt(sequence, group.prompt_token_ids)) + len(sequence.token_ids) - 1
                 sequence.routed_experts = np.full((inputs, 2, 2), inputs % 250, dtype=np.uint8)
     for one in assemble(groups, Recipe()).sequences:
         assert one.routed_experts is not None
@@ -172,7 +172,9 @@ def test_turn_credit_equals_a_loop_over_every_token(discount: float) -> None:
 
 
 def test_single_answers_are_episodes_of_one_turn_under_turn_credit() -> None:
-    group = group_of(make_task(0), [graded(0, 1.0), graded(1, 0.0), graded(2, 0.0)])
+    group = make_answer_group(
+        make_task(0), [make_graded_rollout(0, 1.0), make_graded_rollout(1, 0.0), make_graded_rollout(2, 0.0)]
+    )
     whole = assemble([group], Recipe()).sequences
     for one, other in zip(assemble([group], turn_recipe()).sequences, whole, strict=True):
         assert one.token_advantages is not None
@@ -237,7 +239,7 @@ def test_turns_with_equal_sums_differ_where_their_rewards_do(
         assert made.episode is not None
         credited = tuple(dataclasses.replace(t, reward=r) for t, r in zip(made.episode.turns, turns, strict=True))
         rollouts.append(dataclasses.replace(made, episode=dataclasses.replace(made.episode, turns=credited)))
-    group = group_of(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+    group = make_answer_group(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
     recipe = turn_recipe(1.0)
     assert can_be_trained_on(group, recipe, GroupFilter(recipe)) is is_usable
     assert bool(assemble([group], recipe).sequences) is is_usable
@@ -287,7 +289,7 @@ def test_a_teacher_adds_its_part_to_the_credit_of_turns() -> None:
 
 def test_staleness_counts_the_tokens_of_branches() -> None:
     groups = make_groups(has_trailing=True)
-    counts = staleness_of(groups, VERSION.step + 3)
+    counts = count_staleness(groups, VERSION.step + 3)
     tokens = [len(s.token_ids) for group in groups for rollout in group.rollouts for s in rollout.sequences]
     assert sum(counts.values()) == sum(tokens)
     assert set(counts) <= {2, 3}

@@ -22,7 +22,7 @@ from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 from tests.trainer.tiny_models import VOCAB, make_config
 
 DISCOUNT = 0.5
@@ -40,7 +40,9 @@ def make_groups() -> list[RolloutGroup]:
             for index, shape in enumerate(SHAPES)
         ]
         rollouts.append(make_episode(rng, len(SHAPES), turns=(2,), vocab=VOCAB, end=EpisodeEnd.FAILED))
-        groups.append(group_of(make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts))
+        groups.append(
+            make_answer_group(make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+        )
     return groups
 
 
@@ -79,7 +81,7 @@ def slow_loss(model: nn.Module, groups: list[RolloutGroup], *, by_turns: bool) -
                 continue
             for m, turn in enumerate(rollout.episode.turns):
                 sequence = rollout.sequences[turn.sequence]
-                prompt = rollout.prompt_of(sequence, group.prompt_token_ids)
+                prompt = rollout.sequence_prompt(sequence, group.prompt_token_ids)
                 rows = rows_of(model, prompt, sequence)
                 for position in range(turn.start, turn.end):
                     logprob = rows[len(prompt) - 1 + position, int(sequence.token_ids[position])]

@@ -47,7 +47,7 @@ def test_mean_of_prompt_means_and_version_span() -> None:
     ask(open_evaluations, range(2))
     assert open_evaluations.add(make_group(0, [1, 1, 0, 0]))
     assert open_evaluations.close_finished(generators=True) == []
-    assert open_evaluations.unanswered().keys() == {1}
+    assert open_evaluations.unanswered_tasks().keys() == {1}
     assert open_evaluations.add(make_group(1, [1, 1, 1, 1]))
     assert not open_evaluations.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
     (point,) = points(open_evaluations)
@@ -96,7 +96,7 @@ def test_prompts_that_are_given_up_are_not_waited_for_and_count_as_missing() -> 
     ask(open_evaluations, range(3))
     open_evaluations.add(make_group(0, [1, 1]))
     assert not open_evaluations.note_failures(1, 3)
-    assert open_evaluations.unanswered().keys() == {2}
+    assert open_evaluations.unanswered_tasks().keys() == {2}
     assert not open_evaluations.note_failures(2, 3)
     (point,) = points(open_evaluations)
     assert (point.pass_rate, point.num_prompts, point.asked_prompts) == (1.0, 1, 3)
@@ -285,7 +285,7 @@ def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: 
     asked: list[int] = []
     evaluated = -1
     for step in range(killed + 1):
-        if plan.is_due(step, at_start=step == 0, asked=max(asked, default=-1), evaluated=evaluated):
+        if plan.is_due(step, at_start=step == 0, asked_step=max(asked, default=-1), evaluated_step=evaluated):
             asked.append(step)
             evaluated = step
     assert asked == list(range(0, killed + 1, every))
@@ -293,7 +293,7 @@ def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: 
         evaluated = asked[-2] if len(asked) > 1 else -1
     again: list[int] = []
     for step in range(killed, killed + last + 1):
-        if plan.is_due(step, at_start=step == killed, asked=max(again, default=-1), evaluated=evaluated):
+        if plan.is_due(step, at_start=step == killed, asked_step=max(again, default=-1), evaluated_step=evaluated):
             again.append(step)
             evaluated = step
     wanted = [step for step in range(killed + 1, killed + last + 1) if step % every == 0]

@@ -16,7 +16,7 @@ from rollcast.trainer.control.defects import MIN_CERTAIN_TOKENS, DefectFinder
 from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import EPISODE_TASK, make_episode
-from testkit.rollouts.examples import VERSION, group_of, make_rollout, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_rollout, make_task
 from testkit.trainer.states import make_state
 
 VOCAB = 512
@@ -30,13 +30,13 @@ NEWEST = PolicyVersion(VERSION.incarnation, VERSION.step + 1)
 def answered() -> tuple[PromptTask, RolloutGroup]:
     task = make_task(3)
     task.length = dataclasses.replace(task.length, max_tokens=300)
-    return task, group_of(task, [make_rollout(index, LENGTH) for index in range(2)])
+    return task, make_answer_group(task, [make_rollout(index, LENGTH) for index in range(2)])
 
 
 def played() -> tuple[PromptTask, RolloutGroup]:
     task = make_task(3, episode=EPISODE_TASK)
     rng = np.random.default_rng(1)
-    return task, group_of(task, [make_episode(rng, index, turns=(3, 2), vocab=VOCAB) for index in range(2)])
+    return task, make_answer_group(task, [make_episode(rng, index, turns=(3, 2), vocab=VOCAB) for index in range(2)])
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
@@ -171,7 +171,7 @@ def test_certainty_is_right_where_it_is_asked_for_or_little() -> None:
     few = MIN_CERTAIN_TOKENS // 2 - 1
     rollouts = [make_rollout(index, few, logprobs=np.zeros(few, np.float32)) for index in range(2)]
     state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=NEWEST)
-    assert DefectFinder(state, VOCAB, MAX_LENGTH).find(group_of(task, rollouts), task) is None
+    assert DefectFinder(state, VOCAB, MAX_LENGTH).find(make_answer_group(task, rollouts), task) is None
 
 
 def test_the_ends_of_a_text_are_those_of_tokenizer_and_model(tmp_path: Any) -> None:

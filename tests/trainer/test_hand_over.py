@@ -40,7 +40,7 @@ def moves(
         floor=step - 1,
         max_staleness=LAG,
         waited_for=waited_for,
-        now=now,
+        now_seconds=now,
     )
 
 

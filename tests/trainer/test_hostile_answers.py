@@ -33,8 +33,8 @@ from testkit.trainer.quick_control import (
     lines,
     make_config,
     make_controller,
+    read_group_count,
     run,
-    told,
 )
 
 Spoil = Callable[[RolloutGroup], RolloutGroup]
@@ -90,7 +90,7 @@ def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
     controller = make_controller(config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners())
     assert run(controller, answers) is TrainerEnding.FINISHED
-    assert told(controller, "defective") == 1 + MAX_FAILURES
+    assert read_group_count(controller, "defective") == 1 + MAX_FAILURES
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["dead"] == 1, "the task that nobody answered well"
     used = {
@@ -115,7 +115,7 @@ def test_a_version_from_before_its_incarnation_is_refused(tmp_path: Path) -> Non
     queue = SpoilingQueue(broker, answers, never_was, first_sequence)
     second = make_controller(config, queue, answers, learners, progress=progress)
     assert run(second, answers) is TrainerEnding.FINISHED
-    assert told(second, "defective") == 1 + MAX_FAILURES
+    assert read_group_count(second, "defective") == 1 + MAX_FAILURES
 
 
 @pytest.mark.parametrize("text", [b"junk", b"-3", b"", b"9" * 15])
@@ -173,14 +173,14 @@ def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
     try:
         answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(4)), QuickLearners()
         first = make_controller(config, RedisAnsweringQueue(server.settings, answers), answers, learners)
-        first._reporter.started()
+        first._reporter.record_start()
         assert run(first, answers, limit=5) is TrainerEnding.INTERRUPTED
         first.close()
         throw_garbage(server.settings, answers.rng)
         progress = Progress.from_json(learners.saved["1.5"])
         queue = RedisAnsweringQueue(server.settings, answers)
         second = make_controller(config, queue, answers, learners, progress=progress)
-        second._reporter.started()
+        second._reporter.record_start()
         assert run(second, answers) is TrainerEnding.FINISHED
         outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
         assert set(outcomes) <= {"used", "filtered", "open"}, "no good task was lost to a bad entry"

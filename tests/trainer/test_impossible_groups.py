@@ -32,7 +32,7 @@ from rollcast.trainer.control.ledger import Ledger
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.state import SurvivingHistory
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import VERSION, group_of, make_rollout, make_task
+from testkit.rollouts.examples import VERSION, make_answer_group, make_rollout, make_task
 from testkit.trainer.states import make_state
 
 LENGTH, BUDGET, VOCAB = 6, 12, 16
@@ -49,7 +49,7 @@ def a_task(**changes: Any) -> PromptTask:
 
 
 def an_answer(task: PromptTask) -> RolloutGroup:
-    return group_of(task, [make_rollout(index, LENGTH) for index in range(task.num_rollouts)])
+    return make_answer_group(task, [make_rollout(index, LENGTH) for index in range(task.num_rollouts)])
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:

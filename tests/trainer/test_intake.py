@@ -28,7 +28,7 @@ async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) ->
         desk.turn()
     assert sorted(desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready) == ["a", "b", "lost"]
     assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
-    assert desk.open_evaluations.unanswered() == {}
+    assert desk.open_evaluations.unanswered_tasks() == {}
     assert desk.outcomes["dead"] == 1
     assert len(desk.queue.outstanding().finished) == 3, "everything else was acknowledged"
 
@@ -44,7 +44,7 @@ async def test_what_redis_lost_is_dispatched_again_once() -> None:
     await desk.answer(PolicyVersion(2, 6))
     desk.turn()
     assert len(desk.intake.ready) == 2
-    assert desk.open_evaluations.unanswered() == {}
+    assert desk.open_evaluations.unanswered_tasks() == {}
 
 
 async def test_a_group_in_a_batch_stays_outstanding_until_it_is_settled() -> None:

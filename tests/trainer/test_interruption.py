@@ -35,7 +35,7 @@ from rollcast.trainer.control.telemetry import export_batch
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import group_of
+from testkit.rollouts.examples import make_answer_group
 from tests.trainer.tiny_models import VOCAB, make_config
 
 V = PolicyVersion(1, 0)
@@ -105,7 +105,7 @@ def groups() -> list[RolloutGroup]:
     for sequence in range(5):
         task = make_task(sequence, [rng.randrange(2, VOCAB) for _ in range(3)], budget)
         rollouts = [sampled(task, index, rng) for index in range(6)]
-        made.append(group_of(task, rollouts, first_version=V))
+        made.append(make_answer_group(task, rollouts, first_version=V))
     return made
 
 

@@ -28,7 +28,7 @@ from rollcast.trainer.service import LAST_READING_SECONDS
 from rollcast.wire.version import PolicyVersion
 from testkit.forecaster.recorded_run import run_file
 from testkit.forked_programs import ForkedPrograms
-from testkit.rollouts.examples import graded, group_of
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout
 from testkit.system.harness import System, wait_for
 from testkit.tiny_model import make_tiny_model
 
@@ -94,8 +94,8 @@ def answer_evaluation(system: System) -> None:
 
 def answered_group(claimed: Claimed) -> RolloutGroup:
     """Every second rollout is right."""
-    rollouts = [graded(index, float(index % 2), VERSION) for index in range(claimed.task.num_rollouts)]
-    return group_of(claimed.task, rollouts, first_version=VERSION)
+    rollouts = [make_graded_rollout(index, float(index % 2), VERSION) for index in range(claimed.task.num_rollouts)]
+    return make_answer_group(claimed.task, rollouts, first_version=VERSION)
 
 
 def pass_rate(system: System) -> float | None:

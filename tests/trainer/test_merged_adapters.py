@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from rollcast.cli.model import app
 from rollcast.config.errors import UserError
-from rollcast.local.merged_model import merged
+from rollcast.local.merged_model import merge_adapter
 from rollcast.trainer.learner.ranks import Ranks
 from testkit.quantised_model import write_fp8
 from testkit.tiny_model import make_architecture
@@ -32,7 +32,7 @@ def test_the_merged_model_has_the_adapters_logits(ranks: Ranks, model: Path, tmp
     with torch.no_grad():
         before = base(input_ids=ids).logits
         logits = PeftModel.from_pretrained(base, tmp_path / "export").double()(input_ids=ids).logits
-        assert merged(tmp_path / "export", None, tmp_path / "merged").num_weights == 14
+        assert merge_adapter(tmp_path / "export", None, tmp_path / "merged").num_weights == 14
         whole = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).double()
         # Only the merged weights are rounded, once, to float32.
         gap = (whole(input_ids=ids).logits - logits).abs().max() / logits.abs().max()
@@ -64,7 +64,7 @@ def test_a_quantised_base_is_not_merged(ranks: Ranks, tmp_path: Path, named: str
         shutil.copyfile(tmp_path / "plain" / "config.json", tmp_path / "quantised" / "config.json")
         sentence = "_proj.weight is of type F8_E4M3, "
     with pytest.raises(UserError, match=rf"{sentence}.*; name its base model with --base"):
-        merged(tmp_path / "export", str(tmp_path / "quantised"), tmp_path / "merged")
+        merge_adapter(tmp_path / "export", str(tmp_path / "quantised"), tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
@@ -73,7 +73,7 @@ def test_without_torch_the_missing_extra_is_named(tmp_path: Path, monkeypatch: p
     (tmp_path / "adapter_model.safetensors").touch()
     monkeypatch.setattr("rollcast.local.merged_model.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"torch is not installed; run pip install 'rollcast\[trainer\]'$"):
-        merged(tmp_path, None, tmp_path / "merged")
+        merge_adapter(tmp_path, None, tmp_path / "merged")
 
 
 def test_what_cannot_be_merged_is_one_sentence(ranks: Ranks, model: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_cannot_be_merged_is_one_sentence(ranks: Ranks, model: Path, tmp_pa
     shallow = write_model(tmp_path / "shallow", layers=1)
     for base, reason in ((larger, "the adapter is of another model"), (shallow, "has no weight model.layers.1.mlp")):
         with pytest.raises(UserError, match=rf"{reason}.*; name its base model with --base"):
-            merged(tmp_path / "export", str(base), tmp_path / "merged")
+            merge_adapter(tmp_path / "export", str(base), tmp_path / "merged")
         assert not (tmp_path / "merged").exists()
     with pytest.raises(UserError, match=r"cannot be read as an adapter .*; give the folder that a run with"):
-        merged(model, None, tmp_path / "merged")
+        merge_adapter(model, None, tmp_path / "merged")

@@ -148,7 +148,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(1))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners, None)
-    first._reporter.started()
+    first._reporter.record_start()
 
     def save(version: PolicyVersion, state: dict[str, Any]) -> Any:
         if version.step == 9:
@@ -161,7 +161,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
     del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress)
-    second._reporter.started()
+    second._reporter.record_start()
     assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))
     again = {

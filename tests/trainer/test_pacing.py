@@ -38,25 +38,27 @@ def claim(at: float) -> Claim:
 
 def test_overdue_is_three_budgets_at_the_slowest_present_rate() -> None:
     pacing = make_pacing(1_000)
-    assert pacing.overdue({1: claim(0.0)}, now=1e9, redis_back_at=0.0) == [], "nothing is known yet"
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=1e9, redis_back_at=0.0) == [], "nothing is known yet"
     pacing.observe_rates([10.0, 40.0, 0.0])
-    assert pacing.overdue({1: claim(0.0), 2: claim(10.0)}, now=305.0, redis_back_at=0.0) == [1]
+    assert pacing.overdue({1: claim(0.0), 2: claim(10.0)}, now_seconds=305.0, redis_back_at=0.0) == [1]
     pacing.observe_rates([40.0])
-    assert pacing.overdue({1: claim(0.0)}, now=80.0, redis_back_at=0.0) == [1], "a generator that left does not count"
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=80.0, redis_back_at=0.0) == [1], (
+        "a generator that left does not count"
+    )
 
 
 def test_a_small_budget_has_a_minute() -> None:
     pacing = make_pacing(10)
     pacing.observe_rates([100.0])
-    assert pacing.overdue({1: claim(0.0)}, now=59.0, redis_back_at=0.0) == []
-    assert pacing.overdue({1: claim(0.0)}, now=61.0, redis_back_at=0.0) == [1]
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=59.0, redis_back_at=0.0) == []
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=61.0, redis_back_at=0.0) == [1]
 
 
 def test_a_group_that_waits_for_graders_is_not_overdue() -> None:
     pacing = make_pacing(1_000, grading_seconds=640.0)
     pacing.observe_rates([10.0])
-    assert pacing.overdue({1: claim(0.0)}, now=939.0, redis_back_at=0.0) == []
-    assert pacing.overdue({1: claim(0.0)}, now=941.0, redis_back_at=0.0) == [1]
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=939.0, redis_back_at=0.0) == []
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=941.0, redis_back_at=0.0) == [1]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,8 @@ def test_nothing_is_narrowed_before_the_first_step() -> None:
 def test_the_time_without_redis_makes_nothing_overdue() -> None:
     pacing = make_pacing(10)
     pacing.observe_rates([100.0])
-    assert pacing.overdue({1: claim(0.0)}, now=159.0, redis_back_at=100.0) == []
-    assert pacing.overdue({1: claim(0.0)}, now=161.0, redis_back_at=100.0) == [1]
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=159.0, redis_back_at=100.0) == []
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=161.0, redis_back_at=100.0) == [1]
 
 
 def made(seconds: float, lengths: list[int], *, lifetime: float = 1.0) -> tuple[float, list[RolloutGroup]]:

@@ -122,7 +122,7 @@ def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart
     history = cast(CurriculumState, progress.curriculum)["history"]
     assert sum(evaluations for _, _, evaluations, _ in history.values()) >= settled
     second = make_controller(config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress)
-    second._reporter.started()
+    second._reporter.record_start()
     assert second.state.curriculum.state() == progress.curriculum
     assert run(second, answers) is TrainerEnding.FINISHED
     check_every_task_once(lines(config, "tasks.jsonl"))

@@ -63,7 +63,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
     learners = QuickLearners()
     first = make_controller(config, AnsweringQueue(broker, answers), answers, learners)
-    first._reporter.started()
+    first._reporter.record_start()
     first.state.compute.start(1, None, start_up=0.0)
     killed = False
 
@@ -81,7 +81,7 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
     second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
-    second._reporter.started()
+    second._reporter.record_start()
     assert started_from(first) == {"1": 0.0}
     assert started_from(second) == {"2": 6.0}
     second.state.compute.start(1, progress.compute_state, start_up=progress.start_up)
@@ -113,7 +113,7 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
             log.starts |= reading.starts.get(config.run, {})
             for item in reading.evaluations:
                 log.add(item)
-        assert [(item.incarnation, item.step) for item in log.sorted_out().kept] == expected
+        assert [(item.incarnation, item.step) for item in log.sorted_out().curve_points] == expected
     assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
     rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
     curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
@@ -154,7 +154,7 @@ def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatch
     narrow = config.model_copy(update={"recipe": recipe})
     progress = Progress.from_json(checkpoint)
     second = make_controller(narrow, queue, answers, learners, progress=progress)
-    second._reporter.started()
+    second._reporter.record_start()
 
     def answer_after_the_first_look() -> bool:
         answers.version = second.state.version

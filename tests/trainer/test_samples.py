@@ -17,12 +17,12 @@ from rollcast.trainer.control.sample_texts import (
     MAX_SAMPLED_TOKENS,
     MAX_TURNS,
     fair_limit,
-    sampled,
-    shortened,
+    make_samples_record,
+    shorten_text,
     token_texts,
 )
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 from testkit.rollouts.memory import MemoryBroker
 from testkit.trainer.quick_control import (
     AnsweringQueue,
@@ -76,9 +76,9 @@ def test_a_run_of_episodes_leaves_their_turns_their_means_and_their_metrics(tmp_
 
 def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     text = "a" * 5_000 + "b" * 5_000
-    short = shortened(text)
+    short = shorten_text(text)
     assert short == f"{'a' * 2_000} [... 6000 characters ...] {'b' * 2_000}"
-    assert shortened("x" * MAX_CHARACTERS) == "x" * MAX_CHARACTERS
+    assert shorten_text("x" * MAX_CHARACTERS) == "x" * MAX_CHARACTERS
 
 
 def parse_samples(line: dict[str, object]) -> SamplesRecord:
@@ -98,8 +98,8 @@ def of_letters(token_ids: object) -> str:
 
 def recorded(rollout: Rollout) -> SamplesRecord:
     """The record of an evaluation of one prompt, as another process reads it."""
-    group = group_of(make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD)
-    record = sampled(Closed("d", 40, None, (), [], (group,)), 1, of_letters)
+    group = make_answer_group(make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD)
+    record = make_samples_record(Closed("d", 40, None, (), [], (group,)), 1, of_letters)
     return parse_samples(as_json(record))
 
 

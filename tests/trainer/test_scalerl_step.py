@@ -14,7 +14,7 @@ from rollcast.trainer.learner.batch import denominator
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import shard_policy
 from rollcast.trainer.learner.ranks import Ranks
-from testkit.module_of import module_of
+from testkit.module_of import load_module
 from tests.trainer.tiny_models import make_config, make_sequences, write_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scalerl_step.py"
@@ -23,7 +23,7 @@ MOST_LINES = 300
 
 @pytest.fixture(scope="module")
 def example() -> Any:
-    return module_of(EXAMPLE)
+    return load_module(EXAMPLE)
 
 
 def test_it_is_short() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.module_of import module_of
+from testkit.module_of import load_module
 
 pytestmark = pytest.mark.timeout(600)
 """It computes for half a minute, on a busy machine for minutes."""
@@ -14,5 +14,5 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "scalerl_step.py"
 
 
 def test_it_learns() -> None:
-    rewards = module_of(EXAMPLE).main(num_steps=20)
+    rewards = load_module(EXAMPLE).main(num_steps=20)
     assert sum(rewards[-5:]) > 1.5 * sum(rewards[:5])

@@ -15,7 +15,7 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.wire.version import PolicyVersion
 from testkit.live_bytes import LiveBytes
-from testkit.model_shapes import shape_of
+from testkit.model_shapes import make_shape
 from tests.trainer.tiny_models import make_config
 
 PIECE = 500
@@ -37,10 +37,10 @@ def test_weights_are_converted_a_piece_at_a_time(
     assert written is not None
     (planned,) = [
         moment.parts["converted"]
-        for moment in RankMemory(shape_of(written), config, "gpu", 0, 1).moments()
+        for moment in RankMemory(make_shape(written), config, "gpu", 0, 1).moments()
         if moment.name == "publish"
     ]
-    assert live.most == planned == PIECE
+    assert live.peak_bytes == planned == PIECE
     published = dict(group.slots[0].views())
     for name, weight in group.learner.policy.published_weights():
         assert torch.equal(published[name], weight.full_tensor().bfloat16())

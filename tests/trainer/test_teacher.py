@@ -36,7 +36,7 @@ from rollcast.trainer.control.teacher import (
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import make_episode
-from testkit.rollouts.examples import graded, group_of, make_rollout, make_task
+from testkit.rollouts.examples import make_answer_group, make_graded_rollout, make_rollout, make_task
 from tests.trainer.intake_desk import Desk
 from tests.trainer.teacher_server import Answer, Behaviour, completion, logprob, teacher_server, working
 
@@ -56,8 +56,8 @@ def distilling(*, with_reward: bool, **changes: Any) -> Recipe:
 
 
 def group(sequence: int = 3, rollouts: list[Rollout] | None = None) -> RolloutGroup:
-    made = rollouts or [graded(0, 1.0, length=4), graded(1, 0.0, length=9)]
-    return group_of(make_task(sequence), made)
+    made = rollouts or [make_graded_rollout(0, 1.0, length=4), make_graded_rollout(1, 0.0, length=9)]
+    return make_answer_group(make_task(sequence), made)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def wait_for(holds: Callable[[], Any]) -> None:
 
 def answers_of(teacher: TeacherClient, asked: RolloutGroup) -> TeacherLogprobs:
     teacher.ask(asked)
-    wait_for(teacher.answered)
+    wait_for(teacher.answered_sequences)
     found = teacher.take(asked.sequence)
     assert found is not None
     return found
@@ -102,7 +102,7 @@ def test_each_token_gets_the_teachers_log_prob_at_its_place() -> None:
     asked = group()
     with client(working) as (teacher, exporter):
         found = answers_of(teacher, asked)
-        assert teacher.answered() == []
+        assert teacher.answered_sequences() == []
     for index, answer in enumerate(found):
         assert answer is not None
         (logprobs,) = answer
@@ -112,12 +112,12 @@ def test_each_token_gets_the_teachers_log_prob_at_its_place() -> None:
 
 def test_each_sequence_of_an_episode_is_asked_about_with_its_own_prompt() -> None:
     made = make_episode(np.random.default_rng(0), turns=(2, 1, 1))
-    asked = group_of(make_task(3, num_rollouts=1), [made])
+    asked = make_answer_group(make_task(3, num_rollouts=1), [made])
     with client(working) as (teacher, exporter):
         (answer,) = answers_of(teacher, asked)
     assert answer is not None
     for sequence, logprobs in zip(made.sequences, answer, strict=True):
-        num_prompt = len(made.prompt_of(sequence, asked.prompt_token_ids))
+        num_prompt = len(made.sequence_prompt(sequence, asked.prompt_token_ids))
         wanted = [logprob(num_prompt + i, token) for i, token in enumerate(sequence.token_ids.tolist())]
         assert logprobs.tolist() == pytest.approx(wanted, rel=1e-6)
     assert counted(exporter) == {"answered": 1.0}
@@ -210,10 +210,10 @@ def last_word(behaviour: Behaviour, **changes: Any) -> tuple[UserError, str]:
     with client(behaviour, **changes) as (teacher, _):
         for sequence in range(SILENT_GROUPS - 1):
             teacher.ask(group(sequence))
-        wait_for(lambda: len(teacher.answered()) == SILENT_GROUPS - 1)
+        wait_for(lambda: len(teacher.answered_sequences()) == SILENT_GROUPS - 1)
         teacher.ask(group(SILENT_GROUPS))
         with pytest.raises(UserError) as caught:
-            wait_for(lambda: len(teacher.answered()) == SILENT_GROUPS)
+            wait_for(lambda: len(teacher.answered_sequences()) == SILENT_GROUPS)
     return caught.value, teacher._settings.url
 
 
@@ -319,14 +319,14 @@ async def test_a_group_is_ready_only_once_the_teacher_has_answered() -> None:
         assert desk.outcomes == {}, "a group at the teacher is not missing"
         desk.intake.give_up([1])
         release.set()
-        wait_for(teacher.answered)
+        wait_for(teacher.answered_sequences)
         desk.turn()
         assert [(one.sequence, one.ready) for one in desk.intake.groups()] == [(0, True)]
         desk.intake.take([0])
         answers = desk.intake.teacher_logprobs([0])
         assert answers is not None
         assert [len(one[0]) for one in answers[0] if one is not None] == [4, 4]
-        assert teacher.answered() == []
+        assert teacher.answered_sequences() == []
 
 
 async def test_a_group_of_which_nothing_can_be_trained_on_is_not_sent_to_the_teacher() -> None:
@@ -359,7 +359,9 @@ def test_advantages_equal_a_slow_loop(with_reward: bool) -> None:
     groups = []
     answers: dict[int, list[Any]] = {}
     for sequence in range(3):
-        rollouts = [graded(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12))) for i in range(6)]
+        rollouts = [
+            make_graded_rollout(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12))) for i in range(6)
+        ]
         groups.append(group(sequence, rollouts))
         answers[sequence] = [(rng.uniform(-5, 0, len(one.token_ids)).astype(np.float32),) for one in rollouts]
     answers[1][2] = None
@@ -396,7 +398,11 @@ def test_a_rollout_without_an_answer_is_left_out_and_never_trained_as_zero() -> 
 
 
 def test_a_teacher_alone_needs_neither_verdicts_nor_different_rewards() -> None:
-    rollouts = [graded(0, 1.0), make_rollout(1, 3, reward=0.0, grading_status=GradingStatus.ERROR), graded(2, 1.0)]
+    rollouts = [
+        make_graded_rollout(0, 1.0),
+        make_rollout(1, 3, reward=0.0, grading_status=GradingStatus.ERROR),
+        make_graded_rollout(2, 1.0),
+    ]
     rollouts.append(make_rollout(3, 3, stop_reason=StopReason.LENGTH))
     asked = group(0, rollouts)
     alone = assemble([asked], distilling(with_reward=False))

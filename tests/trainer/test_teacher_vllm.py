@@ -24,7 +24,7 @@ from rollcast.tasks.tokens import load_tokenizer
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.teacher import TeacherClient
 from rollcast.trainer.control.teacher_vocabulary import check_teacher
-from testkit.rollouts.examples import group_of, make_rollout, make_task
+from testkit.rollouts.examples import make_answer_group, make_rollout, make_task
 from testkit.tiny_model import CHARACTERS, make_tiny_model
 from testkit.uncompiled import UNCOMPILED
 from tests.trainer.teacher_server import with_tokens_exchanged
@@ -77,7 +77,7 @@ def some_group() -> RolloutGroup:
     for index, length in enumerate((1, 7, MAX_LENGTH - 3)):
         token_ids = rng.integers(3, len(CHARACTERS), length).astype(np.int32)
         rollouts.append(make_rollout(index, length, token_ids=token_ids))
-    return group_of(make_task(5), rollouts)
+    return make_answer_group(make_task(5), rollouts)
 
 
 def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, teacher_folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, te
     client = TeacherClient(settings, Exporter("r"), max_tokens=MAX_LENGTH)
     try:
         client.ask(group)
-        while not client.answered():
+        while not client.answered_sequences():
             time.sleep(0.05)
         found = client.take(group.sequence)
     finally:

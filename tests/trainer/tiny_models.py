@@ -19,7 +19,7 @@ from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, training
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.service import restore
 from rollcast.wire.version import PolicyVersion
-from testkit.rollouts.examples import group_of, make_task
+from testkit.rollouts.examples import make_answer_group, make_task
 
 VOCAB = 61
 """Prime, so that no sharding is even."""
@@ -103,7 +103,7 @@ def make_groups(seed: int, *, num_groups: int = 4, num_rollouts: int = 3) -> lis
             )
         prompt = rng.integers(0, VOCAB, int(rng.integers(1, 20))).astype(np.int32)
         groups.append(
-            group_of(make_task(sequence, prompt_token_ids=prompt), rollouts, first_version=PolicyVersion(1, 0))
+            make_answer_group(make_task(sequence, prompt_token_ids=prompt), rollouts, first_version=PolicyVersion(1, 0))
         )
     return groups
 

@@ -221,7 +221,7 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(monke
     def most(work: Callable[[WeightGroup], None], group: WeightGroup) -> int:
         with LiveBytes() as live:
             work(group)
-        return live.most
+        return live.peak_bytes
 
     store = RendezvousStore("127.0.0.1")
     ends = [
@@ -229,7 +229,7 @@ def test_a_few_pieces_pass_through_a_device_whatever_the_size_of_a_version(monke
         for rank in range(2)
     ]
     root = partial(lane_transfer.send, shard=sent, version=version)
-    leaf = partial(lane_transfer.receive, whole=received, version=version)
+    leaf = partial(lane_transfer.receive, snapshot=received, version=version)
     at_root, at_leaf = (end.submit(partial(most, work)) for end, work in zip(ends, (root, leaf), strict=True))
     assert piece < at_leaf.result(40.0) < 4 * piece
     copied = at_root.result(40.0) + piece  # the piece itself, which on a CPU is where it was

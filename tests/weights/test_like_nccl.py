@@ -258,7 +258,7 @@ def test_memory_that_an_aborted_lane_may_still_write_is_not_used_again_before(ne
     sender = members.senders[0]
     wait_until(lambda: network.most_in_flight == PIECES_IN_FLIGHT)
     members.slots[0].let_go(sender)
-    assert not sender.ended()
+    assert not sender.wait_released()
     assert members.slots[0].wait_for_readers(PATIENCE_SECONDS) == 0
     assert network.aborted_on
 
@@ -283,5 +283,5 @@ def test_a_group_that_many_threads_abandon_is_aborted_once(network: Network) -> 
         ender.start()
     for ender in enders:
         ender.join(PATIENCE_SECONDS)
-    assert sender.ended(PATIENCE_SECONDS)
+    assert sender.wait_released(PATIENCE_SECONDS)
     assert len([name for name in network.aborted_on if name.startswith("weight-group-1.0")]) == 1

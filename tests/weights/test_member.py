@@ -18,7 +18,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.receiver import member
-from rollcast.weights.receiver.member import WeightMember, first_of
+from rollcast.weights.receiver.member import WeightMember, run_until_first
 from rollcast.weights.receiver.receiver import Receiver
 from rollcast.weights.receiver.reception import within
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, ReceiverVerb, ReceiveState
@@ -48,7 +48,7 @@ def test_a_session_ends_at_whatever_moment_of_a_poll_its_end_comes(turns_of_a_po
             await within(5.0, turns_of_the_loop(turns_of_a_poll))
 
     for turns in range(1, 40):
-        asyncio.run(first_of(poll(), turns_of_the_loop(turns)))
+        asyncio.run(run_until_first(poll(), turns_of_the_loop(turns)))
         assert polls < MANY, f"polled on after an end in turn {turns}"
 
 
@@ -92,7 +92,7 @@ class NoEngine:
     async def hand_over(self, sequences: Sequence[int]) -> None:
         raise NotImplementedError
 
-    async def fenced(self, reason: str) -> str:
+    async def change_owner(self, reason: str) -> str:
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
     await server.start()
     trainer.member = make_member(port)
     try:
-        await within(20.0, first_of(trainer.member.run(), trainer.done.wait()))
+        await within(20.0, run_until_first(trainer.member.run(), trainer.done.wait()))
     finally:
         await server.stop(None)
     return trainer.answers
@@ -156,7 +156,7 @@ def test_a_trainer_that_has_ended_is_logged_ever_more_seldom(monkeypatch: pytest
     monkeypatch.setattr(member, "MIN_LOG_SECONDS", 0.1, raising=False)
     with socket.socket() as closed, capture_logs() as logs:
         closed.bind(("127.0.0.1", 0))
-        asyncio.run(first_of(make_member(closed.getsockname()[1]).run(), asyncio.sleep(3.0)))
+        asyncio.run(run_until_first(make_member(closed.getsockname()[1]).run(), asyncio.sleep(3.0)))
     away = [line for line in logs if "not connected" in line["event"]]
     assert 2 <= len(away) <= 7
     assert all(later["away_seconds"] >= 2 * earlier["away_seconds"] for earlier, later in pairwise(away))

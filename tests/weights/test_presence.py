@@ -68,7 +68,7 @@ def test_who_was_there_before_the_trainer_is_taken_at_its_word_once(sightings: S
 def test_keys_that_are_made_up_take_no_memory(sightings: Sightings) -> None:
     for number in range(3 * MAX_PROCESSES):
         sightings.note(number.to_bytes(8, "big"), LATER)
-    assert len(sightings._seen) == MAX_PROCESSES
+    assert len(sightings._seen_intervals) == MAX_PROCESSES
 
 
 @pytest.mark.parametrize("key", [b"", b"own"])

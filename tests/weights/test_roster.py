@@ -187,7 +187,7 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held: Any, lowe
     roster = Roster(incarnation=2, lm_head="fp32", history=[Surviving(1, 7)])
     assert roster.lowest_step() is None
     take_place(roster, **({} if held is None else {"version": held.to_proto()}))
-    assert roster.joined() == []
+    assert roster.joined_seats() == []
     assert roster.lowest_step() == lowest
     joined = take_place(roster, name="other", version=PolicyVersion(2, 9).to_proto())
     joined.joined = True

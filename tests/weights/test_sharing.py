@@ -24,7 +24,7 @@ def test_an_update_waits_beyond_its_timeout_for_a_broadcast_that_is_running() ->
             events.append("the broadcast ended")
 
     def update() -> None:
-        with sharing.held(lambda: False, timeout_seconds=0.01):
+        with sharing.pause(lambda: False, timeout_seconds=0.01):
             events.append("the update began")
 
     control = threading.Thread(target=broadcast)
@@ -47,7 +47,7 @@ def test_an_update_waits_beyond_its_timeout_for_a_broadcast_that_is_running() ->
 
 def test_an_update_does_not_wait_for_broadcasts_that_are_due_and_never_begin() -> None:
     sharing = Sharing(threading.Condition())
-    with sharing.held(lambda: True, timeout_seconds=0.01), sharing.broadcasting() as may_begin:
+    with sharing.pause(lambda: True, timeout_seconds=0.01), sharing.broadcasting() as may_begin:
         assert not may_begin
     with sharing.broadcasting() as may_begin:
         assert may_begin

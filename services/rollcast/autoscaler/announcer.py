@@ -39,26 +39,26 @@ class Announcer:
         """States that were announced and still hold."""
         self._since: dict[Occasion, float] = {}
 
-    def changed(self, before: int, target: int, reason: str) -> None:
+    def announce_change(self, previous_target: int, target: int, reason: str) -> None:
         """The number changed."""
-        self._say(Occasion.RAISED if target > before else Occasion.LOWERED, reason)
+        self._say(Occasion.RAISED if target > previous_target else Occasion.LOWERED, reason)
 
-    def held(self, now: float, is_held: bool, reason: str, patience: float) -> None:
+    def announce_hold(self, now_seconds: float, is_held: bool, reason: str, patience: float) -> None:
         """`is_held`: nothing can be measured. Announced once it has lasted `patience` seconds."""
-        self._state(now, Occasion.HELD, Occasion.MEASURED, is_held, reason, patience)
+        self._state(now_seconds, Occasion.HELD, Occasion.MEASURED, is_held, reason, patience)
 
-    def missing(self, now: float, are_missing: bool, reason: str, patience: float) -> None:
+    def announce_missing(self, now_seconds: float, are_missing: bool, reason: str, patience: float) -> None:
         """`are_missing`: fewer generators work than are asked for. Announced once it has lasted `patience` seconds."""
-        self._state(now, Occasion.MISSING, Occasion.COMPLETE, are_missing, reason, patience)
+        self._state(now_seconds, Occasion.MISSING, Occasion.COMPLETE, are_missing, reason, patience)
 
-    def ended(self, reason: str) -> None:
+    def announce_end(self, reason: str) -> None:
         """The run has ended."""
         if Occasion.ENDED not in self._announced:
             self._announced = {Occasion.ENDED}
             self._since.clear()
             self._say(Occasion.ENDED, reason)
 
-    def moved(self, job: str) -> None:
+    def announce_replaced_job(self, job: str) -> None:
         """The trainer's Job was replaced."""
         self._say(
             Occasion.MOVED, f"Job {job} was made again: its pod had left on request, and the next one must not wait"
@@ -68,15 +68,26 @@ class Announcer:
         """The run has not ended, or another one has begun."""
         self._announced.discard(Occasion.ENDED)
 
-    def _state(self, now: float, begun: Occasion, over: Occasion, holds: bool, reason: str, patience: float) -> None:
+    def _state(
+        self,
+        now_seconds: float,
+        start_occasion: Occasion,
+        end_occasion: Occasion,
+        holds: bool,
+        reason: str,
+        patience: float,
+    ) -> None:
         if not holds:
-            self._since.pop(begun, None)
-            if begun in self._announced:
-                self._announced.discard(begun)
-                self._say(over, reason)
-        elif begun not in self._announced and now - self._since.setdefault(begun, now) >= patience:
-            self._announced.add(begun)
-            self._say(begun, reason)
+            self._since.pop(start_occasion, None)
+            if start_occasion in self._announced:
+                self._announced.discard(start_occasion)
+                self._say(end_occasion, reason)
+        elif (
+            start_occasion not in self._announced
+            and now_seconds - self._since.setdefault(start_occasion, now_seconds) >= patience
+        ):
+            self._announced.add(start_occasion)
+            self._say(start_occasion, reason)
 
     def _say(self, occasion: Occasion, sentence: str) -> None:
         self.waiting.append((occasion, sentence))

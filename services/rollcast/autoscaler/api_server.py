@@ -14,8 +14,6 @@ TIMEOUT_SECONDS = (3.0, 10.0)
 """Timeouts for connecting and for the answer."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 NOT_FOUND = 404
-PAGE_ITEMS = 500
-MAX_PAGES = 20
 T = TypeVar("T")
 
 
@@ -49,10 +47,10 @@ def connect(asked_by: str) -> Any:
     return client.ApiClient(configuration)
 
 
-def own_namespace(given: str | None) -> str:
+def own_namespace(configured_namespace: str | None) -> str:
     """The given namespace, else the pod's. Raises UserError outside a pod if none is given."""
-    if given is not None:
-        return given
+    if configured_namespace is not None:
+        return configured_namespace
     try:
         with NAMESPACE_FILE.open() as file:
             return file.read(300).strip()
@@ -60,8 +58,8 @@ def own_namespace(given: str | None) -> str:
         raise UserError("autoscaler.namespace is not set and this process is not in a pod; set it") from error
 
 
-def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Call one of the client's methods. `what`: the call in words. Raises NotFound or ClusterAway."""
+def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Call one of the client's methods. `action`: the call in words. Raises NotFound or ClusterAway."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -69,22 +67,24 @@ def ask(what: str, namespace: str, call: Callable[..., T], *arguments: Any, **op
         return call(*arguments, _request_timeout=TIMEOUT_SECONDS, **options)
     except ApiException as error:
         if error.status == NOT_FOUND:
-            raise NotFound(f"cannot {what}: not found in namespace {namespace}") from error
+            raise NotFound(f"cannot {action}: not found in namespace {namespace}") from error
         # HTTP status "forbidden": the role of the release lacks a right
         if error.status == 403:
-            raise ClusterAway(f"cannot {what}: the service account may not; grant it") from error
-        raise ClusterAway(f"cannot {what}: the API server answered {error.status} {error.reason}") from error
+            raise ClusterAway(f"cannot {action}: the service account may not; grant it") from error
+        raise ClusterAway(f"cannot {action}: the API server answered {error.status} {error.reason}") from error
     except (HTTPError, ValueError, OSError) as error:
-        raise ClusterAway(f"cannot {what}: {' '.join(str(error).split())[:200]}") from error
+        raise ClusterAway(f"cannot {action}: {' '.join(str(error).split())[:200]}") from error
 
 
-def list_all(what: str, namespace: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
+def list_all(action: str, namespace: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
     """The items of all pages of a list, as objects or dictionaries. Raises NotFound or ClusterAway."""
     items: list[Any] = []
     following: str | None = None
-    for _ in range(MAX_PAGES):
+    page_items = 500
+    max_pages = 20
+    for _ in range(max_pages):
         more = {"_continue": following} if following else {}
-        answer = ask(what, namespace, call, *arguments, limit=PAGE_ITEMS, **more, **options)
+        answer = ask(action, namespace, call, *arguments, limit=page_items, **more, **options)
         if isinstance(answer, dict):
             items += answer.get("items", [])
             following = answer.get("metadata", {}).get("continue")
@@ -93,4 +93,4 @@ def list_all(what: str, namespace: str, call: Callable[..., Any], *arguments: An
             following = answer.metadata._continue
         if not following:
             return items
-    raise ClusterAway(f"cannot {what}: more than {MAX_PAGES * PAGE_ITEMS} of them")
+    raise ClusterAway(f"cannot {action}: more than {max_pages * page_items} of them")

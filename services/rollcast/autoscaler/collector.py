@@ -95,8 +95,10 @@ class Collector:
         self.slots: int | None = None
         """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
 
-    def take(self, reading: FleetReading, now: float) -> Totals:
-        """The totals at `now` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it comes."""
+    def take(self, reading: FleetReading, now_seconds: float) -> Totals:
+        """The totals at `now_seconds` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it
+        comes.
+        """
         trainer = _by_name(reading.trainer, self._run)
         step = _gauge(trainer, trainer_metrics.TRAINER_STEP)
         joined = _gauge(trainer, trainer_metrics.GENERATORS, state="joined")
@@ -109,16 +111,16 @@ class Collector:
             self._wait[sample.labels.get("for", "")].take(sample.value)
         self._consumed.take(_gauge(trainer, trainer_metrics.CONSUMED_TOKENS) or 0.0)
         pages = at_work(reading, self._run)
-        self._watch(pages, now)
+        self._watch(pages, now_seconds)
         if joined > 0 and not pages:
             raise NotMeasured(f"none of the {joined:.0f} generators can be read")
         last = self._last
         fills = last is None or step < self._filled_from_step
         disturbed = fills or (last is not None and joined > last.joined)
         if last is not None:
-            self._joined_seconds += (joined + last.joined) / 2 * (now - last.at)
+            self._joined_seconds += (joined + last.joined) / 2 * (now_seconds - last.at)
         self._last = Totals(
-            at=now,
+            at=now_seconds,
             batch_wait=self._wait["batch"].total,
             straggler_wait=self._wait["straggler"].total,
             redis_wait=self._wait["redis"].total,
@@ -129,8 +131,8 @@ class Collector:
             running_seconds=self._running_seconds,
             joined_seconds=self._joined_seconds,
             joined=round(joined),
-            undisturbed_since=now if disturbed or last is None else last.undisturbed_since,
-            filled_since=now if fills or last is None else last.filled_since,
+            undisturbed_since=now_seconds if disturbed or last is None else last.undisturbed_since,
+            filled_since=now_seconds if fills or last is None else last.filled_since,
             outstanding=round(_gauge(trainer, trainer_metrics.GROUPS_OUTSTANDING) or 0.0),
             mean_tokens=_gauge(trainer, trainer_metrics.COMPLETION_TOKENS_MEAN),
         )
@@ -158,7 +160,7 @@ class Collector:
             self._filled_from_step = step + self._max_staleness + 1
         self._incarnation = incarnation
 
-    def _watch(self, pages: dict[Place, tuple[Sample, ...]], now: float) -> None:
+    def _watch(self, pages: dict[Place, tuple[Sample, ...]], now_seconds: float) -> None:
         """Add what each generator did since its page was last seen. A page seen for the first time only begins."""
         for generator_id in self._pages.keys() - pages.keys():
             del self._pages[generator_id]
@@ -174,9 +176,9 @@ class Collector:
             rise = page.sampled.take(sampled)
             if page.seen_at is not None:
                 self._sampled_tokens += rise
-                self._watched_seconds += now - page.seen_at
-                self._running_seconds += running * (now - page.seen_at)
-            page.seen_at = now
+                self._watched_seconds += now_seconds - page.seen_at
+                self._running_seconds += running * (now_seconds - page.seen_at)
+            page.seen_at = now_seconds
         self.slots = min((round(slots) for slots in slot_counts if slots >= 1), default=self.slots)
 
 
@@ -215,11 +217,11 @@ def _by_name(samples: Iterable[Sample], run: str) -> dict[str, list[Sample]]:
     return samples_by_name
 
 
-def _gauge(found: dict[str, list[Sample]], metric: Metric, **labels: str) -> float | None:
+def _gauge(samples_by_name: dict[str, list[Sample]], metric: Metric, **labels: str) -> float | None:
     """The largest value of all matching series: there are several while a pod is replaced."""
     values = [
         sample.value
-        for sample in found.get(metric.name, ())
+        for sample in samples_by_name.get(metric.name, ())
         if all(sample.labels.get(name) == value for name, value in labels.items())
     ]
     return max(values, default=None)

@@ -25,11 +25,6 @@ from dataclasses import dataclass, replace
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
 
-MAX_LENGTH_CHANGE = 0.1
-"""Relative change of the mean completion within which a measured capability still holds."""
-MAX_PROBED_FLEET_SHARE = 0.05
-"""Share of the fleet that may go within one window while capability is not known."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
@@ -53,7 +48,7 @@ class Memory:
     """When it was measured with full generators; None = it is a lower bound."""
     seen_tokens: float | None = None
     """Mean completion then."""
-    wanted: tuple[tuple[float, int], ...] = ()
+    required_history: tuple[tuple[float, int], ...] = ()
     """(time, n*) over the time that a fall has to wait."""
     rose_at: float = -math.inf
     fell_at: float = -math.inf
@@ -61,9 +56,9 @@ class Memory:
     """Until then no generator is let go on trial."""
 
     @classmethod
-    def of_a_start(cls, target: int, now: float, settings: Settings) -> "Memory":
+    def make_initial(cls, target: int, now_seconds: float, settings: Settings) -> "Memory":
         """State at a start. An earlier autoscaler may have measured more, so no generator is let go on trial yet."""
-        return cls(target=target, tries_from=now + settings.probe_again_seconds)
+        return cls(target=target, tries_from=now_seconds + settings.probe_again_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,7 @@ class Decision:
 
 
 def decide(
-    now: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
+    now_seconds: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> Decision:
     """The number of generators to ask for now. `measured`: the rates, or one sentence on why they are missing."""
     min_generators = settings.least
@@ -92,26 +87,30 @@ def decide(
         return _hold(memory, f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time")
     # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones.
     need = measured.sampled if measured.consumption is None else measured.consumption
-    memory = _learn(now, measured, memory, limits, settings)
-    num_generators, explanation = _wanted(now, need, measured, memory, limits, settings)
+    memory = _learn(now_seconds, measured, memory, limits, settings)
+    num_generators, explanation = _count_required(now_seconds, need, measured, memory, limits, settings)
     if num_generators > max_generators:
         explanation += f"; more would be needed, and {_upper_bound(max_generators, settings)}"
     elif num_generators < min_generators:
         explanation += f"; fewer would do, and {_lower_bound(min_generators)}"
     num_generators = min(max(num_generators, min_generators), max_generators)
-    keep_from = now - settings.lower_after_seconds
+    keep_from = now_seconds - settings.lower_after_seconds
     # The newest entry before the window is kept as well: it was in force at the window's beginning.
-    older = [entry for entry in memory.wanted if entry[0] < keep_from][-1:]
-    recent = (*older, *(entry for entry in memory.wanted if entry[0] >= keep_from), (now, num_generators))
-    memory = replace(memory, wanted=recent)
-    calm = [number for at, number in recent if at > now - settings.window_seconds]
+    older = [entry for entry in memory.required_history if entry[0] < keep_from][-1:]
+    recent = (
+        *older,
+        *(entry for entry in memory.required_history if entry[0] >= keep_from),
+        (now_seconds, num_generators),
+    )
+    memory = replace(memory, required_history=recent)
+    calm = [number for at, number in recent if at > now_seconds - settings.window_seconds]
     if num_generators > memory.target and (_is_starved(measured, limits, settings) or min(calm) > memory.target):
         num_generators = num_generators if _is_starved(measured, limits, settings) else min(calm)
-        return _rise(now, num_generators, explanation, need, measured, memory, max_generators, settings)
-    return _fall(now, explanation, need, memory, settings)
+        return _rise(now_seconds, num_generators, explanation, need, measured, memory, max_generators, settings)
+    return _fall(now_seconds, explanation, need, memory, settings)
 
 
-def required(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
+def required_generators(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     # Upper limit of the relative growth of lengths that is extrapolated
@@ -121,20 +120,22 @@ def required(need: float, capability: float, measured: WindowRates, settings: Se
     return min(num_generators, 1e9)
 
 
-def _learn(now: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> Memory:
+def _learn(
+    now_seconds: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+) -> Memory:
     """Update capability, which is at least the rate at which one generator sampled."""
     tokens_per_second = measured.sampled_by_one
     if tokens_per_second <= 0:
         return memory
     if _is_starved(measured, limits, settings):
-        return replace(memory, capability=tokens_per_second, seen_at=now, seen_tokens=measured.mean_tokens)
+        return replace(memory, capability=tokens_per_second, seen_at=now_seconds, seen_tokens=measured.mean_tokens)
     if memory.seen_at is None or memory.capability is None:
         return replace(memory, capability=tokens_per_second)
     return replace(memory, capability=max(memory.capability, tokens_per_second))
 
 
-def _wanted(
-    now: float, need: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+def _count_required(
+    now_seconds: float, need: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
 ) -> tuple[int, str]:
     """n* rounded, and why."""
     target = memory.target
@@ -145,10 +146,10 @@ def _wanted(
     if starved and not _is_full(measured, limits) and _window_is_full(measured, limits):
         return target, f"{waits}, but the staleness window is full and slots are free: nothing is left to claim"
     if memory.seen_at is None:
-        if now < memory.tries_from:
+        if now_seconds < memory.tries_from:
             return target, f"{waits}; what one generator samples at most is not known since the autoscaler's start"
         return _probe(measured, memory, limits, settings)
-    exact = required(need, memory.capability, measured, settings)
+    exact = required_generators(need, memory.capability, measured, settings)
     explanation = f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
     number = math.ceil(exact - 1e-9)
     longer = 0.0
@@ -156,7 +157,9 @@ def _wanted(
         longer = measured.mean_tokens / memory.seen_tokens - 1.0
     fewest, room = _probe(measured, memory, limits, settings)
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from above, from below.
-    if longer < -MAX_LENGTH_CHANGE and not starved:
+    # Relative change of the mean completion within which a measured capability still holds.
+    max_length_change = 0.1
+    if longer < -max_length_change and not starved:
         return min(fewest, number), room
     # Relative excess of n* over the number that the margin covers while the trainer does not wait
     if not starved and target < exact <= 1.01 * target:
@@ -166,9 +169,9 @@ def _wanted(
         return max(number, min(target, measured.generators_now)), explanation
     if starved or number > target:
         return number, explanation
-    if longer > MAX_LENGTH_CHANGE:
+    if longer > max_length_change:
         return max(fewest, number), room
-    if now - memory.seen_at >= settings.probe_again_seconds and fewest < number:
+    if now_seconds - memory.seen_at >= settings.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"
     return number, explanation
 
@@ -191,68 +194,74 @@ def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, setting
 
 
 def _rise(
-    now: float,
-    wanted: int,
-    why: str,
+    now_seconds: float,
+    num_generators: int,
+    explanation: str,
     need: float,
     measured: WindowRates,
     memory: Memory,
-    most: int,
+    max_generators: int,
     settings: Settings,
 ) -> Decision:
     joined = measured.generators_now
     present = max(memory.target, joined)
-    if settings.ignored_change and wanted > present:
-        wanted = max(wanted, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
+    if settings.ignored_change and num_generators > present:
+        num_generators = max(num_generators, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
     # A rise asks for at most this many times the generators that have joined; with those it is measured again
-    wanted = min(wanted, most, max(math.floor(joined * 2.0), joined + 1))
-    if wanted <= memory.target:
-        reason = f"keeping {memory.target} until they have joined, {joined} have: {why}"
+    num_generators = min(num_generators, max_generators, max(math.floor(joined * 2.0), joined + 1))
+    if num_generators <= memory.target:
+        reason = f"keeping {memory.target} until they have joined, {joined} have: {explanation}"
         return Decision(memory.target, reason, memory, need)
-    raised = replace(memory, target=wanted, rose_at=now)
-    return Decision(wanted, f"raising to {wanted}: {why}", raised, need)
+    raised = replace(memory, target=num_generators, rose_at=now_seconds)
+    return Decision(num_generators, f"raising to {num_generators}: {explanation}", raised, need)
 
 
-def _fall(now: float, why: str, need: float, memory: Memory, settings: Settings) -> Decision:
+def _fall(now_seconds: float, explanation: str, need: float, memory: Memory, settings: Settings) -> Decision:
     target = memory.target
-    highest = max(num_generators for _, num_generators in memory.wanted)
+    highest = max(num_generators for _, num_generators in memory.required_history)
     if highest >= target:
-        return Decision(target, f"keeping {target}: {why}", memory, need)
-    since = max(memory.rose_at, memory.wanted[0][0])
-    if now - since < settings.lower_after_seconds or now - memory.fell_at < _pause(memory, settings):
-        return Decision(target, f"keeping {target} for now: {why}", memory, need)
-    lowered = replace(memory, target=target - 1, fell_at=now)
-    return Decision(target - 1, f"lowering to {target - 1}: {why}", lowered, need)
+        return Decision(target, f"keeping {target}: {explanation}", memory, need)
+    since = max(memory.rose_at, memory.required_history[0][0])
+    if now_seconds - since < settings.lower_after_seconds or now_seconds - memory.fell_at < _pause(memory, settings):
+        return Decision(target, f"keeping {target} for now: {explanation}", memory, need)
+    lowered = replace(memory, target=target - 1, fell_at=now_seconds)
+    return Decision(target - 1, f"lowering to {target - 1}: {explanation}", lowered, need)
 
 
 def _pause(memory: Memory, settings: Settings) -> float:
-    """Seconds between two falls. A fall on trial must show its effect before trials reach MAX_PROBED_FLEET_SHARE."""
+    """Seconds between two falls. A fall on trial must show its effect before trials reach 5 % of the fleet."""
     if memory.seen_at is not None:
         return settings.lower_every_seconds
-    tries = max(1, math.floor(MAX_PROBED_FLEET_SHARE * memory.target))
+    # 0.05: share of the fleet that may go within one window while capability is not known.
+    tries = max(1, math.floor(0.05 * memory.target))
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
 
 
-def _within_bounds(memory: Memory, least: int, most: int, settings: Settings) -> Decision:
+def _within_bounds(memory: Memory, min_generators: int, max_generators: int, settings: Settings) -> Decision:
     """Move a number that the bounds do not allow, as after a change of settings, to the nearest that they do."""
-    if memory.target < least:
-        return _hold(replace(memory, target=least), f"raising to {least}: {_lower_bound(least)}")
-    return _hold(replace(memory, target=most), f"lowering to {most}: {_upper_bound(most, settings)}")
+    if memory.target < min_generators:
+        return _hold(
+            replace(memory, target=min_generators), f"raising to {min_generators}: {_lower_bound(min_generators)}"
+        )
+    return _hold(
+        replace(memory, target=max_generators),
+        f"lowering to {max_generators}: {_upper_bound(max_generators, settings)}",
+    )
 
 
-def _lower_bound(least: int) -> str:
-    return f"autoscaler.least is {least}"
+def _lower_bound(min_generators: int) -> str:
+    return f"autoscaler.least is {min_generators}"
 
 
-def _upper_bound(most: int, settings: Settings) -> str:
-    if most == max(settings.most, settings.least):
-        return f"autoscaler.most is {most}"
-    return f"the staleness window has work for {most}"
+def _upper_bound(max_generators: int, settings: Settings) -> str:
+    if max_generators == max(settings.most, settings.least):
+        return f"autoscaler.most is {max_generators}"
+    return f"the staleness window has work for {max_generators}"
 
 
 def _hold(memory: Memory, reason: str) -> Decision:
     """Keep the number and forget the earlier n*: a fall needs ten minutes of uninterrupted measurements."""
-    return Decision(memory.target, reason, replace(memory, wanted=()))
+    return Decision(memory.target, reason, replace(memory, required_history=()))
 
 
 def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:

@@ -193,15 +193,15 @@ class Deployment:
         read_scale = self._apps.read_namespaced_deployment_scale
         return self._call("read the Deployment's scale", read_scale, self.name, self._namespace)
 
-    def _list(self, what: str, call: Callable[..., Any], **options: Any) -> list[Any]:
-        return list_all(what, self._namespace, call, self._namespace, **options)
+    def _list(self, action: str, call: Callable[..., Any], **options: Any) -> list[Any]:
+        return list_all(action, self._namespace, call, self._namespace, **options)
 
-    def _list_custom(self, what: str, group: str, version: str, plural: str, **options: Any) -> list[dict[str, Any]]:
+    def _list_custom(self, action: str, group: str, version: str, plural: str, **options: Any) -> list[dict[str, Any]]:
         call = self._custom.list_namespaced_custom_object
-        return list_all(what, self._namespace, call, group, version, self._namespace, plural, **options)
+        return list_all(action, self._namespace, call, group, version, self._namespace, plural, **options)
 
-    def _call(self, what: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        return ask(what, self._namespace, call, *arguments, **options)
+    def _call(self, action: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        return ask(action, self._namespace, call, *arguments, **options)
 
 
 def _is_complete(job: Mapping[str, Any]) -> bool:

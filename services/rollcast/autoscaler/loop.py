@@ -91,7 +91,7 @@ class Loop:
         with self._counting_failures("trainer"):
             if (job := self._moved_trainer.look(self._clock())) is not None:
                 log.info("the trainer's Job was replaced: its pod had left on request", job=job)
-                self._announcer.moved(job)
+                self._announcer.announce_replaced_job(job)
 
     def _follow_the_run(self) -> None:
         now_seconds = self._clock()
@@ -149,7 +149,7 @@ class Loop:
             self._history.clear()
             self._collector.interrupt()
         self._say("the run has ended: no generator is needed")
-        self._announcer.ended(self._reason)
+        self._announcer.announce_end(self._reason)
         self._exporter.set(autoscaler_metrics.AUTOSCALER_MEASURED, 0.0)
         self._show(0)
         self._apply(0)
@@ -165,27 +165,27 @@ class Loop:
             return self._deployment.replicas() == 0
         return self._run_has_ended if complete is None else complete
 
-    def _measure(self, now: float) -> tuple[FleetReading | None, WindowRates | str]:
+    def _measure(self, now_seconds: float) -> tuple[FleetReading | None, WindowRates | str]:
         reading = None
         try:
             reading = self._source.read()
-            totals = self._collector.take(reading, now)
+            totals = self._collector.take(reading, now_seconds)
         except (SourceAway, NotMeasured) as error:
-            silent = now - self._measured_at
+            silent = now_seconds - self._measured_at
             if silent > self._settings.stale_seconds:
                 self._history.clear()
                 self._collector.interrupt()
                 return reading, f"{error}, for {silent:.0f} s"
             return reading, str(error)
-        self._measured_at = now
+        self._measured_at = now_seconds
         self._history.append(totals)
-        oldest = now - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
+        oldest = now_seconds - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
         while self._history[0].at < oldest:
             self._history.popleft()
         window_rates = rates(tuple(self._history), self._settings.window_seconds)
         return reading, window_rates or "too little was measured since the last start of a pod or of the trainer"
 
-    def _first(self, now: float, reading: FleetReading | None) -> Memory | None:
+    def _first(self, now_seconds: float, reading: FleetReading | None) -> Memory | None:
         """The first number: the replicas of the Deployment, or the running generators without a Deployment.
 
         None while that is not known. A Deployment is waited for, because fewer generators may run than it asks for.
@@ -196,7 +196,7 @@ class Loop:
                 there = self._deployment.replicas()
         elif reading is not None:
             there = generators_there(reading, self._run)
-        return None if there is None else Memory.of_a_start(there, now, self._settings)
+        return None if there is None else Memory.make_initial(there, now_seconds, self._settings)
 
     def _show(self, target: int) -> None:
         self._board.show(target)
@@ -208,19 +208,19 @@ class Loop:
             return
         with self._counting_failures("scale"):
             if rivals := self._deployment.rivals():
-                self._failed("scale", f"{' and '.join(rivals)} scales the Deployment too; one of us has to go")
+                self._count_failure("scale", f"{' and '.join(rivals)} scales the Deployment too; one of us has to go")
                 return
             if self._deployment.replicas() != target:
                 self._deployment.scale(target)
             self._applied = target
 
-    def _watch(self, now: float, decision: Decision, is_measured: bool) -> None:
+    def _watch(self, now_seconds: float, decision: Decision, is_measured: bool) -> None:
         """Announce in events why the number does not follow the run, or the fleet not the number."""
         settings = self._settings
         # After a disturbance it is measured again within half a window, which is not worth an event.
         patience = settings.stale_seconds + settings.window_seconds / 2
-        self._announcer.held(now, not is_measured, decision.reason, patience)
-        if not self._history or self._history[-1].at != now or self._deployment is None:
+        self._announcer.announce_hold(now_seconds, not is_measured, decision.reason, patience)
+        if not self._history or self._history[-1].at != now_seconds or self._deployment is None:
             return  # how many have joined is not known
         joined = self._history[-1].joined
         target = decision.target
@@ -231,7 +231,9 @@ class Loop:
             with self._counting_failures("replicas"):
                 pods = self._deployment.pods_there()
                 sentence += f", {pods} pods are there: a quota, missing nodes or a start that fails"
-        self._announcer.missing(now, is_fleet_incomplete, sentence, settings.start_up_seconds + settings.window_seconds)
+        self._announcer.announce_missing(
+            now_seconds, is_fleet_incomplete, sentence, settings.start_up_seconds + settings.window_seconds
+        )
 
     def _announce(self) -> None:
         """Write waiting events of the Deployment. Those that cannot be written wait for the next turn."""
@@ -242,18 +244,20 @@ class Loop:
                 self._deployment.tell(occasion.value, sentence, warning=occasion.is_warning)
                 waiting.popleft()
 
-    def _report(self, decision: Decision, before: int) -> None:
+    def _report(self, decision: Decision, previous_target: int) -> None:
         memory = decision.memory
         if decision.need is not None:
             self._exporter.set(autoscaler_metrics.AUTOSCALER_NEED, decision.need)
         if memory.capability is not None:
             self._exporter.set(autoscaler_metrics.AUTOSCALER_CAPABILITY, memory.capability)
-        if decision.target != before:
+        if decision.target != previous_target:
             self._exporter.add(
-                autoscaler_metrics.AUTOSCALER_CHANGES, direction="up" if decision.target > before else "down"
+                autoscaler_metrics.AUTOSCALER_CHANGES, direction="up" if decision.target > previous_target else "down"
             )
-            self._announcer.changed(before, decision.target, decision.reason)
-            log.info("another number of generators", before=before, wanted=decision.target, reason=decision.reason)
+            self._announcer.announce_change(previous_target, decision.target, decision.reason)
+            log.info(
+                "another number of generators", before=previous_target, wanted=decision.target, reason=decision.reason
+            )
         self._say(decision.reason)
 
     def _say(self, reason: str) -> None:
@@ -268,9 +272,9 @@ class Loop:
         try:
             yield
         except ClusterAway as error:
-            self._failed(call, str(error))
+            self._count_failure(call, str(error))
 
-    def _failed(self, call: str, reason: str) -> None:
+    def _count_failure(self, call: str, reason: str) -> None:
         self._exporter.add(autoscaler_metrics.AUTOSCALER_FAILURES, call=call)
         log.error("Kubernetes did not do it; it is tried again", call=call, reason=reason)
 

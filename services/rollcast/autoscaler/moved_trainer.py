@@ -53,7 +53,7 @@ class MovedTrainer:
         """A Job that is deleted, or soon will be, and is not created again so far."""
         self._has_read_record = False
 
-    def look(self, now: float) -> str | None:
+    def look(self, now_seconds: float) -> str | None:
         """The name of the Job if it was replaced now. Raises ClusterAway; the next look then goes on."""
         if not self._has_read_record:
             self._recorded = self._deployment.recorded_job()
@@ -63,7 +63,7 @@ class MovedTrainer:
             return self._create(every_job)
         jobs = [job for job in every_job if not _is_over(job)]
         # Two are there during an upgrade: one of them leaves.
-        if len(jobs) != 1 or not self._waits(jobs[0], now):
+        if len(jobs) != 1 or not self._waits(jobs[0], now_seconds):
             return None
         again = as_new(jobs[0])
         self._deployment.check_job(again)  # a quota or a webhook may refuse it now
@@ -72,7 +72,7 @@ class MovedTrainer:
         self._deployment.delete_job(jobs[0])
         return self._create([])
 
-    def _waits(self, job: Mapping[str, Any], now: float) -> bool:
+    def _waits(self, job: Mapping[str, Any], now_seconds: float) -> bool:
         """Whether the Job's controller has waited long enough, only for a pod that left on request."""
         status = job.get("status", {})
         failures = status.get("failed", 0)
@@ -88,8 +88,8 @@ class MovedTrainer:
             self._missing_since = None
         elif self._had_pods and failures <= self._counted_failures:
             if self._missing_since is None:
-                self._missing_since = now
-            return now - self._missing_since >= WAIT_SECONDS
+                self._missing_since = now_seconds
+            return now_seconds - self._missing_since >= WAIT_SECONDS
         return False
 
     def _create(self, jobs: list[dict[str, Any]]) -> str | None:

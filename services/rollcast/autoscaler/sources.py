@@ -10,7 +10,7 @@ from rollcast.autoscaler.collector import GENERATOR_METRICS, MAX_GENERATORS, REA
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
 from rollcast.config.connections import Http
 from rollcast.connections.http import in_url, local_url
-from rollcast.connections.port_files import ports_of, read_port
+from rollcast.connections.port_files import ports_folder, read_port
 from rollcast.telemetry.prometheus_reader import MetricsPage, Prometheus, Sample, SourceAway
 
 _OTHER_SERVICES = ("trainer", "forecaster", "autoscaler")
@@ -43,22 +43,22 @@ class ScrapedFleet:
         self.skipped: Counter[str] = Counter()
         self._settings = settings
         self._http = http
-        self._ports = ports_of(run_folder)
+        self._ports = ports_folder(run_folder)
         self._pages: dict[str, MetricsPage] = {}
         # Pods whose metrics are read at the same time
         self._readers = ThreadPoolExecutor(16, thread_name_prefix="scrape")
 
     def read(self) -> FleetReading:
-        trainer = self._settings.trainer or self._found("trainer")
+        trainer = self._settings.trainer or self._find_url("trainer")
         places = self._generators()
         for url in self._pages.keys() - {trainer, *places.values()}:
             self._pages.pop(url).close()
         answer = self._readers.submit(self._page(trainer).read)
-        waiting = {place: self._readers.submit(self._page(url).read) for place, url in places.items()}
+        waiting = {generator_id: self._readers.submit(self._page(url).read) for generator_id, url in places.items()}
         generators: dict[Place, tuple[Sample, ...]] = {}
-        for place, future in waiting.items():
+        for generator_key, future in waiting.items():
             try:
-                generators[place] = tuple(future.result())
+                generators[generator_key] = tuple(future.result())
             except SourceAway:
                 self.skipped["generator_away"] += 1
         return FleetReading(tuple(answer.result()), generators)
@@ -94,12 +94,12 @@ class ScrapedFleet:
         metrics_urls = {}
         for name in services:
             try:
-                metrics_urls[name] = self._found(name)
+                metrics_urls[name] = self._find_url(name)
             except SourceAway:
                 self.skipped["port_file"] += 1
         return metrics_urls
 
-    def _found(self, service: str) -> str:
+    def _find_url(self, service: str) -> str:
         file = self._ports / service
         try:
             port = read_port(file)
@@ -124,12 +124,14 @@ class PrometheusFleet:
             if sample.name not in _GENERATOR_METRICS:
                 trainer.append(sample)
                 continue
-            place = sample.labels.get("pod") or sample.labels.get("instance")
-            if place is None:
+            generator_id = sample.labels.get("pod") or sample.labels.get("instance")
+            if generator_id is None:
                 self.skipped["no_pod_label"] += 1
             else:
-                generators.setdefault(place, []).append(sample)
-        return FleetReading(tuple(trainer), {place: tuple(samples) for place, samples in generators.items()})
+                generators.setdefault(generator_id, []).append(sample)
+        return FleetReading(
+            tuple(trainer), {generator_key: tuple(samples) for generator_key, samples in generators.items()}
+        )
 
     def close(self) -> None:
         self._prometheus.close()

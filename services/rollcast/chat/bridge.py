@@ -22,7 +22,7 @@ from rollcast.chat.call_format import (
     probe_calls,
 )
 from rollcast.chat.calls import Toolbox, bounded_calls
-from rollcast.chat.reasoning import decoded, holds_thinking, split_reasoning
+from rollcast.chat.reasoning import decode_tokens, holds_thinking, split_reasoning
 from rollcast.chat.template import ChatTemplate
 from rollcast.tasks.thinking import THINK_END
 
@@ -39,7 +39,7 @@ class TemplateBridge:
         self.template = template
         self.closing_ids = self._closing_ids()
         """The tokens that end a turn; the last one is where sampling stops."""
-        self.end_text = decoded(template.tokenizer, self.closing_ids)
+        self.end_text = decode_tokens(template.tokenizer, self.closing_ids)
         self.call_format = self._learned_format()
         self.splits_at_questions = False
         """The template moves the tools to the last question: a chat with tools splits there. Found by the proof."""

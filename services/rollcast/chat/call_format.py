@@ -68,18 +68,18 @@ class CallFormat:
             return text, []
         return "", [self._call(value, text, toolbox)]
 
-    def _read_marked(self, part: str, toolbox: Toolbox) -> list[ToolCall]:
+    def _read_marked(self, call_text: str, toolbox: Toolbox) -> list[ToolCall]:
         """The calls behind one opening mark, whose text ends at the next one."""
-        body = part.lstrip()
+        body = call_text.lstrip()
         try:
             value, end = DECODER.raw_decode(body)
         except (ValueError, RecursionError) as error:
-            return [unreadable(part, f"it is not JSON ({error})")]
+            return [unreadable(call_text, f"it is not JSON ({error})")]
         if self.closing and not body[end:].lstrip().startswith(self.closing):
-            return [unreadable(part, f"{self.closing} is missing behind it")]
+            return [unreadable(call_text, f"{self.closing} is missing behind it")]
         call_objects = value if isinstance(value, list) else [value]
         return [self._call(item, body[:end], toolbox) for item in call_objects] or [
-            unreadable(part, "the list is empty")
+            unreadable(call_text, "the list is empty")
         ]
 
     def _call(self, value: Any, raw: str, toolbox: Toolbox) -> ToolCall:
@@ -88,22 +88,22 @@ class CallFormat:
         return toolbox.call(value.get(self.name_key), value.get(self.arguments_key, {}), raw)
 
 
-def learn(written: str) -> CallFormat | None:
+def learn(call_text: str) -> CallFormat | None:
     """The format of one call of the probe's tool; None = it is not JSON with a name and arguments.
 
     written: what the template wrote between the content and the end of the turn.
     """
-    for start, character in enumerate(written):
+    for start, character in enumerate(call_text):
         if character not in "[{":
             continue
         try:
-            value, end = DECODER.raw_decode(written, start)
+            value, end = DECODER.raw_decode(call_text, start)
         except ValueError:
             continue
         call = value[0] if isinstance(value, list) and value else value
         keys = _keys(call) if isinstance(call, Mapping) else None
         if keys:
-            return CallFormat(written[:start].strip(), written[end:].strip(), *keys)
+            return CallFormat(call_text[:start].strip(), call_text[end:].strip(), *keys)
     return None
 
 

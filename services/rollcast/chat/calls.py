@@ -16,8 +16,6 @@ MAX_CALLS_PER_TURN = 32
 """More calls in one turn are not made. Parallel calls of today's models are fewer than ten."""
 MAX_ARGUMENT_VALUES = 10_000
 """Numbers, texts, lists and objects in the arguments of one call. Checking one against a schema takes some 5 us."""
-MAX_ARGUMENT_DEPTH = 64
-"""Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool takes."""
 MAX_PROBLEM_CHARACTERS = 400
 """Length of a sentence for the model: long enough for the reason, short enough for its context."""
 NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
@@ -41,11 +39,13 @@ class Toolbox:
             return unreadable(raw, "it has no name")
         clean = name[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
         if not isinstance(arguments, Mapping):
-            return ToolCall(clean, {}, bounded(f"The arguments of {clean} are not a JSON object; write one."), raw)
+            return ToolCall(
+                clean, {}, shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."), raw
+            )
         flaw = _flaw(arguments)
         if flaw:
-            return ToolCall(clean, {}, bounded(f"The arguments of {clean} cannot be used: {flaw}."), raw)
-        return ToolCall(clean, arguments, bounded(self._problem(clean, arguments)), raw)
+            return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."), raw)
+        return ToolCall(clean, arguments, shorten_sentence(self._problem(clean, arguments)), raw)
 
     def bare_call(self, text: str) -> ToolCall | None:
         """A text that begins as a call of one of these tools but was not read as one; None = it is no call."""
@@ -65,7 +65,7 @@ class Toolbox:
 
 def unreadable(raw: str, reason: str) -> ToolCall:
     """A call that was begun but could not be read."""
-    return ToolCall("", {}, bounded(f"The call could not be read: {reason}."), raw)
+    return ToolCall("", {}, shorten_sentence(f"The call could not be read: {reason}."), raw)
 
 
 def bounded_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
@@ -76,7 +76,7 @@ def bounded_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return (*calls[:MAX_CALLS_PER_TURN], ToolCall("", {}, sentence))
 
 
-def bounded(sentence: str) -> str:
+def shorten_sentence(sentence: str) -> str:
     """The sentence, cut if it quotes too much of the model's text."""
     if len(sentence) <= MAX_PROBLEM_CHARACTERS:
         return sentence
@@ -87,13 +87,16 @@ def _flaw(arguments: Mapping[str, Any]) -> str:
     """What no tool can take: too many values, too deep, not a number, half a character. Empty = nothing."""
     waiting: list[tuple[Any, int]] = [(arguments, 1)]
     num_values = 0
+    # Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool
+    # takes.
+    max_argument_depth = 64
     while waiting:
         value, depth = waiting.pop()
         num_values += 1
         if num_values > MAX_ARGUMENT_VALUES:
             return f"they have more than {MAX_ARGUMENT_VALUES} values"
-        if depth > MAX_ARGUMENT_DEPTH:
-            return f"they are nested more than {MAX_ARGUMENT_DEPTH} deep"
+        if depth > max_argument_depth:
+            return f"they are nested more than {max_argument_depth} deep"
         inner = value.values() if isinstance(value, Mapping) else value
         if isinstance(value, Mapping | list):
             waiting += [(item, depth + 1) for item in inner]

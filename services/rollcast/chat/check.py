@@ -20,8 +20,6 @@ from rollcast.tasks.tokens import load_tokenizer
 
 CHECK_SECONDS = 180.0
 """Deadline, with the imports on a busy machine. The check itself takes about a second."""
-MAX_CHECK_BYTES = 32 << 30
-"""Address space: imports reserve some gigabytes."""
 
 
 async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_tools: bool = True) -> None:
@@ -58,7 +56,9 @@ async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_
 
 
 def main() -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_CHECK_BYTES, MAX_CHECK_BYTES))
+    # Address space: imports reserve some gigabytes.
+    max_check_bytes = 32 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (max_check_bytes, max_check_bytes))
     request = json.load(sys.stdin)
     model = Model.model_validate(request["model"])
     prompt_format = PromptFormat.model_validate(request["prompt_format"])

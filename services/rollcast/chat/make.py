@@ -5,8 +5,8 @@ from typing import Any
 
 from rollcast.chat.base import ChatRefusedError, ChatRenderer
 from rollcast.chat.bridge import TemplateBridge
-from rollcast.chat.proof import prove
-from rollcast.chat.recognition import recognised
+from rollcast.chat.proof import check_extends
+from rollcast.chat.recognition import recognise_renderer
 from rollcast.chat.template import ChatTemplate, ChatTokenizer
 from rollcast.chat.typed import package_renderer
 from rollcast.config.errors import UserError
@@ -35,7 +35,7 @@ def make_renderer(
             f"model.renderer = auto: the tokenizer of {model.path} has no chat template, which chats of several turns "
             "need; add one to its folder, or name the renderer of its family"
         )
-    package_match = recognised(tokenizer)
+    package_match = recognise_renderer(tokenizer)
     if package_match is not None:
         known_as, defaults = package_match
         return package_renderer(known_as, tokenizer, defaults | options)
@@ -47,7 +47,7 @@ def _proven_bridge(
 ) -> TemplateBridge:
     try:
         bridge = TemplateBridge(ChatTemplate(tokenizer, options))
-        prove(bridge, needs_tools=needs_tools)
+        check_extends(bridge, needs_tools=needs_tools)
     except ChatRefusedError as error:
         raise UserError(
             f"model.renderer = auto: the chat template of {model.path} {error}; name the renderer of the model's "

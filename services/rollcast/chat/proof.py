@@ -57,31 +57,35 @@ def plain_conversations() -> Iterator[Conversation]:
 def tool_conversations() -> Iterator[Conversation]:
     """With tools: one call a turn and then another question, two calls in one turn, a call after thinking."""
     closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1), _called(1), closing, _called(1)))
-    yield Conversation((SYSTEM, QUESTION), (PROBE_TOOL,), (_called(1), _called(1)), may_be_refused=True)
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(2), closing, _called(1)), may_be_refused=True)
-    thinking = _called(1, thought="17 · 3 is 51, so I ask.")
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _called(1), closing), may_split=True)
+    yield Conversation(
+        (QUESTION,), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1))
+    )
+    yield Conversation((SYSTEM, QUESTION), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1)), may_be_refused=True)
+    yield Conversation(
+        (QUESTION,), (PROBE_TOOL,), (_make_call_step(2), closing, _make_call_step(1)), may_be_refused=True
+    )
+    thinking = _make_call_step(1, thought="17 · 3 is 51, so I ask.")
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _make_call_step(1), closing), may_split=True)
     # Calls of a conversation: a template that shows the newest results alone leaves out some of these
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (_called(1),) * 12, is_long=True)
-    long_steps = tuple(map(_long_step, (_called(1), _called(1), closing, _called(1))))
+    yield Conversation((QUESTION,), (PROBE_TOOL,), (_make_call_step(1),) * 12, is_long=True)
+    long_steps = tuple(map(_long_step, (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1))))
     yield Conversation((_long(QUESTION),), (PROBE_TOOL,), long_steps, is_long=True)
 
 
-def prove(bridge: TemplateBridge, *, needs_tools: bool) -> None:
+def check_extends(bridge: TemplateBridge, *, needs_tools: bool) -> None:
     """Raises ChatRefusedError with the reason that turns do not extend each other, as the end of "the template ..."."""
     for conversation in plain_conversations():
-        _prove(bridge, conversation)
+        _check_conversation(bridge, conversation)
     if not needs_tools:
         return
     if bridge.call_format is None:
         raise ChatRefusedError("writes no tool calls, or none that are JSON with a name and arguments")
     _shows_tools(bridge)
     for conversation in tool_conversations():
-        _prove(bridge, conversation)
+        _check_conversation(bridge, conversation)
 
 
-def _called(num_calls: int, thought: str = "") -> Step:
+def _make_call_step(num_calls: int, thought: str = "") -> Step:
     call_ids = CALL_IDS[:num_calls]
     calls = probe_calls(call_ids, [PROBE_NAME] * num_calls, PROBE_ARGUMENTS)
     answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": calls}
@@ -110,7 +114,7 @@ def _shows_tools(bridge: TemplateBridge) -> None:
         raise ChatRefusedError("does not show the model its tools")
 
 
-def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
+def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> None:
     """One conversation from its first turn to its last, or to where its thinking is stripped."""
     messages = list(conversation.opening)
     tools = conversation.tools
@@ -141,18 +145,18 @@ def _prove(bridge: TemplateBridge, conversation: Conversation) -> None:
         continuation = _after_thinking(opened.group() if opened else "", following.removeprefix(expected_prefix))
         sequence = sequence or prompt_text
         if not conversation.is_long:
-            _prove_step(bridge, sequence, continuation, step, tools)
+            _check_step(bridge, sequence, continuation, step, tools)
         sequence += continuation
 
 
-def _after_thinking(opened: str, written: str) -> str:
+def _after_thinking(opened: str, continuation: str) -> str:
     """The answer and what follows it, behind the think block that the prompt began.
 
     A template may leave an empty block out of the history. It stays in the sequence that was sampled.
     """
-    if written.startswith(opened):
-        return written.removeprefix(opened)
-    return written if THINK_END in opened else f"{THINK_END}\n\n{written}"
+    if continuation.startswith(opened):
+        return continuation.removeprefix(opened)
+    return continuation if THINK_END in opened else f"{THINK_END}\n\n{continuation}"
 
 
 def _check_shown(reply: ChatMessage, text: str) -> None:
@@ -162,12 +166,14 @@ def _check_shown(reply: ChatMessage, text: str) -> None:
         raise ChatRefusedError(f"leaves out or changes {message_kind}")
 
 
-def _prove_step(bridge: TemplateBridge, begun: str, following: str, step: Step, tools: Sequence[ToolSchema]) -> None:
+def _check_step(
+    bridge: TemplateBridge, sequence_text: str, following: str, step: Step, tools: Sequence[ToolSchema]
+) -> None:
     """The answer as the template writes it, sampled and cut off by length, is extended to the template's own text."""
     template = bridge.template
-    prompt_ids = template.ids(begun)
+    prompt_ids = template.ids(sequence_text)
     answer_ids = template.ids(following.partition(bridge.end_text)[0])
-    expected = template.ids(begun + following)
+    expected = template.ids(sequence_text + following)
     for sampled in ([*answer_ids, *bridge.closing_ids], answer_ids):
         bridge_ids = bridge.next_turn(prompt_ids, sampled, step.replies, tools)
         if bridge_ids is None or [*prompt_ids, *sampled, *bridge_ids] != expected:

@@ -18,7 +18,7 @@ MARKS = {"gpt-oss": "<|channel|>"}
 """A token without which a renderer is not tried: making this one reads a vocabulary from the network."""
 
 
-def recognised(tokenizer: ChatTokenizer) -> tuple[str, dict[str, Any]] | None:
+def recognise_renderer(tokenizer: ChatTokenizer) -> tuple[str, dict[str, Any]] | None:
     """The name of the renderer and the options that are this template's defaults.
 
     None = no renderer of the package writes as this template.
@@ -28,13 +28,13 @@ def recognised(tokenizer: ChatTokenizer) -> tuple[str, dict[str, Any]] | None:
         if name in MARKS and MARKS[name] not in tokenizer.get_added_vocab():
             continue
         for thinks in ({}, {THINKING: True}):
-            renderer = _made(name, tokenizer, thinks)
+            renderer = _try_renderer(name, tokenizer, thinks)
             if renderer is not None and _writes_alike(renderer, tokenizer, chats):
                 return name, _own_thinking(name, tokenizer)
     return None
 
 
-def _made(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> Any | None:
+def _try_renderer(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> Any | None:
     """None = the tokenizer has not this format's tokens, or the format has no such option."""
     try:
         return made_by_package(name, tokenizer, options)
@@ -48,7 +48,7 @@ def _own_thinking(name: str, tokenizer: ChatTokenizer) -> dict[str, Any]:
     expected = _by_template(ChatTemplate(tokenizer, {}), first, ())
     choices: tuple[dict[str, Any], ...] = ({}, {THINKING: True}, {THINKING: False})
     for options in choices:
-        renderer = _made(name, tokenizer, options)
+        renderer = _try_renderer(name, tokenizer, options)
         if renderer is not None and _by_renderer(renderer, first, ()) == expected:
             return options
     return {}

@@ -19,8 +19,6 @@ ITEMS_PER_STEP = 10
 """Values or names that take as long as a step to compare or to go through."""
 CHARACTERS_PER_STEP = 200
 """Characters of a message or a text that take as long as a step to write."""
-STEPS_PER_REFERENCE = 4
-MAX_CACHED_PATTERNS = 512
 _CLASSES = re.compile(r"\\[wWdDsSbB]")
 """Classes of characters that hold ASCII alone for RE2, every alphabet for Python."""
 
@@ -65,11 +63,11 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    return _bounded(kind)(schema, registry=Registry())
+    return _make_bounded_validator(kind)(schema, registry=Registry())
 
 
 @cache
-def _bounded(kind: Any) -> Any:
+def _make_bounded_validator(kind: Any) -> Any:
     """A class of validators whose keywords are counted and take linear time."""
     import attrs
     import jsonschema
@@ -88,7 +86,7 @@ def _bounded(kind: Any) -> Any:
     keywords |= {name: charge(keywords[name]) for name, charge in charged.items() if name in keywords}
     if "additionalProperties" in keywords:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
-    bounded = jsonschema.validators.extend(kind, {name: _counted(check) for name, check in keywords.items()})
+    bounded = jsonschema.validators.extend(kind, {name: _count_steps(check) for name, check in keywords.items()})
     # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
     bounded.evolve = attrs.evolve
     descend = bounded.descend
@@ -112,20 +110,21 @@ def _visit(instance: Any, schema: Any) -> None:
     _spend(1 + (_weight(instance) if schema is False else _length(schema)) // ITEMS_PER_STEP)
 
 
-def _counted(check: Keyword) -> Keyword:
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+def _count_steps(check: Keyword) -> Keyword:
+    def counting_check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         _spend(1 + (_length(value) + _length(instance)) // ITEMS_PER_STEP)
         for error in check(validator, value, instance, schema) or ():
             _spend(2 + len(error.message) // CHARACTERS_PER_STEP)  # with its object; it quotes instance and schema
             yield error
 
-    return counted
+    return counting_check
 
 
 def _reference(check: Keyword) -> Keyword:
     def followed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         segments = str(value).count("/")
-        _spend(STEPS_PER_REFERENCE + segments)
+        # 4: steps of a reference, besides one for each segment of its path; chosen, not measured.
+        _spend(4 + segments)
         if not (value == "#" or str(value).startswith("#/")) or validator._resolver._base_uri:
             _spend(_weight(_work.get().schema))  # a name is looked for in the whole schema
         return check(validator, value, instance, schema)
@@ -218,7 +217,7 @@ def _matches(pattern: Any, text: str) -> bool | None:
     if not (isinstance(pattern, str) and (pattern.isascii() and text.isascii())) and _CLASSES.search(str(pattern)):
         return None
     # Longer patterns are left to the tool
-    compiled = _compiled(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
+    compiled = _compile_pattern(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
     if compiled is None:
         return None
     # Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst
@@ -226,8 +225,8 @@ def _matches(pattern: Any, text: str) -> bool | None:
     return compiled.search(text) is not None
 
 
-@lru_cache(MAX_CACHED_PATTERNS)
-def _compiled(pattern: str) -> Any:
+@lru_cache(512)  # a few kilobytes each; chosen, not measured
+def _compile_pattern(pattern: str) -> Any:
     """None = RE2 does not take it: it looks around, or back to a group, or is too large."""
     try:
         import re2

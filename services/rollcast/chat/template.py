@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ChatRefusedError, ToolSchema
-from rollcast.tasks.template_watch import watched
+from rollcast.tasks.template_watch import watch_template
 from rollcast.tasks.tokens import Tokenizer
 
 MAX_REASON_CHARACTERS = 200
@@ -32,7 +32,7 @@ class ChatTemplate:
     def text(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema], *, begins_answer: bool = False) -> str:
         """The chat; with `begins_answer` also the beginning of the assistant's next turn. Raises ChatRefusedError."""
         try:
-            with watched(self._name):
+            with watch_template(self._name):
                 rendered = self.tokenizer.apply_chat_template(
                     [as_templates_take_it(message) for message in messages],
                     tools=[dict(tool) for tool in tools] or None,
@@ -41,7 +41,7 @@ class ChatTemplate:
                     **self._options,
                 )
         except Exception as error:  # a template is a program and raises arbitrary exceptions
-            raise refused(error) from error
+            raise make_refused_error(error) from error
         return str(rendered)
 
     def ids(self, text: str) -> list[int]:
@@ -53,7 +53,7 @@ class ChatTemplate:
         return self.ids(self.text(messages, tools, begins_answer=True))
 
 
-def refused(error: Exception) -> ChatRefusedError:
+def make_refused_error(error: Exception) -> ChatRefusedError:
     """The reason of a template, or of a renderer, in one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return ChatRefusedError(f"the chat format refuses the messages ({reason[:MAX_REASON_CHARACTERS]})")

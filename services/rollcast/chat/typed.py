@@ -9,8 +9,8 @@ from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage, ToolCall, ToolSchema
 from rollcast.chat.calls import Toolbox, bounded_calls, unreadable
-from rollcast.chat.reasoning import decoded
-from rollcast.chat.template import ChatTokenizer, as_templates_take_it, refused
+from rollcast.chat.reasoning import decode_tokens
+from rollcast.chat.template import ChatTokenizer, as_templates_take_it, make_refused_error
 from rollcast.config.errors import UserError
 from rollcast.tasks.thinking import THINK_END
 
@@ -28,11 +28,11 @@ COSTLY_MARKS = (("<parameter", "</parameter>"), ("<function", "</function>"), ("
 class PackageRenderer:
     """Implements ChatRenderer."""
 
-    def __init__(self, renderer: Any, tokenizer: ChatTokenizer, lasting: Any | None) -> None:
+    def __init__(self, renderer: Any, tokenizer: ChatTokenizer, retaining_renderer: Any | None) -> None:
         """lasting: the same renderer with the thinking kept, for sequences that hold none. None = not known."""
         self._renderer = renderer
         self._tokenizer = tokenizer
-        self._lasting = lasting
+        self._retaining_renderer = retaining_renderer
         think_end = tokenizer.convert_tokens_to_ids(THINK_END)
         is_token = isinstance(think_end, int) and think_end != getattr(tokenizer, "unk_token_id", None)
         self._think_end = think_end if is_token else None
@@ -49,12 +49,12 @@ class PackageRenderer:
         try:
             return list(self._renderer.render_ids(template_messages, tools=_tools(tools), add_generation_prompt=True))
         except Exception as error:  # what a format cannot write raises whatever it breaks
-            raise refused(error) from error
+            raise make_refused_error(error) from error
 
     def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
         """Read one turn of the assistant."""
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_token_ids
-        text = decoded(self._tokenizer, token_ids[:-1] if is_ended else token_ids)
+        text = decode_tokens(self._tokenizer, token_ids[:-1] if is_ended else token_ids)
         if _is_costly(text):
             return AssistantTurn("", calls=(unreadable(text, "its marks have no end"),))
         try:
@@ -79,7 +79,7 @@ class PackageRenderer:
         """The tokens between this turn and the next; None = the format strips thinking of this sequence."""
         sequence_ids = [*prompt_ids, *token_ids]
         for renderer in (self._renderer, self._for_no_thinking(sequence_ids)):
-            bridged = _bridged(renderer, prompt_ids, token_ids, messages, tools)
+            bridged = _extend_sequence(renderer, prompt_ids, token_ids, messages, tools)
             if bridged is not None and bridged[: len(sequence_ids)] == sequence_ids:
                 return bridged[len(sequence_ids) :]
         return None
@@ -88,7 +88,7 @@ class PackageRenderer:
         """The package splits at every turn of the user, even if no thinking would be stripped."""
         if self._think_end is None or self._think_end in token_ids:
             return None
-        return self._lasting
+        return self._retaining_renderer
 
 
 def package_names() -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def package_renderer(name: str, tokenizer: ChatTokenizer, options: dict[str, Any
         raise UserError(
             f"model.renderer = {name}: does not serve this model ({reason}); set auto, or the renderer of its family"
         ) from error
-    return PackageRenderer(renderer, tokenizer, _lasting(renderer, tokenizer))
+    return PackageRenderer(renderer, tokenizer, _with_thinking_retained(renderer, tokenizer))
 
 
 def made_by_package(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> Any:
@@ -122,7 +122,7 @@ def made_by_package(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]
     return create_renderer(tokenizer, merge_chat_template_kwargs(config_from_name(name), options))
 
 
-def _lasting(renderer: Any, tokenizer: ChatTokenizer) -> Any | None:
+def _with_thinking_retained(renderer: Any, tokenizer: ChatTokenizer) -> Any | None:
     """A renderer of the same settings that keeps the thinking; None = the format cannot keep it."""
     from renderers import create_renderer
 
@@ -136,7 +136,7 @@ def _tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]] | None:
     return [dict(tool) for tool in tools] or None
 
 
-def _bridged(
+def _extend_sequence(
     renderer: Any | None,
     prompt_ids: Sequence[int],
     token_ids: Sequence[int],

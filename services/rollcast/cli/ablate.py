@@ -131,7 +131,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     """
     from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation import WHOLE, Variant
-    from rollcast.local.ablation_parts import PARTS, find_part, transplanted
+    from rollcast.local.ablation_parts import PARTS, find_part, transplant_recipe
 
     if without is None and recipes is None:
         without = EVERY_PART
@@ -152,7 +152,7 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     ]
     for name in _names(recipes):
         recipe_file = find_recipe(name)
-        change = transplanted(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
+        change = transplant_recipe(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
         variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
@@ -175,14 +175,14 @@ def settings_left_behind(base: Recipe, recipes: str | None) -> dict[str, dict[st
 
 def with_its_model(base: RunConfig) -> RunConfig:
     """Trains the demo's model first, if the run file names it."""
-    from rollcast.cli.demo import trained, with_model
+    from rollcast.cli.demo import prepare_base_model, with_model
     from rollcast.local import preflight
     from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 
     if base.model.path != PLACEHOLDER or Path(PLACEHOLDER).exists():
         return base
     preflight.check(with_model(base, BaseModel().key))
-    return with_model(base, str(trained(BaseModel())))
+    return with_model(base, str(prepare_base_model(BaseModel())))
 
 
 def run_planned(
@@ -196,7 +196,7 @@ def run_planned(
             planned,
             folder=folder,
             resume=go_on,
-            view_of=view_of,
+            make_run_view=view_of,
             report=lambda line: typer.echo(line, err=True),
             seconds_per_run=None if run_minutes is None else 60.0 * run_minutes,
         )
@@ -211,7 +211,7 @@ def conclude_set(
     stays: dict[str, dict[str, tuple[Any, Any]]],
 ) -> int:
     """Print the table and the advice, keep them in the set's folder if there is one; returns the exit code."""
-    from rollcast.cli.ablation_report import answer_of
+    from rollcast.cli.ablation_report import make_ablation_answer
     from rollcast.cli.leave_one_out_report import show_leave_one_out
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
     from rollcast.local.ablation import write_progress
@@ -220,7 +220,7 @@ def conclude_set(
     if any(record.state is State.INTERRUPTED for record in records):
         typer.echo("stopped; the same command with --continue goes on", err=True)
         return EXIT_INTERRUPTED
-    forecasts, answer = answer_of(records)
+    forecasts, answer = make_ablation_answer(records)
     answer["left_behind"] = stays
     if folder is not None:
         write_progress(folder, records, **answer)
@@ -251,18 +251,19 @@ def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
         text = yaml.safe_dump(
-            {"config": _of_the_run(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))}, sort_keys=False
+            {"config": _drop_chart_settings(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))},
+            sort_keys=False,
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"# {item.config.run}: {item.variant.what}\n{text}")
+            path.write_text(f"# {item.config.run}: {item.variant.description}\n{text}")
         except OSError as error:
             raise UserError(f"--write-values {folder}: cannot be written ({error.strerror}); choose another") from None
         paths.append(str(path))
     return paths
 
 
-def _of_the_run(settings: dict[str, Any]) -> dict[str, Any]:
+def _drop_chart_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         section: {name: item for name, item in value.items() if name not in OF_THE_CHART}
         if isinstance(value, dict)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points, left_out
-from rollcast.curves.axis import curve_of, without_start_up
+from rollcast.curves.axis import make_curve, without_start_up
 from rollcast.curves.curve_source import tell
 from rollcast.local.ablation import WHOLE
 from rollcast.runfolder.outcomes import RunRecord, State
@@ -36,10 +36,10 @@ def curve_of_run(folder: Path, name: str) -> Curve:
         tell(left_out(folder, malformed, "line", "of evaluations.jsonl, malformed"))
     if history.num_incomplete:
         tell(f"{folder}: {incomplete_points(history.num_incomplete)} left out")
-    return replace(curve_of(history, without_start_up)[1], name=name)
+    return replace(make_curve(history, without_start_up)[1], name=name)
 
 
-def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
+def fit_recipes(records: Sequence[RunRecord]) -> list[Repeats]:
     """The fits of every recipe that has a finished run, the whole one first.
 
     Raises UserError: the whole recipe has no finished run, or no other recipe has one.
@@ -54,10 +54,10 @@ def repeats_of(records: Sequence[RunRecord]) -> list[Repeats]:
         lacking = "the whole recipe" if WHOLE not in curves else "any recipe without a part"
         raise UserError(f"no table: no run of {lacking} is finished; see the errors above and go on with --continue")
     names = [WHOLE, *(name for name in curves if name != WHOLE)]
-    return [Repeats.of(name, curves[name]) for name in names]
+    return [Repeats.from_curves(name, curves[name]) for name in names]
 
 
-def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:
+def make_ablation_answer(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, Any]]:
     """The fits in the order of the rows, and all that is said of them: `runs`, `leave_one_out`, `advice` and `notes`.
 
     Raises UserError: no table can be made.
@@ -66,7 +66,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     from rollcast.cli.run_report import middle_law, run_report
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
-    recipes = repeats_of(records)
+    recipes = fit_recipes(records)
     table = leave_one_out(
         recipes[0], recipes[1:], null_controls={record.variant for record in records if record.null_control}
     )
@@ -82,7 +82,7 @@ def answer_of(records: Sequence[RunRecord]) -> tuple[list[Forecast], dict[str, A
     }
 
 
-def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, str]) -> list[str]:
+def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], descriptions: dict[str, str]) -> list[str]:
     """Advice in the paper's order: raise the ceiling first, then the speed.
 
     `forecasts`: of the rows; a row that no law describes gives no advice. `what`: each row in words.
@@ -101,10 +101,10 @@ def advice(table: LeaveOneOut, forecasts: Sequence[Forecast], what: dict[str, st
         for row in movers:
             loss = _asymptote_loss(row)
             act = f"A falls by {loss:.3f}; do not" if loss > 0 else f"A rises by {-loss:.3f}; do"
-            lines.append(f"  {_named(row, what)}: {act}.")
+            lines.append(f"  {_describe_row(row, descriptions)}: {act}.")
     if shapers:
         lines.append("Then the speed:" if movers else "The ceiling is not moved; the speed is:")
-        lines.extend(f"  {_named(row, what)}: {_speed(row)}." for row in shapers)
+        lines.extend(f"  {_describe_row(row, descriptions)}: {_speed(row)}." for row in shapers)
     if unknown := [row.name for row in rows if row.kind is PartKind.CANNOT_TELL]:
         lines.append(
             f"Undecided: {', '.join(unknown)}. Keep the simpler or steadier variant, or train for longer and "
@@ -132,8 +132,8 @@ def interruption_notes(records: Sequence[RunRecord]) -> list[str]:
     return lines
 
 
-def _named(row: Row, what: dict[str, str]) -> str:
-    return f"{row.name} ({what[row.name]})" if row.name in what else row.name
+def _describe_row(row: Row, descriptions: dict[str, str]) -> str:
+    return f"{row.name} ({descriptions[row.name]})" if row.name in descriptions else row.name
 
 
 def _asymptote_loss(row: Row) -> float:

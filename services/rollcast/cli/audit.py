@@ -21,11 +21,11 @@ def audit(
     \b
     rollcast audit runs/demo
     """
-    from rollcast.cli.show import settings_of
+    from rollcast.cli.show import load_run_settings
     from rollcast.local.audit import audit as audited
     from rollcast.runfolder.files import checkpoint_place
 
-    config = settings_of(run)
+    config = load_run_settings(run)
     checkpoint_location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     report = audited(
         config.tasks,

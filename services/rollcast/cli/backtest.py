@@ -101,11 +101,11 @@ def backtest(
         draw_backtest(curve, answer, plot)
 
 
-def _refuse(why: str, given: dict[str, Any]) -> None:
+def _refuse(reason: str, option_values: dict[str, Any]) -> None:
     """Raises UserError: an option is given that this kind of backtest does not have."""
-    for name, value in given.items():
+    for name, value in option_values.items():
         if value is not None:
-            raise UserError(f"{name}: has no meaning {why}; leave it out")
+            raise UserError(f"{name}: has no meaning {reason}; leave it out")
 
 
 def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _show(answer: dict[str, Any]) -> None:
         )
         for cut in answer["cuts"]
     ]
-    report.show_table(header, rows, left=header[-1:])
+    report.show_table(header, rows, text_columns=header[-1:])
     say(
         f"{answer['curve']}: {answer['outcome']:.3f} came, the mean of the last three evaluations; "
         f"{answer['covered']} of {len(rows)} intervals hold it"

@@ -59,17 +59,17 @@ def compare(
     from rollcast.scaling.decisions.fit import fit
 
     curve_sources = list(dict.fromkeys(sources)) if pass_rate else sources
-    curve_readings = _of_every_measure(curve_sources, columns.chosen(), pass_rate or [])
+    curve_readings = _read_measures(curve_sources, columns.chosen(), pass_rate or [])
     source_curves = [(source, curve) for source, _, curve in curve_readings]
     refuse_two_units(source_curves)
     refuse_twice(source_curves, beginnings=False)
     curves = with_distinct_names(source_curves)
     origins = {curve.name: vars(origin) for (_, origin, _), curve in zip(curve_readings, curves, strict=True)}
     if baseline is not None:
-        curves.insert(0, curves.pop(_place_of(baseline, curves, [source for source, _ in source_curves])))
+        curves.insert(0, curves.pop(_find_baseline(baseline, curves, [source for source, _ in source_curves])))
     try:
         forecasts = [fit(curve, fit_options(initial, exclude_before, law_alone=True)) for curve in curves]
-        answer = _pairs_of(forecasts) if baseline is None else _table_of(forecasts)
+        answer = _pairs_answer(forecasts) if baseline is None else _table_answer(forecasts)
     except ValueError as error:
         raise UserError(str(error)) from None
     for run in answer["runs"]:
@@ -81,7 +81,7 @@ def compare(
         draw_comparison(forecasts, answer, plot)
 
 
-def _pairs_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
+def _pairs_answer(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The runs and each pair of them, as JSON. Raises ValueError: there are fewer than two."""
     from rollcast.scaling.decisions.compare import compare as compare_forecasts
 
@@ -95,7 +95,7 @@ def _pairs_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     }
 
 
-def _table_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
+def _table_answer(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The runs and the leave-one-out table, as JSON; the first run is the whole recipe. Raises ValueError."""
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
@@ -112,7 +112,7 @@ def _table_of(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     }
 
 
-def _of_every_measure(
+def _read_measures(
     sources: Sequence[str], columns: Columns, measures: Sequence[str]
 ) -> list[tuple[str, Origin, Curve]]:
     """Each run of each source, for each named measure: source, origin (how it was read) and curve.
@@ -145,7 +145,7 @@ def _pair_report(pair: Comparison, forecasts: Sequence[Forecast]) -> dict[str, A
     return empty | {"verdict": f"not compared: no law describes {' and '.join(without)}."}
 
 
-def _place_of(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
+def _find_baseline(baseline: str, curves: Sequence[Curve], sources: Sequence[str]) -> int:
     matches = [
         index
         for index, (curve, source) in enumerate(zip(curves, sources, strict=True))
@@ -170,7 +170,7 @@ def _show_pairs(answer: dict[str, Any]) -> None:
         for run in answer["runs"]
     ]
     report.show_table(
-        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"), rows, left=("verdict",)
+        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"), rows, text_columns=("verdict",)
     )
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[side]]["curve"] for side in ("first", "second"))

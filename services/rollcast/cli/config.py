@@ -54,7 +54,7 @@ def check(
     from rollcast.memory.device import GB, Device, smallest_gpu
     from rollcast.memory.model_file import read_file
     from rollcast.memory.proven_models import is_proven
-    from rollcast.memory.text_model import config_of
+    from rollcast.memory.text_model import read_model_config
 
     filled_in = ""
     changes = list[str]()
@@ -78,14 +78,16 @@ def check(
         device = smallest_gpu()
     plan = None
     if device is not None:
-        warnings += cautions.of_quantization(config.generator.engine.quantization)
+        warnings += cautions.quantization_warnings(config.generator.engine.quantization)
         host = machines.host_limits()
         ranks = machines.trainer_ranks
         plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
     if plan is None:
         unchecked_aspects.append("whether the model fits the memory")
     model_config_path = machines.model_config
-    model = config_of(config.model) if model_config_path is None else read_file(model_config_path, "--model-config")
+    model = (
+        read_model_config(config.model) if model_config_path is None else read_file(model_config_path, "--model-config")
+    )
     shared = ""
     if plan is not None and plan.shares_gpu:
         shared = shared_gpu.in_words(plan.config.weights, plan.config.generator)
@@ -93,7 +95,7 @@ def check(
         "summary": f"{file}: valid (run {config.run!r}, results in {config.run_folder})",
         "model": is_proven(model),
         "cautions": warnings if plan is None else [*warnings, *expected.cautions(plan)],
-        **expected_options.predicted(None if plan is None else expected.balance(plan)),
+        **expected_options.prediction_report(None if plan is None else expected.balance(plan)),
         "shared_gpu": shared,
         "filled_in": filled_in,
         "changes": changes,

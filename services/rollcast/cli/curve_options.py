@@ -88,9 +88,9 @@ def with_group(parameter: str, group: type[Any], command: Callable[..., None]) -
             options[field.name] = command_parameters.get(field.name, option)
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> None:
-        chosen = group(**{name: given.pop(name) for name in names})
-        command(**{parameter: chosen}, **given)
+    def with_options(**option_values: Any) -> None:
+        chosen = group(**{name: option_values.pop(name) for name in names})
+        command(**{parameter: chosen}, **option_values)
 
     parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()]
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ def demo(
     settings = load_run_config(config or shipped_config("demo.yaml"))
     settings = settings.model_copy(update={"seed": seed, "folder": folder, "run": free_name(settings.run, folder)})
     preflight.check(with_model(settings, base_model.key))  # before a minute of training; not in the cache yet
-    model = trained(base_model)
+    model = prepare_base_model(base_model)
     sys.exit(run_and_conclude(with_model(settings, str(model)), resume=False))
 
 
@@ -48,7 +48,7 @@ def shipped_config(name: str) -> Path:
     return installed if installed.exists() else package.parents[1] / "configs" / name
 
 
-def trained(base_model: BaseModel) -> Path:
+def prepare_base_model(base_model: BaseModel) -> Path:
     """The folder of the base model, which is trained unless it is cached."""
     from rollcast.cli.views import progress_bar
     from rollcast.local.demo.base_model import ensure_base_model

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.curve import Curve
 
 
-def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
+def with_distinct_names(source_curves: Sequence[tuple[str, Curve]]) -> list[Curve]:
     """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
 
-    `found`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    `source_curves`: source and curve. Of a source that holds several runs, the name of the run stays in it.
     """
-    count = Counter(curve.name for _, curve in found)
-    of_source = Counter(source for source, _ in found)
+    count = Counter(curve.name for _, curve in source_curves)
+    of_source = Counter(source for source, _ in source_curves)
     curves = []
-    for source, curve in found:
+    for source, curve in source_curves:
         name = curve.name
         if count[name] > 1:
             name = source if of_source[source] == 1 else f"{source}:{name}"
@@ -30,9 +30,9 @@ def with_distinct_names(found: Sequence[tuple[str, Curve]]) -> list[Curve]:
     return curves
 
 
-def refuse_twice(found: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:
+def refuse_twice(source_curves: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:
     """A run that is given twice would count as two. `beginnings`: so would one and its beginning. Raises UserError."""
-    for (first_source, curve), (source, other_curve) in combinations(found, 2):
+    for (first_source, curve), (source, other_curve) in combinations(source_curves, 2):
         are_prefixes = _begins(curve, other_curve), _begins(other_curve, curve)
         if all(are_prefixes):
             raise UserError(f"{source}: {other_curve.name} is the same run as in {first_source}; give each run once")
@@ -44,9 +44,9 @@ def refuse_twice(found: Sequence[tuple[str, Curve]], *, beginnings: bool) -> Non
             raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
 
 
-def refuse_two_units(found: Sequence[tuple[str, Curve]]) -> None:
+def refuse_two_units(source_curves: Sequence[tuple[str, Curve]]) -> None:
     """Steps of one run and tokens of another are no common axis. Raises UserError."""
-    (first, curve), *remaining_curves = found
+    (first, curve), *remaining_curves = source_curves
     for source, other_curve in remaining_curves:
         if other_curve.unit != curve.unit:
             raise UserError(
@@ -55,7 +55,7 @@ def refuse_two_units(found: Sequence[tuple[str, Curve]]) -> None:
             )
 
 
-def _begins(curve: Curve, other: Curve) -> bool:
-    """Whether the points of `other` begin with those of `curve`."""
-    pairs = (other.compute, curve.compute), (other.pass_rate, curve.pass_rate)
+def _begins(curve: Curve, longer_curve: Curve) -> bool:
+    """Whether the points of `longer_curve` begin with those of `curve`."""
+    pairs = (longer_curve.compute, curve.compute), (longer_curve.pass_rate, curve.pass_rate)
     return all(longer.tobytes().startswith(shorter.tobytes()) for longer, shorter in pairs)

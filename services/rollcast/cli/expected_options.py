@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from rollcast.memory.plan import MemoryPlan
     from rollcast.throughput.balance import Balance
 
-MAX_UTILIZATION = 1.0
-MAX_FILTERED_SHARE = 0.95
-"""With more filtered groups hardly anything is trained, and no rate is worth predicting."""
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -31,11 +27,12 @@ class Expected:
     mean_tokens: Annotated[
         float | None, typer.Option(help="mean tokens of a completion; default 0.3 of recipe.max_completion_tokens")
     ] = None
+    # 0.95: with more filtered groups hardly anything is trained, and no rate is worth predicting.
     filtered: Annotated[
-        float | None, typer.Option(min=0, max=MAX_FILTERED_SHARE, help="share of the groups without an advantage")
+        float | None, typer.Option(min=0, max=0.95, help="share of the groups without an advantage")
     ] = None
     mfu: Annotated[
-        float | None, typer.Option(min=0.01, max=MAX_UTILIZATION, help="the trainer's model FLOPs over the GPU's peak")
+        float | None, typer.Option(min=0.01, max=1.0, help="the trainer's model FLOPs over the GPU's peak")
     ] = None
     card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = None
     grace: Annotated[
@@ -46,11 +43,11 @@ class Expected:
         """The prediction; None without GPUs. Raises UserError."""
         from rollcast.throughput.assumptions import Assumptions
         from rollcast.throughput.balance import predict
-        from rollcast.throughput.card import card_named, card_of
+        from rollcast.throughput.card import card_named, find_card
 
         if plan.device.kind == "cpu":
             return None
-        card = card_of(plan.device.num_bytes) if self.card is None else card_named(self.card)
+        card = find_card(plan.device.num_bytes) if self.card is None else card_named(self.card)
         usual = Assumptions()
         assumptions = Assumptions(
             mean_tokens=self.mean_tokens,
@@ -74,16 +71,16 @@ class Expected:
             yield from short_grace(balance, self.grace)
 
 
-def predicted(balance: Balance | None) -> dict[str, Any]:
+def prediction_report(balance: Balance | None) -> dict[str, Any]:
     """Parts of an answer: figures and assumptions of the prediction. None = nothing was predicted."""
-    from rollcast.throughput.sentences import assumed, in_one_line
+    from rollcast.throughput.sentences import assumption_lines, in_one_line
 
     if balance is None:
         return {"predicted": None, "predicted_idle": "", "assumed": []}
     return {
         "predicted": balance.as_json(),
         "predicted_idle": in_one_line(balance),
-        "assumed": list(assumed(balance)),
+        "assumed": list(assumption_lines(balance)),
     }
 
 

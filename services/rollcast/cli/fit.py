@@ -98,7 +98,7 @@ def fit(
     computes = at or forecast.usual_computes
     if any(not 0 < value <= MOST_COMPUTE for value in computes):
         raise UserError(f"--at: {forecast.unit} must be in {COMPUTES}")
-    advice = _advice_of(forecast, budget, worth, price)
+    advice = _make_advice(forecast, budget, worth, price)
     answer: dict[str, Any] = {"advice": advice.to_dict()}
     try:
         answer |= answer_as_json(forecast, computes, target or [])
@@ -148,24 +148,27 @@ def _show(answer: dict[str, Any]) -> None:
 
 def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
     """Show the pass rates as the values that the source holds."""
-    from rollcast.curves.sheet import shown
+    from rollcast.curves.sheet import shorten_name
 
-    def mapped(rates: amounts.Interval | None) -> amounts.Interval | None:
+    def map_rates(rates: amounts.Interval | None) -> amounts.Interval | None:
         if rates is None or rates["q50"] is None:
             return None
         return {name: None if rate is None else origin.to_own_unit(rate) for name, rate in rates.items()}
 
     newest = origin.to_own_unit(answer["pass_rate"])
     level = origin.to_own_unit(answer["advice"]["level"])
-    say(f"\nin the unit of {shown(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
-    rows = [("asymptote A", mapped(answer["asymptote"]), ".4g"), ("initial R_0", mapped(answer["initial"]), ".4g")]
+    say(f"\nin the unit of {shorten_name(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
+    rows = [
+        ("asymptote A", map_rates(answer["asymptote"]), ".4g"),
+        ("initial R_0", map_rates(answer["initial"]), ".4g"),
+    ]
     for at in answer["predictions"]:
         rates = {name: value for name, value in at.items() if name != "compute"}
-        rows.append((f"reading at {amounts.amount(at['compute'])} {answer['unit']}", mapped(rates), ".4g"))
+        rows.append((f"reading at {amounts.amount(at['compute'])} {answer['unit']}", map_rates(rates), ".4g"))
     report.show_quantiles(rows)
 
 
-def _advice_of(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> "Advice":
+def _make_advice(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> "Advice":
     """Raises UserError: an option is out of bounds."""
     try:
         return run.advice(budget, worth, price)

@@ -37,24 +37,24 @@ def init(
     rollcast init my-run.yaml --model Qwen/Qwen3-0.6B --data rows.jsonl --verifier math --budget 200
     rollcast init --model ./model --data rows.parquet --verifier ./reward.py:grade --budget 4h
     """
-    from rollcast.cli.plan.evaluation import of_run_file
+    from rollcast.cli.plan.evaluation import describe_evaluation
     from rollcast.local import preflight
     from rollcast.local.first_run.inspection import look_at, model_in_words
-    from rollcast.local.first_run.run_file import Answers, written
+    from rollcast.local.first_run.run_file import Answers, run_file_text
     from rollcast.local.first_run.shown import examples
 
     if file.exists():
         raise UserError(f"{file}: is there already; name another file, or remove it")
-    path = _asked("--model", model, "model (folder, or name on the hub)", _model)
+    path = _ask("--model", model, "model (folder, or name on the hub)", _model)
     question = "data (JSONL or Parquet file, or a set of the hub)"
-    rows = _asked("--data", data, question, lambda said: look_at(said, prompt_field, answer_field))
+    rows = _ask("--data", data, question, lambda dataset: look_at(dataset, prompt_field, answer_field))
     look = look_at(rows, prompt_field, answer_field)
     say(f"data: {look.in_words}")
-    chosen = _asked("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits)
-    budget_text = _asked("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
+    chosen = _ask("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits)
+    budget_text = _ask("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
     steps, hours = read_budget(budget_text)
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
-    _write(file, written(answers))
+    _write(file, run_file_text(answers))
     try:
         config, filled_settings = preflight.load_to_start(file)
         cautions = preflight.check_files(config)
@@ -68,37 +68,37 @@ def init(
         say(f"caution: {line}")
     for line in examples(config.tasks):
         typer.echo(line)
-    for line in of_run_file(file):
+    for line in describe_evaluation(file):
         say(line)
     typer.echo(f"next: rollcast try --config {shlex.quote(str(file))}")
 
 
-def read_budget(said: str) -> tuple[int | None, float | None]:
+def read_budget(text: str) -> tuple[int | None, float | None]:
     """(steps, device-hours) of `200`, `4h` or `none`. Raises UserError."""
-    if said == "none":
+    if text == "none":
         return None, None
-    steps_match = re.fullmatch(r"\d{1,9}", said)
-    if steps_match and int(said) > 0:
-        return int(said), None
-    hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h", said)
+    steps_match = re.fullmatch(r"\d{1,9}", text)
+    if steps_match and int(text) > 0:
+        return int(text), None
+    hours = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)h", text)
     if hours and 0 < float(hours[1]) < math.inf:
         return None, float(hours[1])
     raise UserError(
-        f"--budget {said}: is not a budget; give steps such as 200, device-hours such as 4h, or none for a run that "
+        f"--budget {text}: is not a budget; give steps such as 200, device-hours such as 4h, or none for a run that "
         "only Ctrl-C ends"
     )
 
 
-def _asked(
-    option: str, given: str | None, question: str, check: Callable[[str], object], usual: str | None = None
+def _ask(
+    option: str, option_value: str | None, question: str, check: Callable[[str], object], usual: str | None = None
 ) -> str:
     """The value of the option, or the user's answer on the terminal, asked again while `check` raises UserError.
 
     An option is checked later, with the whole file, so that one error reports every mistake. Raises UserError: there is
     neither an option nor a terminal.
     """
-    if given is not None:
-        return given
+    if option_value is not None:
+        return option_value
     if not sys.stdin.isatty():
         raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, which asks for it")
     from rollcast.local.first_run.inspection import NoPromptFieldError

@@ -88,7 +88,7 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
         )
         for row in table["rows"]
     ]
-    report.show_table(header, rows, left=header[-1:])
+    report.show_table(header, rows, text_columns=header[-1:])
     if table["not_described"]:
         say(f"No law describes {' and '.join(table['not_described'])}: no A, no B and no comparison is given.")
     for row in table["rows"][1:]:
@@ -113,7 +113,7 @@ def _compute(row: dict[str, Any]) -> str:
     return amounts.with_span(row["compute_ratio"], ".2f")
 
 
-def _loss(of: amounts.Interval, form: str) -> str:
+def _loss(loss: amounts.Interval, form: str) -> str:
     """The loss as a change: a loss lowers the value."""
-    low, middle, high = (-float(of[name] or 0.0) for name in ("q95", "q50", "q05"))
+    low, middle, high = (-float(loss[name] or 0.0) for name in ("q95", "q50", "q05"))
     return f"{middle:+{form}} ({low:+{form}} to {high:+{form}})"

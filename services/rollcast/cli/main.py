@@ -87,8 +87,8 @@ def version() -> None:
     typer.echo(__version__)
 
 
-def _print_and_exit(asked: bool) -> None:
-    if asked:
+def _print_and_exit(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(__version__)
         raise typer.Exit
 

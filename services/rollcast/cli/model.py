@@ -58,11 +58,11 @@ def arithmetic(folder: Folder) -> None:
     with _alone(folder) as there:
         if there:
             return
-        from rollcast.cli.demo import trained
+        from rollcast.cli.demo import prepare_base_model
         from rollcast.local.demo.base_model import BaseModel
 
         os.environ["ROLLCAST_CACHE"] = str(folder.parent)
-        folder.symlink_to(trained(BaseModel()).name)
+        folder.symlink_to(prepare_base_model(BaseModel()).name)
 
 
 @app.command()
@@ -84,11 +84,11 @@ def merge(
     rollcast model merge runs/my-run/model --folder merged
     rollcast model merge runs/my-run/model --folder merged --dtype float32
     """
-    from rollcast.local.merged_model import merge_in_words, merged
+    from rollcast.local.merged_model import merge_adapter, merge_in_words
 
     with _alone(folder) as there:
         if not there:
-            typer.echo(merge_in_words(merged(adapter, base, folder, dtype), folder))
+            typer.echo(merge_in_words(merge_adapter(adapter, base, folder, dtype), folder))
 
 
 @contextlib.contextmanager

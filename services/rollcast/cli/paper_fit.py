@@ -14,7 +14,7 @@ import typer
 from rollcast.cli import report
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import amount, counted
+from rollcast.curves.amounts import amount, format_count
 from rollcast.curves.curve_source import read_curves
 from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.curve import Curve, SigmoidParameters
 
 PROCEDURE = "arXiv 2510.13786, A.5"
-LEAST_POINTS = 3
-"""The procedure fits three parameters: A, B and C_mid."""
 
 
 def fit_as_paper(
@@ -75,8 +73,12 @@ def _paper_report(
     if wrong := [target for target in targets if not 0 <= target <= 1]:
         raise UserError(f"--target: {wrong[0]:g} is not a pass rate; give one in [0, 1]")
     window = curve.window(exclude_before or 0.0)
-    if len(window) < LEAST_POINTS:
-        raise UserError(f"--paper: {counted(len(window), 'evaluation')} are left; its fit needs {LEAST_POINTS} or more")
+    # The procedure fits three parameters: A, B and C_mid.
+    least_points = 3
+    if len(window) < least_points:
+        raise UserError(
+            f"--paper: {format_count(len(window), 'evaluation')} are left; its fit needs {least_points} or more"
+        )
     if (highest := float(window.pass_rate.max())) <= start:
         raise UserError(f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only rises")
     law = paper_grid(window, start)
@@ -120,7 +122,7 @@ def _compute_to(target: float, law: SigmoidParameters) -> float | None:
 def _show(answer: dict[str, Any]) -> None:
     unit = answer["unit"]
     typer.echo(
-        f"{answer['curve']}: {counted(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, now "
+        f"{answer['curve']}: {format_count(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, now "
         f"{answer['pass_rate']:.3f} at {amount(answer['compute'])} {unit}"
     )
     typer.echo(f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing on it alone.")

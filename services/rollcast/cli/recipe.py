@@ -41,17 +41,17 @@ def list_recipes(as_json: AsJson = False) -> None:
     \b
     rollcast recipe list
     """
-    from rollcast.cli.shipped_recipes import shipped
+    from rollcast.cli.shipped_recipes import load_shipped_recipes
 
-    recipes = shipped()
+    recipes = load_shipped_recipes()
     if as_json:
         typer.echo(json.dumps([_report(recipe) for recipe in recipes], indent=1))
         return
     rows = []
     for recipe in recipes:
         values = {setting.name: setting.value for setting in recipe.settings()}
-        rows.append((recipe.name, *(_shown(values.get(name)) for name in COLUMNS.values())))
-    report.show_table(("recipe", *COLUMNS), rows, left=tuple(COLUMNS))
+        rows.append((recipe.name, *(_format_value(values.get(name)) for name in COLUMNS.values())))
+    report.show_table(("recipe", *COLUMNS), rows, text_columns=tuple(COLUMNS))
 
 
 @app.command()
@@ -73,7 +73,7 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
     for setting in recipe_file.settings():
         origin = "the file" if setting.is_given else "default"
         note = f"; {setting.note}" if setting.note else ""
-        typer.echo(f"{setting.name}: {_shown(setting.value)}    ({origin}{note})")
+        typer.echo(f"{setting.name}: {_format_value(setting.value)}    ({origin}{note})")
         # Columns of a line, so that the text also reads well in a narrow terminal
         typer.echo(textwrap.fill(setting.meaning, 100, initial_indent="    ", subsequent_indent="    "))
 
@@ -111,9 +111,11 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     elif not different:
         typer.echo(f"{first_file.name} and {second_file.name}: no setting differs")
     else:
-        rows = [(name, *(_shown(value[name]) if name in value else "" for value in values)) for name in different]
+        rows = [
+            (name, *(_format_value(value[name]) if name in value else "" for value in values)) for name in different
+        ]
         report.show_table(
-            ("setting", first_file.name, second_file.name), rows, left=(first_file.name, second_file.name)
+            ("setting", first_file.name, second_file.name), rows, text_columns=(first_file.name, second_file.name)
         )
 
 
@@ -138,7 +140,7 @@ def _report(recipe: RecipeFile) -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """The value in the syntax of a run file."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]

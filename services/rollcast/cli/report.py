@@ -18,19 +18,19 @@ NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
 
 
-def quantile_row(name: str, of: Interval, form: str) -> tuple[str, ...]:
+def quantile_row(name: str, quantiles: Interval, form: str) -> tuple[str, ...]:
     """A row of a table with the columns 5 %, median, 95 %."""
-    return name, *(amount(of[quantile], form) for quantile in ("q05", "q50", "q95"))
+    return name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95"))
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()) -> None:
-    """Columns of numbers; the first names the row. `left`: further columns that hold words."""
+def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Sequence[str] = ()) -> None:
+    """Columns of numbers; the first names the row. `text_columns`: further columns that hold words."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(*header, box=None, pad_edge=False, header_style="dim")
     for column in table.columns[1:]:
-        column.justify = "left" if column.header in left else "right"
+        column.justify = "left" if column.header in text_columns else "right"
     for row in rows:
         table.add_row(*map(printable, row))
     # Width of a table that is not shown on a terminal: no line is wrapped

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.curve import SigmoidParameters
 
 
-def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
-    """Everything that is stated about one run, as JSON; `held`: the law of its log re-plot."""
+def run_report(forecast: Forecast, replot_law: SigmoidParameters) -> dict[str, Any]:
+    """Everything that is stated about one run, as JSON; `replot_law`: the law of its log re-plot."""
     from rollcast.curves.answer import law_as_json, law_of_curve, verdict_as_json
 
     curve = forecast.curve
@@ -32,7 +32,7 @@ def run_report(forecast: Forecast, held: SigmoidParameters) -> dict[str, Any]:
         "unit": curve.unit,
         "pass_rate": float(curve.pass_rate[-1]),
         **{name: law[name] for name in ("asymptote", "exponent", "midpoint", "initial")},
-        "log_replot": replot_report(forecast, held) if forecast.verdict.is_described else None,
+        "log_replot": replot_report(forecast, replot_law) if forecast.verdict.is_described else None,
     }
 
 
@@ -69,14 +69,14 @@ def not_described(forecasts: Sequence[Forecast]) -> list[str]:
     return [forecast.curve.name for forecast in forecasts if not forecast.verdict.is_described]
 
 
-def cautions(runs: Sequence[dict[str, Any]], what: str) -> list[str]:
-    """On each run whose own verdict is not for decisions: not to decide on `what`."""
+def cautions(runs: Sequence[dict[str, Any]], subject: str) -> list[str]:
+    """On each run whose own verdict is not for decisions: not to decide on `subject`."""
     return [
-        f"{run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on {what}."
+        f"{run['curve']}: verdict {run['verdict'].replace('_', ' ')}; do not decide on {subject}."
         for run in runs
         if not run["is_decidable"]
     ]
 
 
-def number(of: amounts.Interval | None, form: str) -> str:
-    return report.NO_NUMBER if of is None else amounts.with_span(of, form)
+def number(interval: amounts.Interval | None, form: str) -> str:
+    return report.NO_NUMBER if interval is None else amounts.with_span(interval, form)

@@ -44,7 +44,7 @@ class RecipeFile:
     about: str
     """The comment at its head."""
     recipe: Recipe
-    given: frozenset[str]
+    explicit_settings: frozenset[str]
     """Dotted names of the settings that the file names, mappings too."""
     notes: dict[str, str] = field(repr=False)
     """Comments behind settings, by the outermost setting of the line."""
@@ -52,7 +52,7 @@ class RecipeFile:
     def settings(self) -> list[Setting]:
         """Every setting of the recipe, in the order of the schema."""
         return [
-            Setting(name, value, meaning, name in self.given, self._note(name))
+            Setting(name, value, meaning, name in self.explicit_settings, self._note(name))
             for name, value, meaning in _leaves(self.recipe, "")
         ]
 
@@ -61,7 +61,7 @@ class RecipeFile:
         return next((self.notes[n] for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in self.notes), None)
 
 
-def shipped() -> list[RecipeFile]:
+def load_shipped_recipes() -> list[RecipeFile]:
     """ScaleRL, the other published recipes, then ScaleRL without each part."""
     published = sorted(_folder().glob("*.yaml"), key=lambda path: (path.stem != FIRST, path.stem))
     return [read_recipe(path) for path in (*published, *sorted(_folder().glob("*/*.yaml")))]

@@ -60,12 +60,12 @@ def look_at(run: Path) -> Screen:
     """All that is shown of the run in this folder, as it is now. Raises UserError."""
     from rollcast.cli.screen.panel import Screen
     from rollcast.local.disk_watch import DiskWatch
-    from rollcast.local.event_log import RunEvent, events_of
+    from rollcast.local.event_log import RunEvent, read_events
     from rollcast.local.forecast_reading import forecast_of_folder
     from rollcast.local.status import StatusReader
     from rollcast.runfolder.folder import is_held
 
-    config = settings_of(run)
+    config = load_run_settings(run)
     is_running = is_held(config.run_folder)
     reader = StatusReader(config, one_look=True, is_running=is_running)
     status = reader.read()
@@ -75,7 +75,7 @@ def look_at(run: Path) -> Screen:
         status = replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))
     page = reader.url("forecaster") if is_running else None
     state = _state(config.run_folder, status, is_running=is_running)
-    events = events_of(config.run_folder)
+    events = read_events(config.run_folder)
     if is_running:  # a full disk takes no line in the log
         events += [RunEvent(time.strftime("%H:%M:%S"), line, True) for line in DiskWatch(config.run_folder).lines()]
     return Screen(config, status, events, state, page, time.time(), is_running=is_running)
@@ -96,7 +96,7 @@ def serve_page(screen: Screen) -> None:
             raise UserError(f"the page is not served any more: {service.last_words()}")
 
 
-def settings_of(folder: Path) -> RunConfig:
+def load_run_settings(folder: Path) -> RunConfig:
     """The settings that the run was started with last, wherever its folder lies now. Raises UserError."""
     from rollcast.config.run import load_run_config
     from rollcast.runfolder.files import RUN_FILE

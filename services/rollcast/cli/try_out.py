@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollcast.cli.output import say
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.local.event_log import one_line, short_line
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def try_out(
     for line in preflight.check_files(settings):
         say(f"caution: {line}")
     num_completions = settings.recipe.rollouts_per_prompt
-    say(f"starting the engine; {counted(prompts, 'prompt')}, {counted(num_completions, 'completion')} of each ...")
+    say(
+        f"starting the engine; {format_count(prompts, 'prompt')}, "
+        f"{format_count(num_completions, 'completion')} of each ..."
+    )
     trial = tried_out(settings, prompts)
     for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)
@@ -57,15 +60,15 @@ def try_out(
         generators=settings.local.generators,
         workers=0 if shares_gpu else settings.generator.tensor_parallel,
     )
-    for line in expected(settings.recipe, settings.budget.device_hours, times):
+    for line in duration_lines(settings.recipe, settings.budget.device_hours, times):
         say(line)
 
 
 def completions(trial: TrialRecord) -> list[str]:
     """The first completion of each prompt, with its verdict and how the others fared."""
     by_prompt: dict[str, list[int]] = {}
-    for number, one in enumerate(trial.completions):
-        by_prompt.setdefault(one.prompt, []).append(number)
+    for number, completion in enumerate(trial.completions):
+        by_prompt.setdefault(completion.prompt, []).append(number)
     lines = []
     for prompt, numbers in by_prompt.items():
         group = [trial.completions[number] for number in numbers]
@@ -104,7 +107,7 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
     return lines
 
 
-def expected(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -> list[str]:
+def duration_lines(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -> list[str]:
     """Lines on the time that a step and the budget will take."""
     lines = [
         f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent completions",
@@ -125,8 +128,8 @@ def expected(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -
     return lines
 
 
-def _is_graded(one: TriedCompletion) -> bool:
-    return one.status in ("ok", "wrong")
+def _is_graded(completion: TriedCompletion) -> bool:
+    return completion.status in ("ok", "wrong")
 
 
 def _duration(seconds: float) -> str:

@@ -15,13 +15,13 @@ class VerifierNews:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told: dict[str, int] = {}
+        self._reported_counts: dict[str, int] = {}
 
     def lines(self) -> list[str]:
         """The failures since the last call, one line each."""
         lines = []
         for failure in read_failures(self._folder):
-            reported_count = self._told.get(failure.verifier, 0)
+            reported_count = self._reported_counts.get(failure.verifier, 0)
             if not reported_count:
                 sentence = f"verifier {failure.verifier} gives no verdict: {failure.sentence}"
                 lines.append(f"{sentence}; completions without a grade are left out")
@@ -31,7 +31,7 @@ class VerifierNews:
                 lines.append(f"{sentence}; completions without a grade are left out")
             else:
                 continue
-            self._told[failure.verifier] = failure.count
+            self._reported_counts[failure.verifier] = failure.count
         return lines
 
 

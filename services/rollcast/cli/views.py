@@ -14,7 +14,7 @@ from rollcast.cli.screen.panel import Screen, panel
 from rollcast.cli.verifier_news import VerifierNews
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig
-from rollcast.curves.amounts import counted, incomplete_points
+from rollcast.curves.amounts import format_count, incomplete_points
 from rollcast.local.disk_watch import DiskWatch
 from rollcast.local.event_log import RunEvent, note, one_line
 from rollcast.local.frozen_forecast import freeze
@@ -38,7 +38,7 @@ class Follower:
         self._reader: StatusReader | None = None
         self._config: RunConfig | None = None
         self._earlier: tuple[EvaluationRecord, ...] = ()
-        self._known: set[tuple[int, int]] = set()
+        self._reported_evaluations: set[tuple[int, int]] = set()
         self._page_told = False
         self._phases_told: set[str] = set()
         self._is_failure_told = False
@@ -56,7 +56,7 @@ class Follower:
         self._verifiers = VerifierNews(config.run_folder)
         self._disk = DiskWatch(config.run_folder)
         self._earlier = self._reader.read().evaluations  # of starts before this one: no news
-        self._known = {(point.incarnation, point.step) for point in self._earlier}
+        self._reported_evaluations = {(point.incarnation, point.step) for point in self._earlier}
 
     def tell(self, report: EventReport) -> None:
         """Report what happened since the last call, what went wrong first."""
@@ -69,9 +69,9 @@ class Follower:
         """A disk that is full, and what verifiers fail at; as often as there is news."""
         if self._reader is None or time.monotonic() < self._next_at:
             return []
-        return [*self._disk.lines(), *self._verifiers.lines(), *self._unused()]
+        return [*self._disk.lines(), *self._verifiers.lines(), *self._unused_lines()]
 
-    def _unused(self) -> list[str]:
+    def _unused_lines(self) -> list[str]:
         """Why none of the first groups can be trained on, once; the counts go on next to the phases of the start."""
         if self._config is None or self._is_unused_told or self.status.is_started:
             return []
@@ -88,24 +88,24 @@ class Follower:
         status = self._reader.read()
         # The forecaster ends before the last picture is drawn: keep its last forecast.
         self.status = status if status.forecast else replace(status, forecast=self.status.forecast)
-        lines = [*self._resumed(), *self._start()]
+        lines = [*self._resumed_lines(), *self._start()]
         self.page = self._reader.url("forecaster") or self.page
         if self.page and not self._page_told:
             self._page_told = True
             lines.append(f"live page: {self.page}")
         for point in self.status.evaluations:
-            if (point.incarnation, point.step) not in self._known:
-                self._known.add((point.incarnation, point.step))
+            if (point.incarnation, point.step) not in self._reported_evaluations:
+                self._reported_evaluations.add((point.incarnation, point.step))
                 lines.append(_in_words(point))
         if (incomplete := self.status.num_incomplete) > self._num_incomplete_told:
             self._num_incomplete_told = incomplete
             lines.append(f"{incomplete_points(incomplete)} left out of curve and forecast")
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:
             self._num_skipped_told = skipped
-            lines.append(f"{counted(skipped, 'line')} of the run's files left out, no JSON object")
+            lines.append(f"{format_count(skipped, 'line')} of the run's files left out, no JSON object")
         return lines + self._freeze(self._config.run_folder)
 
-    def _resumed(self) -> list[str]:
+    def _resumed_lines(self) -> list[str]:
         """The evaluations of earlier starts that are kept, once: the trainer reports at which step it continues."""
         if not self._earlier or not self.status.is_started:
             return []
@@ -113,7 +113,9 @@ class Follower:
         self._earlier = ()
         if not earlier:
             return []
-        return [f"resumed with {counted(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"]
+        return [
+            f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"
+        ]
 
     def _start(self) -> list[str]:
         """Each phase of the start, once, when it is through."""
@@ -172,7 +174,7 @@ class PlainView:
         if not status.is_started:
             waited_for = [figures.phase_words(phase, now_seconds) for phase in status.phases if phase.done_at is None]
             return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
-        return ", ".join([figures.step_of(budget_steps, status), *figures.coming(status, now_seconds)])
+        return ", ".join([figures.step_words(budget_steps, status), *figures.coming(status, now_seconds)])
 
 
 class LivePicture:
@@ -241,15 +243,15 @@ class LivePicture:
         # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
 
-    def _state(self, now: float) -> str:
+    def _state(self, now_seconds: float) -> str:
         match self._doing:
             case Doing.RUNNING:
                 word = "running" if self._follower.status.is_started else "starting"
-                return f"{word} for {figures.duration(now - self._began_at)}"
+                return f"{word} for {figures.duration(now_seconds - self._began_at)}"
             case Doing.STOPPING:
-                return f"stopping for {figures.duration(now - self._since)}"
+                return f"stopping for {figures.duration(now_seconds - self._since)}"
             case Doing.FINISHED | Doing.STOPPED:
-                return f"{self._doing} after {figures.duration(now - self._began_at)}"
+                return f"{self._doing} after {figures.duration(now_seconds - self._began_at)}"
 
 
 def has_screen() -> bool:
@@ -272,12 +274,12 @@ def make_view() -> Iterator[View]:
 def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     """Shows a share of work done, if any is reported: a bar on a terminal, else one line at the start."""
     if not sys.stdout.isatty():
-        told = False
+        is_announced = False
 
         def tell(_: float) -> None:
-            nonlocal told
-            if not told:
-                told = True
+            nonlocal is_announced
+            if not is_announced:
+                is_announced = True
                 print(f"{title} ...", flush=True)
 
         yield tell
@@ -312,9 +314,9 @@ class RunLines:
 @contextmanager
 def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
     """The view for the run of each place; `names` of all runs of the set."""
-    labels = [f"[{place}/{len(names)}] {name}" for place, name in enumerate(names, start=1)]
+    labels = [f"[{run_number}/{len(names)}] {name}" for run_number, name in enumerate(names, start=1)]
     if not sys.stdout.isatty():
-        yield lambda place: RunLines(labels[place], lambda line: print(line, flush=True), lambda _: None)
+        yield lambda run_index: RunLines(labels[run_index], lambda line: print(line, flush=True), lambda _: None)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -323,18 +325,18 @@ def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
         total_task = bar.add_task("the set", total=float(len(names)))
         task = bar.add_task("", total=1.0)
 
-        def view_of(place: int) -> View:
-            bar.reset(task, description=labels[place])
+        def make_run_view(run_index: int) -> View:
+            bar.reset(task, description=labels[run_index])
 
             def show(status: RunStatus) -> None:
                 share = status.budget_share or 0.0
                 rate = f", pass rate {status.evaluations[-1].pass_rate:.3f}" if status.evaluations else ""
-                bar.update(task, completed=share, description=f"{labels[place]}: step {status.step}{rate}")
-                bar.update(total_task, completed=place + share)
+                bar.update(task, completed=share, description=f"{labels[run_index]}: step {status.step}{rate}")
+                bar.update(total_task, completed=run_index + share)
 
             def say(line: str) -> None:
                 bar.console.print(line, markup=False, highlight=False)
 
-            return RunLines(labels[place], say, show)
+            return RunLines(labels[run_index], say, show)
 
-        yield view_of
+        yield make_run_view

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from rollcast.config.datasets import Dataset, Mixture, RowsDataset
 from rollcast.config.episodes import TurnCredit
 from rollcast.config.recipe import Recipe
-from rollcast.config.rewarding import undecided
+from rollcast.config.rewarding import find_reward_conflict
 from rollcast.config.tasks import Tasks
 
 Contradiction = tuple[str, ...]
@@ -40,7 +40,7 @@ def _one_part_rewards(tasks: Tasks, datasets: Iterable[tuple[str, Dataset | Mixt
         for field, dataset in datasets:
             if not isinstance(dataset, RowsDataset) or dataset.environment != environment.name:
                 continue
-            if sentence := undecided(environment, dataset):
+            if sentence := find_reward_conflict(environment, dataset):
                 grader_setting = "mapping" if dataset.verifier is None else "verifier"
                 yield setting, sentence, f"{field}.{grader_setting}"
                 break

@@ -16,8 +16,6 @@ from pydantic import TypeAdapter
 TABLE = Path(__file__).with_suffix(".yaml")
 ALL = "all"
 """The word of the table for every name of an entry."""
-MAX_FOUND = 20
-"""Names that are answered of one unknown group."""
 MAX_DEPTH = 8
 """Levels of such a group; those of the other systems have five."""
 REMOVED = {
@@ -54,7 +52,7 @@ class Counterpart:
             return f"is not a setting; here it is {self.setting}: `{line or self.example}`"
         return f"is not supported: {self.reason} ({self.page})"
 
-    def takes_value_of(self, field: str) -> bool:
+    def can_reuse_value(self, field: str) -> bool:
         """Whether the value of a setting that goes by one of these names can be taken over."""
         return self.same_value == (ALL,) or any(name in self.same_value for name in _ends(field))
 

@@ -28,20 +28,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in REFUSALS)
 
 
-def out_of_memory(what: str, remedy: str, said: str) -> OutOfMemory:
-    """`said`: by whoever refused the memory."""
-    size_match = ASKED.search(said)
-    where = "GPU" if any(device in said for device in DEVICES) else "host"
+def out_of_memory(action: str, remedy: str, error_message: str) -> OutOfMemory:
+    """`error_message`: by whoever refused the memory."""
+    size_match = ASKED.search(error_message)
+    where = "GPU" if any(device in error_message for device in DEVICES) else "host"
     more = f" (it asked for {size_match[1]} more)" if size_match else ""
-    return OutOfMemory(f"out of {where} memory: {what} does not fit{more}; {remedy}")
+    return OutOfMemory(f"out of {where} memory: {action} does not fit{more}; {remedy}")
 
 
 @contextmanager
-def told_what_did_not_fit(what: str, remedy: str) -> Iterator[None]:
-    """Raise OutOfMemory, with the action `what` and the `remedy`, if an allocation inside the block is refused."""
+def told_what_did_not_fit(action: str, remedy: str) -> Iterator[None]:
+    """Raise OutOfMemory, with the action `action` and the `remedy`, if an allocation inside the block is refused."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise out_of_memory(what, remedy, str(error)) from error
+        raise out_of_memory(action, remedy, str(error)) from error

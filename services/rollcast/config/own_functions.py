@@ -30,8 +30,6 @@ SANDBOX_HINT = (
     "; in the sandbox a verifier has no files, network, processes or threads: read files while the module is imported, "
     "or declare the function in tasks.verifiers with trusted: true"
 )
-PATH_DIGITS = 16
-"""Hexadecimal digits of a path's digest in the name of its module: 64 bits, so that no two paths share them."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -67,7 +65,7 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
     check_file(source)
     module_path, _, name = source.rpartition(":")
     module = (
-        _of_file(Path(module_path).expanduser().absolute())
+        _load_module(Path(module_path).expanduser().absolute())
         if module_path.endswith(".py")
         else importlib.import_module(module_path)
     )
@@ -102,11 +100,14 @@ def file_digest(source: str) -> str | None:
 
 
 @functools.cache
-def _of_file(file: Path) -> ModuleType:
+def _load_module(file: Path) -> ModuleType:
     """The module of an absolute path: one, however many of its functions are asked for."""
     sys.path.append(str(file.parent))  # behind everything else, so that no file hides a module of Python's
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()
-    name = f"rollcast_own_{file.stem}_{digest[:PATH_DIGITS]}"  # files of equal stem do not replace each other
+    # Hexadecimal digits of a path's digest in the name of its module: 64 bits, so that no two paths
+    # share them.
+    path_digits = 16
+    name = f"rollcast_own_{file.stem}_{digest[:path_digits]}"  # files of equal stem do not replace each other
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None

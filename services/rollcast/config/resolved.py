@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.base import Settings
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import shown
+from rollcast.config.sentences import format_value
 
 USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
 """Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
@@ -47,13 +47,13 @@ class Difference:
     """One setting: its dotted name, and what either file gives it."""
 
     field: str
-    before: Any
-    after: Any
+    old_value: Any
+    new_value: Any
 
     @property
     def sentence(self) -> str:
         """Without the values of a secret."""
-        old_text, new_text = (_in_words(self.field, value) for value in (self.before, self.after))
+        old_text, new_text = (_in_words(self.field, value) for value in (self.old_value, self.new_value))
         return f"{self.field} {old_text} -> {new_text}" if old_text != "(not shown)" else f"{self.field} (not shown)"
 
 
@@ -61,18 +61,18 @@ def _in_words(field: str, value: Any) -> str:
     if isinstance(value, dict):
         items = [f"{name} {_in_words(f'{field}.{name}', item)}" for name, item in value.items()]
         return f"{{{', '.join(items)}}}"
-    return shown(field, value).removeprefix(" = ").strip()
+    return format_value(field, value).removeprefix(" = ").strip()
 
 
-def differences(before: Settings, after: Settings) -> list[Difference]:
+def differences(old_settings: Settings, new_settings: Settings) -> list[Difference]:
     """The differences in the order of the schema. A group of another kind differs as a whole."""
-    return list(_between(plain(before), plain(after), ""))
+    return list(_between(plain(old_settings), plain(new_settings), ""))
 
 
-def _between(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
-    for name in dict.fromkeys((*before, *after)):
-        old = before.get(name)
-        new = after.get(name)
+def _between(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+    for name in dict.fromkeys((*old_settings, *new_settings)):
+        old = old_settings.get(name)
+        new = new_settings.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             if old.get("kind") == new.get("kind"):
                 yield from _between(old, new, f"{prefix}{name}.")

@@ -16,7 +16,7 @@ def has_own_verifier(dataset: RowsDataset) -> bool:
     return dataset.verifier is not None or dataset.mapping != "plain"
 
 
-def undecided(environment: EnvironmentSettings, dataset: RowsDataset) -> str | None:
+def find_reward_conflict(environment: EnvironmentSettings, dataset: RowsDataset) -> str | None:
     """Why it is not known who rewards, as the rest of a sentence about `reward` of the environment; None if it is."""
     if environment.reward == "environment" and not environment.gives_reward:
         return (
@@ -33,7 +33,7 @@ def undecided(environment: EnvironmentSettings, dataset: RowsDataset) -> str | N
 
 
 def environment_rewards(environment: EnvironmentSettings, dataset: RowsDataset) -> bool:
-    """Whether the environment rewards, and not the verifier. `undecided` says None of the two."""
+    """Whether the environment rewards, and not the verifier. `find_reward_conflict` says None of the two."""
     if environment.reward is None:
         return environment.gives_reward and not has_own_verifier(dataset)
     return environment.reward == "environment"

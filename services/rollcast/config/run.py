@@ -14,7 +14,7 @@ from rollcast.config.other_names import without_ignored
 from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
-from rollcast.config.sentences import Wrong, described, kind_of, num_described, without
+from rollcast.config.sentences import Wrong, find_mistakes, num_described, type_in_words, without
 from rollcast.config.yaml_loader import load_yaml
 
 MAX_FILE_BYTES = 1 << 20
@@ -65,7 +65,7 @@ def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | N
         raise UserError(f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text") from error
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
-        raise UserError(f"run file {path}: holds {kind_of(data)}, needs a mapping such as `run: demo`")
+        raise UserError(f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`")
     return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 
@@ -76,7 +76,7 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them together.
     """
-    config, mistakes, num_more = _checked(without_ignored(data), filled_in, to_start=to_start)
+    config, mistakes, num_more = _validate_settings(without_ignored(data), filled_in, to_start=to_start)
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
@@ -87,7 +87,7 @@ def parse_run_config(
     return config.model_copy(update=updates)
 
 
-def _checked(
+def _validate_settings(
     data: dict[str, Any], filled_in: FillIn | None, *, to_start: bool
 ) -> tuple[RunConfig | None, list[Wrong], int]:
     """The settings, every mistake in them, and the number of further ones if there are too many. Rules see the
@@ -123,7 +123,7 @@ def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[W
     """
     num_more = 0
     for item in errors:
-        new_mistakes = list(islice(described(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
+        new_mistakes = list(islice(find_mistakes(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
         num_more += max(0, num_described(item, RunConfig) - len(new_mistakes))
         mistakes += [wrong for wrong in new_mistakes if not any(wrong.repeats(earlier) for earlier in mistakes)]
     return num_more

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example, with_value
-from rollcast.config.other_names import MAX_FOUND, REMOVED, Counterpart, counterpart, names_within
+from rollcast.config.other_names import REMOVED, Counterpart, counterpart, names_within
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()
@@ -77,7 +77,7 @@ class Wrong:
     """End of the sentence, after the setting and its value."""
     value: str = ""
     """Value of the setting, as the sentence shows it."""
-    others: tuple[str, ...] = ()
+    related_fields: tuple[str, ...] = ()
     """Settings that it was compared with, or that were meant."""
 
     @property
@@ -86,19 +86,19 @@ class Wrong:
         field = self.field if is_short else f"{self.field[:MAX_SHOWN_CHARS]}.."
         return f"{field}{self.value} {self.reason}"
 
-    def touches(self, other: "Wrong") -> bool:
+    def touches(self, other_mistake: "Wrong") -> bool:
         """Whether both are about one setting, or one setting contains the other."""
         return any(
             overlap(own_field, other_field)
-            for own_field in (self.field, *self.others)
-            for other_field in (other.field, *other.others)
+            for own_field in (self.field, *self.related_fields)
+            for other_field in (other_mistake.field, *other_mistake.related_fields)
         )
 
     def repeats(self, earlier: "Wrong") -> bool:
         """Whether the setting was spoken of already. Two wrong names of one setting are two mistakes."""
-        earlier_fields = (earlier.field, *earlier.others)
+        earlier_fields = (earlier.field, *earlier.related_fields)
         return any(overlap(self.field, earlier_field) for earlier_field in earlier_fields) or any(
-            overlap(related_field, earlier.field) for related_field in self.others
+            overlap(related_field, earlier.field) for related_field in self.related_fields
         )
 
     def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> "Wrong":
@@ -110,20 +110,22 @@ class Wrong:
         if not self.value or is_written(self.field, data):
             return self
         origin = "filled in" if self.field in filled_in else "the default"
-        blamed = next((related_field for related_field in self.others if is_written(related_field, data)), None)
+        blamed = next((related_field for related_field in self.related_fields if is_written(related_field, data)), None)
         if blamed is None:
             return replace(self, value=f"{self.value}, {origin},")
         reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
         path = blamed.split(".")
-        return Wrong(blamed, reason, shown(blamed, _holder(data, path)[path[-1]]), (self.field, *self.others))
+        return Wrong(
+            blamed, reason, format_value(blamed, _holder(data, path)[path[-1]]), (self.field, *self.related_fields)
+        )
 
 
-def wrong_value(field: str, value: object, sentence: str, *others: str) -> Wrong:
-    """`sentence` follows the setting and its value. `others`: settings that it was compared with."""
-    return Wrong(field, f"is wrong: {sentence}", shown(field, value), others)
+def wrong_value(field: str, value: object, sentence: str, *related_fields: str) -> Wrong:
+    """`sentence` follows the setting and its value. `related_fields`: settings that it was compared with."""
+    return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
 
 
-def shown(field: str, value: object) -> str:
+def format_value(field: str, value: object) -> str:
     """The value as a sentence shows it; a secret is not."""
     if any(segment in SECRETS for segment in field.split(".")):
         return " (not shown)"
@@ -134,7 +136,7 @@ def shown(field: str, value: object) -> str:
     return "" if isinstance(value, dict) else f" = {_SHORT.repr(value)}"
 
 
-def kind_of(value: object) -> str:
+def type_in_words(value: object) -> str:
     """The kind of a YAML or JSON value, for sentences; for other values the name of Python's class."""
     return next((words for kind, words in _KINDS if isinstance(value, kind)), type(value).__name__)
 
@@ -146,7 +148,7 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
     return path[-1] in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
-def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
+def find_mistakes(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
     """The mistakes behind one of pydantic's errors on `data`, the settings as they were read. They are yielded one by
     one, since finding the intended setting takes a while.
 
@@ -156,20 +158,20 @@ def described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMode
         yield from _unknown(item, data, schema)
         return
     if item["type"] != "union_tag_not_found":
-        yield _described(item, data, schema)
+        yield _make_mistake(item, data, schema)
         return
-    field = written(item["loc"], data)
+    field = setting_path(item["loc"], data)
     groups = groups_at(item["loc"], schema)
     kinds = ", ".join(str(kind_of_group(group)) for group in groups)
     unknown = _unknown_names(item, groups)
     such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
-    yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", others=(field,))
+    yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", related_fields=(field,))
     for name in unknown:
         yield _no_setting(f"{field}.{name}", item["input"].get(name), groups, schema)
 
 
 def num_described(item: ErrorDetails, schema: type[BaseModel]) -> int:
-    """How many mistakes `described` reports, at least."""
+    """How many mistakes `find_mistakes` reports, at least."""
     is_group = item["type"] == "union_tag_not_found"
     return 1 + (len(_unknown_names(item, groups_at(item["loc"], schema))) if is_group else 0)
 
@@ -186,24 +188,25 @@ def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]], *, in
 
 def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
     """A setting that does not exist; of a group that other systems have, each of its settings that is known."""
-    field = written(item["loc"], data)
+    field = setting_path(item["loc"], data)
     groups = groups_at(item["loc"][:-1], schema)
     if (refused := refused_argument(field)) is not None:
-        return [Wrong(field, refused[0], others=refused[1])]
+        return [Wrong(field, refused[0], related_fields=refused[1])]
     if not is_elsewhere_or_near(field, groups, schema):
-        within = islice(names_within(field, item["input"]), MAX_FOUND)
+        # 20: names that are answered of one unknown group.
+        within = islice(names_within(field, item["input"]), 20)
         if mistakes := [_elsewhere(name, value, entry, schema) for name, value, entry in within]:
             return mistakes
     return [_no_setting(field, item["input"], groups, schema)]
 
 
-def _elsewhere(field: str, value: object, found: Counterpart, schema: type[BaseModel]) -> Wrong:
+def _elsewhere(field: str, value: object, entry: Counterpart, schema: type[BaseModel]) -> Wrong:
     """The setting here with the user's value, if it means the same and is right."""
     line = ""
-    if found.takes_value_of(field):
-        groups = groups_at(found.setting.split(".")[:-1], schema)
-        line = with_value(found.example, found.setting, value, groups)
-    return Wrong(field, found.sentence(line), others=(found.setting,) if found.setting else ())
+    if entry.can_reuse_value(field):
+        groups = groups_at(entry.setting.split(".")[:-1], schema)
+        line = with_value(entry.example, entry.setting, value, groups)
+    return Wrong(field, entry.sentence(line), related_fields=(entry.setting,) if entry.setting else ())
 
 
 def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
@@ -212,11 +215,11 @@ def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], sc
     if not is_elsewhere_or_near(field, groups, schema) and (entry := counterpart(field)) is not None:
         return _elsewhere(field, value, entry, schema)
     remedy, meant = did_you_mean(field, groups, schema)
-    return Wrong(field, f"is not a setting; {remedy}", others=meant)
+    return Wrong(field, f"is not a setting; {remedy}", related_fields=meant)
 
 
-def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
-    field = written(item["loc"], data)
+def _make_mistake(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Wrong:
+    field = setting_path(item["loc"], data)
     kind = item["type"]
     context = item.get("ctx", {})
     if kind == "missing":
@@ -226,7 +229,7 @@ def _described(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseMod
         return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)
     if kind in _WANTS_A_MAPPING:
         such_as = _such_as(field, item["input"], groups_at(item["loc"], schema))
-        return Wrong(field, f"holds {kind_of(item['input'])}, needs a mapping of settings{such_as}")
+        return Wrong(field, f"holds {type_in_words(item['input'])}, needs a mapping of settings{such_as}")
     if kind == "string_pattern_mismatch":
         return wrong_value(field, item["input"], IN_WORDS[context["pattern"]])
     if kind == "too_short" and context["min_length"] == 1:
@@ -248,7 +251,7 @@ def _plain(value: object) -> object:
     return value.replace("'", "").replace("True", "true").replace("False", "false")
 
 
-def written(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
+def setting_path(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
     """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users do not write."""
     parts: list[str] = []
     node: Any = data
@@ -268,7 +271,7 @@ def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str
     """`data` without what pydantic refused, so that the rest can be checked; missing settings are filled in."""
     remaining: dict[str, Any] = copy.deepcopy(dict(data))
     for item in errors:
-        path = written(item["loc"], remaining).split(".")
+        path = setting_path(item["loc"], remaining).split(".")
         holder = _holder(remaining, path)
         if item["type"] != "missing":
             _drop(remaining, path)
@@ -290,15 +293,15 @@ def _holder(settings: Any, path: list[str]) -> Any:
     return functools.reduce(_inside, path[:-1], settings)
 
 
-def _inside(place: Any, part: str) -> Any:
+def _inside(node: Any, segment: str) -> Any:
     """The value under a name or at an index; None if it is missing."""
-    if isinstance(place, Mapping):
-        return place.get(part)
-    if isinstance(place, list) and part.isdigit() and int(part) < len(place):
-        return place[int(part)]
+    if isinstance(node, Mapping):
+        return node.get(segment)
+    if isinstance(node, list) and segment.isdigit() and int(segment) < len(node):
+        return node[int(segment)]
     return None
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(first_field: str, second_field: str) -> bool:
     """Whether two names are of one setting, or one is of a group that holds the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    return f"{first_field}.".startswith(f"{second_field}.") or f"{second_field}.".startswith(f"{first_field}.")

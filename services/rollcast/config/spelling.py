@@ -16,7 +16,7 @@ def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: 
     """Whether another kind of its group has the setting, or its group has one that differs by a letter or two."""
     name = field.rpartition(".")[2]
     beside = [setting for group in groups for setting in group.model_fields]
-    return _without_numbers(field) in settings_of(schema) or bool(
+    return _without_numbers(field) in list_setting_names(schema) or bool(
         # This share for a name that other systems have: `beta` among the optimizer's settings is `betas`
         difflib.get_close_matches(name, beside, 1, 0.85)
     )
@@ -26,7 +26,7 @@ def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[Bas
     """The remedy for a setting that does not exist, and the settings that it offers: one of the same group (`groups`, as
     they are left by its `kind`) spelt nearly like it, or one elsewhere."""
     beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
-    offered = _beside(field, beside) or _elsewhere(field, settings_of(schema))
+    offered = _beside(field, beside) or _elsewhere(field, list_setting_names(schema))
     if not offered:
         return "remove it or correct its spelling", ()
     if _without_numbers(field) in offered:
@@ -79,7 +79,7 @@ def _without_numbers(field: str) -> str:
 
 
 @functools.cache
-def settings_of(schema: type[BaseModel]) -> tuple[str, ...]:
+def list_setting_names(schema: type[BaseModel]) -> tuple[str, ...]:
     """The dotted name of every setting and group, of every kind."""
     return tuple(dict.fromkeys(_paths(schema, "")))
 

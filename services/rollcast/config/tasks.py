@@ -126,9 +126,9 @@ class Tasks(Settings):
         """The data trained on: the parts of the mixture, or the one data set."""
         return self.dataset.parts if isinstance(self.dataset, Mixture) else (Part(dataset=self.dataset),)
 
-    def held_out_prompts(self, part: Part) -> int:
-        """How many prompts of `part` are held out."""
-        return self.evaluation.num_prompts if part.held_out is None else part.held_out
+    def held_out_prompts(self, mixture_part: Part) -> int:
+        """How many prompts of `mixture_part` are held out."""
+        return self.evaluation.num_prompts if mixture_part.held_out is None else mixture_part.held_out
 
     @property
     def most_evaluation_rollouts(self) -> int:

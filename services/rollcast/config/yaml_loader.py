@@ -33,7 +33,7 @@ class _RunFileLoader(yaml.SafeLoader):
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
-        if node is not None and _expanded(node, {}) > MAX_VALUES:
+        if node is not None and _count_values(node, {}) > MAX_VALUES:
             raise ValueError(f"holds more than {MAX_VALUES:,} values, its aliases (*name) written out")
         return node
 
@@ -48,15 +48,15 @@ _RunFileLoader.add_constructor("tag:yaml.org,2002:int", _RunFileLoader.construct
 _RunFileLoader.add_constructor("tag:yaml.org,2002:float", _RunFileLoader.construct_number)
 
 
-def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
     """Values that the node holds, with each alias counted as a copy of its anchor."""
     if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(node) not in known:
-        known[id(node)] = MAX_VALUES + 1  # what an alias inside it that names itself would come to
+    if id(node) not in counts:
+        counts[id(node)] = MAX_VALUES + 1  # what an alias inside it that names itself would come to
         parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
-        known[id(node)] = 1 + sum(_expanded(child, known) for child in parts)
-    return known[id(node)]
+        counts[id(node)] = 1 + sum(_count_values(child, counts) for child in parts)
+    return counts[id(node)]
 
 
 def load_yaml(text: str, source: str) -> Any:

@@ -32,7 +32,7 @@ IDLE_SECONDS = 60.0
 _AUTHORIZATION = "authorization"
 
 
-def _options(max_message_bytes: int, *others: tuple[str, int]) -> list[tuple[str, int]]:
+def _options(max_message_bytes: int, *extra_options: tuple[str, int]) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
@@ -43,7 +43,7 @@ def _options(max_message_bytes: int, *others: tuple[str, int]) -> list[tuple[str
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.so_reuseport", 0),
-        *others,
+        *extra_options,
     ]
 
 

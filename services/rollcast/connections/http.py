@@ -112,9 +112,9 @@ def service_routes(
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-    def probe(path: str, asked: Callable[[], tuple[bool, str]]) -> Route:
+    def probe(path: str, check_status: Callable[[], tuple[bool, str]]) -> Route:
         def answer(_: Request) -> Response:
-            holds, reason = asked()
+            holds, reason = check_status()
             return PlainTextResponse(reason + "\n", status_code=200 if holds else 503)
 
         return Route(path, answer)

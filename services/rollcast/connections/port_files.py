@@ -5,14 +5,14 @@ from pathlib import Path
 from rollcast.config.access_modes import FOLDER_MODE
 
 
-def ports_of(folder: Path) -> Path:
+def ports_folder(folder: Path) -> Path:
     """The folder in which the services of a run write their ports."""
     return folder / "ports"
 
 
 def port_file(folder: Path, service: str) -> Path:
     """The file in which one service writes its port."""
-    return ports_of(folder) / service
+    return ports_folder(folder) / service
 
 
 def publish_port(folder: Path, service: str, port: int) -> None:

@@ -37,25 +37,25 @@ class SilentCalls(grpc.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         if handler.response_streaming:
-            respond = handler.stream_stream if handler.request_streaming else _of_one(handler.unary_stream)
+            respond = handler.stream_stream if handler.request_streaming else _as_stream_handler(handler.unary_stream)
             return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: respond(self._watched(requests, context), context), **serialize
+                lambda requests, context: respond(self._track_requests(requests, context), context), **serialize
             )
-        answer = handler.stream_unary if handler.request_streaming else _of_one(handler.unary_unary)
+        answer = handler.stream_unary if handler.request_streaming else _as_stream_handler(handler.unary_unary)
         return grpc.stream_unary_rpc_method_handler(
-            lambda requests, context: answer(self._watched(requests, context), context), **serialize
+            lambda requests, context: answer(self._track_requests(requests, context), context), **serialize
         )
 
-    def _watched(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    def _track_requests(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         """The requests, unchanged; the call counts as silent until the first of them."""
         self._begin(context)
 
-        def watched() -> Iterator[Any]:
+        def tracked_requests() -> Iterator[Any]:
             for request in requests:
                 self._forget(context)
                 yield request
 
-        return watched()
+        return tracked_requests()
 
     def _begin(self, context: grpc.ServicerContext) -> None:
         with self._lock:
@@ -92,7 +92,7 @@ class SilentCalls(grpc.ServerInterceptor):
             context.cancel()
 
 
-def _of_one(behavior: Any) -> Any:
+def _as_stream_handler(behavior: Any) -> Any:
     """`behavior`, which takes one request, for a stream of requests."""
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:

@@ -42,7 +42,7 @@ class WaitingConnections:
         self._max_connections = max_connections
         self._open: dict[tuple[str, int], _Connection] = {}
 
-    def accepted(self, connection: socket.socket, address: Any) -> None:
+    def add_connection(self, connection: socket.socket, address: Any) -> None:
         """Give a new connection a place; if all are taken, the connection that has waited longest is closed."""
         self._forget_closed()
         waiting = [key for key, open_connection in self._open.items() if open_connection.waiting_since is not None]
@@ -66,14 +66,14 @@ class WaitingConnections:
             await self._application(scope, receive, send)
             return
         since = time.monotonic()
-        whole = False
+        is_request_complete = False
 
         async def receive_in_time() -> Message:
-            nonlocal whole
-            connection.waiting_since = None if whole else since
+            nonlocal is_request_complete
+            connection.waiting_since = None if is_request_complete else since
             message = await receive()
             connection.waiting_since = None
-            whole = not message.get("more_body", False)
+            is_request_complete = not message.get("more_body", False)
             return message
 
         async def send_in_time(message: Message) -> None:
@@ -124,5 +124,5 @@ class WatchedListener(socket.socket):
             self._consecutive_accepts = 0
             raise
         self._consecutive_accepts += 1
-        self._connections.accepted(connection, address)
+        self._connections.add_connection(connection, address)
         return connection, address

@@ -10,12 +10,11 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.corpus.followed_advice import ADVICE, REFERENCE, FollowedAdvice
-from rollcast.corpus.votes import Tally, mean_of, repository_means
+from rollcast.corpus.votes import Tally, arithmetic_mean, repository_means
 
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 """Ends of the classes of chances. A class holds its lower end, and the last one its upper end too."""
-UTILITY_DIGITS = 1
 DIGITS = 3
 """Figures are added and compared as they are printed, so that a reader can check them."""
 
@@ -117,12 +116,13 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
 
 def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]) -> RuleScores:
     at_each = []
+    utility_digits = 1
     for worth in worths:
         runs = [run for run in followed if run.worth == worth]
         votes = repository_means((each.repository for each in runs), (each.utility[rule] for each in runs))
         # Utilities are reported in thousandths of a pass rate
-        at_each.append(round(1000 * mean_of(votes), UTILITY_DIGITS))
-    return RuleScores(at_each, round(sum(at_each), UTILITY_DIGITS))
+        at_each.append(round(1000 * arithmetic_mean(votes), utility_digits))
+    return RuleScores(at_each, round(sum(at_each), utility_digits))
 
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
@@ -139,8 +139,8 @@ def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
             class_outcomes = [
                 outcome for outcome, at in zip(chance_outcomes, class_indices, strict=True) if at == class_index
             ]
-            mean_chance = round(mean_of([chance for chance, _ in class_outcomes]), DIGITS)
-            paid_share = round(mean_of([is_paid for _, is_paid in class_outcomes]), DIGITS)
+            mean_chance = round(arithmetic_mean([chance for chance, _ in class_outcomes]), DIGITS)
+            paid_share = round(arithmetic_mean([is_paid for _, is_paid in class_outcomes]), DIGITS)
             classes.append(ChanceClass(low, high, len(class_outcomes), mean_chance, paid_share))
     return classes
 

@@ -139,12 +139,12 @@ def _rows(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
         raise UserError(f"{path}: is not CSV in UTF-8 ({error}); write it again") from None
 
 
-def _number(path: Path, place: int, row: dict[str, str], column: str, highest: float) -> float:
+def _number(path: Path, row_index: int, row: dict[str, str], column: str, highest: float) -> float:
     try:
         value = float(row[column])
     except ValueError:
         value = math.nan
     if not (0.0 <= value <= highest and math.isfinite(value)):
         bounds = "of 0 or more" if highest == math.inf else f"from 0 to {highest:g}"
-        raise UserError(f"{path}: {column} of reading {place + 1} is {row[column]!r}; give a number {bounds}")
+        raise UserError(f"{path}: {column} of reading {row_index + 1} is {row[column]!r}; give a number {bounds}")
     return value

@@ -67,7 +67,7 @@ class HalfRun:
         """Mean of the newest of the first `num_readings`."""
         return float(self.curve.y[max(0, num_readings - self.num_level) : num_readings].mean())
 
-    def spent(self, num_readings: int) -> float:
+    def spent_share(self, num_readings: int) -> float:
         """Share of the rest after half that is spent at this reading."""
         x = self.curve.x
         half = x[self.num_seen - 1]
@@ -84,12 +84,12 @@ class HalfRun:
 
     def utility(self, num_readings: int, worth: float) -> float:
         gained = max(0.0, self.level(num_readings) - self.level(self.num_seen))
-        return gained - worth * self.spent(num_readings)
+        return gained - worth * self.spent_share(num_readings)
 
-    def promised_by_slope(self, part: int) -> float:
+    def promised_by_slope(self, window_divisor: int) -> float:
         """Gain of the rest if the slope of the last 1/part of the seen readings went on."""
         # Fewer readings would make the slope noise
-        count = max(5, self.num_seen // part)
+        count = max(5, self.num_seen // window_divisor)
         x = self.curve.x[: self.num_seen]
         slope = float(np.polyfit(x[-count:], self.curve.y[self.num_seen - count : self.num_seen], 1)[0])
         return slope * float(self.curve.x[-1] - x[-1])
@@ -143,13 +143,13 @@ def follow(run: HalfRun, worth: float, ask: Ask) -> FollowedAdvice:
     )
 
 
-def _question(run: HalfRun, now: int, worth: float) -> Question:
+def _question(run: HalfRun, num_readings: int, worth: float) -> Question:
     return Question(
         repository=run.curve.repository,
         metric=run.curve.metric,
-        curve=run.curve.beginning_as_csv(now),
+        curve=run.curve.beginning_as_csv(num_readings),
         budget=float(run.curve.compute[-1]),
-        worth=worth * (1 - run.spent(now)),
+        worth=worth * (1 - run.spent_share(num_readings)),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.corpus.protocol import QUANTILE_LEVELS, ForecasterAnswer
-from rollcast.corpus.votes import Tally, bootstrap_interval, mean_of, repository_means
+from rollcast.corpus.votes import Tally, arithmetic_mean, bootstrap_interval, repository_means
 from rollcast.corpus.windows import SHARES, Window
 from rollcast.scaling.law.curve import Array
 
@@ -24,12 +24,8 @@ FORECASTER = "forecaster"
 DECISIONS = frozenset({"forecastable", "saturated", "no_learning"})
 """Verdicts with which a user may decide on a run."""
 CALLED_FLAT = frozenset({"saturated", "no_learning"})
-WRONG_GAIN = 0.03
-"""Pass rate: a run that gains more was wrongly called flat."""
 LOWEST, LOW, MEDIAN, HIGH, HIGHEST = range(len(QUANTILE_LEVELS))
 """Places of the quantiles."""
-ERROR_DIGITS = 4
-PINBALL_DIGITS = 5
 RATIO_DIGITS = 3
 """Figures are compared as they are printed, so that a reader can check each ratio."""
 
@@ -82,7 +78,7 @@ class CellScores:
         error_over_best, pinball_over_best: of the judged forecaster, divided by the best simple method of this cell.
         in90, in50, width90: of the intervals of the judged forecaster.
         decisions: held by the 90 % interval, of those that were made.
-        called_flat_wrong: gained more than WRONG_GAIN, of those called saturated or not learning.
+        called_flat_wrong: gained more than 0.03, of those called saturated or not learning.
         flat_recognised: called saturated or not learning, of the flat ones.
     """
 
@@ -138,7 +134,7 @@ class ForecastScores:
         return asdict(self)
 
 
-def scored(window: Window, answer: ForecasterAnswer, simple: dict[str, float]) -> ScoredForecast:
+def make_scored_forecast(window: Window, answer: ForecasterAnswer, simple: dict[str, float]) -> ScoredForecast:
     """The forecast in an answer that is not a refusal."""
     return ScoredForecast(window, np.array(answer.quantiles).mean(axis=0), answer.verdict, simple)
 
@@ -169,7 +165,7 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
         refused=refused,
         pinball=_over_best(cells, lambda cell: cell.pinball),
         error=_over_best(cells, lambda cell: cell.error),
-        in90=round(mean_of(votes), RATIO_DIGITS),
+        in90=round(arithmetic_mean(votes), RATIO_DIGITS),
         in90_low=round(low, RATIO_DIGITS),
         in90_high=round(high, RATIO_DIGITS),
         decisions=Tally.total(cell.decisions for cell in cells),
@@ -187,11 +183,11 @@ def pinball_loss(quantiles: Array, outcome: float) -> float:
     return float(np.maximum(levels * short, (levels - 1.0) * short).mean())
 
 
-def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
+def error_quantiles(method: str, other_forecasts: Sequence[ScoredForecast]) -> Array:
     """(5,) quantiles of a simple method's errors in other repositories, each repository weighted alike."""
-    counts = Counter(forecast.repository for forecast in others)
-    errors = np.array([each.window.outcome - each.simple[method] for each in others])
-    weights = np.array([1 / counts[each.repository] for each in others])
+    counts = Counter(forecast.repository for forecast in other_forecasts)
+    errors = np.array([each.window.outcome - each.simple[method] for each in other_forecasts])
+    weights = np.array([1 / counts[each.repository] for each in other_forecasts])
     order = np.lexsort((weights, errors))
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(QUANTILE_LEVELS) * reached[-1])
@@ -202,12 +198,16 @@ def error_quantiles(method: str, others: Sequence[ScoredForecast]) -> Array:
 def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
     repositories = [forecast.repository for forecast in forecasts]
 
-    def voted(values: Iterable[float], digits: int = ERROR_DIGITS) -> float:
-        return round(mean_of(repository_means(repositories, values)), digits)
+    error_digits = 4
+
+    def mean_over_repositories(values: Iterable[float], digits: int = error_digits) -> float:
+        return round(arithmetic_mean(repository_means(repositories, values)), digits)
 
     methods = (FORECASTER, *forecasts[0].simple)
-    error = {method: voted(each.error(method) for each in forecasts) for method in methods}
-    pinball = {method: voted(_pinball_losses(method, forecasts), PINBALL_DIGITS) for method in methods}
+    error = {method: mean_over_repositories(each.error(method) for each in forecasts) for method in methods}
+    pinball_digits = 5
+    pinball = {method: mean_over_repositories(_pinball_losses(method, forecasts), pinball_digits) for method in methods}
+    # 0.03: pass rate: a run that gains more was wrongly called flat.
     return CellScores(
         cell=name,
         is_from_half=forecasts[0].window.share == SHARES[-1],
@@ -218,11 +218,11 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         pinball=pinball,
         error_over_best=round(_ratios(error)[FORECASTER], RATIO_DIGITS),
         pinball_over_best=round(_ratios(pinball)[FORECASTER], RATIO_DIGITS),
-        in90=voted(each.holds(LOWEST, HIGHEST) for each in forecasts),
-        in50=voted(each.holds(LOW, HIGH) for each in forecasts),
-        width90=voted(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
+        in90=mean_over_repositories(each.holds(LOWEST, HIGHEST) for each in forecasts),
+        in50=mean_over_repositories(each.holds(LOW, HIGH) for each in forecasts),
+        width90=mean_over_repositories(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
         decisions=Tally.count(each.holds(LOWEST, HIGHEST) for each in forecasts if each.is_decided),
-        called_flat_wrong=Tally.count(each.gain > WRONG_GAIN for each in forecasts if each.is_called_flat),
+        called_flat_wrong=Tally.count(each.gain > 0.03 for each in forecasts if each.is_called_flat),
         # Pass rate: a run is flat if its end differs by less from the last reading that was seen
         flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < 0.01),
     )
@@ -235,7 +235,7 @@ def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[fl
     sharp and honest, so that neither wide nor narrow intervals win against them.
     """
     if method == FORECASTER:
-        return [pinball_loss(each.quantiles, each.window.outcome) for each in forecasts]
+        return [pinball_loss(forecast.quantiles, forecast.window.outcome) for forecast in forecasts]
     errors = {
         repository: error_quantiles(method, [each for each in forecasts if each.repository != repository])
         for repository in {each.repository for each in forecasts}
@@ -250,7 +250,7 @@ def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[fl
 def _over_best(cells: Sequence[CellScores], losses: Callable[[CellScores], dict[str, float]]) -> OverBest:
     """Each loss is divided by that of the best simple method of its cell, then averaged over cells."""
     cell_ratios = [_ratios(losses(cell)) for cell in cells]
-    means = {method: mean_of([ratios[method] for ratios in cell_ratios]) for method in cell_ratios[0]}
+    means = {method: arithmetic_mean([ratios[method] for ratios in cell_ratios]) for method in cell_ratios[0]}
     lowest_loss_ratio, best_method = min((value, method) for method, value in means.items() if method != FORECASTER)
     return OverBest(round(means[FORECASTER] / lowest_loss_ratio, RATIO_DIGITS), best_method)
 

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from rollcast.corpus.advice_scores import AdviceScores, advice_scores
 from rollcast.corpus.curves import CorpusCurve
 from rollcast.corpus.followed_advice import Ask, FollowedAdvice, HalfRun, follow, half_run
-from rollcast.corpus.forecast_scores import ForecastScores, ScoredForecast, forecast_scores, scored
+from rollcast.corpus.forecast_scores import ForecastScores, ScoredForecast, forecast_scores, make_scored_forecast
 from rollcast.corpus.program import ForecasterProgram
 from rollcast.corpus.protocol import ForecasterAnswer, Question
 from rollcast.corpus.simple_forecasts import simple_forecasts
 from rollcast.corpus.single_thread import use_one_thread
-from rollcast.corpus.windows import Window, windows_of
+from rollcast.corpus.windows import Window, make_windows
 
 Result = TypeVar("Result")
 Advance = Callable[[str, int], None]
@@ -45,7 +45,7 @@ def measure(curves: Sequence[CorpusCurve], command: Sequence[str], advance: Adva
         UserError: the program cannot be started, ends, hangs or does not follow the protocol; or the curves are too
             few for any figure.
     """
-    windows = windows_of(curves)
+    windows = make_windows(curves)
     runs = [run for run in map(half_run, curves) if run is not None]
     programs: list[ForecasterProgram] = []
     try:
@@ -63,7 +63,7 @@ def measure(curves: Sequence[CorpusCurve], command: Sequence[str], advance: Adva
         if answer.refused is not None
     ]
     forecasts: list[ScoredForecast] = [
-        scored(window, answer, by_method)
+        make_scored_forecast(window, answer, by_method)
         for window, answer, by_method in zip(windows, answers, simple, strict=True)
         if answer.refused is None
     ]
@@ -116,12 +116,12 @@ def _ask_all(
         return [future.result() for future in futures]
 
 
-def _simple_forecasts(found: Sequence[Window], advance: Advance) -> list[dict[str, float]]:
+def _simple_forecasts(windows: Sequence[Window], advance: Advance) -> list[dict[str, float]]:
     forecasts = []
     with ProcessPoolExecutor(_num_cores(), get_context("spawn"), use_one_thread) as processes:
-        for forecast in processes.map(simple_forecasts, found):
+        for forecast in processes.map(simple_forecasts, windows):
             forecasts.append(forecast)
-            advance("simple methods", len(found))
+            advance("simple methods", len(windows))
     return forecasts
 
 

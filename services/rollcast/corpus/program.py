@@ -61,7 +61,7 @@ class ForecasterProgram:
         try:
             return read_answer(line, self._num_asked, question)
         except ValueError as error:
-            raise self._failed(f"gave no valid answer ({error}); follow the protocol") from None
+            raise self._program_error(f"gave no valid answer ({error}); follow the protocol") from None
 
     def close(self) -> None:
         """Let the program end."""
@@ -89,7 +89,7 @@ class ForecasterProgram:
             while not received.endswith(b"\n"):
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0.0:
-                    raise self._failed(f"gave no answer within {self._answer_seconds:g} s; make it faster")
+                    raise self._program_error(f"gave no answer within {self._answer_seconds:g} s; make it faster")
                 for key, _ in selector.select(seconds_left):
                     if key.fileobj is self._stdin:
                         unsent = self._send(unsent)
@@ -98,9 +98,11 @@ class ForecasterProgram:
                     else:
                         received += self._receive()
                 if len(received) > MAX_ANSWER_BYTES:
-                    raise self._failed(f"wrote more than {MAX_ANSWER_BYTES} bytes; write one line for each question")
+                    raise self._program_error(
+                        f"wrote more than {MAX_ANSWER_BYTES} bytes; write one line for each question"
+                    )
         if unsent or received.count(b"\n") > 1:
-            raise self._failed("wrote more than one line; write nothing else to standard output")
+            raise self._program_error("wrote more than one line; write nothing else to standard output")
         return received
 
     def _send(self, unsent: bytes) -> bytes:
@@ -108,21 +110,21 @@ class ForecasterProgram:
         try:
             return unsent[os.write(self._stdin.fileno(), unsent) :]
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self._end_error() from None
 
     def _receive(self) -> bytes:
         # Bytes of one read
         chunk = os.read(self._stdout.fileno(), 2**16)
         if not chunk:
-            raise self._ended()
+            raise self._end_error()
         return chunk
 
-    def _ended(self) -> UserError:
+    def _end_error(self) -> UserError:
         try:
             ending = f"ended with exit code {self._process.wait(END_SECONDS)}"
         except subprocess.TimeoutExpired:
             ending = "closed its standard input or output"
-        return self._failed(f"{ending} before it answered; run it by hand with a question of the documentation")
+        return self._program_error(f"{ending} before it answered; run it by hand with a question of the documentation")
 
-    def _failed(self, what: str) -> UserError:
-        return UserError(f"--forecaster {self._name}: question {self._num_asked}: the program {what}")
+    def _program_error(self, problem: str) -> UserError:
+        return UserError(f"--forecaster {self._name}: question {self._num_asked}: the program {problem}")

@@ -14,8 +14,6 @@ from rollcast.scaling.law.curve import Array
 
 MAX_EVALUATIONS = 20_000
 """Calls of the fitted function after which a fit counts as failed. The forecast is then the last value."""
-HIGHEST_START = 0.99
-LEAST_ASYMPTOTE = 1e-3
 GRID_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 GRID_MIDPOINT_SHARES = np.geomspace(0.02, 10.0, 60)
 """Midpoints of the grid, as shares of the last compute."""
@@ -34,8 +32,8 @@ def simple_forecasts(window: Window) -> dict[str, float]:
             "last": last,
             # Readings whose mean is the forecast `last5`
             "last5": float(rates[-5:].mean()),
-            "curve_fit": _fitted(_sigmoid_fit, compute, rates, ahead),
-            "power_law": _fitted(_power_law_fit, compute, rates, ahead),
+            "curve_fit": _fitted_mean(_sigmoid_fit, compute, rates, ahead),
+            "power_law": _fitted_mean(_power_law_fit, compute, rates, ahead),
             "linear_in_log": linear_in_log(compute, rates, ahead),
             "grid": grid(compute, rates, ahead),
         }
@@ -69,7 +67,7 @@ def grid(compute: Array, rates: Array, ahead: Array) -> float:
     return forecast
 
 
-def _fitted(fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array) -> float:
+def _fitted_mean(fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array) -> float:
     """The mean of a fitted law at `ahead`; the last value if the fit does not converge."""
     try:
         return float(fit(compute, rates, ahead).mean())
@@ -106,10 +104,11 @@ def _least_squares(law: Callable[..., Array], compute: Array, rates: Array, begi
 
 
 def _first_asymptote(rates: Array) -> float:
-    # Pass rate: a fit starts with an asymptote this far above the highest reading, at HIGHEST_START at most
-    return float(min(HIGHEST_START, rates.max() + 0.05))
+    # Pass rate: a fit starts with an asymptote this far above the highest reading, at 0.99 at most
+    return float(min(0.99, rates.max() + 0.05))
 
 
 def _least_asymptote(rates: Array) -> float:
     # Share of the highest reading that is the lower bound of the asymptote
-    return float(max(rates.max() * 0.9, LEAST_ASYMPTOTE))
+    # 1e-3: pass rate: the bound of a run that reads 0 throughout.
+    return float(max(rates.max() * 0.9, 1e-3))

@@ -7,10 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-NUM_RESAMPLES = 4000
-"""Draws of the bootstrap: its quantiles are then known to about 0.002."""
-BOOTSTRAP_TAIL = 0.05
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -42,16 +38,19 @@ def repository_means(repositories: Iterable[str], values: Iterable[float]) -> li
     by_repository: dict[str, list[float]] = defaultdict(list)
     for repository, value in zip(repositories, values, strict=True):
         by_repository[repository].append(value)
-    return [mean_of(repository_values) for repository_values in by_repository.values()]
+    return [arithmetic_mean(repository_values) for repository_values in by_repository.values()]
 
 
-def mean_of(values: Sequence[float]) -> float:
+def arithmetic_mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
 def bootstrap_interval(votes: Sequence[float]) -> tuple[float, float]:
     """The 90 % interval of the mean if other repositories of the same kind had been drawn."""
     chance = random.Random(0)
-    means = sorted(mean_of(chance.choices(votes, k=len(votes))) for _ in range(NUM_RESAMPLES))
-    tail = round(BOOTSTRAP_TAIL * NUM_RESAMPLES)
+    # Draws of the bootstrap: its quantiles are then known to about 0.002.
+    num_resamples = 4000
+    means = sorted(arithmetic_mean(chance.choices(votes, k=len(votes))) for _ in range(num_resamples))
+    # 0.05: share of the resampled means on each side of the 90 % interval.
+    tail = round(0.05 * num_resamples)
     return means[tail], means[-tail]

@@ -38,7 +38,7 @@ class Window:
         return self.source.repository
 
     @cached_property
-    def seen(self) -> Curve:
+    def seen_curve(self) -> Curve:
         """The window as the fit takes it."""
         return Curve.from_points(
             self.source.compute[: self.num_seen],
@@ -65,10 +65,10 @@ class Window:
 
 def windows(folder: Path) -> list[Window]:
     """Every window of every curve of a folder that is long enough, in the order of the index. Raises UserError."""
-    return windows_of(read_corpus(folder))
+    return make_windows(read_corpus(folder))
 
 
-def windows_of(curves: Sequence[CorpusCurve]) -> list[Window]:
+def make_windows(curves: Sequence[CorpusCurve]) -> list[Window]:
     curve_windows = []
     for curve in curves:
         for share in SHARES:

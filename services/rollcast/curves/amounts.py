@@ -35,9 +35,9 @@ def unknown_interval(levels: Sequence[float] = MEDIAN_AND_90) -> Interval:
     return interval([math.nan] * len(levels), levels)
 
 
-def bare(of: Interval) -> list[float]:
+def bare(quantiles: Interval) -> list[float]:
     """The quantiles without their names; inf = never."""
-    return [math.inf if value is None else value for value in of.values()]
+    return [math.inf if value is None else value for value in quantiles.values()]
 
 
 def amount(value: float | None, form: str = ".4g") -> str:
@@ -51,14 +51,14 @@ def amount(value: float | None, form: str = ".4g") -> str:
     return format(value, form)
 
 
-def span(of: Interval, form: str = ".4g") -> str:
+def span(quantiles: Interval, form: str = ".4g") -> str:
     """The 90 % interval in words."""
-    return f"{amount(of['q05'], form)} to {amount(of['q95'], form)}"
+    return f"{amount(quantiles['q05'], form)} to {amount(quantiles['q95'], form)}"
 
 
-def with_span(of: Interval, form: str = ".4g") -> str:
+def with_span(quantiles: Interval, form: str = ".4g") -> str:
     """The median, and the 90 % interval in brackets; for tables whose numbers are never negative."""
-    return f"{amount(of['q50'], form)} ({amount(of['q05'], form)}–{amount(of['q95'], form)})"
+    return f"{amount(quantiles['q50'], form)} ({amount(quantiles['q05'], form)}–{amount(quantiles['q95'], form)})"
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -68,22 +68,22 @@ def natural(name: str) -> list[tuple[int, str]]:
     ]
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """1 line, 2 lines."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def counted_evaluations(number: int, num_at_start: int) -> str:
     """50 evaluations (1 at step 0): all of them, and how many are only the start of the curve."""
     start = f" ({num_at_start} at step 0)" if num_at_start else ""
-    return f"{counted(number, 'evaluation')}{start}"
+    return f"{format_count(number, 'evaluation')}{start}"
 
 
 def incomplete_points(count: int) -> str:
     """A phrase for evaluations that a curve leaves out because prompts are missing."""
-    return f"{counted(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
+    return f"{format_count(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
 
 
-def left_out(source: Path | str, count: int, what: str, why: str) -> str:
-    """`what`: one of those that are left out."""
-    return f"{source}: {counted(count, what)} left out, {why}"
+def left_out(source: Path | str, count: int, noun: str, reason: str) -> str:
+    """`noun`: one of those that are left out."""
+    return f"{source}: {format_count(count, noun)} left out, {reason}"

@@ -72,7 +72,7 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "verdict": str(verdict.kind),
         "has_forecast": verdict.has_forecast,
-        "missing": verdict.missing,
+        "missing": verdict.num_missing,
         "is_described": verdict.is_described,
         "is_decidable": verdict.kind.is_decidable,
         "reason": verdict.reason,

@@ -168,7 +168,7 @@ def _rising(*quantities: Array) -> list[int]:
     return keep
 
 
-def curve_of(
+def make_curve(
     history: RunHistory, choose: Callable[[Sequence[CurvePoint]], ComputeAxis] = choose_axis
 ) -> tuple[ComputeAxis, Curve]:
     """The curve of a run, in which step 0 is compute 0, and the axis that leads back from it to device-hours.

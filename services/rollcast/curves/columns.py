@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rollcast.curves.sheet import shown
+from rollcast.curves.sheet import shorten_name
 from rollcast.scaling.law.curve import DEVICE_HOURS
 
 COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")
@@ -59,8 +59,6 @@ _DURATION_WORDS = {"time", "timing", "duration", "seconds", "sec"}
 _WORDS = re.compile(r"[A-Za-z]+")
 
 MAX_NAMES_IN_A_SENTENCE = 10
-MAX_DEVICES = 1e7
-"""More than any run has had; a larger number is a slip of the keyboard."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +109,14 @@ class CurveColumns:
     """What compute is counted in."""
 
 
-def find_column(names: Iterable[str], wanted: Iterable[str]) -> str | None:
+def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None:
     """The first of the wanted columns that is among the names, as the file spells it; None if none is.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
     spellings = list(names)
     by_folded = {name.casefold(): name for name in reversed(spellings)}
-    for name in wanted:
+    for name in wanted_names:
         if name in spellings:
             return name
         if name.casefold() in by_folded:
@@ -141,7 +139,7 @@ def is_step_counter(name: str) -> bool:
     return bool(counted) and words <= _COUNTED_WORDS | _COUNTER_WORDS
 
 
-def unit_of(column: str) -> str:
+def find_unit(column: str) -> str:
     """The unit in the name of a column. A name without one becomes the unit: `units of flops`."""
     words = words_in(column)
     if is_step_counter(column):
@@ -158,4 +156,4 @@ def unit_of(column: str) -> str:
 def some(names: Sequence[str]) -> str:
     """The first ten names, for a sentence."""
     more = ", ..." if len(names) > MAX_NAMES_IN_A_SENTENCE else ""
-    return ", ".join(map(shown, names[:MAX_NAMES_IN_A_SENTENCE])) + more
+    return ", ".join(map(shorten_name, names[:MAX_NAMES_IN_A_SENTENCE])) + more

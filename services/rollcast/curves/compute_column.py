@@ -18,8 +18,8 @@ from rollcast.curves.columns import (
     TIME_NAMES,
     TOKENS,
     find_column,
+    find_unit,
     is_step_counter,
-    unit_of,
     words_in,
 )
 from rollcast.curves.epoch_steps import begins_again
@@ -42,18 +42,18 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
     If none has, the one that has a value for most of them.
     """
     names = list(sheet.columns)
-    is_evaluation = sheet.numbers(pass_rate).given
+    is_evaluation = sheet.numbers(pass_rate).is_given
     num_evaluations = max(int(is_evaluation.sum()), 1)
 
     def covered_share(name: str) -> float:
-        return int((sheet.numbers(name).given & is_evaluation).sum()) / num_evaluations
+        return int((sheet.numbers(name).is_given & is_evaluation).sum()) / num_evaluations
 
     def is_compute(name: str) -> bool:
         # Share of the evaluations that a column of compute must have a value for. A resumed log may lack some of them.
         return covered_share(name) >= 0.95 and _rises(sheet.numbers(name).values[is_evaluation])
 
     sparse: list[str] = []
-    hours = [found for name in COMPUTE_NAMES if (found := find_column(names, (name,))) is not None]
+    hours = [column for name in COMPUTE_NAMES if (column := find_column(names, (name,))) is not None]
     for usual in (hours, step_columns(names)):
         there = [name for name in usual if name != pass_rate and not begins_again(sheet, name)]
         if covering := [name for name in there if is_compute(name)]:
@@ -61,7 +61,7 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
         sparse.extend(there)
     by_unit: dict[str, str] = {}
     for name in sorted(names, key=_by_clock):
-        unit = unit_of(name)
+        unit = find_unit(name)
         is_counted = unit in (STEPS, TOKENS, SAMPLES, SECONDS, HOURS, EPOCHS) and not words_in(name) & _STATISTIC_WORDS
         if is_counted and name != pass_rate and is_compute(name) and not begins_again(sheet, name):
             by_unit.setdefault(unit, name)
@@ -70,7 +70,7 @@ def compute_columns(sheet: Sheet, pass_rate: str) -> list[str]:
 
 def step_columns(names: list[str]) -> list[str]:
     """The columns that count steps, in the order in which they are looked for; W&B's counter of calls last."""
-    usual = [found for name in STEP_NAMES if (found := find_column(names, (name,))) is not None]
+    usual = [column for name in STEP_NAMES if (column := find_column(names, (name,))) is not None]
     other_counters = [name for name in names if name not in usual and is_step_counter(name)]
     # A counter of evaluations may count 1, 2, 3 where others count optimizer steps.
     other_counters.sort(key=lambda name: bool(words_in(name) & _EVALUATION_WORDS))

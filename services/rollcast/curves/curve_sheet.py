@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import Tell, amount, counted
+from rollcast.curves.amounts import Tell, amount, format_count
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, some
 from rollcast.curves.curve_columns import curve_columns
 from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
@@ -31,33 +31,33 @@ class CurveSheet:
     Attributes:
         sheet: numbers in its column of compute.
         columns: those that hold the curve.
-        asked: what the user specified about the columns.
+        column_options: what the user specified about the columns.
         wanted_run: the requested run if no column names the runs.
     """
 
     sheet: Sheet
     columns: CurveColumns
-    asked: Columns
+    column_options: Columns
     wanted_run: str | None = None
 
     @property
     def origin(self) -> Origin:
         """What the log was read as."""
         columns = self.columns
-        mapping = (self.asked.scale, self.asked.offset)
+        mapping = (self.column_options.scale, self.column_options.offset)
         return Origin(self.sheet.format, columns.compute, columns.pass_rate, columns.unit, *mapping)
 
     def runs(self) -> list[str]:
         """The runs that have an evaluation, in the order of the log; one without a name if no column names them."""
-        names = np.array(self.sheet.texts(RUN), dtype=object)[self.sheet.numbers(self.columns.pass_rate).given]
+        names = np.array(self.sheet.texts(RUN), dtype=object)[self.sheet.numbers(self.columns.pass_rate).is_given]
         return list(dict.fromkeys(names.tolist())) or [""]
 
-    def of_run(self, run: str) -> "CurveSheet":
+    def select_run(self, run: str) -> "CurveSheet":
         """The rows of one run."""
         return replace(self, sheet=_rows_with(self.sheet, RUN, run))
 
 
-def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> CurveSheet:
+def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Tell) -> CurveSheet:
     """The requested rows, and the columns that hold their curve. `run`: None = all runs.
 
     Raises UserError: no row is left, or a column is missing or not clear.
@@ -65,7 +65,7 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
     sheet = with_ratios(sheet)
     wanted_run: str | None = None
     names_runs = sheet.column(RUN) is not None
-    for condition in [*asked.where, *([] if run is None else [f"{RUN}={run}"])]:
+    for condition in [*column_options.where, *([] if run is None else [f"{RUN}={run}"])]:
         name, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
@@ -73,27 +73,27 @@ def curve_sheet(sheet: Sheet, asked: Columns, run: str | None, tell: Tell) -> Cu
             wanted_run = value
             continue
         sheet = _rows_with(sheet, name, value)
-    is_chosen = any(condition.startswith("dataset=") for condition in asked.where)
+    is_chosen = any(condition.startswith("dataset=") for condition in column_options.where)
     if not is_chosen and sheet.column("dataset") is not None:
         sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
     if sheet.num_rows == 0:
-        is_narrowed = bool(asked.where) or run is not None
+        is_narrowed = bool(column_options.where) or run is not None
         if not is_narrowed:
             raise UserError("holds no evaluation yet")
-        raise UserError(f"no row is left; check {asked.option('where')}, --run and the file")
-    sheet, columns = curve_columns(sheet, asked, tell)
+        raise UserError(f"no row is left; check {column_options.option('where')}, --run and the file")
+    sheet, columns = curve_columns(sheet, column_options, tell)
     rates = sheet.numbers(columns.pass_rate)
     if np.any(rates.per_cent):
         tell(f"per cent signs in {columns.pass_rate}, read as parts of 1")
-    elif small := per_cent_by_name(rates.values, columns.pass_rate, asked):
+    elif small := per_cent_by_name(rates.values, columns.pass_rate, column_options):
         tell(small)
     compute = sheet.numbers(columns.compute)
     # Plain numbers of steps or tokens need no conversion.
-    is_plain = columns.unit in COUNTS and asked.devices is None and not np.any(compute.odd | compute.per_cent)
-    if asked.unit is None and not is_plain:
-        sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, asked.devices, tell)
+    is_plain = columns.unit in COUNTS and column_options.devices is None and not np.any(compute.odd | compute.per_cent)
+    if column_options.unit is None and not is_plain:
+        sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, column_options.devices, tell)
         columns = replace(columns, unit=unit)
-    return _without_strays(CurveSheet(sheet, columns, asked, wanted_run), tell)
+    return _without_strays(CurveSheet(sheet, columns, column_options, wanted_run), tell)
 
 
 def _without_strays(curve: CurveSheet, tell: Tell) -> CurveSheet:
@@ -101,19 +101,19 @@ def _without_strays(curve: CurveSheet, tell: Tell) -> CurveSheet:
     sheet = curve.sheet
     counter = curve.columns.step or curve.columns.compute
     counts = sheet.numbers(counter).values
-    is_evaluation = sheet.numbers(curve.columns.pass_rate).given
+    is_evaluation = sheet.numbers(curve.columns.pass_rate).is_given
     is_told = sheet.column(RUN) is not None or sheet.column("incarnation") is not None
     strays = stray_rows(sheet, counts, is_evaluation) if not is_told else np.empty(0, dtype=np.int64)
     if not strays.size or clashing_label(sheet.only(is_evaluation), curve.columns.compute) is not None:
         return curve
     why = f"whose {counter} falls back for a moment; the first is at {counter} {amount(float(counts[strays[0]]))}"
-    tell(f"{counted(strays.size, 'row')} left out, {why}")
+    tell(f"{format_count(strays.size, 'row')} left out, {why}")
     return replace(curve, sheet=sheet.only(~np.isin(np.arange(sheet.num_rows), strays)))
 
 
-def _rows_with(sheet: Sheet, name: str, wanted: str) -> Sheet:
+def _rows_with(sheet: Sheet, name: str, wanted_text: str) -> Sheet:
     """The rows whose field in a column is the wanted text."""
-    return sheet.only(np.array([text == wanted for text in sheet.texts(name)], dtype=bool))
+    return sheet.only(np.array([text == wanted_text for text in sheet.texts(name)], dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class RunEvaluations:
     complaint: str
 
 
-def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluations:
-    """The evaluations of a sheet of one run. `now`: Unix seconds of evaluations if no column holds their time.
+def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) -> RunEvaluations:
+    """The evaluations of a sheet of one run. `now_seconds`: Unix seconds of evaluations if no column holds their time.
 
     Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
     """
@@ -155,7 +155,7 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     }
     numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
     values: dict[str, NDArray[Any]] = {quantity: column_numbers.values for quantity, column_numbers in numbers.items()}
-    is_evaluation = numbers["pass_rate"].given
+    is_evaluation = numbers["pass_rate"].is_given
     _refuse_mixture(curve, is_evaluation)
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
     steps = sheet.numbers(columns.step)
@@ -167,22 +167,22 @@ def evaluations_of(curve: CurveSheet, run: str, now: float = 0.0) -> RunEvaluati
     # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
     # cost of a start-up beyond it.
     values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0))
-    values["start_up"] = np.where(numbers["start_up"].given | has_step, values["start_up"], 0.0)
+    values["start_up"] = np.where(numbers["start_up"].is_given | has_step, values["start_up"], 0.0)
     if columns.unit not in TIME_UNITS:
         # Steps and tokens do not count start-ups, and the number of devices does not change their number.
         values["start_up"] = np.broadcast_to(0.0, sheet.num_rows)
         values["devices"] = np.broadcast_to(np.nan, sheet.num_rows)
-    values["pass_rate"] = (values["pass_rate"] + curve.asked.offset) * curve.asked.scale
-    values["standard_error"] = values["standard_error"] * curve.asked.scale
+    values["pass_rate"] = (values["pass_rate"] + curve.column_options.offset) * curve.column_options.scale
+    values["standard_error"] = values["standard_error"] * curve.column_options.scale
     graded = sheet.numbers("num_prompts").values
     num_asked = sheet.numbers("asked_prompts").values
     # As `EvaluationRecord` has it: records without the number of prompts asked count the missing ones instead.
     num_asked = np.where(np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked)
     values["graded_share"] = np.divide(graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0)
     if columns.time is None:
-        values["at"] = np.broadcast_to(now, sheet.num_rows)
+        values["at"] = np.broadcast_to(now_seconds, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
-    is_malformed, complaint = _malformed(curve, named, now)
+    is_malformed, complaint = _find_malformed(curve, named, now_seconds)
     is_kept = is_evaluation & is_finite & ~is_malformed
     if not is_kept.all():
         values = {quantity: column[is_kept] for quantity, column in values.items()}
@@ -207,10 +207,10 @@ def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
     return known_columns
 
 
-def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tuple[Mask, str]:
+def _find_malformed(curve: CurveSheet, named: dict[str, Numbers], now_seconds: float) -> tuple[Mask, str]:
     """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
     columns = curve.columns
-    is_evaluation = named[columns.pass_rate].given
+    is_evaluation = named[columns.pass_rate].is_given
     is_malformed = np.zeros(curve.sheet.num_rows, dtype=bool)
     first = curve.sheet.num_rows
     complaint = ""
@@ -231,7 +231,7 @@ def _malformed(curve: CurveSheet, named: dict[str, Numbers], now: float) -> tupl
     if columns.time is not None:
         time = named[columns.time].values
         # How far the time of an evaluation may be ahead of our clock: a day, as in another time zone
-        is_other_time = is_evaluation & ~((time > 0) & (time <= now + 86_400.0))
+        is_other_time = is_evaluation & ~((time > 0) & (time <= now_seconds + 86_400.0))
         if np.any(is_other_time) and not complaint:
             complaint = f"{columns.time} is {time[is_other_time][0]:g}, needs Unix seconds"
         is_malformed |= is_other_time
@@ -243,10 +243,10 @@ def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
     sheet = curve.sheet.only(is_evaluation)
     runs = list(dict.fromkeys(sheet.texts(RUN)))
     if len(runs) > 1:
-        choice = f"{curve.asked.option('where')} run=NAME"
+        choice = f"{curve.column_options.option('where')} run=NAME"
         raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with {choice}")
     if clash := clashing_label(sheet, curve.columns.compute):
-        choice = f"{curve.asked.option('where')} {clash.name}=VALUE"
+        choice = f"{curve.column_options.option('where')} {clash.name}=VALUE"
         raise UserError(
             f"{clash.name} differs between rows of equal {curve.columns.compute}; "
             f"choose one of {some(clash.kinds)} with {choice}"
@@ -261,28 +261,28 @@ class _EvaluationRow(NamedTuple):
     row: int
 
 
-def history_of(found: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
+def make_history(run_evaluations: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
     """The surviving evaluations of a log, and sentences on the others. Raises ValueError: one is malformed."""
-    if found.complaint:
-        raise ValueError(found.complaint)
-    columns = found.points.columns
+    if run_evaluations.complaint:
+        raise ValueError(run_evaluations.complaint)
+    columns = run_evaluations.points.columns
     rows = np.arange(len(columns["step"]))
     # If steps and incarnations rise, as in most logs, no evaluation is repeated or lost.
     is_in_order = np.all(np.diff(columns["step"]) > 0) and np.all(np.diff(columns["incarnation"]) >= 0)
-    if found.starts or not is_in_order:
+    if run_evaluations.starts or not is_in_order:
         first: dict[tuple[int, int], _EvaluationRow] = {}
         for row, key in enumerate(zip(columns["incarnation"].tolist(), columns["step"].tolist(), strict=True)):
             first.setdefault(key, _EvaluationRow(*key, row))
         if num_repeated := rows.size - len(first):
-            tell(f"{counted(num_repeated, 'evaluation')} left out, second readings of a step")
-        surviving_readings = surviving(first.values(), found.starts)
+            tell(f"{format_count(num_repeated, 'evaluation')} left out, second readings of a step")
+        surviving_readings = surviving(first.values(), run_evaluations.starts)
         if num_lost := len(first) - len(surviving_readings):
-            tell(f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN}")
+            tell(f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN}")
         rows = np.array([reading.row for reading in surviving_readings], dtype=np.intp)
     is_incomplete = columns["graded_share"][rows] < LEAST_GRADED_SHARE
     rows = rows[~is_incomplete]
     rows = rows[np.lexsort((columns["step"][rows], columns["compute"][rows]))]
-    evaluations = found.points
+    evaluations = run_evaluations.points
     if not np.array_equal(rows, np.arange(len(evaluations))):
         evaluations = Evaluations(evaluations.run, {quantity: values[rows] for quantity, values in columns.items()})
-    return RunHistory(name, evaluations, found.num_unknown, origin, int(is_incomplete.sum()))
+    return RunHistory(name, evaluations, run_evaluations.num_unknown, origin, int(is_incomplete.sum()))

@@ -12,10 +12,10 @@ from rollcast.config.printable import printable
 from rollcast.curves.amounts import Tell, incomplete_points, left_out, natural
 from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns, some
-from rollcast.curves.curve_sheet import curve_sheet, evaluations_of, history_of
+from rollcast.curves.curve_sheet import curve_sheet, make_history, read_run_evaluations
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.outcomes import averaged
+from rollcast.curves.outcomes import average_outcomes
 from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
@@ -71,7 +71,7 @@ def histories_of_sheet(
         tell(f"{source}: {sentence}")
 
     try:
-        all_runs_sheet = averaged(curve_sheet(sheet, columns, run, say), say)
+        all_runs_sheet = average_outcomes(curve_sheet(sheet, columns, run, say), say)
         all_runs_sheet = separate_runs(all_runs_sheet, say, is_one=is_one)
         runs = all_runs_sheet.runs()
         if is_one and len(runs) > 1:
@@ -81,10 +81,10 @@ def histories_of_sheet(
             own_name = run_name or name
             if len(runs) == 1:
                 own_name = name if run is None else run
-            run_evaluations = evaluations_of(
-                all_runs_sheet if len(runs) == 1 else all_runs_sheet.of_run(run_name), own_name
+            run_evaluations = read_run_evaluations(
+                all_runs_sheet if len(runs) == 1 else all_runs_sheet.select_run(run_name), own_name
             )
-            history = history_of(run_evaluations, own_name, all_runs_sheet.origin, say)
+            history = make_history(run_evaluations, own_name, all_runs_sheet.origin, say)
             rates = column(history.evaluations, "pass_rate")
             refuse_outside(rates, all_runs_sheet.sheet, all_runs_sheet.columns.pass_rate, columns)
             histories.append(_with_budget(history, all_runs_sheet.sheet.budget_steps, say))
@@ -135,12 +135,12 @@ def read_curves(
 
     `all_runs`: of every run, else of the only one. Raises UserError as `read_histories`, or if a run has no curve.
     """
-    from rollcast.curves.axis import curve_of, without_start_up
+    from rollcast.curves.axis import make_curve, without_start_up
 
     curves = []
     for history in read_histories(source, columns, run, is_one=not all_runs):
         try:
-            axis, curve = curve_of(history, without_start_up)
+            axis, curve = make_curve(history, without_start_up)
         except ValueError as error:
             raise UserError(f"{source}: {error}") from None
         if axis.start_up > 0:

@@ -64,8 +64,8 @@ class CurvePoint:
         return (self.dataset, self.incarnation, self.step)
 
 
-def checked(evaluation: CurvePoint) -> CurvePoint:
-    """The evaluation as `known` has it, within the bounds of a live source.
+def validate_evaluation(evaluation: CurvePoint) -> CurvePoint:
+    """The evaluation as `clear_impossible_values` has it, within the bounds of a live source.
 
     Raises:
         ValueError: a value that the curve needs is out of bounds.
@@ -84,10 +84,10 @@ def checked(evaluation: CurvePoint) -> CurvePoint:
         )
     if not (0 <= evaluation.step <= MOST_STEPS and 0 <= evaluation.incarnation <= MOST_STEPS):
         raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
-    return known(evaluation)
+    return clear_impossible_values(evaluation)
 
 
-def known(evaluation: CurvePoint) -> CurvePoint:
+def clear_impossible_values(evaluation: CurvePoint) -> CurvePoint:
     """The evaluation with its impossible values set to None: they count as unknown."""
     unknown: dict[str, float | None] = {}
     for name, (minimum, maximum) in LEAST_AND_MOST.items():
@@ -184,9 +184,9 @@ class RunHistory:
         num_incomplete: evaluations left out because too few of their prompts were graded.
         budget_steps: the step at which the source says that the run will end; None if it does not, or has reached it.
         budget_device_hours: the same in device-hours.
-        ended: why the run ended before its budget; None = it did not.
+        end_reason: why the run ended before its budget; None = it did not.
         last_advice: on the run, before its newest evaluation or after it.
-        kept: its checkpoints, if the source knows them.
+        kept_checkpoints: its checkpoints, if the source knows them.
     """
 
     name: str
@@ -196,15 +196,15 @@ class RunHistory:
     num_incomplete: int = 0
     budget_steps: float | None = None
     budget_device_hours: float | None = None
-    ended: str | None = None
+    end_reason: str | None = None
     last_advice: EarlierAdvice | None = None
-    kept: KeptCheckpoints | None = None
+    kept_checkpoints: KeptCheckpoints | None = None
 
 
 class SortedOut(NamedTuple):
     """The evaluations of a log that make its curve."""
 
-    kept: tuple[CurvePoint, ...]
+    curve_points: tuple[CurvePoint, ...]
     """The complete ones of the surviving history, one for each step, in order of compute."""
     num_lost: int
     """Evaluations of steps that are not in the surviving history."""
@@ -239,7 +239,7 @@ class EvaluationLog:
         surviving_points = surviving(self.evaluations.values(), self.starts)
         complete_points = [item for item in surviving_points if is_complete(item.graded_share)]
         return SortedOut(
-            kept=tuple(sorted(complete_points, key=lambda item: (item.compute, item.step))),
+            curve_points=tuple(sorted(complete_points, key=lambda item: (item.compute, item.step))),
             num_lost=len(self.evaluations) - len(surviving_points),
             num_incomplete=len(surviving_points) - len(complete_points),
         )
@@ -273,7 +273,7 @@ class Reading:
     starts: dict[str, dict[int, int]] = field(default_factory=dict)
     """Run -> incarnation -> the step from which it continued."""
     origins: dict[str, Origin] = field(default_factory=dict)
-    anew: set[str] = field(default_factory=set)
+    replaced_runs: set[str] = field(default_factory=set)
     """Runs of which this reading holds everything, because their file was read whole or was replaced. If an earlier
     evaluation is missing here, it no longer exists."""
     skipped: Counter[str] = field(default_factory=Counter)

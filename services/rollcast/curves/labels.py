@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rollcast.curves.columns import words_in
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, find_measure
 from rollcast.curves.sheet import Column, Sheet
 
 MAX_KINDS = 1_000
@@ -62,5 +62,5 @@ def _is_label(name: str, column: Column) -> bool:
     if name.casefold() in NUMBERED_LABELS:
         return True
     if column.is_truth:
-        return bool(words_in(name) & STAGE_WORDS) and measure_of(name) is None
+        return bool(words_in(name) & STAGE_WORDS) and find_measure(name) is None
     return bool((column.numbers.odd | column.numbers.per_cent).all())

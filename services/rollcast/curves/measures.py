@@ -130,7 +130,7 @@ class Measure:
 
 
 def name_of_ratio(count: str, total: str) -> str:
-    """The name of a column that `measure_of` takes for the rate of a count of right answers."""
+    """The name of a column that `find_measure` takes for the rate of a count of right answers."""
     return f"{count}{_RATIO_MARK}{total}"
 
 
@@ -148,26 +148,26 @@ def is_count_name(name: str) -> bool:
 
 def measure_or_count(name: str) -> Measure | None:
     """The measure of a name; that of its share for a count of right answers, as `num_correct`."""
-    measure = measure_of(name)
+    measure = find_measure(name)
     return _measure_of_count(name) if measure is None and len(name) <= MAX_CACHED_CHARS else measure
 
 
 @lru_cache(maxsize=MAX_CACHED_NAMES)
 def _measure_of_count(name: str) -> Measure | None:
-    return _measure_of(name_of_ratio(name, "")) if is_count_name(name) else None
+    return _find_measure(name_of_ratio(name, "")) if is_count_name(name) else None
 
 
-def measure_of(name: str) -> Measure | None:
+def find_measure(name: str) -> Measure | None:
     """None: by its name the column does not measure success."""
-    return _measure_of_short(name) if len(name) <= MAX_CACHED_CHARS else _measure_of(name)
+    return _find_cached_measure(name) if len(name) <= MAX_CACHED_CHARS else _find_measure(name)
 
 
 @lru_cache(maxsize=MAX_CACHED_NAMES)
-def _measure_of_short(name: str) -> Measure | None:
-    return _measure_of(name)
+def _find_cached_measure(name: str) -> Measure | None:
+    return _find_measure(name)
 
 
-def _measure_of(name: str) -> Measure | None:
+def _find_measure(name: str) -> Measure | None:
     count, mark, _ = name.partition(_RATIO_MARK)
     if mark and count_words(count) & ACCURACY_WORDS:
         words = count_words(count)
@@ -259,13 +259,13 @@ def _stage(words: set[str], *, is_usual: bool) -> Stage:
     return Stage.UNMARKED if is_usual else Stage.TRAINING
 
 
-def _subject_in(part: str) -> list[str]:
+def _subject_in(path_part: str) -> list[str]:
     """The words of one part of the path that no list here knows."""
     listed_words = (
         HELD_OUT_WORDS | TRAINING_WORDS | ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS | RETURN_WORDS | NEUTRAL_WORDS
     )
     subject_words = []
-    for token in _TOKEN.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", part)):
+    for token in _TOKEN.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", path_part)):
         word = token.casefold().rstrip("0123456789")
         if word and word not in listed_words:
             subject_words.append(token.casefold())
@@ -278,7 +278,7 @@ def _is_data_set(token: str) -> bool:
 
 def _is_part(parts: list[str]) -> bool:
     """Whether something is named at or after the word reward: `rewards/format/mean`, `accuracy_reward`."""
-    first = next((part_index for part_index, part in enumerate(parts) if words_in(part) & REWARD_WORDS), None)
+    first = next((part_index for part_index, path_part in enumerate(parts) if words_in(path_part) & REWARD_WORDS), None)
     if first is None:
         return False
     for part in parts[first:]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.amounts import Tell, counted
+from rollcast.curves.amounts import Tell, format_count
 from rollcast.curves.columns import EPOCHS, words_in
 from rollcast.curves.curve_sheet import CurveSheet
 from rollcast.curves.labels import LABELS, Label, clashing_labels
@@ -32,7 +32,7 @@ ITEM_WORDS = {
 Numbers = NDArray[np.int64]
 
 
-def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
+def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     """The sheet with one evaluation for each step, or for each stretch of steps, if its rows are single outcomes."""
     sheet = curve.sheet
     if curve.columns.standard_error is not None or sheet.column("num_prompts") is not None:
@@ -54,7 +54,7 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
     if stretches.max() >= MAX_STRETCHES:
         return curve
     steps = sheet.numbers(curve.columns.step).values
-    groups = _numbered(np.nan_to_num(steps[rows]), at[rows], stretches)
+    groups = _number_groups(np.nan_to_num(steps[rows]), at[rows], stretches)
     labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
     num_groups = int(groups.max()) + 1
     # Different steps of a log. At a single one something else is counted.
@@ -64,7 +64,7 @@ def averaged(curve: CurveSheet, tell: Tell) -> CurveSheet:
         names_curves = any(_names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels)
         if names_curves or not (is_truth or labels or _differs_within(values, groups)):
             return curve
-        means = f"{rows.size} rows are {counted(num_groups, 'evaluation')}, the means of those of one step"
+        means = f"{rows.size} rows are {format_count(num_groups, 'evaluation')}, the means of those of one step"
     elif not labels and (is_truth or (is_binary and _alternates(values))) and _is_long(stretches):
         groups, size = _consecutive(stretches, at[rows])
         means = f"{rows.size} single outcomes are averaged over {size} in a row"
@@ -93,7 +93,7 @@ def _stretches(curve: CurveSheet, at: Array, rows: Numbers) -> Numbers:
     return np.asarray(np.cumsum(begins)[rows])
 
 
-def _numbered(*keys: Array | Numbers) -> Numbers:
+def _number_groups(*keys: Array | Numbers) -> Numbers:
     """(m,) numbers, equal for evaluations of equal keys; ascending by the last of them."""
     order = np.lexsort(keys)
     is_new = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)

@@ -12,9 +12,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from rollcast.curves.columns import STEP_NAMES, TIME_NAMES, is_step_counter, some, unit_of, words_in
+from rollcast.curves.columns import STEP_NAMES, TIME_NAMES, find_unit, is_step_counter, some, words_in
 from rollcast.curves.compute_column import step_columns
-from rollcast.curves.measures import HELD_OUT_WORDS, OTHER_WORDS, Measure, MeasureKind, Stage, measure_of
+from rollcast.curves.measures import HELD_OUT_WORDS, OTHER_WORDS, Measure, MeasureKind, Stage, find_measure
 from rollcast.curves.sheet import Mask, Sheet
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
@@ -68,14 +68,16 @@ def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
         for candidate in candidates
     }
     # A column that has too few readings for any forecast hides no other.
-    least = next((least for least in (MIN_LAW_POINTS, MIN_SERIES_READINGS) if max(num_readings.values()) >= least), 0)
-    series = [candidate for candidate in candidates if num_readings[candidate.name] >= least]
+    min_readings = next(
+        (threshold for threshold in (MIN_LAW_POINTS, MIN_SERIES_READINGS) if max(num_readings.values()) >= threshold), 0
+    )
+    series = [candidate for candidate in candidates if num_readings[candidate.name] >= min_readings]
     stage = min(candidate.measure.stage for candidate in series)
-    choice = _of_stage([candidate for candidate in series if candidate.measure.stage == stage])
+    choice = _choose_in_stage([candidate for candidate in series if candidate.measure.stage == stage])
     hidden = [candidate.name for candidate in candidates if candidate.measure.stage < stage]
     if hidden and len(choice.columns) == 1:
         [chosen_column] = choice.columns
-        reason = f"fewer than {least} readings after the start in {some(hidden)}"
+        reason = f"fewer than {min_readings} readings after the start in {some(hidden)}"
         return PassRateChoice(choice.columns, f"{reason}, so {chosen_column} is taken instead")
     if stage is not Stage.HELD_OUT and len(choice.columns) == 1:
         unknown = unknown_evaluations(sheet, choice.columns[0])
@@ -94,17 +96,17 @@ def plausible_columns(sheet: Sheet) -> list[str]:
     return plausible or list(sheet.columns)
 
 
-def unknown_evaluations(sheet: Sheet, taken: str) -> list[str]:
+def unknown_evaluations(sheet: Sheet, chosen_column: str) -> list[str]:
     """Columns that may be evaluations by numbers in [0, 1], although no word of their names measures success.
 
     Their names say that they are held out, or they are in rows without the column that is taken, of another stage.
     """
-    is_taken = np.isfinite(sheet.numbers(taken).values)
+    is_taken = np.isfinite(sheet.numbers(chosen_column).values)
     evaluation_columns = []
     others = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}  # an accuracy of tokens may be held out
     for name in sheet.columns:
         words = words_in(name)
-        if name == taken or words & others or measure_of(name) or _is_compute(name):
+        if name == chosen_column or words & others or find_measure(name) or _is_compute(name):
             continue
         values = sheet.numbers(name).values
         is_known = np.isfinite(values)
@@ -120,7 +122,7 @@ def _candidates(sheet: Sheet) -> list[_Candidate]:
     """The columns that measure success; of those with the same values only the best name."""
     candidates: list[_Candidate] = []
     for name in sheet.columns:
-        measure = measure_of(name)
+        measure = find_measure(name)
         if measure is None:
             continue
         values = sheet.numbers(name).values
@@ -161,14 +163,14 @@ def _is_start(sheet: Sheet) -> Mask:
     return is_start
 
 
-def _of_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
+def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among columns of training, or among held-out ones."""
     named = [candidate for candidate in candidates if candidate.measure.kind is not MeasureKind.UNNAMED] or candidates
     whole_candidates = [candidate for candidate in named if not candidate.measure.is_part]
     parts = [candidate for candidate in named if candidate.measure.is_part]
     if not whole_candidates:
-        return _of_parts(parts)
-    chosen = _of_wholes(whole_candidates)
+        return _choose_among_parts(parts)
+    chosen = _choose_among_wholes(whole_candidates)
     if len(chosen) > 1:
         return PassRateChoice([candidate.name for candidate in chosen])
     [chosen_candidate] = chosen
@@ -190,7 +192,7 @@ def _of_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
     )
 
 
-def _of_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
+def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among parts of a reward whose total was not logged."""
     right = [part_candidate for part_candidate in parts if part_candidate.measure.is_correctness]
     if len(right) == 1 and len(parts) > 1:
@@ -201,7 +203,7 @@ def _of_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     return PassRateChoice([part.name for part in parts], sentence)
 
 
-def _of_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """The best column of each subject that could be meant; one if it is clear."""
     by_subject: dict[frozenset[str], list[_Candidate]] = {}
     for candidate in candidates:
@@ -234,10 +236,14 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     return [candidate for candidate in candidates if rank(candidate) == best_rank]
 
 
-def _beside(taken: _Candidate, whole: Sequence[_Candidate]) -> str:
+def _beside(chosen_candidate: _Candidate, whole_candidates: Sequence[_Candidate]) -> str:
     """A sentence on columns of other data sets that were not taken; or an empty text."""
-    other_names = [candidate.name for candidate in whole if candidate.measure.subject != taken.measure.subject]
-    return f"{taken.name} is taken; other readings are {some(other_names)}" if other_names else ""
+    other_names = [
+        candidate.name
+        for candidate in whole_candidates
+        if candidate.measure.subject != chosen_candidate.measure.subject
+    ]
+    return f"{chosen_candidate.name} is taken; other readings are {some(other_names)}" if other_names else ""
 
 
 def _only_other(sheet: Sheet) -> list[str]:
@@ -251,4 +257,4 @@ def _only_other(sheet: Sheet) -> list[str]:
 
 def _is_compute(name: str) -> bool:
     is_usual = name.casefold() in (*STEP_NAMES, *TIME_NAMES) or is_step_counter(name)
-    return is_usual or not unit_of(name).startswith("units of ")
+    return is_usual or not find_unit(name).startswith("units of ")

@@ -15,8 +15,8 @@ from rollcast.curves.measures import (
     RATE_WORDS,
     TRAINING_WORDS,
     MeasureKind,
+    find_measure,
     is_count_name,
-    measure_of,
     measure_or_count,
     name_of_ratio,
 )
@@ -61,10 +61,10 @@ def with_ratios(sheet: Sheet) -> Sheet:
     rated = [
         words_in(name) & STAGE_WORDS
         for name in sheet.columns
-        if (measure := measure_of(name)) and measure.kind is MeasureKind.ACCURACY and not measure.may_count
+        if (measure := find_measure(name)) and measure.kind is MeasureKind.ACCURACY and not measure.may_count
     ]
     for count in counts:
-        total = total_of(sheet, count)
+        total = find_total(sheet, count)
         if total is None or words_in(count) & STAGE_WORDS in rated:
             continue
         right = sheet.numbers(count).values
@@ -91,7 +91,7 @@ def _with_shares(sheet: Sheet) -> Sheet:
         if len(cells) < len(column.fields):
             continue
         right, tries = np.array(cells, dtype=float).T
-        share_name = name_of_ratio(name, "total") if measure_of(name) is None else name
+        share_name = name_of_ratio(name, "total") if find_measure(name) is None else name
         errors = binomial_errors(right, tries)
         sheet = sheet.with_column(share_name, Column(column.rows, (right / tries).tolist()))
         sheet = sheet.with_column(f"{ERROR_PREFIX}{share_name}", Column(column.rows, errors.tolist()))
@@ -125,7 +125,7 @@ def _whole_values(sheet: Sheet, name: str) -> Array:
     return np.asarray(finite_values if is_whole else finite_values[:0])
 
 
-def total_of(sheet: Sheet, count: str) -> Total | None:
+def find_total(sheet: Sheet, count: str) -> Total | None:
     """The tries of a count of right answers: a column of them, or the sum with its failures; None without either."""
     name = _column_of_tries(sheet, count)
     return _sum_with_failures(sheet, count) if name is None else Total(name, sheet.numbers(name).values)

@@ -19,7 +19,6 @@ MAX_STEP = 2**53
 """Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_STRETCHES = 1_000
 """Stretches of a log between restarts that are looked at one by one. No run is restarted as often."""
-EVALUATION_KIND = 0
 Rows = NDArray[np.int64]
 
 
@@ -29,7 +28,8 @@ def row_kinds(sheet: Sheet, is_evaluation: Mask) -> Rows:
     kinds = np.zeros(sheet.num_rows, dtype=np.int64)
     for column in sheet.columns.values():
         kinds[column.rows] ^= random.integers(1, 2**62)
-    kinds[is_evaluation] = EVALUATION_KIND
+    # 0: the kind of an evaluation; all others are drawn from 1 on.
+    kinds[is_evaluation] = 0
     return kinds
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rollcast.curves.axis import MIN_INTERVALS, ComputeAxis, column, compute_per_step, curve_of
+from rollcast.curves.axis import MIN_INTERVALS, ComputeAxis, column, compute_per_step, make_curve
 from rollcast.curves.evaluations import OWN, CurvePoint, Origin, RunHistory
 from rollcast.curves.way_back import way_back
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
@@ -71,8 +71,8 @@ class RunForecast:
         worth, price: as in `advise`, if the run's owner gave them.
         evaluations_left: until the budget ends, if its last step is known.
         last_advice: on the run's own terms, before the newest evaluation.
-        ended: why the run ended before its budget; None = it did not.
-        kept: its checkpoints; None = not known.
+        end_reason: why the run ended before its budget; None = it did not.
+        kept_checkpoints: its checkpoints; None = not known.
     """
 
     name: str
@@ -89,8 +89,8 @@ class RunForecast:
     num_incomplete: int = 0
     evaluations_left: int | None = None
     last_advice: EarlierAdvice | None = None
-    ended: str | None = None
-    kept: KeptCheckpoints | None = None
+    end_reason: str | None = None
+    kept_checkpoints: KeptCheckpoints | None = None
 
     @property
     def unit(self) -> str:
@@ -177,22 +177,22 @@ class RunForecast:
                 axis=self.axis,
                 evaluations_left=self.evaluations_left,
                 last=self.last_advice,
-                ended=self.ended,
+                end_reason=self.end_reason,
             )
         )
 
     @property
     def is_way_back_known(self) -> bool:
         """Whether the run is broken, and the checkpoint to go back to is known."""
-        return self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept is not None
+        return self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept_checkpoints is not None
 
     def _with_way_back(self, advice: Advice) -> Advice:
         """The advice on a broken run names the checkpoint to go back to, and the command."""
         peak = self.forecast.verdict.at
-        if not self.is_way_back_known or peak is None or self.kept is None:
+        if not self.is_way_back_known or peak is None or self.kept_checkpoints is None:
             return advice
         at = float(self.axis.to_device_hours(np.array([peak]))[0])
-        return replace(advice, change=way_back(self.evaluations, at, self.kept))
+        return replace(advice, change=way_back(self.evaluations, at, self.kept_checkpoints))
 
     def with_budget(self, budget: float | None) -> "RunForecast":
         """The same run, of which the user says at which compute it ends; None: as it is."""
@@ -209,7 +209,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     Raises ValueError: no evaluation after the first step, or one that cannot be.
     """
     options = options or FitOptions()
-    axis, curve = curve_of(history)
+    axis, curve = make_curve(history)
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
@@ -221,21 +221,21 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
         evaluations=history.evaluations,
         num_lost=0,
         num_incomplete=history.num_incomplete,
-        forecast=_placed(fit(curve, options), axis, history.kept),
+        forecast=_convert_verdict(fit(curve, options), axis, history.kept_checkpoints),
         axis=axis,
         end=budget.end(history.evaluations),
         evaluations_left=budget.evaluations_left(history.evaluations),
         last_advice=history.last_advice,
-        ended=history.ended,
-        kept=history.kept,
+        end_reason=history.end_reason,
+        kept_checkpoints=history.kept_checkpoints,
         origin=history.origin,
     )
 
 
-def _placed(forecast: Forecast, axis: ComputeAxis, kept: KeptCheckpoints | None) -> Forecast:
+def _convert_verdict(forecast: Forecast, axis: ComputeAxis, kept_checkpoints: KeptCheckpoints | None) -> Forecast:
     """The forecast whose verdict names places in the unit of the curve, whatever axis the law is fitted on.
 
-    `kept`: if they are known the advice names the checkpoint to go back to, and not the verdict.
+    `kept_checkpoints`: if they are known the advice names the checkpoint to go back to, and not the verdict.
     """
     verdict = forecast.verdict
     if verdict.at is None:
@@ -243,7 +243,7 @@ def _placed(forecast: Forecast, axis: ComputeAxis, kept: KeptCheckpoints | None)
     unit = forecast.curve.unit
     at = float(axis.to_device_hours(np.array([verdict.at]))[0])
     reason = verdict.reason.replace(place(verdict.at, unit), place(at, unit))
-    if kept is not None:
+    if kept_checkpoints is not None:
         reason = reason.removesuffix(f" {GO_BACK}")
     return replace(forecast, verdict=replace(verdict, reason=reason))
 
@@ -261,17 +261,21 @@ def forecast_run(
     worth: float | None = None,
     price: float | None = None,
     last_advice: EarlierAdvice | None = None,
-    ended: str | None = None,
-    kept: KeptCheckpoints | None = None,
+    end_reason: str | None = None,
+    kept_checkpoints: KeptCheckpoints | None = None,
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`, `ended`, `kept`: as in `RunForecast`.
+    `worth`, `price`: given by its owner. `last_advice`, `end_reason`, `kept_checkpoints`: as in `RunForecast`.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     return replace(
-        forecast_history(RunHistory(name, evaluations, origin=origin, num_incomplete=num_incomplete, kept=kept)),
+        forecast_history(
+            RunHistory(
+                name, evaluations, origin=origin, num_incomplete=num_incomplete, kept_checkpoints=kept_checkpoints
+            )
+        ),
         sequence=sequence,
         updated_at=updated_at,
         num_lost=num_lost,
@@ -280,7 +284,7 @@ def forecast_run(
         worth=worth,
         price=price,
         last_advice=last_advice,
-        ended=ended,
+        end_reason=end_reason,
     )
 
 

@@ -14,14 +14,14 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import Tell, amount, counted
+from rollcast.curves.amounts import Tell, amount, format_count
 from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE, find_column
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
 from rollcast.curves.epoch_steps import EPOCH_NAMES, length_of_epoch
 from rollcast.curves.formats.titles import SEED
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
-from rollcast.curves.sheet import RUN, Column, shown
+from rollcast.curves.sheet import RUN, Column, shorten_name
 from rollcast.curves.times import COUNTS
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
@@ -53,11 +53,11 @@ class LoggedRun:
     def num_after_start(self) -> int:
         return int(np.sum(self.counts > 0))
 
-    def described(self, counter: str) -> str:
+    def describe(self, counter: str) -> str:
         """A phrase for a list."""
-        title = f"{shown(self.title)}, " if self.title else ""
+        title = f"{shorten_name(self.title)}, " if self.title else ""
         steps = f", {counter} {amount(float(self.counts.min()))} to {amount(float(self.counts.max()))}"
-        return f"{self.number} ({title}{counted(self.counts.size, 'reading')}{steps if self.counts.size else ''})"
+        return f"{self.number} ({title}{format_count(self.counts.size, 'reading')}{steps if self.counts.size else ''})"
 
 
 def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
@@ -71,35 +71,35 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     requested_run = curve.wanted_run
     counter = curve.columns.step or curve.columns.compute
     counts = curve.sheet.numbers(counter).values
-    evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).given)
+    evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).is_given)
     is_distinguished = clashing_label(evaluations, curve.columns.compute) is not None
     runs = [] if is_distinguished else logged_runs(curve, counts)
     if requested_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
         if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
-            raise UserError(f"no row is left; check {curve.asked.option('where')}, --run and the file")
+            raise UserError(f"no row is left; check {curve.column_options.option('where')}, --run and the file")
         return _without_redone(curve, counts, tell) if runs else curve
     names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
     if requested_run is None and not names_epochs and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
         return _counted_on(curve, counter, runs)
-    listed = "; ".join(run.described(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
+    listed = "; ".join(run.describe(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
     listed += "; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else ""
-    option = f"{curve.asked.option('where')} run=N" if curve.asked.in_run_file else "--run N"
+    option = f"{curve.column_options.option('where')} run=N" if curve.column_options.in_run_file else "--run N"
     if requested_run is not None:
         chosen = [run for run in runs if requested_run in (run.title, str(run.number))]
         if not chosen:
             raise UserError(f"--run {requested_run}: holds no such run, but these: {listed}; choose one with {option}")
-        return _rows_of(curve, chosen[-1])
+        return _select_rows(curve, chosen[-1])
     is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
-    if is_newest_alone or curve.asked.in_run_file:
+    if is_newest_alone or curve.column_options.in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
-            f"{counted(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one of "
-            f"{listed}"
+            f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one "
+            f"of {listed}"
         )
-        return _rows_of(curve, runs[-1])
+        return _select_rows(curve, runs[-1])
     if is_one:
         raise UserError(f"holds {len(runs)} runs one after another: {listed}; choose one with {option}")
     return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
@@ -122,7 +122,7 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
         rows = np.arange(begin, end)[np.isfinite(counts[begin:end]) & np.isfinite(rates[begin:end])]
         stretch = LoggedRun(len(runs) + 1, _title_before(curve, begin), begin, end, counts[rows], rates[rows])
         if runs and not _is_another(runs[-1], stretch, counts):
-            runs[-1] = _joined(runs[-1], stretch)
+            runs[-1] = _join_stretch(runs[-1], stretch)
         elif rows.size:
             runs.append(stretch)
     return runs
@@ -177,7 +177,7 @@ def _noise(rates: Array) -> float:
     return float(np.sqrt(np.mean(np.diff(rates, n=2) ** 2) / 6))
 
 
-def _joined(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
+def _join_stretch(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
     """A run with the stretch that continues it in place of its readings from there on."""
     first = stretch.counts.min() if stretch.counts.size else np.inf
     keep = run.counts < first
@@ -228,11 +228,11 @@ def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
     for begin in begins.tolist():
         with np.errstate(invalid="ignore"):
             is_redone[:begin] |= counts[:begin] >= counts[begin]
-    tell(f"{counted(int(np.sum(is_redone & rates.given)), 'evaluation')} left out, {MADE_AGAIN}")
+    tell(f"{format_count(int(np.sum(is_redone & rates.is_given)), 'evaluation')} left out, {MADE_AGAIN}")
     return replace(curve, sheet=curve.sheet.only(~is_redone))
 
 
-def _rows_of(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
+def _select_rows(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
     rows = np.arange(curve.sheet.num_rows)
     return replace(curve, sheet=curve.sheet.only((rows >= run.begin) & (rows < run.end)))
 

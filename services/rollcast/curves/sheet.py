@@ -19,19 +19,8 @@ MAX_ROWS = 2_000_000
 """Rows of a file, and lines of a text."""
 MAX_COLUMNS = 10_000
 """Names of metrics in a file. A trainer logs a hundred, or some thousand if it logs every layer."""
-MAX_CELLS = 100_000_000
-"""Rows times columns, also where most of them are empty."""
-MAX_SPELLINGS = 20
-"""Columns whose names differ only in upper and lower case."""
-MAX_ROW_CHARS = 1 << 20
-"""Characters in one row of a table."""
-MAX_JSON_MARKS = 12_000_000
-"""Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values."""
 MAX_NAME_CHARS = 300
 """Characters of a name at each level of nested objects; the rest is cut."""
-MAX_COLUMN_NAME_CHARS = 3_000
-SHOWN_CHARS = 80
-"""Characters of a name in a sentence; the rest is cut."""
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
@@ -60,13 +49,17 @@ def refuse_wide(num_columns: int) -> None:
 
 def refuse_json(text: str) -> None:
     """Raises TooMuch for JSON that would make too many values."""
-    if len(text) > MAX_JSON_MARKS and sum(map(text.count, "[{,:")) > MAX_JSON_MARKS:
-        raise TooMuch(f"holds more than {MAX_JSON_MARKS:,} values of JSON in one piece")
+    # Brackets, commas and colons in one piece of JSON: an upper limit of the number of its values.
+    max_json_marks = 12_000_000
+    if len(text) > max_json_marks and sum(map(text.count, "[{,:")) > max_json_marks:
+        raise TooMuch(f"holds more than {max_json_marks:,} values of JSON in one piece")
 
 
-def shown(name: str) -> str:
+def shorten_name(name: str) -> str:
     """The name as a sentence shows it."""
-    return name if len(name) <= SHOWN_CHARS else f"{name[:SHOWN_CHARS]}.."
+    # Characters of a name in a sentence; the rest is cut.
+    shown_chars = 80
+    return name if len(name) <= shown_chars else f"{name[:shown_chars]}.."
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +69,13 @@ class Numbers:
     Attributes:
         values: nan if there is no number; a field with a per cent sign is a part of 1, true or yes is 1,
             false or no 0.
-        given: fields that are not empty.
+        is_given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
     """
 
     values: Array
-    given: Mask
+    is_given: Mask
     odd: Mask
     per_cent: Mask
 
@@ -113,7 +106,7 @@ class Column:
             for field_index, field in enumerate(self.fields):
                 text = str(field).strip()
                 if text in EMPTY_TEXTS or not text.strip(RULE_MARKS):
-                    field_numbers.given[field_index] = False
+                    field_numbers.is_given[field_index] = False
                     continue
                 if (truth := TRUTH_TEXTS.get(text.casefold())) is not None:
                     field_numbers.values[field_index] = truth
@@ -150,18 +143,18 @@ class Sheet:
     titles: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
+    def from_rows(cls, format: str, rows: Iterable[Row]) -> "Sheet":
         """Rows as mappings by column. They are read one after another and not kept."""
 
-        def columns_of(chunk: list[Row]) -> dict[str, list[Any]]:
+        def make_columns(chunk: list[Row]) -> dict[str, list[Any]]:
             names = dict.fromkeys(chain.from_iterable(chunk))
             refuse_wide(len(names))  # before a list is made for each
             return {name: [row.get(name) for row in chunk] for name in names}
 
-        return cls.of_chunks(format, [], ((len(chunk), columns_of(chunk)) for chunk in in_chunks(rows)))
+        return cls.from_chunks(format, [], ((len(chunk), make_columns(chunk)) for chunk in in_chunks(rows)))
 
     @classmethod
-    def of_chunks(
+    def from_chunks(
         cls, format: str, header: Iterable[str], chunks: Iterable[tuple[int, Mapping[str, Sequence[Any]]]]
     ) -> "Sheet":
         """Consecutive rows, many in one chunk: their number, and one field for each of them by column.
@@ -171,6 +164,8 @@ class Sheet:
         rows_by_name: dict[str, list[NDArray[np.int64]]] = {name: [] for name in header}
         fields_by_name: dict[str, list[Any]] = {name: [] for name in header}
         num_rows = 0
+        # Rows times columns, also where most of them are empty.
+        max_cells = 100_000_000
         for count, chunk in chunks:
             rows = np.arange(num_rows, num_rows + count)
             num_rows += count
@@ -186,12 +181,15 @@ class Sheet:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
             refuse_wide(len(rows_by_name))
             # Such a table would be too large even if most of its fields were empty.
-            if num_rows * len(rows_by_name) > MAX_CELLS:
-                raise TooMuch(f"holds more than {MAX_CELLS:,} fields in its rows and columns")
-        if max(map(len, rows_by_name), default=0) > MAX_COLUMN_NAME_CHARS:
-            raise TooMuch(f"holds more than {MAX_COLUMN_NAME_CHARS:,} characters in a column's name")
-        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > MAX_SPELLINGS:
-            raise TooMuch(f"holds more than {MAX_SPELLINGS:,} columns of one name")
+            if num_rows * len(rows_by_name) > max_cells:
+                raise TooMuch(f"holds more than {max_cells:,} fields in its rows and columns")
+        max_column_name_chars = 3_000
+        if max(map(len, rows_by_name), default=0) > max_column_name_chars:
+            raise TooMuch(f"holds more than {max_column_name_chars:,} characters in a column's name")
+        # Columns whose names differ only in upper and lower case.
+        max_spellings = 20
+        if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > max_spellings:
+            raise TooMuch(f"holds more than {max_spellings:,} columns of one name")
         none = np.empty(0, dtype=np.int64)
         columns = {
             name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name]) for name in rows_by_name
@@ -225,9 +223,9 @@ class Sheet:
     def texts(self, name: str) -> list[str]:
         """(n,) the fields of a column as texts; an empty text for a row without a field."""
         column = self.column(name)
-        return [""] * self.num_rows if column is None else self.texts_of(column)
+        return [""] * self.num_rows if column is None else self.column_texts(column)
 
-    def texts_of(self, column: Column) -> list[str]:
+    def column_texts(self, column: Column) -> list[str]:
         """(n,) as `texts`, for one column of the sheet, whatever others are spelled alike."""
         texts = [""] * self.num_rows
         for row, field in zip(column.rows.tolist(), column.fields, strict=True):
@@ -263,12 +261,12 @@ class Sheet:
         titles = tuple((int(num_kept[row]), title) for row, title in self.titles)
         return replace(self, columns=columns, num_rows=int(keep.sum()), titles=titles)
 
-    def renamed(self, format: str, rename: Callable[[str], str]) -> "Sheet":
+    def with_names(self, format: str, rename: Callable[[str], str]) -> "Sheet":
         """A sheet with another format and other names. If two names become equal, the later column is kept."""
         columns = {rename(name): column for name, column in self.columns.items()}
         return replace(self, format=format, columns=columns)
 
-    def titled(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
+    def with_titles(self, titles: Sequence[tuple[int, str]]) -> "Sheet":
         """With names of experiments, each with the row before which it is printed."""
         return replace(self, titles=tuple(titles))
 
@@ -287,4 +285,4 @@ def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
 def not_a_number(field: str, column: str) -> str:
     """A sentence on a field that should hold a number."""
     remedy = ", as 0.53: a decimal point, and nothing between thousands" if "," in field else ""
-    return f"column {shown(column)} holds {shown(field)!r}, needs a number{remedy}"
+    return f"column {shorten_name(column)} holds {shorten_name(field)!r}, needs a number{remedy}"

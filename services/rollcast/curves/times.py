@@ -12,7 +12,6 @@ from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
 from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
-MILLISECONDS_PER_SECOND = 1000.0
 SECONDS_PER_HOUR = 3600.0
 COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
 """Numbers of these units may look like those of a clock, but are not."""
@@ -50,7 +49,7 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
     clock = ""
     if np.any(numbers.odd | numbers.per_cent):
         seconds, clock = _written_out(sheet.texts(column))
-    elif unit not in COUNTS and (clock_unit := _unit_of_a_clock(numbers.values[numbers.given])) is not None:
+    elif unit not in COUNTS and (clock_unit := _unit_of_a_clock(numbers.values[numbers.is_given])) is not None:
         clock = "Unix times" if clock_unit == 1 else "Unix times in milliseconds"
         seconds = numbers.values / clock_unit
     if seconds is None and devices is None:
@@ -72,10 +71,11 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
     return sheet.with_column(column, Column(rows, seconds[rows].tolist())), unit
 
 
-def _unit_of_a_clock(known: Array) -> float | None:
+def _unit_of_a_clock(clock_values: Array) -> float | None:
     """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times of a clock."""
-    for unit in (1.0, MILLISECONDS_PER_SECOND):
-        seconds = known / unit
+    # 1000.0: milliseconds in a second.
+    for unit in (1.0, 1000.0):
+        seconds = clock_values / unit
         if (
             seconds.size
             # 2001: smaller numbers are durations, not times of a clock

@@ -126,7 +126,7 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
     The newest evaluation is one of its computes. It ends there if the run broke, and is empty before there is anything
     to forecast from.
     """
-    if item.forecast.verdict.missing:
+    if item.forecast.verdict.num_missing:
         nothing = bands(np.empty((len(QUANTILES), 0)))
         return CurveAnswer(run=item.name, sequence=item.sequence, compute=[], law=None, power_law=[], **nothing)
     positive = [e.compute for e in item.evaluations if e.compute > 0 and e.step > 0]

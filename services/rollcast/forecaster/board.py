@@ -105,12 +105,16 @@ def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]
     return tokens
 
 
-def _recent_mean(buckets: dict[float, float], seen: tuple[float, float]) -> tuple[float | None, tuple[float, float]]:
-    """Mean staleness of the tokens trained since `seen` (tokens, tokens x steps), and the present value of `seen`."""
+def _recent_mean(
+    buckets: dict[float, float], previous_totals: tuple[float, float]
+) -> tuple[float | None, tuple[float, float]]:
+    """Mean staleness of the tokens trained since `previous_totals` (tokens, tokens x steps), and the present value of
+    `previous_totals`.
+    """
     finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
     total = sum(tokens for _, tokens in finite)
     weighted = sum(bound * tokens for bound, tokens in finite)
-    if total < seen[0]:
-        seen = (0.0, 0.0)
-    fresh = total - seen[0]
-    return ((weighted - seen[1]) / fresh if fresh > 0 else None), (total, weighted)
+    if total < previous_totals[0]:
+        previous_totals = (0.0, 0.0)
+    fresh = total - previous_totals[0]
+    return ((weighted - previous_totals[1]) / fresh if fresh > 0 else None), (total, weighted)

@@ -45,20 +45,20 @@ class ForecastEngine:
         metrics: ForecastMetrics,
         budgets: Mapping[str, RunBudget] | None = None,
         terms: Mapping[str, CurveTerms] | None = None,
-        ended: Mapping[str, str] | None = None,
-        kept: Mapping[str, Callable[[], KeptCheckpoints | None]] | None = None,
+        end_reasons: Mapping[str, str] | None = None,
+        checkpoint_readers: Mapping[str, Callable[[], KeptCheckpoints | None]] | None = None,
     ) -> None:
         """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
 
-        `ended`: why runs that are over ended before their budget. `kept`: which checkpoints runs have now.
+        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: the checkpoints of now.
         """
         self._board = board
         self._history = history
         self._metrics = metrics
         self._configured = budgets or {}
         self._terms = terms or {}
-        self._ended = ended or {}
-        self._kept = kept or {}
+        self._end_reasons = end_reasons or {}
+        self._checkpoint_readers = checkpoint_readers or {}
         self._logs: dict[str, EvaluationLog] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._budgets: dict[str, RunBudget] = {}
@@ -67,8 +67,8 @@ class ForecastEngine:
         self._refused: set[tuple[str, str, str, int, int]] = set()
         self._sequence = 0
         self._turn = threading.RLock()
-        self._pushed = {run.name: run for run in history.pushed()}
-        self._advice = {kept.name: kept for kept in history.advice()}
+        self._pushed = {run.name: run for run in history.load_pushed_runs()}
+        self._advice = {advice.name: advice for advice in history.advice()}
         evaluations, self._starts, self._grids = history.load()
         self._update(set(filter(None, [self._add(item) for item in evaluations])), fresh=[])
 
@@ -81,11 +81,11 @@ class ForecastEngine:
             mixed = [item for item in reading.evaluations if item.run in self._pushed]
             for evaluation in mixed:
                 self._refuse(evaluation, "run_is_pushed")
-            if mixed or (reading.starts.keys() | reading.anew) & self._pushed.keys():
+            if mixed or (reading.starts.keys() | reading.replaced_runs) & self._pushed.keys():
                 source_evaluations = [item for item in reading.evaluations if item.run not in self._pushed]
                 starts = {run: first_steps for run, first_steps in reading.starts.items() if run not in self._pushed}
-                replaced_runs = reading.anew - self._pushed.keys()
-                reading = replace(reading, evaluations=source_evaluations, starts=starts, anew=replaced_runs)
+                replaced_runs = reading.replaced_runs - self._pushed.keys()
+                reading = replace(reading, evaluations=source_evaluations, starts=starts, replaced_runs=replaced_runs)
             return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
@@ -130,8 +130,8 @@ class ForecastEngine:
         """`also_refit`: names of runs that are fitted again even if nothing of them is new."""
         for reason, count in reading.skipped.items():
             self._metrics.count_skipped(reason, count)
-        for run in reading.anew:
-            if not self._repeats_what_is_known(reading, run):
+        for run in reading.replaced_runs:
+            if not self._is_full_rewrite(reading, run):
                 self._forget(run)
         changed = {name for name in also_refit if name in self._logs}
         changed |= self._take_starts(reading.starts)
@@ -145,11 +145,11 @@ class ForecastEngine:
     def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
         """`starts`: by run, the first step of each incarnation. Returns the names of the runs that this changes."""
         changed: set[str] = set()
-        for run, told in starts.items():
-            if told.items() - self._starts.get(run, {}).items():
-                self._starts.setdefault(run, {}).update(told)
-                self._write(lambda run=run, told=told: self._history.add_starts(run, told))
-                changed |= self._names_of(run)
+        for run, first_steps in starts.items():
+            if first_steps.items() - self._starts.get(run, {}).items():
+                self._starts.setdefault(run, {}).update(first_steps)
+                self._write(lambda run=run, added_steps=first_steps: self._history.add_starts(run, added_steps))
+                changed |= self._find_curve_names(run)
         return changed
 
     def _take_origins(self, origins: Mapping[str, Origin]) -> set[str]:
@@ -157,7 +157,7 @@ class ForecastEngine:
         changed: set[str] = set()
         for run, origin in origins.items():
             if origin.unit != self._origins.get(run, OWN).unit:
-                changed |= self._names_of(run)
+                changed |= self._find_curve_names(run)
             self._origins[run] = origin
         return changed
 
@@ -169,7 +169,7 @@ class ForecastEngine:
             budget = RunBudget(status.budget_steps, status.budget_device_hours)
             if budget != RunBudget() and budget != self._budgets.get(run):
                 self._budgets[run] = budget
-                changed |= self._names_of(run)
+                changed |= self._find_curve_names(run)
         return changed
 
     def _take_evaluations(self, evaluations: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -184,14 +184,14 @@ class ForecastEngine:
             self._write(lambda: self._history.add_evaluations(fresh))
         return fresh
 
-    def _repeats_what_is_known(self, reading: Reading, run: str) -> bool:
+    def _is_full_rewrite(self, reading: Reading, run: str) -> bool:
         """Whether the reading repeats every known evaluation, as a table does that is rewritten whole each time."""
         reported_points = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
-        known_points = [item for name in self._names_of(run) for item in self._logs[name].evaluations.values()]
+        known_points = [item for name in self._find_curve_names(run) for item in self._logs[name].evaluations.values()]
         return all(reported_points.get(item.key) == (item.pass_rate, item.compute) for item in known_points)
 
     def _forget(self, run: str) -> None:
-        names = self._names_of(run)
+        names = self._find_curve_names(run)
         self._names = {key: name for key, name in self._names.items() if name not in names}
         for name in names:
             del self._logs[name]
@@ -205,7 +205,7 @@ class ForecastEngine:
         self._write(lambda: self._history.forget(run, names))
         log.warning("the file of the run was rewritten; its earlier evaluations are dropped", run=run)
 
-    def _names_of(self, run: str) -> set[str]:
+    def _find_curve_names(self, run: str) -> set[str]:
         return {name for (owner, _), name in self._names.items() if owner == run}
 
     def _add(self, evaluation: CurvePoint) -> str | None:
@@ -253,7 +253,7 @@ class ForecastEngine:
         """`new`: ids of the evaluations that came with this reading."""
         everything = self._logs[name]
         curve_selection = everything.sorted_out()
-        surviving = curve_selection.kept
+        surviving = curve_selection.curve_points
         if not surviving:
             return
         run = surviving[-1].run
@@ -275,8 +275,8 @@ class ForecastEngine:
             worth=terms.worth,
             price=terms.price,
             last_advice=self._last_advice(name, len(surviving)),
-            ended=self._ended.get(run),
-            kept=self._kept[run]() if run in self._kept else None,
+            end_reason=self._end_reasons.get(run),
+            kept_checkpoints=self._checkpoint_readers[run]() if run in self._checkpoint_readers else None,
         )
         if forecast is None:
             return
@@ -324,12 +324,12 @@ class ForecastEngine:
         self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int
     ) -> None:
         """Make the earlier forecasts of evaluations that arrived together, except for the newest."""
-        places = [place for place in range(1, len(surviving)) if id(surviving[place - 1]) in new]
+        places = [count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new]
         if max_replays == 0 or not places:
             return
-        for place in places[:: -(-len(places) // max_replays)]:
-            at = surviving[place - 1].at
-            earlier = forecast_run(name, surviving[:place], budget, sequence=0, updated_at=at)
+        for num_points in places[:: -(-len(places) // max_replays)]:
+            at = surviving[num_points - 1].at
+            earlier = forecast_run(name, surviving[:num_points], budget, sequence=0, updated_at=at)
             if earlier is not None:
                 self._keep_forecast(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
 

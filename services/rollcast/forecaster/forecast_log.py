@@ -24,7 +24,7 @@ class ForecastLog:
         self._path = folder / FORECASTS_SAID
         self._metrics = metrics
         newest = deque(RecordFile(self._path, ForecastRecord).read(), maxlen=1)
-        self._written = (newest[0].incarnation, newest[0].step, newest[0].num_evaluations) if newest else None
+        self._last_written_key = (newest[0].incarnation, newest[0].step, newest[0].num_evaluations) if newest else None
 
     def note(self, forecast: RunForecast | None) -> None:
         """A disk that refuses the line is logged and counted; the forecast goes on."""
@@ -32,9 +32,9 @@ class ForecastLog:
             return
         newest = forecast.newest
         key = (newest.incarnation, newest.step, len(forecast.evaluations))
-        if key == self._written:
+        if key == self._last_written_key:
             return
-        self._written = key
+        self._last_written_key = key
         try:
             append_line(self._path, as_json(_record(forecast)))
         except UserError as error:

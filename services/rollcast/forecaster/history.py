@@ -118,7 +118,7 @@ class History:
                 "INSERT OR REPLACE INTO starts VALUES (?,?,?)", [(run, number, step) for number, step in starts.items()]
             )
 
-    def pushed(self) -> list[PushedRun]:
+    def load_pushed_runs(self) -> list[PushedRun]:
         """The runs that trainers pushed."""
         with self._lock:
             rows = self._connection.execute("SELECT run, unit, budget FROM pushed").fetchall()

@@ -29,7 +29,7 @@ _DEVICE_HOURS = (DEVICE_HOURS, GPU_HOURS)
 
 
 @dataclass(frozen=True, eq=False)
-class _Shown:
+class _RunMetrics:
     forecast: RunForecast
     law: LawAnswer | None
     advice: Advice
@@ -88,35 +88,37 @@ class ForecastMetrics(Collector):
 
     def __init__(self, run: str) -> None:
         """`run`: under which what belongs to no run in particular is counted."""
-        self._own = Exporter(run)
-        self._shown: dict[str, _Shown] = {}
+        self._service_metrics = Exporter(run)
+        self._metrics_by_run: dict[str, _RunMetrics] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
         """Take the place of the run's last forecast."""
-        previous_metrics = self._shown.get(forecast.name)
+        previous_metrics = self._metrics_by_run.get(forecast.name)
         refits = 1 if previous_metrics is None else previous_metrics.refits + 1
-        run_metrics = _Shown(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
-        self._shown = {**self._shown, forecast.name: run_metrics}
+        run_metrics = _RunMetrics(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
+        self._metrics_by_run = {**self._metrics_by_run, forecast.name: run_metrics}
 
     def forget(self, names: Collection[str]) -> None:
-        self._shown = {name: run_metrics for name, run_metrics in self._shown.items() if name not in names}
+        self._metrics_by_run = {
+            name: run_metrics for name, run_metrics in self._metrics_by_run.items() if name not in names
+        }
 
     def count_skipped(self, reason: str, count: int) -> None:
         if count:
-            self._own.add(forecaster_metrics.FORECAST_SKIPPED, count, reason=reason)
+            self._service_metrics.add(forecaster_metrics.FORECAST_SKIPPED, count, reason=reason)
 
     def source_up(self, up: bool) -> None:
-        self._own.set(forecaster_metrics.FORECAST_SOURCE_UP, float(up))
+        self._service_metrics.set(forecaster_metrics.FORECAST_SOURCE_UP, float(up))
 
     def render(self) -> bytes:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Family]:
-        yield from self._own.registry.collect()
+        yield from self._service_metrics.registry.collect()
         families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
-        for name, run_metrics in self._shown.items():
+        for name, run_metrics in self._metrics_by_run.items():
             for metric, labels, value in run_metrics.samples():
                 if metric not in families:
                     families[metric] = _family(metric)

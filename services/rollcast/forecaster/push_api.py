@@ -16,7 +16,7 @@ from rollcast.connections.token_gate import presents
 from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import TIME_UNITS
-from rollcast.curves.evaluations import CurvePoint, checked
+from rollcast.curves.evaluations import CurvePoint, validate_evaluation
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.engine import ForecastEngine
@@ -130,7 +130,7 @@ def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
         # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a file.
         start_up=None if unit in TIME_UNITS else 0.0,
     )
-    return checked(pushed)
+    return validate_evaluation(pushed)
 
 
 def _check_name(run: str) -> None:

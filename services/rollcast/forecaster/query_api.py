@@ -107,13 +107,13 @@ def _query_range(board: Board, form: Form) -> Any:
 
 def _label_values(board: Board, form: Form) -> Any:
     name = _one(form, "name")
-    return sorted({labels[name] for labels in _matched(board, form) if name in labels})
+    return sorted({labels[name] for labels in _find_series(board, form) if name in labels})
 
 
 def _series(board: Board, form: Form) -> Any:
     if not form.get("match[]"):
         raise ValueError("match[] is missing; give a selector")
-    return _matched(board, form)
+    return _find_series(board, form)
 
 
 def _unknown(_: Board, form: Form) -> Any:
@@ -121,7 +121,7 @@ def _unknown(_: Board, form: Form) -> Any:
     raise ValueError(f"{endpoint_path!r} is not answered here; query, query_range, series, labels and metadata are")
 
 
-def _matched(board: Board, form: Form) -> list[Labels]:
+def _find_series(board: Board, form: Form) -> list[Labels]:
     selectors = [parse_selector(text) for text in form.get("match[]", [])[:20]]
     return [labels for labels in _all(board) if not selectors or any(s.matches(labels) for s in selectors)]
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_LENGTH = 4_000
-MAX_WILDCARDS = 4
 _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*')
 _TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)", re.DOTALL)
@@ -19,7 +18,7 @@ _TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)"
 class Matcher:
     label: str
     pattern: re.Pattern[str]
-    wanted: bool
+    is_equality: bool
     """Whether the label has to match, or must not."""
 
 
@@ -29,7 +28,7 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """`labels` with __name__ among them; an absent label counts as empty."""
-        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.wanted for m in self.matchers)
+        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.is_equality for m in self.matchers)
 
 
 def parse_selector(text: str) -> Selector:
@@ -64,7 +63,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def _unquote(quoted: str) -> str:
-    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], quoted[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], quoted[1:-1], flags=re.DOTALL)
 
 
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
@@ -87,6 +86,7 @@ def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
         else:
             parts.append("|".join(re.escape(piece) for piece in token_match[4].split("|")))
         position = token_match.end()
-    if wildcards > MAX_WILDCARDS:
-        raise ValueError(f"regular expression {text[:60]!r}: more than {MAX_WILDCARDS} wildcards")
+    max_wildcards = 4
+    if wildcards > max_wildcards:
+        raise ValueError(f"regular expression {text[:60]!r}: more than {max_wildcards} wildcards")
     return re.compile("".join(parts), re.DOTALL)

@@ -75,7 +75,7 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
         if over:
             run_history, _, _ = history_of_folder(folder, None)
             budget = budget.rest_after(run_history.evaluations)
-            end_reasons = {} if run_history.ended is None else {run_history.name: run_history.ended}
+            end_reasons = {} if run_history.end_reason is None else {run_history.name: run_history.end_reason}
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
         terms = {curve.run: curve for curve in of_others}
         checkpoint_readers = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
@@ -91,7 +91,7 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     http.start()
     publish_port(folder, "forecaster", http.port)
     log.info("forecaster serves", page=f"{local_url(served, http.port)}/")
-    source = NoSource() if over else _source_of(config)
+    source = NoSource() if over else _make_source(config)
     files = RunFolder(folder, config.run)
     forecast_log = ForecastLog(folder, metrics)
     try:
@@ -112,7 +112,7 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
         history.close()
 
 
-def _source_of(config: RunConfig) -> EvaluationSource:
+def _make_source(config: RunConfig) -> EvaluationSource:
     """The source that the run file names."""
     named = config.forecaster.source
     if isinstance(named, PrometheusSource):
@@ -123,22 +123,22 @@ def _source_of(config: RunConfig) -> EvaluationSource:
 
 
 def _read(
-    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, before: SourceAnswer
+    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, previous_answer: SourceAnswer
 ) -> SourceAnswer:
     """One look at the source; what changed is logged."""
     try:
         reading = source.read()
     except SourceAway as error:
         metrics.source_up(False)
-        if before.up or before.message != str(error):
+        if previous_answer.up or previous_answer.message != str(error):
             log.warning("the source is away; known forecasts are still served", reason=str(error))
-        return SourceAnswer(up=False, message=str(error), read_at=before.read_at)
+        return SourceAnswer(up=False, message=str(error), read_at=previous_answer.read_at)
     message = reading.away[0] if reading.away else OK
     if len(reading.away) > 1:
         message += f" (and {len(reading.away) - 1} more like this)"
-    if not before.up:
+    if not previous_answer.up:
         log.info("the source answers")
-    if reading.away and message != before.message:
+    if reading.away and message != previous_answer.message:
         log.warning("a part of the source is away", reason=message)
     metrics.source_up(True)
     engine.take(reading)

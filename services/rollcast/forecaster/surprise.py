@@ -37,7 +37,7 @@ def hold_to_account(
     num_missed = 0
     # Evaluations that are looked back at
     for item in reversed(evaluations[-10:]):
-        forecast_readings = _said(item.compute, axis, grid, made_before)
+        forecast_readings = _interpolate_forecast(item.compute, axis, grid, made_before)
         earlier = earlier or forecast_readings
         if forecast_readings is None or forecast_readings[0] <= item.pass_rate <= forecast_readings[-1]:
             break
@@ -45,7 +45,7 @@ def hold_to_account(
     return None if earlier is None else Surprise(earlier, num_missed)
 
 
-def _said(
+def _interpolate_forecast(
     compute: float, axis: ComputeAxis, grid: Sequence[float], made_before: Callable[[float], KeptForecast | None]
 ) -> tuple[float, ...] | None:
     """Readings forecast for `compute`, interpolated on the grid; None outside of it."""

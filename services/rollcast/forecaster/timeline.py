@@ -55,7 +55,7 @@ def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> A
     compute = line.compute_at(times)
     known_mask = np.isfinite(compute) & (compute > 0)
     verdict = forecast.forecast.verdict
-    if verdict.missing:
+    if verdict.num_missing:
         known_mask &= False
     elif not verdict.has_forecast:
         known_mask &= compute <= forecast.newest.compute

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class ClaimLoop:
-    """run() until `stop_claiming`; then `drain`. After `fenced` it continues under a new owner name."""
+    """run() until `stop_claiming`; then `drain`. After `change_owner` it continues under a new owner name."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class ClaimLoop:
     def _hold_back(self) -> None:
         self._hold_back_until = time.monotonic() + HOLD_BACK_SECONDS
 
-    async def fenced(self, owner: str) -> None:
+    async def change_owner(self, owner: str) -> None:
         """Others have our tasks: drop them all and claim as `owner` from now on."""
         self._drop(list(self._groups.values()))
         former = self._queue
@@ -187,9 +187,9 @@ class ClaimLoop:
             self._exporter.add(generator_metrics.ABORTED, count)
         return count
 
-    async def recorded(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Return once every claim that asked for a first version is recorded in Redis."""
-        await self._queue.recorded()
+        await self._queue.wait_until_recorded()
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -251,7 +251,7 @@ class ClaimLoop:
             self._groups[claim.task.sequence] = group
             task = asyncio.create_task(self._run_group(group, queue))
             self._tasks.add(task)
-            task.add_done_callback(self._finished)
+            task.add_done_callback(self._record_task_end)
 
     def _book_idle_time(self) -> None:
         """Count the time since the last call if no group ran in it. Call it right before `_groups` changes."""
@@ -260,7 +260,7 @@ class ClaimLoop:
             self._exporter.add(generator_metrics.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
         self._idle_booked_at = now_seconds
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _record_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = error

@@ -54,7 +54,7 @@ class Completion:
         self._turn_start = 0
         self._turn_tokens = task.length.max_tokens
         self._turn_is_cut = start.interrupted
-        self._given: list[int] = []
+        self._environment_tokens: list[int] = []
         """Tokens of the environment that no sampled token follows yet."""
         self._cut = self._cut_position(0)
 
@@ -66,7 +66,7 @@ class Completion:
     @property
     def input_token_ids(self) -> list[int]:
         """The tokens after the prompt that the next request begins with."""
-        return self.token_ids + self._given
+        return self.token_ids + self._environment_tokens
 
     @property
     def turn_token_ids(self) -> list[int]:
@@ -75,12 +75,12 @@ class Completion:
 
     @property
     def num_input_tokens(self) -> int:
-        return len(self.token_ids) + len(self._given)
+        return len(self.token_ids) + len(self._environment_tokens)
 
     @property
     def has_given(self) -> bool:
         """Whether given tokens wait for the turn that follows them."""
-        return bool(self._given)
+        return bool(self._environment_tokens)
 
     @property
     def can_have_two_legs(self) -> bool:
@@ -129,7 +129,7 @@ class Completion:
 
     def give(self, token_ids: Sequence[int]) -> None:
         """Add tokens that are not sampled: the environment's text between two turns of the model."""
-        self._given += token_ids
+        self._environment_tokens += token_ids
 
     def force_phrase(self, version: PolicyVersion) -> None:
         """Append the phrase that ends thinking. It is not sampled, so it has no loss and log-prob 0."""
@@ -143,10 +143,10 @@ class Completion:
         assert (spans[-1].end if spans else 0) == len(token_ids), (spans, len(token_ids))
         if not token_ids:
             return
-        if self._given:
+        if self._environment_tokens:
             # Their KV was computed by the weights that sampled the first token after them.
-            self._append_unsampled(LegKind.GIVEN, self._given, spans[0].version)
-            self._given = []
+            self._append_unsampled(LegKind.GIVEN, self._environment_tokens, spans[0].version)
+            self._environment_tokens = []
         start = len(self.token_ids)
         self.token_ids += token_ids
         self.logprobs += logprobs
@@ -177,14 +177,14 @@ class Completion:
             experts if previous_experts is None else np.concatenate([previous_experts[:start], experts])
         )
 
-    def mark_rebuild(self, position: int, kept: int) -> None:
-        """KV from `kept` on was rebuilt before the token at `position`, by the version that sampled it.
+    def mark_rebuild(self, position: int, num_kept: int) -> None:
+        """KV from `num_kept` on was rebuilt before the token at `position`, by the version that sampled it.
 
         Ignored before the first token, because no token has seen other KV.
         """
         if 0 < position < len(self.token_ids):
             version = next(span.version for span in self.version_spans if span.start <= position < span.end)
-            self.kv_marks.append(KvMark(position, kept, version))
+            self.kv_marks.append(KvMark(position, num_kept, version))
             self.kv_marks.sort(key=lambda mark: mark.position)
 
     def rollout(self) -> Rollout:

@@ -30,7 +30,7 @@ log = get_logger()
 
 def check_grading(tasks: Tasks) -> None:
     """Raises UserError for a verifier that does not exist, cannot be imported, or that this machine cannot contain."""
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     with closing(Sandbox(tasks.grading, verifiers)) as sandbox:
         for name in sorted(verifier_names(tasks)):
             grading_location = verifiers.find(name).place
@@ -60,13 +60,13 @@ class VerifierFailures:
         """`file`: gets the failures, for the run's other processes; None = not written."""
         self._exporter = exporter
         self._file = file
-        self._known: dict[str, VerifierFailure] = {}
+        self._failures: dict[str, VerifierFailure] = {}
 
     def note(self, verifier: str, sentence: str) -> None:
         """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
         self._exporter.add(generator_metrics.VERIFIER_FAILURES, verifier=verifier)
-        failure = self._known.get(verifier, VerifierFailure(verifier, sentence, 0))
-        failure = self._known[verifier] = replace(failure, count=failure.count + 1)
+        failure = self._failures.get(verifier, VerifierFailure(verifier, sentence, 0))
+        failure = self._failures[verifier] = replace(failure, count=failure.count + 1)
         if failure.count & (failure.count - 1):  # not a power of two
             return
         log.error(
@@ -77,7 +77,7 @@ class VerifierFailures:
         )
         if self._file is not None:
             with suppress(UserError):  # a pod may see no run folder; its log says the same
-                write_failures(self._file, list(self._known.values()))
+                write_failures(self._file, list(self._failures.values()))
 
 
 class GradingThreads:
@@ -97,10 +97,10 @@ class GradingThreads:
         """`remote` replaces the sandbox on this machine. `failures_file`: see `VerifierFailures`."""
         self._decode = decode
         self._exporter = exporter
-        self._verifiers = Verifiers.of(tasks)
+        self._verifiers = Verifiers.from_tasks(tasks)
         # Verifiers that need a process of this machine run here even with a grader elsewhere.
-        self._here = Sandbox(tasks.grading, self._verifiers)
-        self._sandbox = remote or self._here
+        self._local_sandbox = Sandbox(tasks.grading, self._verifiers)
+        self._sandbox = remote or self._local_sandbox
         self._services = Services(tasks.verifiers, self._count)
         self._failures = VerifierFailures(exporter, failures_file)
         processes, reduced = gradings_at_once(tasks.grading.processes, "tasks.grading.processes")
@@ -120,8 +120,10 @@ class GradingThreads:
         if grading_location == "remote":
             graded = await self._ask(task, token_ids)
         else:
-            if grading_location == "process" or (grading_location == "sandbox" and self._sandbox is self._here):
-                await self._imported(task.verifier)
+            if grading_location == "process" or (
+                grading_location == "sandbox" and self._sandbox is self._local_sandbox
+            ):
+                await self._wait_for_import(task.verifier)
             graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
             self._failures.note(task.verifier, graded.failure)
@@ -138,30 +140,32 @@ class GradingThreads:
         await self._services.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._sandbox.close()
-        self._here.close()
+        self._local_sandbox.close()
 
-    async def _imported(self, verifier: str) -> None:
+    async def _wait_for_import(self, verifier: str) -> None:
         """Wait for its import without one of the threads, which gradings of other verifiers need meanwhile."""
-        if self._here.is_started(verifier):
+        if self._local_sandbox.is_started(verifier):
             return
         if (running := self._imports.get(verifier)) is None or running.done():
-            running = self._imports[verifier] = asyncio.create_task(asyncio.to_thread(self._here.start, verifier))
+            running = self._imports[verifier] = asyncio.create_task(
+                asyncio.to_thread(self._local_sandbox.start, verifier)
+            )
         # Other gradings wait for the same import, which must not end with this one.
         await asyncio.shield(running)
 
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
-        sandbox = self._here if self._verifiers.find(task.verifier).place == "process" else self._sandbox
+        sandbox = self._local_sandbox if self._verifiers.find(task.verifier).place == "process" else self._sandbox
         verdict = grade(task.verifier, completion, task.verifier_reference, sandbox=sandbox, verifiers=self._verifiers)
-        return _graded(verdict, started)
+        return _make_graded(verdict, started)
 
     async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
         if len(completion) > MAX_COMPLETION_CHARACTERS:
-            return _graded(Grade(0.0, "wrong"), started)
-        return _graded(await self._services.grade(task.verifier, completion, task.verifier_reference), started)
+            return _make_graded(Grade(0.0, "wrong"), started)
+        return _make_graded(await self._services.grade(task.verifier, completion, task.verifier_reference), started)
 
     def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
         # Enough to see whether the prompt ends in `<think>`, however it is tokenised
@@ -172,6 +176,6 @@ class GradingThreads:
         self._exporter.add(generator_metrics.VERIFIER_REQUESTS, verifier=verifier, outcome=outcome)
 
 
-def _graded(found: Grade, started: float) -> Graded:
+def _make_graded(verdict: Grade, started: float) -> Graded:
     seconds = time.perf_counter() - started
-    return Graded(found.reward, GradingStatus(found.status), seconds, found.reason, found.failure)
+    return Graded(verdict.reward, GradingStatus(verdict.status), seconds, verdict.reason, verdict.failure)

@@ -57,7 +57,7 @@ class RemoteSandbox:
                 ) from error
             if error.code() in _REFUSED:
                 raise UserError(f"grader.host = {self._rpc.host}: it refuses this run: {error.details()}") from error
-            log.warning("the grader does not respond; completions without a grade are left out", **_told(error))
+            log.warning("the grader does not respond; completions without a grade are left out", **_error_fields(error))
 
     def grade(self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None) -> Grade:
         """The grader's verdict, `error` if there was no answer in time. Raises UserError if rpc.tls cannot be used."""
@@ -73,7 +73,7 @@ class RemoteSandbox:
         try:
             reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata))
         except grpc.RpcError as error:
-            log.warning("not graded", verifier=verifier, **_told(error))
+            log.warning("not graded", verifier=verifier, **_error_fields(error))
             return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
         if reply.status not in get_args(GradeStatus) or not 0.0 <= reply.reward <= 1.0:
             return Grade(0.0, "error", failure="the grader answered with something else than a reward")
@@ -126,5 +126,5 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, grpc.RpcError) and error.code() not in (*_REFUSED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-def _told(error: grpc.RpcError) -> dict[str, str]:
+def _error_fields(error: grpc.RpcError) -> dict[str, str]:
     return {"code": error.code().name, "details": str(error.details())[:200]}

@@ -73,13 +73,13 @@ class Standing:
     parked: str = ""
     """Why the engine has ended and is not started again; empty = it has not."""
 
-    def started(self) -> tuple[bool, str]:
+    def startup_status(self) -> tuple[bool, str]:
         return (True, self.parked or "ok") if self.service or self.parked else (False, "engine is starting")
 
     def ready(self) -> tuple[bool, str]:
         if self.parked:
             return False, self.parked
-        return self.service.ready() if self.service else self.started()
+        return self.service.ready() if self.service else self.startup_status()
 
 
 def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
@@ -110,14 +110,14 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     exporter = Exporter(config.run)
-    remote = await _started(
+    remote = await _wait_for_start(
         reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
     )
     standing = Standing()
-    sessions = sessions_of(config.model, config.tasks, config.http, exporter)
+    sessions = make_sessions(config.model, config.tasks, config.http, exporter)
     endpoint = None if sessions is None else EndpointApplication(sessions)
     routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(exporter.render, standing.ready, started=standing.started, routes=routes)
+    application = service_routes(exporter.render, standing.ready, started=standing.startup_status, routes=routes)
     http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
     http.start()
     if sessions is not None:
@@ -126,10 +126,10 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_chats(config.model, config.tasks))
     try:
-        engine = await _started(Engine.start(config, name, fork), stopping)
+        engine = await _wait_for_start(Engine.start(config, name, fork), stopping)
         starting.cancel()
         try:
-            await _started(checking, stopping)
+            await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
             kv_tokens = engine.full_rollouts * config.model.max_length
             slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
@@ -160,7 +160,7 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
         http.stop()
 
 
-def sessions_of(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
+def make_sessions(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
     """The sessions of harnesses, on the running loop; None = the run file names no harness.
 
     Raises UserError if http.tls.certificate_authority cannot be read.
@@ -189,7 +189,7 @@ async def _check_chats(model: Model, tasks: Tasks) -> None:
         await check_chat_format(model, tasks.prompt_format)
 
 
-async def _started(start: Awaitable[T], stopping: asyncio.Event) -> T:
+async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:
     """The grader or the engine once it has started; ends this process if it is asked to stop before."""
     starting = asyncio.ensure_future(start)
     stop = asyncio.create_task(stopping.wait())
@@ -222,7 +222,7 @@ async def reach_grader(tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter
     if tasks.grading.sandbox != "remote":
         return None
     remote = RemoteSandbox(rpc, patience_seconds, tasks.grading, exporter)
-    verifier_registry = Verifiers.of(tasks)
+    verifier_registry = Verifiers.from_tasks(tasks)
     if verifiers := [name for name in sorted(verifier_names(tasks)) if verifier_registry.find(name).sandboxed]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote

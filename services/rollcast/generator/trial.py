@@ -50,7 +50,7 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
             *(grader.grade(task, sampler.completion.text_token_ids) for task, sampler in samplers)
         )
         tried = [
-            _tried(engine, prompts[task.sequence], sampler, verdict)
+            _trial_completion(engine, prompts[task.sequence], sampler, verdict)
             for (task, sampler), verdict in zip(samplers, graded, strict=True)
         ]
         seconds = sum(grading.seconds for grading in graded)
@@ -91,7 +91,9 @@ def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
     )
 
 
-def _tried(engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded) -> TriedCompletion:
+def _trial_completion(
+    engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded
+) -> TriedCompletion:
     completion = sampler.completion
     return TriedCompletion(
         prompt=prompt.prompt.text,

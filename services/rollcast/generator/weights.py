@@ -14,8 +14,6 @@ from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState, 
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion, Surviving, survives
 
-SMOOTHING_SECONDS = 10.0
-
 log = get_logger()
 
 
@@ -25,7 +23,7 @@ def new_owner(name: str) -> str:
 
 
 class DecodeRate:
-    """Tokens per second of one rollout while it decodes, exponentially smoothed over SMOOTHING_SECONDS of decoding.
+    """Tokens per second of one rollout while it decodes, exponentially smoothed over 10 s of decoding.
 
     Time without decoding (idle, prefill alone) does not change it.
     """
@@ -36,7 +34,8 @@ class DecodeRate:
 
     def update(self, tokens: int, seconds: float) -> float:
         """Update with what was decoded since the last call; returns tokens per second, 0 = unknown so far."""
-        decay = math.exp(-seconds / SMOOTHING_SECONDS)
+        # 10.0: seconds of decoding over which the rate is smoothed; chosen, not measured.
+        decay = math.exp(-seconds / 10.0)
         self._tokens = decay * self._tokens + tokens
         self._seconds = decay * self._seconds + seconds
         # Fewer tokens give no rate, because the first steps of an engine are slow
@@ -66,7 +65,7 @@ class GeneratorWeights:
         """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
         pause_seconds = await self._engine.update(version, "apply", self._staged_path)
         self._exporter.observe(generator_metrics.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
-        await self._claims.recorded()
+        await self._claims.wait_until_recorded()
         return pause_seconds
 
     async def heartbeat(self) -> weights_pb2.Heartbeat:
@@ -89,20 +88,20 @@ class GeneratorWeights:
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
         """If the engine's weights are lost too, nothing is sampled until the new trainer's first version arrives."""
 
-        def lost(version: PolicyVersion) -> bool:
+        def is_lost(version: PolicyVersion) -> bool:
             return not survives(version, incarnation, history)
 
-        if self._engine.version is not None and lost(self._engine.version):
+        if self._engine.version is not None and is_lost(self._engine.version):
             await self._engine.withdraw()
-        restarted = await self._claims.restart_lost(lost)
+        restarted = await self._claims.restart_lost(is_lost)
         log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
         log.info("handing over tasks that a faster generator can finish in time", tasks=len(sequences))
         self._claims.hand_over(sequences)
 
-    async def fenced(self, reason: str) -> str:
+    async def change_owner(self, reason: str) -> str:
         owner = new_owner(self._name)
         log.warning("fenced: coming back under a new name", reason=reason, owner=owner)
-        await self._claims.fenced(owner)
+        await self._claims.change_owner(owner)
         return owner

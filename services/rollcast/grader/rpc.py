@@ -20,12 +20,14 @@ from rollcast.wire import grading_pb2, grading_pb2_grpc
 class GradingService(grading_pb2_grpc.GradingServicer):
     """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT with one sentence."""
 
-    def __init__(self, sandbox: Sandbox, verifiers: Verifiers, turns: Turns, most: Grading, exporter: Exporter) -> None:
-        """`most`: limits beyond which a request is refused."""
+    def __init__(
+        self, sandbox: Sandbox, verifiers: Verifiers, turns: Turns, grading_limits: Grading, exporter: Exporter
+    ) -> None:
+        """`grading_limits`: limits beyond which a request is refused."""
         self._sandbox = sandbox
         self._verifiers = verifiers
         self._turns = turns
-        self._most = most
+        self._grading_limits = grading_limits
         self._exporter = exporter
         self._imports: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -75,21 +77,21 @@ class GradingService(grading_pb2_grpc.GradingServicer):
                 thread.start()
             return thread
 
-    def _limits(self, given: Any, context: grpc.ServicerContext) -> Limits:
+    def _limits(self, request_limits: Any, context: grpc.ServicerContext) -> Limits:
         allowed = {
-            "deadline_seconds": self._most.longest_seconds,
-            "seconds_per_test": self._most.seconds_per_test,
-            "memory_mib": self._most.memory_mib,
+            "deadline_seconds": self._grading_limits.longest_seconds,
+            "seconds_per_test": self._grading_limits.seconds_per_test,
+            "memory_mib": self._grading_limits.memory_mib,
         }
         for setting, cap in allowed.items():
-            value = getattr(given, setting)
+            value = getattr(request_limits, setting)
             if not 0 < value <= cap:
                 self._refuse_request(
                     context,
                     f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at most {cap:g}; lower "
                     "it, or raise it in the grader's run file",
                 )
-        return Limits(given.deadline_seconds, given.seconds_per_test, given.memory_mib << 20)
+        return Limits(request_limits.deadline_seconds, request_limits.seconds_per_test, request_limits.memory_mib << 20)
 
     def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
         try:

@@ -28,8 +28,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal
 from rollcast.wire.grading_pb2_grpc import add_GradingServicer_to_server
 
-IMPORT_SECONDS = 30.0
-"""Time that a start waits for verifiers to be imported."""
 PROOF_LIMITS = Limits(deadline_seconds=60.0, seconds_per_test=60.0, memory_bytes=1 << 30)
 """Wide: a machine that is slow at its start is no reason to refuse."""
 _PROOF = """```python
@@ -64,7 +62,7 @@ def serve(config: RunConfig) -> int:
     refuse_credentials(config.redis, config.rpc)
     settings = config.grader
     exporter = Exporter(config.run)
-    verifiers = Verifiers.of(config.tasks)
+    verifiers = Verifiers.from_tasks(config.tasks)
     sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers)
     processes, reduced = gradings_at_once(settings.processes, "grader.processes")
     if reduced:
@@ -86,7 +84,7 @@ def serve(config: RunConfig) -> int:
         import_verifiers(service, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
         server, port = start_server(
             config.grader_rpc,
-            lambda made: add_GradingServicer_to_server(service, made),  # type: ignore[no-untyped-call]
+            lambda grpc_server: add_GradingServicer_to_server(service, grpc_server),  # type: ignore[no-untyped-call]
             setting="grader.port",
             # Threads in addition to those that grade and wait, so that one more caller is refused immediately
             max_calls=settings.processes + settings.queue + 16,
@@ -110,9 +108,10 @@ def serve(config: RunConfig) -> int:
 
 
 def import_verifiers(service: GradingService, names: list[str]) -> None:
-    """Side by side; one that takes longer than IMPORT_SECONDS goes on being imported while others are served."""
+    """Side by side; one that takes longer than 30 s goes on being imported while others are served."""
     threads = [service.start(name) for name in names]
-    until = time.monotonic() + IMPORT_SECONDS
+    # 30.0: time that a start waits for verifiers to be imported.
+    until = time.monotonic() + 30.0
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
 

@@ -29,10 +29,10 @@ class Turns:
         self._show()
 
     @contextlib.contextmanager
-    def turn(self, wanted: Callable[[], bool]) -> Iterator[None]:
-        """Waits for a turn as long as it is `wanted`. Raises NoTurn."""
+    def turn(self, is_still_wanted: Callable[[], bool]) -> Iterator[None]:
+        """Waits for a turn as long as it is `is_still_wanted`. Raises NoTurn."""
         with self._changed:
-            self._wait(wanted)
+            self._wait(is_still_wanted)
             self._running += 1
             self._show()
         try:
@@ -49,13 +49,13 @@ class Turns:
             self._closed = True
             self._changed.notify_all()
 
-    def _wait(self, wanted: Callable[[], bool]) -> None:
+    def _wait(self, is_still_wanted: Callable[[], bool]) -> None:
         if self._running + self._waiting >= self._most_running + self._most_waiting:
             raise NoTurn("full")
         self._waiting += 1
         self._show()
         try:
-            while not self._closed and self._running >= self._most_running and wanted():
+            while not self._closed and self._running >= self._most_running and is_still_wanted():
                 # How soon one that waits notices that its caller went away
                 self._changed.wait(0.5)
         finally:
@@ -63,7 +63,7 @@ class Turns:
             self._show()
         if self._closed:
             raise NoTurn("stopping")
-        if not wanted():
+        if not is_still_wanted():
             self._changed.notify()  # the turn that this one was woken for goes to the next
             raise NoTurn("abandoned")
 

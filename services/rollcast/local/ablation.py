@@ -20,7 +20,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.local.ablation_parts import Change, changed, is_same_in_effect
+from rollcast.local.ablation_parts import Change, apply_change, is_same_in_effect
 from rollcast.local.frozen_forecast import conclude
 from rollcast.local.own_copies import is_move
 from rollcast.local.status import StatusReader
@@ -41,7 +41,7 @@ WHOLE = "whole"
 class Variant:
     name: str
     """The name of its row in the table: lower case and hyphens; part of its runs' names."""
-    what: str
+    description: str
     """How it differs from the base, in words."""
     change: Change
 
@@ -66,7 +66,7 @@ def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder
         for row in rows:
             run = f"{base.run}-{row.name}" + (f"-s{seed}" if num_seeds > 1 else "")
             run_settings = {"run": run, "seed": seed, "folder": str(folder)}
-            config = changed(base, row.change | run_settings, source=row.name)
+            config = apply_change(base, row.change | run_settings, source=row.name)
             planned.append(PlannedRun(row, config, row.name != WHOLE and is_same_in_effect(config, base)))
     return planned
 
@@ -76,14 +76,14 @@ def run_set(
     *,
     folder: Path,
     resume: bool,
-    view_of: Callable[[int], View],
+    make_run_view: Callable[[int], View],
     report: Callable[[str], None],
     seconds_per_run: float | None = None,
 ) -> list[RunRecord]:
     """Run those that are not finished; the records of all, in the order of the plan.
 
-    `view_of`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is not asked
-    for, or if one of its runs was made with other settings.
+    `make_run_view`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is
+    not asked for, or if one of its runs was made with other settings.
     """
     records = [_record(item) for item in planned]
     for item in planned:
@@ -93,7 +93,7 @@ def run_set(
             folder_of_run = item.config.run_folder
             _conclude(record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read()))
         else:
-            _run(item.config, record, view_of(index), seconds_per_run)
+            _run(item.config, record, make_run_view(index), seconds_per_run)
             if record.state is State.FAILED:
                 report(f"{record.run} failed: {record.error}")
         write_progress(folder, records)
@@ -135,7 +135,7 @@ def _record(item: PlannedRun) -> RunRecord:
     config = item.config
     row = item.variant
     folder = str(config.run_folder)
-    return RunRecord(config.run, row.name, row.what, config.seed, folder, null_control=item.is_null_control)
+    return RunRecord(config.run, row.name, row.description, config.seed, folder, null_control=item.is_null_control)
 
 
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:

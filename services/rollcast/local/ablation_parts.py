@@ -138,21 +138,21 @@ def find_part(name: str) -> RecipePart:
     raise UserError(f"--without {name}: no such part; choose from {part_names}")
 
 
-def changed(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
+def apply_change(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
     """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, if they clash."""
-    return parse_run_config(_merged(plain(base), change), source=source)
+    return parse_run_config(_merge_settings(plain(base), change), source=source)
 
 
-def is_same_in_effect(one: RunConfig, other: RunConfig) -> bool:
+def is_same_in_effect(first_config: RunConfig, second_config: RunConfig) -> bool:
     """Whether both train alike: run, seed and folder may differ, and the head if the model is as precise."""
-    effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (one, other)]
+    effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (first_config, second_config)]
     for settings in effective:
         if settings["model"]["dtype"] == "float32":
             settings["recipe"]["lm_head"] = "fp32"
     return effective[0] == effective[1]
 
 
-def transplanted(recipe: Recipe, base: Recipe, *, is_published: bool) -> Change:
+def transplant_recipe(recipe: Recipe, base: Recipe, *, is_published: bool) -> Change:
     """The switches of `recipe` as a change of `base`, lengths scaled from its completion budget to the base's.
 
     `is_published`: of the paper; where such a one is defined by a larger batch than the paper's 48 prompts, the base's
@@ -176,7 +176,7 @@ def _brings_its_batch(recipe: Recipe, is_published: bool) -> bool:
 
 
 def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
-    """Settings of `recipe` that `transplanted` does not bring although they differ: name -> (its own, the base's).
+    """Settings of `recipe` that `transplant_recipe` does not bring although they differ: name -> (its own, the base's).
 
     Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
     """
@@ -191,32 +191,32 @@ def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str
         names.remove("prompts_per_step")
     recipe_differences = differences(recipe, base)
     return {
-        difference.field: (difference.before, difference.after)
+        difference.field: (difference.old_value, difference.new_value)
         for difference in recipe_differences
         if difference.field.partition(".")[0] in names
     }
 
 
-def _merged(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_settings(settings: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(settings)
     for name, value in change.items():
         old = merged.get(name)
         if isinstance(value, Mapping) and isinstance(old, dict) and "kind" not in value:
-            merged[name] = _merged(old, value)
+            merged[name] = _merge_settings(old, value)
         else:
             merged[name] = value
     return merged
 
 
-def _scaled(tokens: int, share: float) -> int:
+def _scale_tokens(tokens: int, share: float) -> int:
     return max(1, round(tokens * share))
 
 
 def _penalty(control: LengthPenalty, share: float) -> Change:
     return {
         "kind": "penalty",
-        "max_tokens": _scaled(control.max_tokens, share),
-        "cache_tokens": _scaled(control.cache_tokens, share),
+        "max_tokens": _scale_tokens(control.max_tokens, share),
+        "cache_tokens": _scale_tokens(control.cache_tokens, share),
     }
 
 
@@ -224,6 +224,6 @@ def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
     """The base's own if it has one: phrase and marker belong to the model and its data."""
     if isinstance(base.length_control, Interruption):
         return base.length_control.model_dump(mode="json")
-    low, high = (_scaled(position, share) for position in control.position)
-    answer = max(1, min(_scaled(control.answer_tokens, share), base.max_completion_tokens - high - 1))
+    low, high = (_scale_tokens(position, share) for position in control.position)
+    answer = max(1, min(_scale_tokens(control.answer_tokens, share), base.max_completion_tokens - high - 1))
     return control.model_dump(mode="json") | {"position": [low, high], "answer_tokens": answer}

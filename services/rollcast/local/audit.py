@@ -20,7 +20,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.rules_versions import FIRST_RULES, GRADING_RULES, SPLIT_RULES
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.config.verifiers import JudgeVerifier
-from rollcast.local.model_name import files_of
+from rollcast.local.model_name import find_model_files
 from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.rules import checkpoint_rules
@@ -113,7 +113,7 @@ def audit(
     uses = {prompt.id: 1 for prompt in split.train} if rules is None else rules.uses
     _count_contaminated(report, split, uses)
     judges = frozenset(verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier))
-    read_answer = partial(_Answer.of, without_end=_EndOfText(model_path), judges=judges)
+    read_answer = partial(_Answer.from_sample, without_end=_EndOfText(model_path), judges=judges)
     with closing(Sandbox(_here(tasks.grading))) as sandbox:
         _grade_again(report, _samples(run_folder), split, sandbox, read_answer, recipe.exclude_truncated, progress)
     return report
@@ -170,17 +170,17 @@ def _grade_again(
 
 
 def _note(
-    report: RunAudit, now: Grade, sample: SampledCompletion, changes: Counter[str], failures: Counter[str]
+    report: RunAudit, new_grade: Grade, sample: SampledCompletion, changes: Counter[str], failures: Counter[str]
 ) -> bool:
     """Count one grading; returns whether its reward is another."""
-    if now.status not in VERDICTS:
+    if new_grade.status not in VERDICTS:
         failures["without a verdict now"] += 1
         return False
     report.graded_again += 1
-    if now.reward == sample.reward:
+    if new_grade.reward == sample.reward:
         return False
     report.changed_rewards += 1
-    changes[f"{sample.reward:g} -> {now.reward:g}"] += 1
+    changes[f"{sample.reward:g} -> {new_grade.reward:g}"] += 1
     return True
 
 
@@ -191,7 +191,7 @@ class _Answer:
     """Why it cannot be graded again, or need not be."""
 
     @classmethod
-    def of(
+    def from_sample(
         cls,
         sample: SampledCompletion,
         prompt: Prompt | None,
@@ -265,7 +265,7 @@ class _EndOfText:
     """Takes the tokens that end a turn off a stored answer: graders never see them."""
 
     def __init__(self, model: str) -> None:
-        folder = files_of(model)
+        folder = find_model_files(model)
         tokenizer = None if folder is None else TokenizerFile.read(folder, model)
         self._tokens = None if tokenizer is None else tuple(tokenizer.special_tokens())
 

@@ -13,14 +13,12 @@ from rollcast.config.tasks import PromptFormat
 from rollcast.local.demo.base_model import PLACEHOLDER
 from rollcast.local.devices import num_devices, usable_gpus
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
-from rollcast.local.model_name import files_of, is_on_the_hub, similar_folder
+from rollcast.local.model_name import find_model_files, is_on_the_hub, similar_folder
 from rollcast.tasks.chats import flat
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.thinking import THINK_END, THINK_START
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
-MAX_SHOWN = 5
-"""Examples in one sentence."""
 NEEDS_DEEP_GEMM = "fp8_per_block"
 """The quantization with scales for blocks of weights."""
 _LEFT_OUT = {
@@ -34,7 +32,7 @@ _LEFT_OUT = {
 """Sentences about the rows left out, by PromptSplit's reason."""
 
 
-def of_data(split: PromptSplit) -> list[str]:
+def data_warnings(split: PromptSplit) -> list[str]:
     """Which rows are left out, and which stay that a new run would leave out."""
     return [
         *contaminated_in_words(len(split.contaminated)),
@@ -46,14 +44,14 @@ def of_data(split: PromptSplit) -> list[str]:
     ]
 
 
-def of_tokens(
+def token_warnings(
     max_prompt_tokens: int, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
 ) -> list[str]:
     """Cautions about the prompts and the marks of a think block, as the model's tokenizer reads them."""
-    return [*_of_prompts(max_prompt_tokens, split, tokenizer), *_of_think_marks(prompt_format, tokenizer)]
+    return [*_prompt_warnings(max_prompt_tokens, split, tokenizer), *_think_mark_warnings(prompt_format, tokenizer)]
 
 
-def of_model_name(path: str) -> list[str]:
+def model_name_warnings(path: str) -> list[str]:
     """If `path` is taken for a name on the hub, though it begins with a folder that is here."""
     if path == PLACEHOLDER and not Path(path).exists():
         return [
@@ -64,14 +62,14 @@ def of_model_name(path: str) -> list[str]:
         looks_like_a_folder = is_on_the_hub(path) and Path(owner).is_dir()
     except OSError:  # whoever reads the model says so
         return []
-    if not looks_like_a_folder or files_of(path) is not None:
+    if not looks_like_a_folder or find_model_files(path) is not None:
         return []
     close_folder = similar_folder(path)
     meant = f"did you mean {close_folder}?" if close_folder else f"./{path} would be a folder"
     return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
 
 
-def of_evaluations(every: int, steps: int | None) -> list[str]:
+def evaluation_warnings(every: int, steps: int | None) -> list[str]:
     """If they are too few for a forecast. `every`: steps between two. `steps`: of the budget."""
     points = LEAST_EVALUATIONS if steps is None else math.ceil(steps / every)
     if steps is None or points >= LEAST_EVALUATIONS:
@@ -85,7 +83,7 @@ def of_evaluations(every: int, steps: int | None) -> list[str]:
     ]
 
 
-def of_cores(local: Local, generator: Generator) -> list[str]:
+def core_warnings(local: Local, generator: Generator) -> list[str]:
     """If they are too few: without a GPU every generator and every rank of the trainer takes a core."""
     generators = local.generators
     ranks = local.trainer_ranks
@@ -101,7 +99,7 @@ def of_cores(local: Local, generator: Generator) -> list[str]:
     ]
 
 
-def of_quantization(quantization: str | None) -> list[str]:
+def quantization_warnings(quantization: str | None) -> list[str]:
     """If the engine must compile its kernels for it, and has no compiler. `quantization`: of generator.engine.
 
     vLLM (model_executor/kernels/linear/scaled_mm/deep_gemm.py) chooses DeepGEMM for blocks of 128 on Hopper and newer.
@@ -115,7 +113,7 @@ def of_quantization(quantization: str | None) -> list[str]:
     ]
 
 
-def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
+def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Iterator[str]:
     """Sentences on prompts that are too long, and on those that the tokenizer cannot spell."""
     total = len(split.train)
     num_read = num_longer = num_unspelt = 0
@@ -141,15 +139,17 @@ def _of_prompts(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -> Ite
             "raise it to keep them"
         )
     if num_unspelt:
-        examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, MAX_SHOWN))
-        more = f" and {len(unspelt_texts) - MAX_SHOWN} more" if len(unspelt_texts) > MAX_SHOWN else ""
+        # Examples in one sentence.
+        max_shown = 5
+        examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, max_shown))
+        more = f" and {len(unspelt_texts) - max_shown} more" if len(unspelt_texts) > max_shown else ""
         yield (
             f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer does not know "
             f"({examples}{more}), so the model does not read it; check that model and data belong together"
         )
 
 
-def _of_think_marks(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str]:
+def _think_mark_warnings(layout: PromptFormat, tokenizer: TokenizerFile) -> Iterator[str]:
     if layout.layout != "think" and not layout.open_thinking:
         return
     lacks = [mark for mark in (THINK_START, THINK_END) if not tokenizer.has(mark)]

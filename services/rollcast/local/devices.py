@@ -125,9 +125,9 @@ def generator_gpus(local: Local, generator: Generator, gpus: Sequence[str], inde
     return visible_gpus(gpus, gpus[first : first + workers])
 
 
-def visible_gpus(gpus: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of a process that uses its `own` of these GPUs, and ends if it finds fewer.
+def visible_gpus(gpus: Sequence[str], process_gpus: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of a process that uses its `process_gpus` of these GPUs, and ends if it finds fewer.
 
     A machine without GPUs is left as it is.
     """
-    return {VISIBLE: ",".join(own), EXPECTED_GPUS: str(len(own))} if gpus else {}
+    return {VISIBLE: ",".join(process_gpus), EXPECTED_GPUS: str(len(process_gpus))} if gpus else {}

@@ -5,8 +5,6 @@ from pathlib import Path
 
 LOW_BYTES = 64 << 20
 """Free bytes below which the user is warned: logs and Redis' file fill them within minutes."""
-FULL_BYTES = 64 << 10
-"""Free bytes below which nothing of use can be written."""
 
 
 class DiskWatch:
@@ -24,11 +22,13 @@ class DiskWatch:
             return []
         if free >= 2 * LOW_BYTES:  # not for each file that comes and goes
             self._told_below = LOW_BYTES + 1
-        limit = FULL_BYTES if free < FULL_BYTES else LOW_BYTES
+        # Free bytes below which nothing of use can be written.
+        full_bytes = 64 << 10
+        limit = full_bytes if free < full_bytes else LOW_BYTES
         if free >= limit or limit >= self._told_below:
             return []
         self._told_below = limit
-        if limit == FULL_BYTES:
+        if limit == full_bytes:
             return [f"no space is left on the disk of {self._folder}: the run cannot go on until you free some"]
         return [
             f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run stops when it is full"

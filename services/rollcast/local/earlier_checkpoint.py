@@ -12,26 +12,26 @@ from rollcast.runfolder.kept_checkpoints import SET_ASIDE, kept_in_words, kept_v
 Undo = list[Callable[[], object]]
 
 
-def check_step(place: Place, step: int) -> None:
+def check_step(location: Place, step: int) -> None:
     """Raises UserError if no checkpoint of that step can be continued from here."""
-    if not isinstance(place, Path):
+    if not isinstance(location, Path):
         raise UserError(
-            f"--step {step}: the checkpoints are at {place}, and only those in a folder can be set aside; remove the "
-            "later ones there, then resume without --step"
+            f"--step {step}: the checkpoints are at {location}, and only those in a folder can be set aside; remove "
+            "the later ones there, then resume without --step"
         )
-    steps = {kept_step for _, kept_step in kept_versions(place)}
+    steps = {kept_step for _, kept_step in kept_versions(location)}
     if step not in steps:
-        raise UserError(f"--step {step}: {place} holds no checkpoint of that step; {kept_in_words(steps)}")
+        raise UserError(f"--step {step}: {location} holds no checkpoint of that step; {kept_in_words(steps)}")
 
 
-def go_back(place: Place, step: int, undo: Undo) -> list[str]:
+def go_back(location: Place, step: int, undo: Undo) -> list[str]:
     """Set the checkpoints later than the newest of `step` aside; returns a line on it.
 
     `undo` gets what puts them back. Raises UserError as `check_step`, or if the disk refuses.
     """
-    check_step(place, step)
-    assert isinstance(place, Path)
-    version_folders = kept_versions(place)
+    check_step(location, step)
+    assert isinstance(location, Path)
+    version_folders = kept_versions(location)
     chosen = max(version for version in version_folders if version[1] == step)
     later = [folder for version, folder in version_folders.items() if version > chosen]
     for folder in later:
@@ -43,7 +43,7 @@ def go_back(place: Place, step: int, undo: Undo) -> list[str]:
             reason = f"{folder} cannot be moved to {aside_folder} ({error.strerror})"
             raise UserError(f"--step {step}: {reason}; fix the permissions") from error
         undo.append(partial(aside_folder.rename, folder))
-    moved = f"; later checkpoints are in {place / SET_ASIDE}, remove it to free the disk" if later else ""
+    moved = f"; later checkpoints are in {location / SET_ASIDE}, remove it to free the disk" if later else ""
     return [f"the run goes on from its checkpoint of step {step}{moved}"]
 
 

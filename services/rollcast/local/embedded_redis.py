@@ -83,10 +83,10 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     secret = "nopass" if password is None else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
     listening = [f"bind {settings.host}", f"port {settings.port}"]
     if settings.socket is not None:
-        listening = ["port 0", f"unixsocket {_quoted(settings.socket)}", "unixsocketperm 700"]
+        listening = ["port 0", f"unixsocket {_quote_path(settings.socket)}", "unixsocketperm 700"]
     lines = [
         *listening,
-        f"dir {_quoted(folder)}",
+        f"dir {_quote_path(folder)}",
         f"user default on {secret} {ALLOWED}",
         "daemonize no",
         "appendonly yes",
@@ -99,7 +99,7 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     return path
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

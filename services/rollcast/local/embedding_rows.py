@@ -6,7 +6,7 @@ from rollcast.config.errors import UserError
 from rollcast.memory.model_file import read_here
 from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
-from rollcast.tasks.vocabulary import num_rows_of, without_row
+from rollcast.tasks.vocabulary import read_num_rows, without_row
 
 
 def check_embedding_rows(path: str, split: PromptSplit, tokenizer: TokenizerFile) -> None:
@@ -15,7 +15,7 @@ def check_embedding_rows(path: str, split: PromptSplit, tokenizer: TokenizerFile
     The trainer checks the ids themselves, those of the chat template included.
     """
     try:
-        rows = num_rows_of(read_here(path) or {})
+        rows = read_num_rows(read_here(path) or {})
     except UserError:  # the check of the model's files reports it
         return
     beyond = {} if rows is None else tokenizer.added_from(rows)

@@ -37,7 +37,7 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
     return RunEvent(time.strftime("%H:%M:%S", local_time), text, trouble)
 
 
-def events_of(folder: Path) -> list[RunEvent]:
+def read_events(folder: Path) -> list[RunEvent]:
     """The last events of the log, in order; empty if there is no log. Malformed lines are skipped."""
     try:
         with (folder / RUN_LOG).open("rb") as log:
@@ -58,7 +58,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split()).translate(_CONTROLS)
 
 
-def short_line(text: str, most: int) -> str:
+def short_line(text: str, max_characters: int) -> str:
     """Longest text; a longer one ends in dots."""
     line = one_line(text)
-    return line if len(line) <= most else f"{line[:most]}..."
+    return line if len(line) <= max_characters else f"{line[:max_characters]}..."

@@ -35,7 +35,7 @@ class AdviceReading:
     """Gain in pass rate of the whole rest."""
     is_assumed: bool = False
     """The run is over: its rest would be as much compute again."""
-    ended: str | None = None
+    end_reason: str | None = None
     """Why `stop_when` ended the run; None = it did not."""
     way_back: str | None = None
     """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
@@ -44,9 +44,9 @@ class AdviceReading:
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
-        if self.ended is not None:
+        if self.end_reason is not None:
             back = "" if self.way_back is None else f". {self.way_back}"
-            return f"{self.kind}: `stop_when` ended the run: {self.ended}{back}"
+            return f"{self.kind}: `stop_when` ended the run: {self.end_reason}{back}"
         if self.way_back is not None:
             return f"{self.kind}: the run is broken. {self.way_back}"
         if self.headline is not None:
@@ -129,7 +129,7 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
             advice.chance,
             advice.rest.gain,
             advice.is_assumed,
-            run.ended,
+            run.end_reason,
             advice.change if run.is_way_back_known else None,
             advice.headline,
         ),

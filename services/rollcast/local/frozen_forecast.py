@@ -14,7 +14,6 @@ from rollcast.runfolder.outcomes import NUM_END_EVALUATIONS, FrozenForecast, Run
 from rollcast.runfolder.records import EvaluationRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 
-FREEZE_AT = 0.5
 LEAST_EVALUATIONS = 5
 """After the first step, that `fit` asks for as well: below that there is no forecast (verdict too_few)."""
 
@@ -46,11 +45,12 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
     share = status.budget_share
     forecast = status.forecast
     # A forecaster that was away at half of the budget is waited for until this share; later it would be too easy
-    if share is None or not FREEZE_AT <= share <= 0.6 or not has_law(status):
+    freeze_at = 0.5
+    if share is None or not freeze_at <= share <= 0.6 or not has_law(status):
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
-    knows_half = (status.evaluated_share or 0.0) >= FREEZE_AT and forecast.num_points >= len(status.evaluations)
+    knows_half = (status.evaluated_share or 0.0) >= freeze_at and forecast.num_points >= len(status.evaluations)
     after_the_next_step = share + share / max(status.step, 1)
     # Share of the budget at which the evaluation at its half is waited for no longer
     if not knows_half and after_the_next_step < 0.56:

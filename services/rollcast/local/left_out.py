@@ -21,11 +21,9 @@ from rollcast.config.sentences import overlap
 from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.ports import can_have, named_ports
-from rollcast.memory.text_model import config_of, known_length
+from rollcast.memory.text_model import known_length, read_model_config
 from rollcast.tasks.prompts import PromptSplit, load
 
-TEMPLATE_TOKENS = 128
-"""Room for the text that a chat template puts around a prompt, beyond a token for each of the prompt's bytes."""
 HELD_OUT = 5
 """One prompt in this many is held out of a small data set."""
 Group = TypeVar("Group", bound=Settings)
@@ -35,9 +33,9 @@ def filled_in(config: RunConfig) -> RunConfig:
     """`config` with what its file does not set. What cannot be read stays as it is: the checks say why."""
     config = _on_this_machine(config)
     model = config.model
-    model_length = known_length(config_of(model))
+    model_length = known_length(read_model_config(model))
     if model_length is not None:
-        model = _filled(model, max_length=min(model_length, model.max_length))
+        model = _fill_unset(model, max_length=min(model_length, model.max_length))
     tasks = config.tasks
     recipe = config.recipe
     broken = broken_rules(config.model_copy(update={"model": model}))
@@ -46,17 +44,17 @@ def filled_in(config: RunConfig) -> RunConfig:
     if prompts is not None and isinstance(tasks.dataset, RowsDataset):
         total = len(prompts.train) + len(prompts.held_out)
         held_out = min(tasks.evaluation.num_prompts, max(1, total // HELD_OUT))
-        tasks = tasks.model_copy(update={"evaluation": _filled(tasks.evaluation, num_prompts=held_out)})
+        tasks = tasks.model_copy(update={"evaluation": _fill_unset(tasks.evaluation, num_prompts=held_out)})
         num_training_prompts = max(1, total - tasks.evaluation.num_prompts)
-        recipe = _filled(recipe, prompts_per_step=min(recipe.prompts_per_step, num_training_prompts))
+        recipe = _fill_unset(recipe, prompts_per_step=min(recipe.prompts_per_step, num_training_prompts))
     if not _fit(recipe, model):
         recipe = _with_lengths(recipe, model.max_length, tasks.prompt_format, prompts)
-    recipe = _filled(recipe, length_control=_length_control(recipe, Path(model.path)))
+    recipe = _fill_unset(recipe, length_control=_length_control(recipe, Path(model.path)))
     recipe = with_digests(recipe)
     return config.model_copy(update={"model": model, "tasks": tasks, "recipe": recipe})
 
 
-def _filled(settings: Group, **values: Any) -> Group:
+def _fill_unset(settings: Group, **values: Any) -> Group:
     """The group with those values that its file does not set; None = leave it."""
     left_out = values.keys() - settings.model_fields_set
     return settings.model_copy(update={name: values[name] for name in left_out if values[name] is not None})
@@ -64,18 +62,18 @@ def _filled(settings: Group, **values: Any) -> Group:
 
 def _on_this_machine(config: RunConfig) -> RunConfig:
     """A Redis of its own, and free ports."""
-    updates: dict[str, Settings] = {"rpc": _filled(config.rpc, port=0)}
+    updates: dict[str, Settings] = {"rpc": _fill_unset(config.rpc, port=0)}
     if "host" not in config.redis.model_fields_set and config.redis.socket is None:
-        updates["redis"] = _filled(config.redis, port=0)
+        updates["redis"] = _fill_unset(config.redis, port=0)
     if config.tasks.grading.sandbox == "remote" and "host" not in config.grader.model_fields_set:
-        updates["grader"] = _filled(config.grader, port=0)
+        updates["grader"] = _fill_unset(config.grader, port=0)
     config = config.model_copy(update=updates)
     page = config.forecaster
     if not can_have(named_ports(config), "forecaster.http_port", page.bind, page.http_port):
-        config = config.model_copy(update={"forecaster": _filled(page, http_port=0)})
+        config = config.model_copy(update={"forecaster": _fill_unset(page, http_port=0)})
     local = config.local
     if not can_have(named_ports(config), "local.prometheus_port", PROMETHEUS_HOST, local.prometheus_port):
-        config = config.model_copy(update={"local": _filled(local, prometheus_port=0)})
+        config = config.model_copy(update={"local": _fill_unset(local, prometheus_port=0)})
     return config
 
 
@@ -105,17 +103,20 @@ def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompt
     if prompts is not None:
         every = chain(prompts.train, prompts.held_out, *prompts.downstream.values())
         longest = min(longest, max(len(prompt.text.encode()) for prompt in every) + tokens_around(prompt_format))
-    recipe = _filled(recipe, max_prompt_tokens=max(1, min(longest, prompt_room)))
+    recipe = _fill_unset(recipe, max_prompt_tokens=max(1, min(longest, prompt_room)))
     rest = max(1, room - recipe.max_prompt_tokens)
-    return _filled(recipe, max_completion_tokens=min(recipe.max_completion_tokens, rest))
+    return _fill_unset(recipe, max_completion_tokens=min(recipe.max_completion_tokens, rest))
 
 
 def tokens_around(prompt_format: PromptFormat) -> int:
     """More tokens than the text around a prompt usually has."""
+    # Room for the text that a chat template puts around a prompt, beyond a token for each of the
+    # prompt's bytes.
+    template_tokens = 128
     if prompt_format.system is not None:
-        return TEMPLATE_TOKENS + len(prompt_format.system.encode())
+        return template_tokens + len(prompt_format.system.encode())
     # Room for the system message that layout `think` has by itself; each of its bytes may be a token
-    return TEMPLATE_TOKENS + (256 if prompt_format.layout == "think" else 0)
+    return template_tokens + (256 if prompt_format.layout == "think" else 0)
 
 
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:

@@ -12,7 +12,7 @@ from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS, 
 TYPE_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
-def merged(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "base") -> Merge:
+def merge_adapter(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "base") -> Merge:
     """Make `folder`.
 
     `base`: folder or name on the hub; None = what the adapter's config names. Raises UserError.
@@ -28,7 +28,7 @@ def merged(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "
     for library in ("torch", "safetensors"):
         if find_spec(library) is None:
             raise UserError(f"rollcast model merge: {library} is not installed; run pip install 'rollcast[trainer]'")
-    source = _folder_of(base or str(named), config.get("revision") if base is None else None)
+    source = _find_base_folder(base or str(named), config.get("revision") if base is None else None)
     # Torch's memory goes away with the process, and the command line does not import it.
     command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder), dtype]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
@@ -50,7 +50,7 @@ def merge_in_words(merge: Merge, folder: Path) -> str:
     )
 
 
-def _folder_of(base: str, revision: str | None) -> Path:
+def _find_base_folder(base: str, revision: str | None) -> Path:
     path = Path(base).expanduser()
     if path.is_dir():
         return path

@@ -21,7 +21,7 @@ def is_on_the_hub(path: str) -> bool:
     return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
 
 
-def files_of(path: str) -> Path | None:
+def find_model_files(path: str) -> Path | None:
     """The model's files on this machine; None if they are missing or may not be read."""
     try:
         return folder_here(path)
@@ -32,7 +32,7 @@ def files_of(path: str) -> Path | None:
 def check_hub_name(path: str) -> None:
     """Raises UserError for a name without an owner, which the hub does not know, or one that is nearly a folder's."""
     demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
-    if path in (*WITHOUT_OWNER, *demos) or files_of(path) is not None:
+    if path in (*WITHOUT_OWNER, *demos) or find_model_files(path) is not None:
         return
     folder = similar_folder(path)
     if "/" in path:
@@ -74,9 +74,9 @@ def similar_folder(path: str) -> str | None:
     return None if close_folder is None else str(close_folder)
 
 
-def _nearest(wanted: Path, folders: Iterable[Path]) -> Path | None:
+def _nearest(missing_path: Path, folders: Iterable[Path]) -> Path | None:
     # Neighbours of the missing folder that are looked at
     by_name = {folder.name.lower(): folder for folder in islice(folders, 1_000)}
     # Share of equal letters from which on a folder is offered in place of a name
-    close_names = difflib.get_close_matches(wanted.name.lower(), by_name, 1, 0.6)
+    close_names = difflib.get_close_matches(missing_path.name.lower(), by_name, 1, 0.6)
     return by_name[close_names[0]] if close_names else None

@@ -22,7 +22,7 @@ from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Forecaster
 from rollcast.connections.http import local_url
-from rollcast.connections.port_files import ports_of, read_port
+from rollcast.connections.port_files import ports_folder, read_port
 from rollcast.local.process import Command, ServiceSpec
 from rollcast.runfolder.files import LOGS, MONITOR, TARGETS
 from rollcast.runfolder.writing import replace_json
@@ -95,17 +95,17 @@ class Targets:
         self._http = http
         self._forecaster_http = http.model_copy(update={"bind": forecaster_bind})
         self._file = run_folder / MONITOR / TARGETS
-        self._written: list[dict[str, Any]] | None = None
+        self._written_targets: list[dict[str, Any]] | None = None
 
     def refresh(self) -> None:
         """Write the file where something changed: a service that was started again may listen elsewhere."""
-        possible_targets = [self._target(path) for path in sorted(ports_of(self._run_folder).glob("*"))]
+        possible_targets = [self._target(path) for path in sorted(ports_folder(self._run_folder).glob("*"))]
         targets = [target for target in possible_targets if target is not None]
-        if targets == self._written:
+        if targets == self._written_targets:
             return
         with suppress(UserError):  # writers of files that matter report a full disk; here the next call tries again
             replace_json(self._file, targets)
-            self._written = targets
+            self._written_targets = targets
 
     def _target(self, path: Path) -> dict[str, Any] | None:
         """None if the port serves no metrics, as gRPC's, or its file cannot be read."""

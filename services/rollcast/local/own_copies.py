@@ -30,25 +30,25 @@ def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
         file, _, name = own_part.function.rpartition(":")
         original = Path(file).expanduser().absolute()
         if file.endswith(".py") and not original.is_relative_to(copies_folder):
-            copy = _copied(original, copies_folder)
+            copy = _copy_with_modules(original, copies_folder)
             updates[setting.removeprefix("recipe.")] = own_part.model_copy(update={"function": f"{copy}:{name}"})
     return recipe.model_copy(update=updates)
 
 
 def is_move(difference: Difference) -> bool:
     """Whether the difference is only the folder of a part's file. Its digest says whether the code is another."""
-    names = [difference.before, difference.after]
+    names = [difference.old_value, difference.new_value]
     if not difference.field.endswith(".function") or not all(isinstance(name, str) for name in names):
         return False
     old_name, new_name = (Path(name).name for name in names)
     return old_name == new_name and ".py:" in old_name
 
 
-def _copied(original: Path, place: Path) -> Path:
+def _copy_with_modules(original: Path, copies_folder: Path) -> Path:
     """The copy of a file; made if it is not there yet."""
     needed = [original]
     for file in needed:  # grows
-        neighbour_files = [original.with_name(f"{name}.py") for name in _imported(file)]
+        neighbour_files = [original.with_name(f"{name}.py") for name in _find_imports(file)]
         needed.extend(
             neighbour for neighbour in dict.fromkeys(neighbour_files) if neighbour.is_file() and neighbour not in needed
         )
@@ -56,7 +56,7 @@ def _copied(original: Path, place: Path) -> Path:
     for file in needed:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     # Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents of a run share one
-    folder = place / digest.hexdigest()[:12]
+    folder = copies_folder / digest.hexdigest()[:12]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in needed:
@@ -68,7 +68,7 @@ def _copied(original: Path, place: Path) -> Path:
     return folder / original.name
 
 
-def _imported(file: Path) -> Iterator[str]:
+def _find_imports(file: Path) -> Iterator[str]:
     """First names of the modules that a file imports."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):

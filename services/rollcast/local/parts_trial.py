@@ -32,20 +32,20 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
         output = error.stdout or b""
         answers = TrialAnswers.read(output.decode() if isinstance(output, bytes) else output)
         raise UserError(
-            f"{_named(recipe, answers.tried)}: had not returned after {deadline_seconds:g} s; make it fast"
+            f"{_describe_part(recipe, answers.tried)}: had not returned after {deadline_seconds:g} s; make it fast"
         ) from None
     answers = TrialAnswers.read(done.stdout)
-    failures = answers.failed
+    failures = answers.failures
     if done.returncode != 0 or answers.num_passed + len(failures) < len(recipe.own_parts):
         # Characters of the dead process's output that are shown
         last = " ".join(done.stderr.split())[-300:]
         exit_sentence = f"ended the process that tried it (exit code {done.returncode})"
-        failures.append(f"{_named(recipe, answers.tried)}: {exit_sentence}: {last}")
+        failures.append(f"{_describe_part(recipe, answers.tried)}: {exit_sentence}: {last}")
     if failures:
         raise UserError("\n".join(failures))
 
 
-def _named(recipe: Recipe, setting: str | None) -> str:
+def _describe_part(recipe: Recipe, setting: str | None) -> str:
     """The part that was tried last, as errors name it."""
     if setting is None:
         return "the trial of the recipe's own parts"
@@ -59,7 +59,7 @@ class TrialAnswers:
     tried: str | None = None
     """The setting that was tried last. None = none yet."""
     num_passed: int = 0
-    failed: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     """A sentence for each part that failed."""
 
     @classmethod
@@ -76,5 +76,5 @@ class TrialAnswers:
             answers.tried = answer.get("tries", answers.tried)
             answers.num_passed += "passed" in answer
             if "failed" in answer:
-                answers.failed.append(answer["failed"])
+                answers.failures.append(answer["failed"])
         return answers

@@ -39,10 +39,10 @@ class NamedPort:
             return f"{self.setting}, where a service of this machine listens,"
         return f"{self.setting} + {self.index}" if self.index else self.setting
 
-    def meets(self, other: "NamedPort") -> bool:
+    def meets(self, other_port: "NamedPort") -> bool:
         """Whether both processes would listen on one port of one address."""
-        hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other.host)}
-        return self.number == other.number and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS))
+        hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other_port.host)}
+        return self.number == other_port.number and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS))
 
 
 def ports_below(range_file: Path) -> range:

@@ -29,7 +29,7 @@ from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
 from rollcast.local.embedding_rows import check_embedding_rows
 from rollcast.local.environment_files import check_environment_files
 from rollcast.local.left_out import filled_in
-from rollcast.local.model_name import check_hub_name, files_of, is_on_the_hub, similar_folder
+from rollcast.local.model_name import check_hub_name, find_model_files, is_on_the_hub, similar_folder
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.parts_trial import try_own_parts
 from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port, named_ports
@@ -41,7 +41,7 @@ from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.files import Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_versions
-from rollcast.runfolder.rules import begun_with
+from rollcast.runfolder.rules import find_starting_rules
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load
@@ -51,8 +51,6 @@ from rollcast.tasks.trial import try_verifiers
 from rollcast.tasks.verifiers import Verifiers, is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
-SPARE_BYTES = 256 << 20
-"""Disk space for logs, the queue's append-only file and the forecaster's history."""
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
 Group = TypeVar("Group", bound=Settings)
@@ -79,9 +77,9 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
         raise
 
 
-def in_words(found: list[Difference]) -> str:
+def in_words(filled_settings: list[Difference]) -> str:
     """The filled-in settings, as the run file would contain them."""
-    return ", ".join(f"{difference.field} {difference.after}" for difference in found)
+    return ", ".join(f"{difference.field} {difference.new_value}" for difference in filled_settings)
 
 
 def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
@@ -103,13 +101,13 @@ def check(config: RunConfig, *, monitor: bool = False) -> list[str]:
         lambda: check_free_ports(named_ports(config, monitor=monitor)),
         lambda: check_embeddable(config.redis) if config.redis.is_embedded else wait_until_ready(config.redis),
         check_memory_here,
-        lambda: cautions.of_quantization(config.generator.engine.quantization) if usable_gpus() else [],
+        lambda: cautions.quantization_warnings(config.generator.engine.quantization) if usable_gpus() else [],
         monitor=monitor,
     )
 
 
-def check_files(config: RunConfig, *others: Check, monitor: bool = False) -> list[str]:
-    """The checks that need neither ports nor Redis, and `others`. Raises UserError."""
+def check_files(config: RunConfig, *further_checks: Check, monitor: bool = False) -> list[str]:
+    """The checks that need neither ports nor Redis, and `further_checks`. Raises UserError."""
     # Also of settings that no file gave: those of `--generators`, of `ablate`, of the demo.
     broken = [UserError(wrong.sentence) for wrong in broken_rules(config, to_start=True)]
     return _raise_all(
@@ -117,9 +115,9 @@ def check_files(config: RunConfig, *others: Check, monitor: bool = False) -> lis
             *broken,
             lambda: check_named_ports(named_ports(config, monitor=monitor)),
             *_files(config),
-            lambda: cautions.of_evaluations(config.tasks.evaluation.every_steps, config.budget.steps),
-            lambda: cautions.of_cores(config.local, config.generator),
-            *others,
+            lambda: cautions.evaluation_warnings(config.tasks.evaluation.every_steps, config.budget.steps),
+            lambda: cautions.core_warnings(config.local, config.generator),
+            *further_checks,
         ]
     )
 
@@ -131,7 +129,7 @@ def not_checked(redis: Redis, model: str) -> list[str]:
         unchecked_aspects.append(f"Redis at {redis.place}")
     if is_on_the_hub(model):
         unchecked_aspects.append(f"whether the hub has the model {model}")
-    if files_of(model) is None:
+    if find_model_files(model) is None:
         unchecked_aspects.append("what its tokenizer makes of the prompts")
     return unchecked_aspects
 
@@ -151,7 +149,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         (("model.path",), lambda: check_causal(config.model)),
         (("model.path", "model.max_length"), lambda: check_max_length(config.model)),
         (("model.path",), lambda: check_head_size(config.model, on_gpus=bool(usable_gpus()))),
-        (("model.path",), lambda: cautions.of_model_name(config.model.path)),
+        (("model.path",), lambda: cautions.model_name_warnings(config.model.path)),
         (("model.from_run", "model.from_step"), lambda: _check_earlier_run(config.model)),
         (
             ("generator.cpu", "trainer.cpu", "local"),
@@ -168,7 +166,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
             lambda: _check_tasks(config.tasks, config.recipe, config.model, checkpoint_location),
         ),
     ]
-    wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.others)}
+    wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.related_fields)}
     return [
         check
         for settings, check in checks
@@ -181,11 +179,11 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place)
     loaded: list[PromptSplit] = []
 
     def read_prompts() -> list[str]:
-        start_rules = begun_with(checkpoints)
+        start_rules = find_starting_rules(checkpoints)
         loaded.append(load(tasks, start_rules.split))
         check_prompts(loaded[0], recipe.prompts_per_step)
         check_same_prompts(loaded[0], start_rules.prompts)
-        return [*cautions.of_data(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
+        return [*cautions.data_warnings(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
 
     environment_checks = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
     warnings = _raise_all([*_verifier_checks(tasks), *environment_checks, read_prompts])
@@ -198,19 +196,19 @@ def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place)
 
 def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit) -> list[str]:
     """By the tokenizer that this machine has of the model, if it has one."""
-    folder = files_of(model.path)
+    folder = find_model_files(model.path)
     tokenizer = None if folder is None else TokenizerFile.read(folder, model.path)
     if tokenizer is None:
         return []
     check_embedding_rows(model.path, split, tokenizer)
     return [
         *check_lengths(recipe, model, prompt_format, split, tokenizer),
-        *cautions.of_tokens(recipe.max_prompt_tokens, prompt_format, split, tokenizer),
+        *cautions.token_warnings(recipe.max_prompt_tokens, prompt_format, split, tokenizer),
     ]
 
 
 def _verifier_checks(tasks: Tasks) -> list[Check]:
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     hidden = [
         UserError(
             f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that name; choose another"
@@ -322,7 +320,9 @@ def _check_disk(run_folder: Path, trainer: Trainer, model: Model) -> None:
         checkpoint_location,
         *(checkpoint_location.parents if isinstance(checkpoint_location, Path) else ()),
     )
-    folder_bytes = SPARE_BYTES if is_apart else SPARE_BYTES + checkpoint_bytes
+    # Disk space for logs, the queue's append-only file and the forecaster's history.
+    spare_bytes = 256 << 20
+    folder_bytes = spare_bytes if is_apart else spare_bytes + checkpoint_bytes
     purpose = f"{num_checkpoints} checkpoints; free space, or set folder or trainer.keep_checkpoints"
     _check_room(run_folder, folder_bytes, "folder", str(run_folder.parent), purpose)
     if is_apart and isinstance(checkpoint_location, Path):
@@ -336,9 +336,9 @@ def _check_earlier_run(model: Model) -> None:
         check_earlier_run(model.from_run, model.from_step, [step for _, step in kept_versions(earlier_location)])
 
 
-def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: str) -> None:
+def _check_room(path: Path, needed: int, setting: str, value: str, purpose: str) -> None:
     """On the file system that the folder is, or will be, on."""
-    folder = wanted.absolute()
+    folder = path.absolute()
     try:
         while not folder.exists():
             folder = folder.parent
@@ -350,7 +350,7 @@ def _check_room(wanted: Path, needed: int, setting: str, value: str, for_what: s
         raise UserError(f"{setting} = {value}: cannot be written; set `{setting}` to one that can")
     if free < needed:
         room = f"{free >> 20} MiB are free and {needed >> 20} MiB are needed"
-        raise UserError(f"{setting} = {value}: {room} for {for_what}")
+        raise UserError(f"{setting} = {value}: {room} for {purpose}")
 
 
 def _check_devices(local: Local, generator: Generator, weights: Weights, model: Model) -> None:

@@ -25,19 +25,18 @@ import psutil
 
 from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import EXIT_USER_ERROR
+from rollcast.tasks.sandbox.linux import Prctl
 from rollcast.telemetry.failure_reason import failure_reason
 
 NO_MESSAGE = "no message"
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 # Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
 _GUARD = (
     "import ctypes, os, sys\n"
-    f"ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGKILL)})\n"
+    f"ctypes.CDLL(None).prctl({int(Prctl.SET_PDEATHSIG)}, {int(signal.SIGKILL)})\n"
     "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
@@ -86,7 +85,7 @@ class Service:
         self._log_starts: list[int] = [0] * len(spec.commands)
         self._started_at = 0.0
         self._first_ended_at: float | None = None
-        self._failed = 0
+        self._failed_index = 0
 
     @property
     def pids(self) -> list[int]:
@@ -102,7 +101,7 @@ class Service:
         extra = self.spec.restart_arguments if self.starts else ()
         self.starts += 1
         self._first_ended_at = None
-        self._failed = 0
+        self._failed_index = 0
         self._started_at = time.time()
         started = [_start(command, extra) for command in self.spec.commands]
         self._processes = [process for process, _ in started]
@@ -122,9 +121,9 @@ class Service:
             # After a process failed, the others have this long to report a mistake of the user
             if some_run and EXIT_USER_ERROR not in codes and waited < 5.0:
                 return None
-            self._failed = max(failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR)
+            self._failed_index = max(failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR)
             self.kill()
-            return codes[self._failed]
+            return codes[self._failed_index]
         if codes[0] is None:
             return None
         if some_run:
@@ -148,11 +147,11 @@ class Service:
     @property
     def log(self) -> Path:
         """Log of the process that failed, or of the first one if none did."""
-        return self.spec.commands[self._failed].log
+        return self.spec.commands[self._failed_index].log
 
     def last_words(self) -> str:
         """Why that process ended, by what its log says since the newest start."""
-        return last_words(self.log, self._log_starts[self._failed])
+        return last_words(self.log, self._log_starts[self._failed_index])
 
     @property
     def was_ready(self) -> bool:
@@ -188,15 +187,15 @@ class Orphans:
     """Descendants whose parent died: found because the kernel makes them our children."""
 
     def __init__(self) -> None:
-        if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        if ctypes.CDLL(None).prctl(Prctl.SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError("the kernel refused PR_SET_CHILD_SUBREAPER")
-        self._mine = {child.pid for child in psutil.Process().children()}
+        self._own_pids = {child.pid for child in psutil.Process().children()}
         self._seen_at: dict[int, float] = {}
 
-    def sweep(self, known: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
-        """Kill, with all below them, the children that are not `known` and had their grace."""
+    def sweep(self, known_pids: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
+        """Kill, with all below them, the children that are not `known_pids` and had their grace."""
         now_seconds = time.monotonic()
-        strangers = [child for child in psutil.Process().children() if child.pid not in known | self._mine]
+        strangers = [child for child in psutil.Process().children() if child.pid not in known_pids | self._own_pids]
         self._seen_at = {child.pid: self._seen_at.get(child.pid, now_seconds) for child in strangers}
         for child in strangers:
             if now_seconds - self._seen_at[child.pid] < grace_seconds:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.config.run_end import Budget
-from rollcast.connections.port_files import port_file, ports_of
+from rollcast.connections.port_files import port_file, ports_folder
 from rollcast.runfolder.files import RUN_FILE
 from rollcast.runfolder.records import StepRecord
 
@@ -32,9 +32,9 @@ class Phase:
     """None = it waits for those before it."""
     done_at: float | None
 
-    def seconds(self, now: float) -> float | None:
+    def seconds(self, now_seconds: float) -> float | None:
         """Duration, or the time so far; None if it has not begun."""
-        return None if self.started_at is None else max(0.0, (self.done_at or now) - self.started_at)
+        return None if self.started_at is None else max(0.0, (self.done_at or now_seconds) - self.started_at)
 
 
 class StartUp:
@@ -57,7 +57,7 @@ class StartUp:
         if is_ready and self._ready_at is None:
             self._ready_at = time.time()
         trainer = _since(began, [_written_at(port_file(self._folder, "trainer"))])
-        engine = _since(began, map(_written_at, ports_of(self._folder).glob("generator-*")))
+        engine = _since(began, map(_written_at, ports_folder(self._folder).glob("generator-*")))
         both_ready_at = None if trainer is None or engine is None else max(trainer, engine)
         ready = stepped_at if self._ready_at is None else self._ready_at
         return (
@@ -91,7 +91,7 @@ class Pace:
     end_at: float | None
 
 
-def pace_of(
+def estimate_pace(
     steps: Sequence[StepRecord], budget: Budget, *, every_steps: int, num_devices: int, compute_device_hours: float
 ) -> Pace | None:
     """`steps`: those of this start, in order. None before the second: a first one holds the start-up.
@@ -111,11 +111,13 @@ def pace_of(
     return Pace(seconds, last_step_at + seconds, evaluation_at if is_before_end else None, end)
 
 
-def _end(budget: Budget, step: int, step_seconds: float, now: float, spent: float, num_devices: int) -> float | None:
+def _end(
+    budget: Budget, step: int, step_seconds: float, last_step_at: float, spent: float, num_devices: int
+) -> float | None:
     """When the first of the budgets is used up; all devices spend device-hours. `spent`: device-hours so far."""
     ends = []
     if budget.steps is not None:
-        ends.append(now + (budget.steps - step) * step_seconds)
+        ends.append(last_step_at + (budget.steps - step) * step_seconds)
     if budget.device_hours is not None:
-        ends.append(now + (budget.device_hours - spent) / num_devices * SECONDS_PER_HOUR)
-    return max(now, min(ends)) if ends else None
+        ends.append(last_step_at + (budget.device_hours - spent) / num_devices * SECONDS_PER_HOUR)
+    return max(last_step_at, min(ends)) if ends else None

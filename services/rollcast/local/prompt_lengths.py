@@ -50,7 +50,7 @@ def check_lengths(
     named = [("training", split.train), ("held-out", split.held_out)]
     named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
     parts = [
-        PromptPart(name, len(part_prompts), _counted(part_prompts, tokenizer, limit))
+        PromptPart(name, len(part_prompts), _count_tokens(part_prompts, tokenizer, limit))
         for name, part_prompts in named
         if part_prompts
     ]
@@ -78,9 +78,13 @@ def check_lengths(
     return cautions
 
 
-def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str:
+def _too_long(recipe: Recipe, room: int, prompt_part: PromptPart, shortest: int) -> str:
     """The sentence, with what can be changed, if anything makes them fit. `room`: model.max_length."""
-    prompts_text = f"each of the {part.total} {part.name} prompts" if part.total > 1 else f"the one {part.name} prompt"
+    prompts_text = (
+        f"each of the {prompt_part.total} {prompt_part.name} prompts"
+        if prompt_part.total > 1
+        else f"the one {prompt_part.name} prompt"
+    )
     remedy = f"set at least {shortest}"
     if shortest >= room:
         remedy = (
@@ -95,7 +99,7 @@ def _too_long(recipe: Recipe, room: int, part: PromptPart, shortest: int) -> str
     )
 
 
-def _counted(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
+def _count_tokens(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
     """Tokens of the bare texts, the shortest texts looked at first, until enough are known or the time is over."""
     counted: list[tuple[int, Prompt]] = []
     until = time.monotonic() + MAX_LOOK_SECONDS

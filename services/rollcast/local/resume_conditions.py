@@ -11,8 +11,8 @@ from rollcast.config.own_functions import is_function
 from rollcast.config.resolved import Difference
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
-from rollcast.memory.text_model import config_of, weight_sizes
-from rollcast.tasks.mappings import mapping_of
+from rollcast.memory.text_model import read_model_config, weight_sizes
+from rollcast.tasks.mappings import resolve_mapping
 
 FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_prompts", "tasks.evaluation.seed")
 """Settings that decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
@@ -24,32 +24,32 @@ REMEDY = "set what the run was started with, or choose another name for `run`"
 SAME_FUNCTION = "; if it is the same function under a new name, write that name into up.json in the run's folder"
 
 
-def check_curve(changes: Sequence[Difference], before: Tasks, now: Tasks) -> None:
+def check_curve(changes: Sequence[Difference], old_tasks: Tasks, new_tasks: Tasks) -> None:
     """`changes`: of all settings. Raises UserError if the curve would go on as another one."""
     if fixed := _among(changes, FIXED):
         raise UserError(f"--resume: {fixed}: the curve is measured on other prompts then; {REMEDY}")
-    regraded = _other_grades(before, now)
+    regraded = _other_grades(old_tasks, new_tasks)
     if regraded:
         changed = "; ".join(difference.sentence for difference in regraded)
         functions = all(
-            is_function(str(name)) for difference in regraded for name in (difference.before, difference.after)
+            is_function(str(name)) for difference in regraded for name in (difference.old_value, difference.new_value)
         )
         remedy = REMEDY + (SAME_FUNCTION if functions else "")
         raise UserError(f"--resume: {changed}: the curve means something else then; {remedy}")
 
 
-def check_checkpoint(changes: Sequence[Difference], before: Model, now: Model) -> None:
+def check_checkpoint(changes: Sequence[Difference], old_model: Model, new_model: Model) -> None:
     """`changes`: of all settings. Raises UserError if a checkpoint of the run cannot be continued with them."""
     if fixed := _among(changes, FIXED_BY_A_CHECKPOINT):
         raise UserError(f"--resume: {fixed}: the newest checkpoint is of a run without that change; {REMEDY}")
-    earlier = weight_sizes(config_of(before))
-    later = weight_sizes(config_of(now))
+    earlier = weight_sizes(read_model_config(old_model))
+    later = weight_sizes(read_model_config(new_model))
     changed_sizes = [name for name in earlier.keys() & later.keys() if earlier[name] != later[name]]
     if changed_sizes:  # this machine has the config.json of both
         sizes = ", ".join(f"{name} {earlier[name]} -> {later[name]}" for name in sorted(changed_sizes))
         raise UserError(
-            f"--resume: model.path {before.path!r} -> {now.path!r}: {sizes}: the newest checkpoint is of a model of "
-            f"another shape; {REMEDY}"
+            f"--resume: model.path {old_model.path!r} -> {new_model.path!r}: {sizes}: the newest checkpoint is of a "
+            f"model of another shape; {REMEDY}"
         )
 
 
@@ -62,9 +62,9 @@ def _among(changes: Sequence[Difference], settings: Sequence[str]) -> str:
     )
 
 
-def _other_grades(before: Tasks, now: Tasks) -> list[Difference]:
-    earlier = _grading(before)
-    later = _grading(now)
+def _other_grades(old_tasks: Tasks, new_tasks: Tasks) -> list[Difference]:
+    earlier = _grading(old_tasks)
+    later = _grading(new_tasks)
     return [
         Difference(f"{setting} of data set {dataset}", earlier.get((dataset, setting)), later.get((dataset, setting)))
         for dataset, setting in dict.fromkeys((*earlier, *later))
@@ -81,7 +81,7 @@ def _grading(tasks: Tasks) -> dict[tuple[str, str], Any]:
         grading[dataset.name, "weight"] = mixture_part.weight
         if not isinstance(dataset, RowsDataset):
             continue
-        verifier = mapping_of(dataset).verifier
+        verifier = resolve_mapping(dataset).verifier
         grading[dataset.name, "verifier"] = _without_folder(verifier)
         grading[dataset.name, "answer_field"] = dataset.answer_field
         grading[dataset.name, "environment"] = dataset.environment

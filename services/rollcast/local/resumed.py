@@ -25,8 +25,6 @@ MEANING = {
 """By the beginning of a setting's name: what its change does to a run under way."""
 CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port", "local.prometheus_port")
 """Left out, they are free ones of each start."""
-MAX_NAMES = 3
-"""Runs that are named where another one is meant."""
 
 
 def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
@@ -56,12 +54,14 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
     if run_folder.has_history(folder) or (folder / UP_FILE).exists():
         return
     runs = sorted(file.parent.name for file in folder.parent.glob(f"*/{UP_FILE}"))
-    close_names = difflib.get_close_matches(folder.name, runs, MAX_NAMES)
+    # Runs that are named where another one is meant.
+    max_names = 3
+    close_names = difflib.get_close_matches(folder.name, runs, max_names)
     meant = "this folder has no run."
     if close_names:
         meant = f"did you mean {' or '.join(close_names)}?"
     elif runs:
-        meant = f"its runs are {', '.join(runs[:MAX_NAMES])}{', ...' if len(runs) > MAX_NAMES else '.'}"
+        meant = f"its runs are {', '.join(runs[:max_names])}{', ...' if len(runs) > max_names else '.'}"
     raise UserError(
         f"--resume: run = {folder.name}: no run of this name was started in {folder.parent}; {meant} "
         "Leave out --resume to begin a run"
@@ -81,14 +81,18 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
         old_config = load_run_config(folder / UP_FILE)
     except UserError as error:
         return [f"settings of the last start are not compared: {str(error).splitlines()[0]}", *rules]
-    changes = [one for one in differences(old_config, config) if one.field not in CHOSEN_ANEW and not is_move(one)]
+    changes = [
+        difference
+        for difference in differences(old_config, config)
+        if difference.field not in CHOSEN_ANEW and not is_move(difference)
+    ]
     check_curve(changes, old_config.tasks, config.tasks)
     if newest is not None:  # of checkpoints behind a URL the trainer says so
         check_checkpoint(changes, old_config.model, config.model)
     lines = []
-    for one in changes:
+    for change in changes:
         meaning = next(
-            (f": {words}" for start, words in MEANING.items() if f"{one.field}.".startswith(f"{start}.")), ""
+            (f": {words}" for start, words in MEANING.items() if f"{change.field}.".startswith(f"{start}.")), ""
         )
-        lines.append(f"resumed with another setting: {one.sentence}{meaning}")
+        lines.append(f"resumed with another setting: {change.sentence}{meaning}")
     return [*lines, *rules]

@@ -10,7 +10,7 @@ from rollcast.memory.plan import MemoryPlan
 from rollcast.memory.verdict import refusals
 
 
-def divided(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
+def divide_gpu(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
     """The plan of the run, whose `config` has the engines' part. `count` makes it.
 
     Raises UserError if it does not fit, or cannot be counted.

@@ -12,7 +12,7 @@ from rollcast.connections.http import ONE_LOOK
 from rollcast.connections.port_files import port_file, read_port
 from rollcast.local.devices import num_devices
 from rollcast.local.forecast_reading import ForecastReading, Page, first, forecast_on_page
-from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, pace_of
+from rollcast.local.progress import RECENT_STEPS, Pace, Phase, StartUp, estimate_pace
 from rollcast.runfolder import files
 from rollcast.runfolder.episode_words import episodes_in_words
 from rollcast.runfolder.record_file import RecordFile
@@ -122,7 +122,7 @@ class StatusReader:
             is_started=bool(steps_since_start),
             stepped_at=steps_since_start[-1].at if steps_since_start else None,
             waits_for=missing_service if steps_since_start and not ready else None,
-            pace=pace_of(
+            pace=estimate_pace(
                 steps_since_start,
                 self._config.budget,
                 every_steps=self._config.tasks.evaluation.every_steps,

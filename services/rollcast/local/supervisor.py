@@ -33,10 +33,7 @@ from rollcast.telemetry.host_memory import how_it_ended, kills
 
 POLL_SECONDS = 0.2
 STOP_POLL_SECONDS = 0.05
-RESTART_WINDOW_SECONDS = 600.0
 MAX_BACKOFF_SECONDS = 30.0
-MAX_SAME_FAILURES = 3
-"""Starts in a row that fail for one reason: a further one would fail as well."""
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 """Signals that a process brings upon itself, so that its log says why; the others come from outside."""
 
@@ -107,7 +104,7 @@ class Supervisor:
         Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot be kept alive, and
         errors of `report` and `tick`.
         """
-        with self._signals_taken():
+        with self._handle_signals():
             finished = False
             try:
                 for watched in self._watched:
@@ -178,24 +175,27 @@ class Supervisor:
             self._handle_death(watched, code, now_seconds)
         return False
 
-    def _handle_death(self, watched: _Watched, code: int, now: float) -> None:
+    def _handle_death(self, watched: _Watched, code: int, now_seconds: float) -> None:
         service = watched.service
         spec = service.spec
         how = how_it_ended(code, self._kills)
         self._kills = kills()
         words = service.last_words() if code > 0 or -code in CRASHES else ""
-        while watched.died_at and now - watched.died_at[0] > RESTART_WINDOW_SECONDS:
+        # 600.0: seconds in which deaths count together; chosen, not measured.
+        while watched.died_at and now_seconds - watched.died_at[0] > 600.0:
             watched.died_at.popleft()
-        watched.died_at.append(now)
+        watched.died_at.append(now_seconds)
         deaths = len(watched.died_at)
         failures = _note_failure(watched, words)
         # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
         if is_users_mistake and spec.essential:
             raise UserError(f"{words} (log: {service.log})")
-        if is_users_mistake or failures == MAX_SAME_FAILURES or deaths > self._restart_limit:
+        # Starts in a row that fail for one reason: a further one would fail as well.
+        max_same_failures = 3
+        if is_users_mistake or failures == max_same_failures or deaths > self._restart_limit:
             tried = f"restarted {deaths - 1} times"
-            if failures == MAX_SAME_FAILURES:
+            if failures == max_same_failures:
                 tried = f"{failures} starts failed for this reason"
             message = f"{spec.name} {how}{words and f': {words}'} (log: {service.log}; {tried})"
             if spec.essential:
@@ -204,7 +204,7 @@ class Supervisor:
             self._report(f"{message}; the run goes on without it", trouble=True)
             return
         delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
-        watched.start_again_at = now + delay
+        watched.start_again_at = now_seconds + delay
         again = f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else "")
         self._report(again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True)
 
@@ -278,7 +278,7 @@ class Supervisor:
         self._orphans.sweep(known_pids, grace_seconds=grace_seconds)
 
     @contextmanager
-    def _signals_taken(self) -> Iterator[None]:
+    def _handle_signals(self) -> Iterator[None]:
         def count(number: int, _: FrameType | None) -> None:
             # A closed terminal often sends SIGHUP twice; that is not a request to end immediately.
             self._signals = max(self._signals, 1) if number == signal.SIGHUP else self._signals + 1

@@ -59,7 +59,7 @@ class TimeOutlook:
 def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
-        return _found(config, Path(folder), TrialRecord, "generator", "--prompts", str(num_prompts))
+        return _run_trial(config, Path(folder), TrialRecord, "generator", "--prompts", str(num_prompts))
 
 
 def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
@@ -69,10 +69,10 @@ def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
         tried = Path(folder) / "tried.json"
         tried.write_text(json.dumps(asdict(trial)))
-        return _found(config, Path(folder), UpdateTrialRecord, "trainer", "--trial", str(tried), ranks=ranks)
+        return _run_trial(config, Path(folder), UpdateTrialRecord, "trainer", "--trial", str(tried), ranks=ranks)
 
 
-def _found(
+def _run_trial(
     config: RunConfig,
     folder: Path,
     kind: type[_Record],
@@ -85,18 +85,18 @@ def _found(
     write_resolved(config, folder / RUN_FILE)
     files = ("--config", str(folder / RUN_FILE), "--out", str(out))
     program = (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
-    code, log_file = _ended(
+    code, log_file = _await_trial(
         [Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(ranks)]
     )
     if code != 0:
-        raise _failed(log_file, code)
+        raise _trial_error(log_file, code)
     try:
         return read_record(out, kind)
     except (OSError, ValueError) as error:
         raise PassingError(f"the trial wrote nothing that can be read ({error}); try again") from error
 
 
-def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
+def _await_trial(commands: Sequence[Command]) -> tuple[int, Path]:
     """The exit code and the log with its reason. No process outlives this call, not even an engine.
 
     Raises PassingError.
@@ -119,7 +119,7 @@ def _ended(commands: Sequence[Command]) -> tuple[int, Path]:
     return code, trial.log
 
 
-def _failed(log: Path, code: int) -> UserError:
+def _trial_error(log: Path, code: int) -> UserError:
     """The sentences of the log, else the reason that it names. The log is kept for the user."""
     log_text = log.read_text(errors="replace")
     descriptor, kept_log = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")

@@ -73,13 +73,13 @@ def run_locally(
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        config = shared_gpu.divided(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
+        config = shared_gpu.divide_gpu(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     if resume:
         check_begun(config.run_folder, config.trainer.checkpoints)
-    with run_folder.locked(config.run_folder), undone_if_refused(config.run_folder) as undo:
+    with run_folder.lock_folder(config.run_folder), undone_if_refused(config.run_folder) as undo:
         changes = changes_since_start(config.run_folder, portable_config) if resume else []
         if step is not None:
             changes += go_back(checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo)
@@ -140,11 +140,11 @@ def _supervise(
     report: EventReport,
     tick: Callable[[Doing], None],
 ) -> Doing:
-    made_before = run_folder.made(folder)
+    made_before = run_folder.history_file_sizes(folder)
     supervisor: Supervisor = make_supervisor(
         report=report,
         tick=lambda: tick(supervisor.doing),
-        worth_saving=lambda: run_folder.made(folder) != made_before,
+        worth_saving=lambda: run_folder.history_file_sizes(folder) != made_before,
     )
 
     def ready(service: Service) -> None:

@@ -32,7 +32,7 @@ class Entry:
     """The optimizer step was made before: entries of it and of later steps belong to a lost history."""
 
 
-def of_step(record: StepRecord, newest: int) -> Entry:
+def make_step_entry(record: StepRecord, newest: int) -> Entry:
     """`newest`: the last optimizer step so far; -1 = none."""
     values = {item.name: getattr(record, item.name) for item in fields(record) if item.name not in _NOT_MEASURED}
     total = sum(record.staleness_tokens.values())
@@ -41,7 +41,7 @@ def of_step(record: StepRecord, newest: int) -> Entry:
     return replace(_entry("train", record.step, record.at, values), is_repeated=record.step <= newest)
 
 
-def of_evaluation(record: EvaluationRecord) -> Entry:
+def make_evaluation_entry(record: EvaluationRecord) -> Entry:
     prefix = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
     names = (
         "pass_rate", "standard_error", "standard_error_new_prompts", "compute_device_hours", "samples", "num_prompts",
@@ -50,11 +50,11 @@ def of_evaluation(record: EvaluationRecord) -> Entry:
     return _entry(prefix, record.step, record.at, {name: getattr(record, name) for name in names})
 
 
-def of_samples(record: SamplesRecord) -> Entry:
+def make_samples_entry(record: SamplesRecord) -> Entry:
     return Entry(record.step, record.at, samples=tuple(record.samples), samples_of=record.dataset)
 
 
-def of_forecast(record: ForecastRecord) -> Entry:
+def make_forecast_entry(record: ForecastRecord) -> Entry:
     values = {name: getattr(record, name) for name in ("chance", "num_evaluations", "end_compute")}
     for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
         values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
@@ -63,8 +63,8 @@ def of_forecast(record: ForecastRecord) -> Entry:
     return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 
-def _entry(place: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
-    present_values = {f"{place}/{name}": float(value) for name, value in values.items() if value is not None}
+def _entry(prefix: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
+    present_values = {f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None}
     finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
     return Entry(step, at or 0.0, finite, num_left_out=len(present_values) - len(finite))
 

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rollcast.loggers.entries import Entry, of_evaluation, of_forecast, of_samples, of_step
+from rollcast.loggers.entries import (
+    Entry,
+    make_evaluation_entry,
+    make_forecast_entry,
+    make_samples_entry,
+    make_step_entry,
+)
 from rollcast.runfolder import files
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
@@ -19,8 +25,8 @@ from rollcast.runfolder.samples import SamplesRecord
 class Feed:
     """The records of a run, as entries."""
 
-    def __init__(self, folder: Path, taken: Mapping[str, int]) -> None:
-        """`taken`: lines of each file that an earlier process has sent.
+    def __init__(self, folder: Path, sent_lines: Mapping[str, int]) -> None:
+        """`sent_lines`: lines of each file that an earlier process has sent.
 
         Raises UserError if this release cannot read the folder.
         """
@@ -28,12 +34,12 @@ class Feed:
         self._newest_step = -1
         self._files: dict[str, tuple[RecordFile[Any], Callable[[Any], Entry]]] = {}
         for name, kind, make in (
-            (files.STEPS, StepRecord, self._of_step),
-            (files.EVALUATIONS, EvaluationRecord, of_evaluation),
-            (files.SAMPLES, SamplesRecord, of_samples),
-            (files.FORECASTS_SAID, ForecastRecord, of_forecast),
+            (files.STEPS, StepRecord, self._make_next_step_entry),
+            (files.EVALUATIONS, EvaluationRecord, make_evaluation_entry),
+            (files.SAMPLES, SamplesRecord, make_samples_entry),
+            (files.FORECASTS_SAID, ForecastRecord, make_forecast_entry),
         ):
-            self._files[name] = (RecordFile[Any](folder / name, kind, num_known=taken.get(name, 0)), make)
+            self._files[name] = (RecordFile[Any](folder / name, kind, num_known=sent_lines.get(name, 0)), make)
 
     @property
     def lines(self) -> dict[str, int]:
@@ -50,8 +56,8 @@ class Feed:
         new_entries = [entry for file, make in self._files.values() for entry in _new(file, make)]
         return sorted(new_entries, key=lambda entry: entry.at)
 
-    def _of_step(self, record: StepRecord) -> Entry:
-        entry = of_step(record, self._newest_step)
+    def _make_next_step_entry(self, record: StepRecord) -> Entry:
+        entry = make_step_entry(record, self._newest_step)
         self._newest_step = record.step
         return entry
 

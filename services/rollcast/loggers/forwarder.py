@@ -46,20 +46,20 @@ class Forwarder(threading.Thread):
         self._feed = Feed(folder, saved_position.lines)
         self._waiting: list[Entry] = []
         self._destination: Destination | None = None
-        self._asked = threading.Event()
+        self._stop_requested = threading.Event()
         self._was_up: bool | None = None
         self._unreadable = 0
         self.done = False
 
     def stop(self) -> None:
         """Send the remaining entries, then end."""
-        self._asked.set()
+        self._stop_requested.set()
 
     def run(self) -> None:
         failures = 0
         while not self.done:
             # Before the reading: a record written after it belongs to a run that goes on.
-            stopping = self._asked.is_set()
+            stopping = self._stop_requested.is_set()
             try:
                 has_sent = self._send_some()
                 if stopping and not has_sent:
@@ -77,7 +77,7 @@ class Forwarder(threading.Thread):
             if stopping and failures:
                 time.sleep(min(pause, READ_INTERVAL_SECONDS))
             elif failures or not self._waiting:
-                self._asked.wait(pause)
+                self._stop_requested.wait(pause)
 
     def _close(self) -> None:
         if self._destination is not None:

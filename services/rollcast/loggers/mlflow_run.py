@@ -18,8 +18,6 @@ from mlflow.exceptions import MlflowException
 from rollcast.config.loggers import MlflowLog
 from rollcast.loggers.entries import Entry, RefusedError, as_table
 
-MAX_METRICS_PER_REQUEST = 1_000
-MAX_PARAMS_PER_REQUEST = 100
 PASSING_STATUSES = frozenset({401, 403, 404, 408, 429})
 """Refusals that may pass: credentials are fixed, a server is set up."""
 
@@ -46,8 +44,9 @@ class MlflowRun:
         self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
         # MLflow's bound
         params = [Param(name, text[:500]) for name, text in flat(self.settings)]
-        for start in range(0, len(params), MAX_PARAMS_PER_REQUEST):
-            self._client.log_batch(self.run_id, params=params[start : start + MAX_PARAMS_PER_REQUEST])
+        max_params_per_request = 100
+        for start in range(0, len(params), max_params_per_request):
+            self._client.log_batch(self.run_id, params=params[start : start + max_params_per_request])
 
     def write(self, entries: Sequence[Entry]) -> None:
         try:
@@ -67,8 +66,9 @@ class MlflowRun:
         texts = {name: text for entry in entries for name, text in entry.texts.items()}
         # MLflow's bound
         tags = [RunTag(_key(name), text[:5_000]) for name, text in texts.items()]
-        for start in range(0, max(len(metrics), 1), MAX_METRICS_PER_REQUEST):
-            self._client.log_batch(self.run_id, metrics=metrics[start : start + MAX_METRICS_PER_REQUEST], tags=tags)
+        max_metrics_per_request = 1_000
+        for start in range(0, max(len(metrics), 1), max_metrics_per_request):
+            self._client.log_batch(self.run_id, metrics=metrics[start : start + max_metrics_per_request], tags=tags)
         for entry in entries:
             if entry.samples:
                 file = f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"

@@ -11,7 +11,7 @@ from rollcast.memory.device import Device
 from rollcast.memory.host import NO_LIMITS, HostLimits, host_refusals
 from rollcast.memory.model_file import folder_here, read_file, read_from_hub, read_here
 from rollcast.memory.plan import MemoryPlan
-from rollcast.memory.verdict import refusals, ungrouped
+from rollcast.memory.verdict import check_shard_ranks, refusals
 from rollcast.memory.weight_shapes import find_model_shape
 
 
@@ -64,6 +64,6 @@ def check_memory(
         plan = plan_run(config, device, ranks=ranks, model_config=model_config)
     except UncountedModelError:
         return None
-    if plan is not None and (refused := [*ungrouped(plan), *refusals(plan), *host_refusals(plan, host)]):
+    if plan is not None and (refused := [*check_shard_ranks(plan), *refusals(plan), *host_refusals(plan, host)]):
         raise UserError("\n".join(refused))
     return plan

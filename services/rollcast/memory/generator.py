@@ -15,12 +15,9 @@ from rollcast.memory.activations import FLOAT32_BYTES
 from rollcast.memory.adapters import all_adapters
 from rollcast.memory.architecture import FeedForwardShape, LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
-from rollcast.memory.recurrence import VLLM_STATES
 from rollcast.memory.staging import StagingPlace, staged_by_generator, staging_place
 from rollcast.weights.plan.manifest import DTYPE_BYTES
 
-VOCABULARY_MULTIPLE = 64
-"""vLLM pads the rows of embeddings and head to a multiple of this."""
 BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
 """Tokens of vLLM's KV blocks if generator.block_size is not set."""
 SAMPLER_BYTES_PER_LOGIT = 7 * FLOAT32_BYTES
@@ -68,11 +65,13 @@ class WorkerMemory:
     @cached_property
     def weights(self) -> int:
         layers = sum(
-            _of_worker(name, shape, layer.attention.head_size, self.workers) * self._item_of(name)
+            _count_worker_numbers(name, shape, layer.attention.head_size, self.workers) * self._bytes_per_number(name)
             for layer in self.model.layers
             for name, shape in layer.weights.items()
         )
-        rows = -(-self.model.vocabulary // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+        # vLLM pads the rows of embeddings and head to a multiple of this.
+        vocabulary_multiple = 64
+        rows = -(-self.model.vocabulary // vocabulary_multiple) * vocabulary_multiple
         tables = -(-rows // self.workers) * self.model.hidden * (1 if self.model.tied else 2)
         return layers + self.item * (tables + self.model.hidden) + self._adapters
 
@@ -88,7 +87,7 @@ class WorkerMemory:
             self.item * math.prod(shape) for adapter in (room, lora) for _, shape in all_adapters(self.model, adapter)
         )
 
-    def _item_of(self, name: str) -> int:
+    def _bytes_per_number(self, name: str) -> int:
         """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
         quantised = self.config.generator.engine.quantization is not None and name.endswith("_proj.weight")
         return 1 if quantised else self.item
@@ -145,7 +144,9 @@ class WorkerMemory:
         for layer in self.model.layers:
             shape = layer.attention
             if layer.recurrent is not None:
-                total += VLLM_STATES * block * self._most_entry_bytes
+                # 2: states that vLLM holds for each running rollout: the one it computes, and the
+                # one it computes it from.
+                total += 2 * block * self._most_entry_bytes
                 continue
             cached_tokens = tokens
             if shape.window is not None:
@@ -183,7 +184,7 @@ class WorkerMemory:
         return bisect_right(range(1, self.config.model.max_length + 1), share, key=self.kv_of_slot)
 
 
-def _of_worker(name: str, shape: Shape, head_size: int, workers: int) -> int:
+def _count_worker_numbers(name: str, shape: Shape, head_size: int, workers: int) -> int:
     """How many numbers of a weight one worker holds: all of norms and routers, and at least one key head."""
     rows = shape[0]
     rest = math.prod(shape[1:])

@@ -18,8 +18,6 @@ EXPORT_FILE_BYTES = 5_000_000_000
 """Size of one file of an export, which rank 0 gathers before it writes it."""
 PROGRAM_BYTES = 2 << 30
 """Margin of each process for libraries, CUDA's context and temporary buffers. Not a count."""
-DEFAULT_MACHINE_RANKS = 8
-"""GPUs of a machine if no option gives them."""
 UNITS = {"": 1, **{f"{letter}i": 1 << 10 * power for power, letter in enumerate("KMGT", 1)}}
 UNITS |= {letter: 10 ** (3 * power) for power, letter in enumerate("kMGT", 1)}
 QUANTITY = re.compile(rf"(\d+(?:\.\d+)?(?:e\+?\d\d?)?)({'|'.join(UNITS)})")
@@ -30,7 +28,7 @@ class HostLimits:
     """Bytes of available host memory; None = not known."""
 
     machine_ranks: int | None = None
-    """Trainer ranks on one machine. None = all, at most DEFAULT_MACHINE_RANKS."""
+    """Trainer ranks on one machine. None = all, at most 8."""
     trainer: int | None = None
     """One machine or pod of the trainer."""
     generator: int | None = None
@@ -79,7 +77,8 @@ def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
 
 
 def machine_ranks(plan: MemoryPlan, limits: HostLimits) -> int:
-    return min(plan.ranks, limits.machine_ranks or DEFAULT_MACHINE_RANKS)
+    # 8: GPUs of a machine if no option gives them.
+    return min(plan.ranks, limits.machine_ranks or 8)
 
 
 def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
@@ -110,4 +109,6 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
 
 
 def _most(parts: Parts) -> str:
-    return ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3])
+    return ", ".join(
+        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
+    )

@@ -8,8 +8,6 @@ import time
 from collections.abc import Generator, Iterable
 
 HUB = "https://huggingface.co"
-MAX_FETCHED_BYTES = 32 << 20
-"""Most bytes of one file, which is the largest header that is read."""
 ALL_FILES_SECONDS = 60.0
 """How long all files of one model may take together: a header each of at most some hundred."""
 
@@ -31,7 +29,9 @@ def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
     import httpx
 
     token = os.environ.get("HF_TOKEN")
-    headers = {"Range": f"bytes=0-{MAX_FETCHED_BYTES - 1}", "Accept-Encoding": "identity"}
+    # Most bytes of one file, which is the largest header that is read.
+    max_fetched_bytes = 32 << 20
+    headers = {"Range": f"bytes=0-{max_fetched_bytes - 1}", "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     # How long one answer, or the next piece of it, may take
     request = httpx.stream("GET", hub_url(model, name), headers=headers, timeout=10.0, follow_redirects=True)

@@ -31,7 +31,7 @@ def read_file(file: Path, field: str) -> dict[str, Any]:
     """`field`: the setting or option that an error names. Raises UserError."""
     try:
         with file.open("rb") as stream:
-            return _parsed(stream.read(MAX_CONFIG_BYTES), f"{field}: {file}")
+            return _parse_config(stream.read(MAX_CONFIG_BYTES), f"{field}: {file}")
     except OSError as error:
         raise UserError(f"{field}: {file} cannot be read ({error.strerror}); give a model's config.json") from error
 
@@ -43,7 +43,7 @@ def read_from_hub(model: str) -> dict[str, Any]:
     url = hub_url(model, CONFIG)
     try:
         with closing(hub_file(model, CONFIG, until=hub_limit())) as pieces:
-            return _parsed(beginning(pieces, MAX_CONFIG_BYTES), url)
+            return _parse_config(beginning(pieces, MAX_CONFIG_BYTES), url)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         sentence = (
             f"model.path = {model}: is not a folder on this machine, and {url} does not answer ({_reason(error)}); "
@@ -66,7 +66,7 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def _parsed(content: bytes, source: str) -> dict[str, Any]:
+def _parse_config(content: bytes, source: str) -> dict[str, Any]:
     try:
         model_config = json.loads(content)
     except ValueError as error:

@@ -20,10 +20,6 @@ CONTEXT_BYTES = 1 << 30
 """Margin of each process for CUDA's context, loaded kernels and the work spaces of libraries. Not a count."""
 GRAPH_BYTES = 1 << 30
 """Margin of each engine for its CUDA graphs, which are not in vLLM's share. Not a count."""
-SHARE_STEP = 1_000
-"""Shares are rounded down to thousandths."""
-KV_STEP = 10
-"""KV caches are rounded down to tenths of a GiB."""
 
 
 def shared(plan: MemoryPlan) -> MemoryPlan:
@@ -31,16 +27,20 @@ def shared(plan: MemoryPlan) -> MemoryPlan:
     plan = replace(plan, shares_gpu=True)
     if plan.config.weights.stage == "auto":
         # The choice on the device would look at memory that the trainer takes later.
-        plan = plan.changed(weights={"stage": "host"})
+        plan = plan.with_settings(weights={"stage": "host"})
     if plan.config.generator.gpu_memory_utilization == DEFAULT_GPU_SHARE:
-        share = math.floor(SHARE_STEP * rest_of_each(plan) / plan.device.num_bytes) / SHARE_STEP
+        # Shares are rounded down to thousandths.
+        share_step = 1_000
+        share = math.floor(share_step * rest_of_each(plan) / plan.device.num_bytes) / share_step
         if share <= 0:
             return plan
-        plan = plan.changed(generator={"gpu_memory_utilization": share})
+        plan = plan.with_settings(generator={"gpu_memory_utilization": share})
     if plan.config.generator.gpu_kv_cache_gib is None:
-        gib = math.floor(KV_STEP * plan.worker.kv_bytes / (1 << 30)) / KV_STEP
+        # KV caches are rounded down to tenths of a GiB.
+        kv_step = 10
+        gib = math.floor(kv_step * plan.worker.kv_bytes / (1 << 30)) / kv_step
         if gib > 0:
-            plan = plan.changed(generator={"gpu_kv_cache_gib": gib})
+            plan = plan.with_settings(generator={"gpu_kv_cache_gib": gib})
     return plan
 
 

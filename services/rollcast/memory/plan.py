@@ -60,7 +60,7 @@ class MemoryPlan:
         """Bytes of all processes together, which a machine without GPUs must have."""
         return sum(rank.fullest.total for rank in self.trainer) + self.generators * self.worker_total
 
-    def changed(self, *, ranks: int | None = None, **groups: dict[str, Any]) -> MemoryPlan:
+    def with_settings(self, *, ranks: int | None = None, **groups: dict[str, Any]) -> MemoryPlan:
         """With other settings: `changed(trainer={"activation_checkpointing": True})`."""
         updates = {group: getattr(self.config, group).model_copy(update=settings) for group, settings in groups.items()}
         return replace(self, config=self.config.model_copy(update=updates), ranks=ranks or self.ranks)

@@ -52,9 +52,9 @@ def proven_models() -> tuple[ProvenModel, ...]:
     return TypeAdapter(tuple[ProvenModel, ...]).validate_python(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
-def is_proven(found: Mapping[str, Any]) -> str:
+def is_proven(model_config: Mapping[str, Any]) -> str:
     """A sentence about the architecture of a config.json; empty if no architecture is named there."""
-    classes = found.get("architectures")
+    classes = model_config.get("architectures")
     if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
         return ""
     name = classes[0]

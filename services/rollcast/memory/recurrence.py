@@ -14,8 +14,6 @@ FLOAT32_BYTES = 4
 """Bytes of a float32, in which the recurrence is computed and its state is held."""
 CHUNK_TOKENS = 32
 """Tokens of a chunk, to which every sequence is padded. The trainer asks for it (learner/recurrence.py)."""
-VLLM_STATES = 2
-"""States that vLLM holds for each running rollout: the one it computes, and the one it computes it from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from rollcast.memory.hub import beginning, hub_file, hub_limit
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-SIZE_BYTES = 8
 MAX_HEADER_BYTES = 32 << 20
 """Largest header that is read. The format allows 100 MB; a file of 50,000 tensors needs 7 MB."""
 _ONE_EXPERT = re.compile(r"(.+\.)(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
@@ -36,7 +35,7 @@ ReadFile = Callable[[str], Generator[bytes]]
 def stored_here(folder: Path) -> dict[str, Shape] | None:
     """Weights by the headers of the files in `folder`. None if no file is there or readable."""
     try:
-        return _stored(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
+        return _read_stored_shapes(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
     except _UNREADABLE:
         return None
 
@@ -48,7 +47,7 @@ def stored_on_hub(model: str) -> dict[str, Shape] | None:
     read_hub_file = partial(hub_file, model, until=hub_limit())
     for is_split in (False, True):
         try:
-            return _stored(read_hub_file, is_split=is_split)
+            return _read_stored_shapes(read_hub_file, is_split=is_split)
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.NOT_FOUND:
                 return None
@@ -64,18 +63,18 @@ def _pieces(folder: Path, name: str) -> Generator[bytes]:
             yield piece
 
 
-def _stored(read: ReadFile, *, is_split: bool) -> dict[str, Shape]:
+def _read_stored_shapes(read_file: ReadFile, *, is_split: bool) -> dict[str, Shape]:
     """Raises one of _UNREADABLE, or httpx.HTTPError."""
-    names = _named_by_index(read) if is_split else [WHOLE]
+    names = _named_by_index(read_file) if is_split else [WHOLE]
     shapes: dict[str, Shape] = {}
     for name in names:
-        with closing(read(name)) as pieces:
+        with closing(read_file(name)) as pieces:
             shapes |= _header(pieces)
     return as_transformers_keeps_them(shapes)
 
 
-def _named_by_index(read: ReadFile) -> list[str]:
-    with closing(read(INDEX)) as pieces:
+def _named_by_index(read_file: ReadFile) -> list[str]:
+    with closing(read_file(INDEX)) as pieces:
         index = json.loads(beginning(pieces, MAX_HEADER_BYTES))
     names = sorted(set(index["weight_map"].values()))
     # A hostile index may name any number
@@ -85,12 +84,13 @@ def _named_by_index(read: ReadFile) -> list[str]:
 
 
 def _header(pieces: Iterable[bytes]) -> dict[str, Shape]:
-    start = beginning(pieces, SIZE_BYTES)
-    size = int.from_bytes(start[:SIZE_BYTES], "little")
+    size_bytes = 8
+    start = beginning(pieces, size_bytes)
+    size = int.from_bytes(start[:size_bytes], "little")
     if not 0 < size <= MAX_HEADER_BYTES:
         raise ValueError(f"a header of {size} bytes")
-    start += beginning(pieces, SIZE_BYTES + size - len(start))
-    header = json.loads(start[SIZE_BYTES : SIZE_BYTES + size])
+    start += beginning(pieces, size_bytes + size - len(start))
+    header = json.loads(start[size_bytes : size_bytes + size])
     return {
         name: tuple(map(int, tensor_header["shape"]))
         for name, tensor_header in header.items()

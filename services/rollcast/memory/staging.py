@@ -15,13 +15,13 @@ PIECES_ON_THE_WAY = 2
 """Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
 
-def staging_place(wanted: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]) -> StagingPlace:
+def staging_place(setting: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]) -> StagingPlace:
     """`room`: for each worker of a generator, free bytes of its device (None = the host) and bytes of its weights.
 
     A worker holds its part of the weights. On the device it would stage all of them.
     """
-    if wanted != "auto":
-        return wanted
+    if setting != "auto":
+        return setting
     version_bytes = sum(worker_bytes for _, worker_bytes in room)
     # Device memory that staging leaves for the scratch space of kernels
     fits = all(free is None or free - version_bytes >= (1 << 30) for free, _ in room)
@@ -36,8 +36,8 @@ def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
     return STAGED_VERSIONS * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
 
 
-def staged_by_generator(version: int, place: StagingPlace, kind: DeviceKind, workers: int) -> int:
+def staged_by_generator(version: int, location: StagingPlace, kind: DeviceKind, workers: int) -> int:
     """Bytes on the device of each worker of a generator (`rollcast.weights.receiver.receiver`)."""
-    if place == "device":
+    if location == "device":
         return version
     return version // workers if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES

@@ -22,9 +22,9 @@ SIZES = (
 _LONGER_ALLOWED = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
-def known_length(found: Mapping[str, Any]) -> int | None:
+def known_length(model_config: Mapping[str, Any]) -> int | None:
     """Tokens of the longest text that a model knows, by its config.json; None if that does not say."""
-    for settings in _groups(found):
+    for settings in _groups(model_config):
         for name in LENGTHS:
             # A smaller number is not the length of a language model
             if isinstance(length := settings.get(name), int) and length >= 8:
@@ -32,12 +32,14 @@ def known_length(found: Mapping[str, Any]) -> int | None:
     return None
 
 
-def weight_sizes(found: Mapping[str, Any]) -> dict[str, int]:
+def weight_sizes(model_config: Mapping[str, Any]) -> dict[str, int]:
     """The SIZES that a config.json has, of the text model if it takes more than text."""
-    return {name: size for settings in _groups(found) for name in SIZES if type(size := settings.get(name)) is int}
+    return {
+        name: size for settings in _groups(model_config) for name in SIZES if type(size := settings.get(name)) is int
+    }
 
 
-def config_of(model: Model) -> Mapping[str, Any]:
+def read_model_config(model: Model) -> Mapping[str, Any]:
     """The config.json that this machine has of the model; empty if there is no readable one."""
     try:
         return read_here(model.path) or {}
@@ -50,7 +52,7 @@ def check_causal(model: Model) -> None:
 
     A model that is not here yet, cannot be read or names no class in its config.json is left to the trainer.
     """
-    model_config = config_of(model)
+    model_config = read_model_config(model)
     kind = model_config.get("model_type")
     classes = model_config.get("architectures")
     name = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
@@ -67,7 +69,7 @@ def check_max_length(model: Model) -> None:
 
     A length that config.json stretches (rope_scaling) counts as stretched.
     """
-    model_config = config_of(model)
+    model_config = read_model_config(model)
     length = known_length(model_config)
     if length is None or os.environ.get(_LONGER_ALLOWED, "0") not in ("", "0"):
         return
@@ -79,24 +81,24 @@ def check_max_length(model: Model) -> None:
         )
 
 
-def _groups(found: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _groups(model_config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The settings themselves, and those of the text model in one that takes more than text."""
-    inner = found.get("text_config")
-    yield found
+    inner = model_config.get("text_config")
+    yield model_config
     if isinstance(inner, Mapping):
         yield inner
 
 
-def _other_lengths(found: Mapping[str, Any]) -> Iterator[int]:
-    for settings in _groups(found):
+def _other_lengths(model_config: Mapping[str, Any]) -> Iterator[int]:
+    for settings in _groups(model_config):
         for name in (*LENGTHS, "model_max_length"):
             if isinstance(length := settings.get(name), int):
                 yield length
 
 
-def _factors(found: Mapping[str, Any]) -> Iterator[float]:
+def _factors(model_config: Mapping[str, Any]) -> Iterator[float]:
     """By how much positions are stretched: one factor for each kind of layer."""
-    for settings in _groups(found):
+    for settings in _groups(model_config):
         for name in _ROPE:
             rope = settings.get(name)
             kinds = [rope, *rope.values()] if isinstance(rope, Mapping) else []

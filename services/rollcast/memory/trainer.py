@@ -26,7 +26,7 @@ from rollcast.memory.activations import (
     kept_by_selection,
     passing_through_layer,
 )
-from rollcast.memory.adapters import adapters_of, all_adapters, kept_for_adapters, passing_for_adapters
+from rollcast.memory.adapters import adapter_shapes, all_adapters, kept_for_adapters, passing_for_adapters
 from rollcast.memory.architecture import LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
@@ -54,7 +54,7 @@ def rows_of_rank(rows: int, rank: int, ranks: int) -> int:
     return max(0, min(chunk, rows - rank * chunk))
 
 
-def sharded(weights: Iterable[tuple[str, Shape]], rank: int, ranks: int) -> int:
+def count_rank_numbers(weights: Iterable[tuple[str, Shape]], rank: int, ranks: int) -> int:
     """How many numbers of these weights a rank holds."""
     return sum(rows_of_rank(shape[0], rank, ranks) * math.prod(shape[1:]) for _, shape in weights)
 
@@ -83,21 +83,21 @@ class RankMemory:
         return Load(tokens, longest, DTYPE_BYTES[model.dtype], frozen=model.lora is not None)
 
     @cached_property
-    def trained(self) -> list[tuple[str, Shape]]:
+    def trained_weights(self) -> list[tuple[str, Shape]]:
         """The weights with masters, moments and gradients: all, or those of the adapters."""
         lora = self.config.model.lora
         return list(self.model.weights() if lora is None else all_adapters(self.model, lora))
 
-    def _trained_of(self, weights: Mapping[str, Shape]) -> Mapping[str, Shape]:
+    def _select_trained(self, weights: Mapping[str, Shape]) -> Mapping[str, Shape]:
         """The trained weights of a unit with these weights."""
         lora = self.config.model.lora
-        return weights if lora is None else adapters_of(weights, lora)
+        return weights if lora is None else adapter_shapes(weights, lora)
 
     def _unit(self, weights: Mapping[str, Shape]) -> int:
         """How many numbers a gathered unit with these weights has."""
         lora = self.config.model.lora
-        more = 0 if lora is None else _gathered(adapters_of(weights, lora), self.ranks)
-        return _gathered(weights, self.ranks) + more
+        more = 0 if lora is None else _count_gathered(adapter_shapes(weights, lora), self.ranks)
+        return _count_gathered(weights, self.ranks) + more
 
     @property
     def _read_item(self) -> int:
@@ -107,7 +107,7 @@ class RankMemory:
     def moments(self) -> Iterator[StepMoment]:
         """The moments of a step with several micro-batches: gradients of the first are there during the others."""
         yield from (self._with_constant_parts(name, parts) for name, parts in self._passes())
-        yield self._with_constant_parts("publish", {"converted": self._converted()}, gradients=False)
+        yield self._with_constant_parts("publish", {"converted": self._conversion_bytes()}, gradients=False)
         yield self._with_constant_parts("checkpoint", self._while_written, gradients=False)
 
     @cached_property
@@ -131,14 +131,16 @@ class RankMemory:
         if self.kind == "gpu":
             return in_hand
         weights = list(self.model.weights())
-        stacks = [sharded([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])]
+        stacks = [
+            count_rank_numbers([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])
+        ]
         item = self._read_item
         beyond = max(0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0))
-        held_bytes = item * sharded(weights, self.rank, self.ranks)
+        held_bytes = item * count_rank_numbers(weights, self.rank, self.ranks)
         peak_bytes = held_bytes + beyond
         # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
         for weight in weights:
-            rows, padded = (item * sharded([weight], rank, self.ranks) for rank in (self.rank, 0))
+            rows, padded = (item * count_rank_numbers([weight], rank, self.ranks) for rank in (self.rank, 0))
             if rows < padded:
                 peak_bytes = max(peak_bytes, held_bytes + padded)
                 held_bytes += padded - rows
@@ -149,30 +151,30 @@ class RankMemory:
 
     def _read_at_once(self, name: str, shape: Shape) -> int:
         """How many numbers of a weight are read together: experts that are stored one by one are read one by one."""
-        return math.prod(shape[1:]) if self._is_stacked(name) else sharded([(name, shape)], 0, self.ranks)
+        return math.prod(shape[1:]) if self._is_stacked(name) else count_rank_numbers([(name, shape)], 0, self.ranks)
 
     @cached_property
     def version(self) -> int:
         """Bytes of one published version."""
-        return sum(math.prod(shape) for _, shape in self.trained) * self.load.item
+        return sum(math.prod(shape) for _, shape in self.trained_weights) * self.load.item
 
     @cached_property
     def _constant_parts(self) -> Parts:
         """Memory that a rank holds at every moment of a step. The first step has no moments of AdamW yet."""
-        padded = sharded(self.trained, 0, self.ranks)
-        model_bytes = self.load.item * sharded(self.model.weights(), 0, self.ranks)
+        padded = count_rank_numbers(self.trained_weights, 0, self.ranks)
+        model_bytes = self.load.item * count_rank_numbers(self.model.weights(), 0, self.ranks)
         has_adapters = self.config.model.lora is not None
         parts = {
             "weights": FLOAT32_BYTES * padded + (model_bytes if has_adapters else 0),
             "gradients": FLOAT32_BYTES * padded,
-            "optimizer": 2 * FLOAT32_BYTES * sharded(self.trained, self.rank, self.ranks),
+            "optimizer": 2 * FLOAT32_BYTES * count_rank_numbers(self.trained_weights, self.rank, self.ranks),
         }
         kl = self.config.recipe.kl
         # With adapters the model itself is its own reference.
         if kl is not None and not (has_adapters and kl.reference in (None, self.config.model.path)):
             parts["reference"] = model_bytes
         if self.teacher is not None:
-            parts["teacher"] = self.load.item * sharded(self.teacher.weights(), 0, self.ranks)
+            parts["teacher"] = self.load.item * count_rank_numbers(self.teacher.weights(), 0, self.ranks)
         if self.kind == "cpu":
             parts["checkpoint"] = self.checkpoint
         parts["staging"] = staged_by_trainer(self.version_rows, self.kind)
@@ -181,25 +183,27 @@ class RankMemory:
     @cached_property
     def version_rows(self) -> int:
         """Bytes of one published version's rows on this rank."""
-        return self.load.item * sharded(self.trained, self.rank, self.ranks)
+        return self.load.item * count_rank_numbers(self.trained_weights, self.rank, self.ranks)
 
     @cached_property
     def checkpoint(self) -> int:
         """Bytes of the host copy of weights and moments that a checkpoint is written from. The copy is kept."""
-        moments = 2 * FLOAT32_BYTES * sharded(self.trained, self.rank, self.ranks)
-        return FLOAT32_BYTES * sharded(self.trained, 0, self.ranks) + moments
+        moments = 2 * FLOAT32_BYTES * count_rank_numbers(self.trained_weights, self.rank, self.ranks)
+        return FLOAT32_BYTES * count_rank_numbers(self.trained_weights, 0, self.ranks) + moments
 
     @property
     def unpadded(self) -> int:
         """Bytes of one more copy of the weights that are padded here: torch writes a checkpoint without padding."""
-        rows = {shape[0] for _, shape in self.trained}
+        rows = {shape[0] for _, shape in self.trained_weights}
         padded = {n for n in rows if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)}
-        return FLOAT32_BYTES * sharded((w for w in self.trained if w[1][0] in padded), self.rank, self.ranks)
+        return FLOAT32_BYTES * count_rank_numbers(
+            (w for w in self.trained_weights if w[1][0] in padded), self.rank, self.ranks
+        )
 
     @property
     def largest_weight(self) -> int:
         """Bytes of the largest whole weight in the published dtype: an export gathers one weight at a time."""
-        return self.load.item * max((math.prod(shape) for _, shape in self.trained), default=0)
+        return self.load.item * max((math.prod(shape) for _, shape in self.trained_weights), default=0)
 
     def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
         constant = {
@@ -208,13 +212,13 @@ class RankMemory:
         return StepMoment(name, together(constant, parts))
 
     def _passes(self) -> Iterator[tuple[str, Parts]]:
-        kept_bytes = list(self._kept())
+        kept_bytes = list(self._kept_bytes())
         yield from self._head(sum(kept_bytes) + kept_around_layers(self.model, self.load))
         for index in reversed(range(len(kept_bytes))):
             yield from self._layer(index, sum(kept_bytes[:index]))
         yield from self._embedding()
 
-    def _kept(self) -> Iterator[int]:
+    def _kept_bytes(self) -> Iterator[int]:
         for layer in self.model.layers:
             match self.config.trainer.activation_checkpointing:
                 case False:
@@ -246,7 +250,7 @@ class RankMemory:
         narrow = d if fused else product
         widened = 0 if narrow == d else narrow * (head + self.load.tokens * self.model.hidden)
         unit = 0 if self.model.tied else head
-        gathered = d * (_gathered(self.model.root, self.ranks) + unit)
+        gathered = d * (_count_gathered(self.model.root, self.ranks) + unit)
         # Logits, the probabilities of the chunk before, and the results computed from them.
         forward = 3 * FLOAT32_BYTES * chunk + (product * chunk if product != FLOAT32_BYTES else 0)
         ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
@@ -254,21 +258,25 @@ class RankMemory:
         yield "head, forward", parts
         # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that this chunk adds.
         backward = 2 * FLOAT32_BYTES * chunk + (narrow * chunk if narrow != FLOAT32_BYTES else 0)
-        sums = head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow)) if self._trained_of(self.model.root) else 0
+        sums = (
+            head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow))
+            if self._select_trained(self.model.root)
+            else 0
+        )
         ahead = self._gathered_ahead(len(self.model.layers) - 1)
         of_inputs = d * self.load.tokens * self.model.hidden
         parts = {"gathered": gathered + ahead, "activations": activations + of_inputs, "logits": backward + widened}
         yield "head, backward", {**parts, "gradients": sums}
-        if unit and self._trained_of(self.model.head):
+        if unit and self._select_trained(self.model.head):
             parts = {"gathered": gathered - d * unit + ahead, "activations": activations}
-            yield "head, reduced", {**parts, "gradients": self._reduced(self.model.head)}
+            yield "head, reduced", {**parts, "gradients": self._reduction_bytes(self.model.head)}
 
-    def _layer(self, index: int, before: int) -> Iterator[tuple[str, Parts]]:
-        """Backward pass of one layer. `before`: bytes that the layers below keep."""
+    def _layer(self, index: int, lower_layer_bytes: int) -> Iterator[tuple[str, Parts]]:
+        """Backward pass of one layer. `lower_layer_bytes`: bytes that the layers below keep."""
         model = self.model
         d = self.load.item
         layer = self.model.layers[index]
-        gathered = d * _gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
+        gathered = d * _count_gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
         layer_bytes = self._kept_by(layer)
         if self.config.trainer.activation_checkpointing:
             layer_bytes += kept_by_input(model, self.load)
@@ -277,36 +285,38 @@ class RankMemory:
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
             "gathered": gathered + d * self._unit(layer.weights),
-            "activations": before + layer_bytes + self._passing_through(layer),
-            "gradients": self._held_head() + FLOAT32_BYTES * _gathered(self._trained_of(above), self.ranks),
+            "activations": lower_layer_bytes + layer_bytes + self._passing_through(layer),
+            "gradients": self._held_head() + FLOAT32_BYTES * _count_gathered(self._select_trained(above), self.ranks),
         }
         yield f"layer {index}, backward", backward
         reduced = {
             "gathered": gathered,
-            "activations": before + kept_by_input(model, self.load),
-            "gradients": self._held_head() + self._reduced(self._trained_of(layer.weights)),
+            "activations": lower_layer_bytes + kept_by_input(model, self.load),
+            "gradients": self._held_head() + self._reduction_bytes(self._select_trained(layer.weights)),
         }
         yield f"layer {index}, reduced", reduced
 
     def _embedding(self) -> Iterator[tuple[str, Parts]]:
-        if not self._trained_of(self.model.root):
+        if not self._select_trained(self.model.root):
             return
         d = self.load.item
         root = self.model.root
-        above = FLOAT32_BYTES * _gathered(self.model.layers[0].weights, self.ranks)
-        gradients = self._held_head() + d * _gathered(root, 1) + above
-        yield "embeddings, backward", {"gathered": d * _gathered(root, self.ranks), "gradients": gradients}
-        yield "embeddings, reduced", {"gradients": self._reduced(root)}
+        above = FLOAT32_BYTES * _count_gathered(self.model.layers[0].weights, self.ranks)
+        gradients = self._held_head() + d * _count_gathered(root, 1) + above
+        yield "embeddings, backward", {"gathered": d * _count_gathered(root, self.ranks), "gradients": gradients}
+        yield "embeddings, reduced", {"gradients": self._reduction_bytes(root)}
 
     def _held_head(self) -> int:
         """Bytes of a tied head's gradient, which is kept until that of the embeddings is computed."""
-        is_held = self.model.tied and self._trained_of(self.model.root)
+        is_held = self.model.tied and self._select_trained(self.model.root)
         return self.load.item * self.model.vocabulary * self.model.hidden if is_held else 0
 
-    def _reduced(self, weights: Mapping[str, Shape]) -> int:
+    def _reduction_bytes(self, weights: Mapping[str, Shape]) -> int:
         """Bytes of a unit's computed gradients, of the input of their reduction, and of its output."""
-        padded = _gathered(weights, self.ranks)
-        return self.load.item * _gathered(weights, 1) + FLOAT32_BYTES * padded + FLOAT32_BYTES * padded // self.ranks
+        padded = _count_gathered(weights, self.ranks)
+        return (
+            self.load.item * _count_gathered(weights, 1) + FLOAT32_BYTES * padded + FLOAT32_BYTES * padded // self.ranks
+        )
 
     def _gathered_ahead(self, index: int) -> int:
         return self._in_flight(self._unit(self.model.layers[index].weights))
@@ -315,11 +325,11 @@ class RankMemory:
         """Bytes into which a unit's shards are gathered. A single rank gathers nothing."""
         return self.load.item * numbers if self.ranks > 1 else 0
 
-    def _converted(self) -> int:
+    def _conversion_bytes(self) -> int:
         """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the host."""
         if self.load.item == FLOAT32_BYTES:
             return 0
-        largest_rows = max((sharded([weight], 0, self.ranks) for weight in self.trained), default=0)
+        largest_rows = max((count_rank_numbers([weight], 0, self.ranks) for weight in self.trained_weights), default=0)
         return min(PIECE_BYTES, self.load.item * largest_rows)
 
 
@@ -327,6 +337,6 @@ def together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
     return {**parts, **{name: parts.get(name, 0) + size for name, size in more.items()}}
 
 
-def _gathered(weights: Mapping[str, Shape], ranks: int) -> int:
+def _count_gathered(weights: Mapping[str, Shape], ranks: int) -> int:
     """How many numbers a gathered unit has, each weight padded to equal shards."""
-    return ranks * sharded(weights.items(), 0, ranks)
+    return ranks * count_rank_numbers(weights.items(), 0, ranks)

@@ -44,7 +44,7 @@ def warnings(plan: MemoryPlan) -> list[str]:
     return [f"{sentence}, and the {group} rollouts of one prompt need as many slots; {remedy}"]
 
 
-def ungrouped(plan: MemoryPlan) -> list[str]:
+def check_shard_ranks(plan: MemoryPlan) -> list[str]:
     """One sentence if trainer.shard_ranks does not divide the ranks; else empty."""
     shards = plan.config.trainer.shard_ranks
     if shards is None or plan.ranks % shards == 0:
@@ -62,14 +62,14 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
     need = fullest.total
     parts = fullest.parts
     largest_parts = ", ".join(
-        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda one: -one[1])[:3]
+        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
     )
     lack = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and {plan.device.in_words}"
     for setting, value, remedy, changes in _milder(plan):
-        if _trainer_fits(plan.changed(trainer=changes)):
+        if _trainer_fits(plan.with_settings(trainer=changes)):
             yield f"{setting} = {value}: {lack}; {remedy}"
             return
-    fully_sharded_plan = plan.changed(trainer={"shard_ranks": None})
+    fully_sharded_plan = plan.with_settings(trainer={"shard_ranks": None})
     if (ranks := _ranks_that_fit(fully_sharded_plan)) is not None:
         also = "" if plan.config.trainer.shard_ranks is None else ", and set trainer.shard_ranks to null"
         yield f"model.path = {plan.config.model.path}: {lack}; train on {ranks} ranks{also}"
@@ -112,7 +112,7 @@ def _ranks_that_fit(plan: MemoryPlan) -> int | None:
     """The fewest ranks that fit with these settings; None if no number does."""
 
     def fits(ranks: int) -> bool:
-        return _trainer_fits(plan.changed(ranks=ranks))
+        return _trainer_fits(plan.with_settings(ranks=ranks))
 
     bound = plan.ranks
     while not fits(bound):  # doubled, because from some number on the padding of more ranks takes more than it saves
@@ -142,7 +142,7 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
             f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} leave "
             f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs {gigabytes(kv_need)}"
         )
-    if worker.place == "device" and _generator_fits(plan.changed(weights={"stage": "host"})):
+    if worker.place == "device" and _generator_fits(plan.with_settings(weights={"stage": "host"})):
         yield f"{share}: {lack}; set weights.stage to host"
         return
     for workers in _worker_counts(plan):
@@ -185,7 +185,7 @@ def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
     configured_share = plan.config.generator.gpu_memory_utilization
     room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
     share = min(configured_share, room) if room > 0 else configured_share
-    return plan.changed(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
+    return plan.with_settings(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
 
 
 def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
@@ -198,12 +198,12 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
         f"{gigabytes(one_gpu.beside(plan))}"
     )
-    counted = plan.changed(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
+    counted = plan.with_settings(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
     if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(counted)):
         yield f"generator.gpu_memory_utilization = {share:g}: {lack}; leave it out, and it is counted"
         return
     for setting, value, remedy, changes in _milder(counted):
-        if one_gpu.fits(one_gpu.shared(counted.changed(trainer=changes))):
+        if one_gpu.fits(one_gpu.shared(counted.with_settings(trainer=changes))):
             yield f"{setting} = {value}: {lack}; {remedy}"
             return
     if plan.generators > 1 and one_gpu.fits(one_gpu.shared(replace(counted, generators=1))):
@@ -211,7 +211,7 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         return
     alone = replace(counted, generators=1)
     for setting, value, remedy, changes in _milder(alone):
-        if one_gpu.fits(one_gpu.shared(alone.changed(trainer=changes))):
+        if one_gpu.fits(one_gpu.shared(alone.with_settings(trainer=changes))):
             yield f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = {value}: {remedy}"
             return
     yield f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller model"

@@ -27,7 +27,7 @@ def find_model_shape(config: Mapping[str, Any], *, folder: Path | None = None, o
     settings = text_settings(config)
     if isinstance(listed_weights := config.get(WEIGHTS), Mapping):
         return model_shape(config, layer_by_layer(listed_weights, settings["num_hidden_layers"]))
-    for stored in _stored(config, folder, on_hub):
+    for stored in _find_stored_shapes(config, folder, on_hub):
         try:
             return model_shape(config, stored)
         except UncountedModelError:  # files of another layout; Transformers knows how it reads them
@@ -35,7 +35,9 @@ def find_model_shape(config: Mapping[str, Any], *, folder: Path | None = None, o
     return model_shape(config, _made_by_transformers(settings))
 
 
-def _stored(config: Mapping[str, Any], folder: Path | None, on_hub: str | None) -> Iterator[dict[str, Shape]]:
+def _find_stored_shapes(
+    config: Mapping[str, Any], folder: Path | None, on_hub: str | None
+) -> Iterator[dict[str, Shape]]:
     """Quantised files hold other shapes than the model is trained with."""
     if "quantization_config" in config:
         return

@@ -69,10 +69,10 @@ def look_of_run(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[(number + round_of_colours) % len(MARKERS)]
 
 
-def legend_below(figure: Any, *of: Any, columns: int) -> None:
+def legend_below(figure: Any, *legend_axes: Any, columns: int) -> None:
     """One legend of these axes (all of them by default) below the picture, so that it covers no part of a curve."""
     handles: dict[str, Any] = {}
-    for axes in of or figure.axes:
+    for axes in legend_axes or figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if not handles:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.decisions.advice import Advice
     from rollcast.scaling.law.curve import Array
 
-MIN_RATE_RANGE = 0.1
-"""Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a climb."""
 NUM_COMPUTES = 160
 """Computes at which the curves of the past and of the future are asked."""
 
@@ -41,7 +39,7 @@ class _Scene:
 
     run: RunForecast
     advice: Advice
-    now: float
+    newest_compute: float
     budget: float
     end: float
     target: float | None
@@ -50,7 +48,7 @@ class _Scene:
     @property
     def is_logarithmic(self) -> bool:
         # Times the compute so far: up to here the axis is linear, as money is; beyond, the readings would be squeezed
-        return self.end > 5.0 * self.now
+        return self.end > 5.0 * self.newest_compute
 
     @property
     def start(self) -> float:
@@ -123,13 +121,13 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
     run = scene.run
     blue = COLOURS[0]
     space = np.geomspace if scene.is_logarithmic else np.linspace
-    ahead: Array = space(scene.now, scene.end, NUM_COMPUTES)
+    ahead: Array = space(scene.newest_compute, scene.end, NUM_COMPUTES)
     bands = run.reading(ahead)
     axes.fill_between(ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings")
     axes.fill_between(ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings")
     axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
     level = scene.advice.level
-    axes.hlines(level, scene.now, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
+    axes.hlines(level, scene.newest_compute, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
     # Below an even chance gains more likely than not go on, and no line is drawn for an end
@@ -146,8 +144,8 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
 def _draw_marks(axes: Any, scene: _Scene) -> None:
     """Upright lines: now, the end of the budget, and the compute at which the run broke or changed."""
     unit = scene.run.unit
-    axes.axvline(scene.now, color=GREY, lw=0.9)
-    _write_above(axes, f"now, {amount(scene.now)} {unit}", scene.now, line=0)
+    axes.axvline(scene.newest_compute, color=GREY, lw=0.9)
+    _write_above(axes, f"now, {amount(scene.newest_compute)} {unit}", scene.newest_compute, line=0)
     verdict = scene.run.forecast.verdict
     if verdict.at is not None:
         at = float(scene.run.axis.to_device_hours(np.array([verdict.at]))[0])
@@ -158,7 +156,7 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
         return
     axes.axvline(scene.budget, color=INK, lw=1.2, ls="-.", clip_on=False)
     # Share of the axis: if now and the budget are closer, their labels are on two lines
-    is_close = _place(scene, scene.budget) - _place(scene, scene.now) < 0.4
+    is_close = _place(scene, scene.budget) - _place(scene, scene.newest_compute) < 0.4
     name = "budget (assumed)" if scene.advice.is_assumed else "budget"
     _write_above(axes, f"{name}, {amount(scene.budget)} {unit}", scene.budget, line=1 if is_close else 0, side="right")
 
@@ -204,9 +202,12 @@ def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
     axes.set_xlim(scene.start, scene.end)
     low = min(rates)
     high = max(rates)
-    range_shortfall = max(MIN_RATE_RANGE - (high - low), 0.0)
+    # Smallest range of the vertical axis in pass rate: the noise of a flat run must not look like a
+    # climb.
+    min_rate_range = 0.1
+    range_shortfall = max(min_rate_range - (high - low), 0.0)
     # Room above and below the drawn values, as a share of their range
-    margin = 0.06 * max(high - low, MIN_RATE_RANGE)
+    margin = 0.06 * max(high - low, min_rate_range)
     axes.set_ylim(max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin)
     axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")
@@ -220,7 +221,7 @@ def _heading(scene: _Scene) -> list[str]:
     sentences = [f"{run.forecast.curve.name}: {advice.headline or kind}", advice.reason]
     if advice.headline:
         sentences[0] += f" (verdict: {kind})"
-    if scene.looks_ahead and scene.budget > scene.now:
+    if scene.looks_ahead and scene.budget > scene.newest_compute:
         end = interval(run.reading([scene.budget], MEDIAN_AND_90)[:, 0])
         at = f"{amount(scene.budget)} {run.unit}"
         sentences.append(f"An evaluation at {at} reads {amount(end['q50'], '.3f')} (90 %: {span(end, '.3f')}).")

@@ -30,12 +30,12 @@ def allocated_rollouts(recipe: Recipe, counts: Sequence[Counts]) -> list[int]:
     mean = recipe.rollouts_per_prompt
     if allocation.kind == "fixed":
         return [mean] * len(counts)
-    return rollouts_by_difficulty(counts, mean=mean, least=allocation.least, most=allocation.most)
+    return rollouts_by_difficulty(counts, mean=mean, min_rollouts=allocation.least, max_rollouts=allocation.most)
 
 
-def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, least: int, most: int) -> list[int]:
+def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, min_rollouts: int, max_rollouts: int) -> list[int]:
     """Return the optimal numbers: `mean` x the number of prompts in all, none outside [least, most]."""
-    assert least <= mean <= most, (least, mean, most)
+    assert min_rollouts <= mean <= max_rollouts, (min_rollouts, mean, max_rollouts)
     numbers = [mean] * len(counts)
     spreads: dict[int, float] = {}
     for index, (reward, graded) in enumerate(counts):
@@ -43,13 +43,13 @@ def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, least: int, m
             # Pulled towards one half by one right and one wrong answer.
             pass_rate = (reward + 1) / (graded + 2)
             spreads[index] = pass_rate * (1 - pass_rate)
-            numbers[index] = least
-    queue = [(-_gain(spread, least), index) for index, spread in spreads.items()]
+            numbers[index] = min_rollouts
+    queue = [(-_gain(spread, min_rollouts), index) for index, spread in spreads.items()]
     heapify(queue)
-    for _ in range(len(queue) * (mean - least)):
+    for _ in range(len(queue) * (mean - min_rollouts)):
         _, index = queue[0]
         numbers[index] += 1
-        gain = _gain(spreads[index], numbers[index]) if numbers[index] < most else 0.0
+        gain = _gain(spreads[index], numbers[index]) if numbers[index] < max_rollouts else 0.0
         heapreplace(queue, (-gain, index))
     return numbers
 

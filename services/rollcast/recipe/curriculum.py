@@ -30,10 +30,6 @@ from rollcast.config.errors import UserError
 from rollcast.config.own_part import OwnPart
 from rollcast.recipe.own_parts import PromptRecord, own_weight
 
-LEAST_DRAWS_PER_PASS = 0.01
-"""Prompts that a pass over all of them is expected to draw, the sum of their weights, at least. With fewer the trainer
-would go over its prompts more than 100 times for one of them."""
-
 
 class CurriculumState(TypedDict):
     """The curriculum's part of a checkpoint; plain JSON values."""
@@ -66,9 +62,9 @@ class Curriculum:
     """An endless, resumable sequence of prompt ids."""
 
     def __init__(
-        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own: OwnPart | None = None
+        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
     ) -> None:
-        """`own`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
+        """`own_part`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
         if len(set(prompt_ids)) != len(prompt_ids):
             repeated = next(prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1)
             raise UserError(f"prompt id {repeated!r} occurs more than once in the training data; make the ids unique")
@@ -78,7 +74,7 @@ class Curriculum:
         self._fingerprint = hashlib.sha256("\0".join(prompt_ids).encode()).hexdigest()
         self._seed = seed
         self._remove_at = remove_at
-        self._own = own
+        self._own_part = own_part
         self._history: dict[str, PromptHistory] = {}
         self._removed: set[str] = set()
         self._start_epoch(0, 0)
@@ -122,29 +118,33 @@ class Curriculum:
             self._position += 1
             if prompt_id in self._removed:
                 continue
-            if self._own is None:
+            if self._own_part is None:
                 return prompt_id
-            weight = self._weight(self._own, prompt_id)
+            weight = self._weight(self._own_part, prompt_id)
             # Numbers of its own for each prompt and epoch, so that a resumed run draws the same.
             if random.Random(f"own/{self._seed}/{self._epoch}/{prompt_id}").random() < weight:
                 return prompt_id
             unwanted.append(weight)
             if len(unwanted) >= len(self._prompt_ids) - len(self._removed):
-                self._check_weights(self._own, unwanted)
+                self._check_weights(self._own_part, unwanted)
                 unwanted.clear()
         return None
 
-    def _check_weights(self, own: OwnPart, weights: list[float]) -> None:
+    def _check_weights(self, own_part: OwnPart, weights: list[float]) -> None:
         """Raises UserError if a pass with these weights is not expected to draw a prompt."""
-        if math.fsum(weights) < LEAST_DRAWS_PER_PASS:
+        # Prompts that a pass over all of them is expected to draw, the sum of their weights, at
+        # least. With fewer the trainer would go over its prompts more than 100 times for one of
+        # them.
+        least_draws_per_pass = 0.01
+        if math.fsum(weights) < least_draws_per_pass:
             raise UserError(
-                f"recipe.curriculum {own.function}: gives the last {len(weights)} prompts weights of "
-                f"{max(weights):g} at most, so none is drawn; give them {LEAST_DRAWS_PER_PASS:g} or more together"
+                f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts weights of "
+                f"{max(weights):g} at most, so none is drawn; give them {least_draws_per_pass:g} or more together"
             )
 
-    def _weight(self, own: OwnPart, prompt_id: str) -> float:
+    def _weight(self, own_part: OwnPart, prompt_id: str) -> float:
         past = self._history.get(prompt_id, PromptHistory())
-        return own_weight(own, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
+        return own_weight(own_part, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
 
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.

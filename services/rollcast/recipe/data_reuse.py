@@ -8,7 +8,7 @@ from rollcast.config.errors import UserError
 from rollcast.recipe.mixture import Share
 
 
-def reduced(shares: Sequence[Share], unique_prompts: int | None, *, seed: int) -> list[Share]:
+def reduce_shares(shares: Sequence[Share], unique_prompts: int | None, *, seed: int) -> list[Share]:
     """Return the parts of the training data with `unique_prompts` prompts in all; None = all of them.
 
     Every part keeps prompts in proportion to its size, and one at least, so that the prompts of all parts are repeated
@@ -29,12 +29,12 @@ def reduced(shares: Sequence[Share], unique_prompts: int | None, *, seed: int) -
             "raise it or remove parts"
         )
     return [
-        replace(share, prompt_ids=_drawn(share.prompt_ids, count, seed))
-        for share, count in zip(shares, _apportioned(sizes, unique_prompts), strict=True)
+        replace(share, prompt_ids=_draw_ids(share.prompt_ids, count, seed))
+        for share, count in zip(shares, _apportion(sizes, unique_prompts), strict=True)
     ]
 
 
-def _drawn(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
+def _draw_ids(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
     """`count` of the ids in their order."""
     order = list(range(len(prompt_ids)))
     random.Random(f"data-reuse/{seed}").shuffle(order)
@@ -42,10 +42,10 @@ def _drawn(prompt_ids: Sequence[str], count: int, seed: int) -> list[str]:
     return [prompt_ids[index] for index in sorted(order[:count])]
 
 
-def _apportioned(sizes: Sequence[int], total: int) -> list[int]:
+def _apportion(sizes: Sequence[int], total: int) -> list[int]:
     """`total` among parts of these sizes by Webster's method: if the total grows, no part's number falls."""
     counts = [min(1, size) for size in sizes]
     for _ in range(total - sum(counts)):
-        growing = [part for part, size in enumerate(sizes) if counts[part] < size]
-        counts[min(growing, key=lambda part: (counts[part] + 0.5) / sizes[part])] += 1
+        growing = [index for index, size in enumerate(sizes) if counts[index] < size]
+        counts[min(growing, key=lambda share_index: (counts[share_index] + 0.5) / sizes[share_index])] += 1
     return counts

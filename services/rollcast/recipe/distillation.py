@@ -30,7 +30,9 @@ MIN_TEACHER_LOGPROB = -104.0
 token of probability 0, and one such token must not outweigh its whole batch."""
 
 
-def distilled(advantages: Values, generator_logprobs: Values, teacher_logprobs: Values, coefficient: float) -> Values:
+def distillation_advantages(
+    advantages: Values, generator_logprobs: Values, teacher_logprobs: Values, coefficient: float
+) -> Values:
     """Return A_t [T] from the verifier's advantages [T] and both log-probs [T]. For NumPy and torch alike."""
     token_advantages: Values = advantages - coefficient * token_reverse_kl(generator_logprobs, teacher_logprobs)
     return token_advantages

@@ -18,7 +18,7 @@ from rollcast.recipe.own_parts import BatchRecord, GroupRecord
 class EffectiveBatch:
     """One entry per rollout of the batch, dropped ones included."""
 
-    kept: NDArray[np.bool_]
+    kept_mask: NDArray[np.bool_]
     """[R] rollouts that are trained on; if none is, the step makes no update."""
     advantages: NDArray[np.float64]
     """[R]; 0 where not kept."""
@@ -26,23 +26,25 @@ class EffectiveBatch:
     """[R] weight of each loss token of the rollout; 0 where not kept."""
 
 
-def varied(rewards: NDArray[np.float64], group: NDArray[np.int64], kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which of the `kept` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
+def filter_zero_variance(
+    rewards: NDArray[np.float64], group: NDArray[np.int64], candidate_mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return which of the `candidate_mask` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
 
     The zero-variance filter (arXiv 2510.13786, sections 3.2 and A.15): `rewards` are the verifier's, without a length
     penalty, so that a prompt whose answers are all right goes, however long they are. The paper writes it for rewards 0
     and 1, 0 < mean_j r_j < 1; equality says the same for every scale. A prompt with one kept rollout goes too.
     """
     if not len(rewards):
-        return kept.copy()
+        return candidate_mask.copy()
     _, position = np.unique(group, return_inverse=True)
     num_groups = int(position.max()) + 1
     lowest = np.full(num_groups, np.inf)
     highest = np.full(num_groups, -np.inf)
-    np.minimum.at(lowest, position[kept], rewards[kept])
-    np.maximum.at(highest, position[kept], rewards[kept])
+    np.minimum.at(lowest, position[candidate_mask], rewards[candidate_mask])
+    np.maximum.at(highest, position[candidate_mask], rewards[candidate_mask])
     # False for a prompt without a kept rollout: its bounds are still infinite.
-    return kept & (lowest < highest)[position]
+    return candidate_mask & (lowest < highest)[position]
 
 
 def kept_rollouts(
@@ -58,7 +60,11 @@ def kept_rollouts(
 ) -> NDArray[np.bool_]:
     """Return [R] the rollouts that are trained on. Arguments as for `effective_batch`."""
     usable = ~excluded & (loss_tokens > 0)
-    kept_mask = varied(rewards if compared is None else compared, group, usable) if zero_variance_filter else usable
+    kept_mask = (
+        filter_zero_variance(rewards if compared is None else compared, group, usable)
+        if zero_variance_filter
+        else usable
+    )
     if keeps_group is not None:
         for index in np.unique(group[kept_mask]):
             rows = kept_mask & (group == index)
@@ -118,7 +124,7 @@ def effective_batch(
     elif kept_mask.any():
         values[kept_mask] = own_advantages(BatchRecord(shaped[kept_mask], group[kept_mask], loss_tokens[kept_mask]))
     return EffectiveBatch(
-        kept=kept_mask,
+        kept_mask=kept_mask,
         advantages=values,
         weights=rollout_weights(aggregation, group, np.where(kept_mask, loss_tokens, 0)),
     )

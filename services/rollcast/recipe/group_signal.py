@@ -8,8 +8,8 @@
     no_verdict  no answer was graded
     filtered    usable, except that `recipe.filter`, a function of the user's own, drops it
 
-`signal_of` decides on each except the last. A group with at most one rollout that counts is named after the reason for
-which most of the others do not count.
+`classify_group` decides on each except the last. A group with at most one rollout that counts is named after the
+reason for which most of the others do not count.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -52,7 +52,7 @@ _REMEDY = {
 }
 
 
-def signal_of(
+def classify_group(
     rewards: Sequence[float],
     truncated: Sequence[bool],
     has_verdict: Sequence[bool],
@@ -109,16 +109,18 @@ def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
     total = sum(counts.values())
     if total < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
         return None
-    main_signal = _unused(counts)[0][0]
+    main_signal = _count_unused(counts)[0][0]
     remedy = _REMEDY[main_signal].format(most=recipe.max_completion_tokens)
     return f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
 
 
 def _unused_in_words(counts: Mapping[str, float]) -> str:
     """How many groups are not usable for which reason, the most frequent first; empty if all are usable."""
-    return ", ".join(f"{count:,} with {_HOW[signal]}" for signal, count in _unused(counts))
+    return ", ".join(f"{count:,} with {_HOW[signal]}" for signal, count in _count_unused(counts))
 
 
-def _unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
+def _count_unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
     signal_counts = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
-    return sorted(((signal, count) for signal, count in signal_counts if count), key=lambda one: -one[1])
+    return sorted(
+        ((signal, count) for signal, count in signal_counts if count), key=lambda signal_count: -signal_count[1]
+    )

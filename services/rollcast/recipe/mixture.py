@@ -39,20 +39,22 @@ class MixtureCurriculum:
     """An endless, resumable sequence of prompt ids; the interface of Curriculum."""
 
     def __init__(
-        self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9, own: OwnPart | None = None
+        self, shares: Sequence[Share], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
     ) -> None:
-        """`own`: as for Curriculum."""
+        """`own_part`: as for Curriculum."""
         for share in shares:
             if not share.prompt_ids:
                 raise UserError(
                     f"data set {share.name!r} of the mixture holds no training prompt; check it, or remove the part"
                 )
         self._weights = {share.name: share.weight for share in shares}
-        self._parts = [Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own=own) for share in shares]
-        self._part_of = {
+        self._parts = [
+            Curriculum(share.prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part) for share in shares
+        ]
+        self._curriculum_by_prompt = {
             name: curriculum for share, curriculum in zip(shares, self._parts, strict=True) for name in share.prompt_ids
         }
-        if len(self._part_of) < sum(len(share.prompt_ids) for share in shares):
+        if len(self._curriculum_by_prompt) < sum(len(share.prompt_ids) for share in shares):
             raise UserError("a prompt id occurs in two parts of the mixture; make the ids unique")
         self._drawn = [0] * len(shares)
 
@@ -68,11 +70,11 @@ class MixtureCurriculum:
 
     def counts(self, prompt_id: str) -> tuple[float, int]:
         """Sum of the rewards and number of the graded rollouts of the prompt so far; zeros before the first."""
-        return self._part_of[prompt_id].counts(prompt_id)
+        return self._curriculum_by_prompt[prompt_id].counts(prompt_id)
 
     def pass_rate(self, prompt_id: str) -> float | None:
         """Return the mean reward of all graded rollouts of the prompt; None before the first."""
-        return self._part_of[prompt_id].pass_rate(prompt_id)
+        return self._curriculum_by_prompt[prompt_id].pass_rate(prompt_id)
 
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed."""
@@ -86,7 +88,7 @@ class MixtureCurriculum:
 
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
         """Record one group, as Curriculum.observe does."""
-        self._part_of[prompt_id].observe(prompt_id, reward=reward, graded=graded, sampled=sampled)
+        self._curriculum_by_prompt[prompt_id].observe(prompt_id, reward=reward, graded=graded, sampled=sampled)
 
     def state(self) -> MixtureState:
         """Return the mixture's part of a checkpoint."""
@@ -109,9 +111,9 @@ class MixtureCurriculum:
 
 
 def make_curriculum(
-    shares: Sequence[Share], *, seed: int, remove_at: float | None, own: OwnPart | None = None
+    shares: Sequence[Share], *, seed: int, remove_at: float | None, own_part: OwnPart | None = None
 ) -> Curriculum | MixtureCurriculum:
     """The curriculum of one data set, or of several."""
     if len(shares) == 1:
-        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at, own=own)
-    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at, own=own)
+        return Curriculum(shares[0].prompt_ids, seed=seed, remove_at=remove_at, own_part=own_part)
+    return MixtureCurriculum(shares, seed=seed, remove_at=remove_at, own_part=own_part)

@@ -75,20 +75,20 @@ class CompletionRecord:
 
 
 @functools.cache
-def _loaded(setting: str, part: OwnPart) -> Callable[..., Any]:
+def _load_part(setting: str, own_part: OwnPart) -> Callable[..., Any]:
     """Once a process: a file that is edited during the run changes nothing in it."""
-    if is_function(part.function):
-        check_file(part.function, setting)
-    current_digest = file_digest(part.function)
-    if part.digest is not None and current_digest is not None and current_digest != part.digest:
+    if is_function(own_part.function):
+        check_file(own_part.function, setting)
+    current_digest = file_digest(own_part.function)
+    if own_part.digest is not None and current_digest is not None and current_digest != own_part.digest:
         raise UserError(
-            f"{setting} {part.function}: the file's digest is {current_digest[:12]} and {setting}.digest "
-            f"{part.digest[:12]}; restore the file, or remove digest to use it as it is"
+            f"{setting} {own_part.function}: the file's digest is {current_digest[:12]} and {setting}.digest "
+            f"{own_part.digest[:12]}; restore the file, or remove digest to use it as it is"
         )
     try:
-        return load_function(part.function)
+        return load_function(own_part.function)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{setting} {part.function}: {failure(error)}") from error
+        raise UserError(f"{setting} {own_part.function}: {failure(error)}") from error
 
 
 def load_own_parts(recipe: Recipe) -> None:
@@ -97,80 +97,79 @@ def load_own_parts(recipe: Recipe) -> None:
     Raises UserError for the first that cannot be loaded.
     """
     for setting, own_part in recipe.own_parts.items():
-        _loaded(setting, own_part)
+        _load_part(setting, own_part)
 
 
 class OwnFunction:
     """A function of the user's own. It is loaded at the first call, in the process that calls it."""
 
-    def __init__(self, setting: str, part: OwnPart) -> None:
+    def __init__(self, setting: str, own_part: OwnPart) -> None:
         self.setting = setting
-        self.part = part
+        self.own_part = own_part
 
     def call(self, record: Any) -> Any:
         """Raises UserError that names setting, function and line, if it cannot be loaded, raises or calls sys.exit.
 
         A loss that is refused memory passes that error on.
         """
-        function = _loaded(self.setting, self.part)
+        function = _load_part(self.setting, self.own_part)
         try:
             return function(record)
         except (Exception, SystemExit) as error:
             if self.setting == LOSS and is_out_of_memory(error):
                 raise  # not the function's fault: the update names the setting to lower
-            raise UserError(f"{self.setting} {self.part.function}: {failure(error, function)}") from error
+            raise UserError(f"{self.setting} {self.own_part.function}: {failure(error, function)}") from error
 
-    def refused(self, found: object, needed: str) -> UserError:
+    def make_result_error(self, returned_value: object, needed: str) -> UserError:
         """The error for a result that cannot be used."""
-        value_text = " ".join(repr(found).split())[:100]
-        location = definition(_loaded(self.setting, self.part))
-        return UserError(f"{self.setting} {self.part.function}: returned {value_text}, needs {needed}{location}")
+        value_text = " ".join(repr(returned_value).split())[:100]
+        location = definition(_load_part(self.setting, self.own_part))
+        return UserError(f"{self.setting} {self.own_part.function}: returned {value_text}, needs {needed}{location}")
 
     def number(self, record: object, low: float, high: float) -> float:
         """Call it for a number from `low` to `high`."""
         returned_value = self.call(record)
         is_number = isinstance(returned_value, int | float | np.number | np.bool_)
         if not is_number or not low <= float(returned_value) <= high or not math.isfinite(float(returned_value)):
-            raise self.refused(returned_value, f"a number from {low:g} to {high:g}")
+            raise self.make_result_error(returned_value, f"a number from {low:g} to {high:g}")
         return float(returned_value)
 
 
-def own_advantages(part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]:
+def own_advantages(own_part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]:
     """Return A [R] of the kept rollouts."""
-    function = OwnFunction("recipe.advantage", part)
+    function = OwnFunction("recipe.advantage", own_part)
     returned_value = function.call(batch)
     try:
         values = np.asarray(returned_value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise function.refused(returned_value, "one number for each rollout") from None
+        raise function.make_result_error(returned_value, "one number for each rollout") from None
     if values.shape != batch.rewards.shape:
-        raise function.refused(
+        raise function.make_result_error(
             returned_value, f"shape [{len(batch.rewards)}], one number for each rollout, and not {list(values.shape)}"
         )
     if not np.isfinite(values).all():
-        raise function.refused(returned_value, "finite numbers")
+        raise function.make_result_error(returned_value, "finite numbers")
     return values
 
 
-def own_filter(part: OwnPart, group: GroupRecord) -> bool:
+def own_filter(own_part: OwnPart, group: GroupRecord) -> bool:
     """Whether the group is trained on."""
-    function = OwnFunction("recipe.filter", part)
+    function = OwnFunction("recipe.filter", own_part)
     returned_value = function.call(group)
     if not isinstance(returned_value, bool | np.bool_):
-        raise function.refused(returned_value, "True (train on the group) or False")
+        raise function.make_result_error(returned_value, "True (train on the group) or False")
     return bool(returned_value)
 
 
-def own_weight(part: OwnPart, prompt: PromptRecord) -> float:
+def own_weight(own_part: OwnPart, prompt: PromptRecord) -> float:
     """Probability with which the prompt is drawn when its turn comes."""
-    return OwnFunction("recipe.curriculum", part).number(prompt, 0.0, 1.0)
+    return OwnFunction("recipe.curriculum", own_part).number(prompt, 0.0, 1.0)
 
 
-MAX_PENALTY_REWARD = 10.0
-"""Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so more is a mistake."""
-
-
-def own_penalty(part: OwnPart, completion: CompletionRecord) -> float:
+def own_penalty(own_part: OwnPart, completion: CompletionRecord) -> float:
     """Number that is added to the reward."""
-    function = OwnFunction("recipe.length_control", part)
-    return function.number(completion, -MAX_PENALTY_REWARD, MAX_PENALTY_REWARD)
+    function = OwnFunction("recipe.length_control", own_part)
+    # Reward: what a length penalty may add or take off at most. Right and wrong are 1 apart, so
+    # more is a mistake.
+    max_penalty_reward = 10.0
+    return function.number(completion, -max_penalty_reward, max_penalty_reward)

@@ -22,7 +22,7 @@ def overflows(log_ratio: Tensor, factor: Tensor) -> Tensor:
     return torch.isinf(log_ratio.detach().exp() * factor.detach().abs().clamp(min=1))
 
 
-def clamped(log_ratio: Tensor, factor: Tensor) -> Tensor:
+def clamp_log_ratio(log_ratio: Tensor, factor: Tensor) -> Tensor:
     """Return [T] the log-ratio; if it overflows, the logarithm of the root of the largest number, without gradient.
 
     The root, so that neither a product nor a sum over all tokens overflows in turn. NaN stays NaN.

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rollcast.recipe.ratios import clamped, live_log_ratio, overflows, reported_ratio
+from rollcast.recipe.ratios import clamp_log_ratio, live_log_ratio, overflows, reported_ratio
 
 Estimator = Literal["k1", "k2", "k3"]
 
@@ -45,7 +45,7 @@ def kl_terms(
     value = reported_ratio(log_ratio) * _estimate(distance.double(), estimator)
     # The root, so that sums over all tokens do not overflow.
     largest = torch.finfo(logprobs.dtype).max ** 0.5
-    slope = torch.where(overflows(log_ratio, distance), 0.0, clamped(log_ratio, distance).exp() * distance)
+    slope = torch.where(overflows(log_ratio, distance), 0.0, clamp_log_ratio(log_ratio, distance).exp() * distance)
     live_logprobs = torch.where(weights > 0, logprobs, torch.zeros_like(weights))
     # The difference is 0, and its gradient is that of log pi_train.
     return value.clamp(-largest, largest).to(logprobs.dtype) + slope * (live_logprobs - live_logprobs.detach())

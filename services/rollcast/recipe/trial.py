@@ -37,7 +37,7 @@ class OutOfTimeError(BaseException):
     """Not an Exception: the function under trial may catch those."""
 
 
-def failure_of(setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS) -> str | None:
+def find_failure(setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS) -> str | None:
     """Try one part; return the sentence about its mistake, or None. Call it in the main thread."""
     own_part = recipe.own_parts[setting]
     try:
@@ -67,14 +67,14 @@ def _deadline(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous_handler)
 
 
-def _try_loss(part: OwnPart, recipe: Recipe) -> None:
+def _try_loss(own_part: OwnPart, recipe: Recipe) -> None:
     import torch
 
     from rollcast.recipe.losses.loss import LossInputs, objective
     from rollcast.recipe.losses.python import make
 
-    assert isinstance(part, OwnLoss)
-    loss = make(part)
+    assert isinstance(own_part, OwnLoss)
+    loss = make(own_part)
     logprobs = torch.tensor([-0.5, -1.0, -2.0, -0.1, -3.0, -9.0], requires_grad=True)
     inputs = LossInputs(
         logprobs=logprobs,
@@ -85,38 +85,40 @@ def _try_loss(part: OwnPart, recipe: Recipe) -> None:
     )
     total, _ = objective(loss, inputs)
     if not torch.isfinite(total):
-        raise loss.function.refused(f"terms that add up to {total.item()}", "finite terms")
+        raise loss.function.make_result_error(f"terms that add up to {total.item()}", "finite terms")
     total.backward()  # type: ignore[no-untyped-call]
     gradient = logprobs.grad
     if gradient is None or not torch.isfinite(gradient).all():
-        raise loss.function.refused("terms whose gradient is not finite", "a finite gradient")
+        raise loss.function.make_result_error("terms whose gradient is not finite", "a finite gradient")
     if not gradient.any():
-        raise loss.function.refused("terms whose gradient is 0", "terms computed from inputs.logprobs")
+        raise loss.function.make_result_error("terms whose gradient is 0", "terms computed from inputs.logprobs")
 
 
-def _try_advantage(part: OwnPart, recipe: Recipe) -> None:
+def _try_advantage(own_part: OwnPart, recipe: Recipe) -> None:
     rewards = np.array([1.0, 0.0, 1.0, 0.5, 0.0])
     group = np.array([0, 0, 0, 1, 1])
     loss_tokens = np.array([3, 5, 2, 4, 1])
-    own_advantages(part, BatchRecord(rewards, group, loss_tokens))
+    own_advantages(own_part, BatchRecord(rewards, group, loss_tokens))
     if not recipe.zero_variance_filter:  # then equal rewards come too, on which 0 / 0 is near
-        own_advantages(part, BatchRecord(np.ones(5), group, loss_tokens))
+        own_advantages(own_part, BatchRecord(np.ones(5), group, loss_tokens))
 
 
-def _try_filter(part: OwnPart, recipe: Recipe) -> None:
-    own_filter(part, GroupRecord(np.array([1.0, 0.0, 0.5]), np.array([3, 5, 2])))
-    own_filter(part, GroupRecord(np.array([1.0]), np.array([3])))
+def _try_filter(own_part: OwnPart, recipe: Recipe) -> None:
+    own_filter(own_part, GroupRecord(np.array([1.0, 0.0, 0.5]), np.array([3, 5, 2])))
+    own_filter(own_part, GroupRecord(np.array([1.0]), np.array([3])))
 
 
-def _try_curriculum(part: OwnPart, recipe: Recipe) -> None:
-    own_weight(part, PromptRecord("new", epoch=0, reward=0.0, graded=0, evaluations=0))
-    own_weight(part, PromptRecord("old", epoch=2, reward=5.5, graded=16, evaluations=2))
+def _try_curriculum(own_part: OwnPart, recipe: Recipe) -> None:
+    own_weight(own_part, PromptRecord("new", epoch=0, reward=0.0, graded=0, evaluations=0))
+    own_weight(own_part, PromptRecord("old", epoch=2, reward=5.5, graded=16, evaluations=2))
 
 
-def _try_length_control(part: OwnPart, recipe: Recipe) -> None:
+def _try_length_control(own_part: OwnPart, recipe: Recipe) -> None:
     token_budget = recipe.max_completion_tokens
-    own_penalty(part, CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False))
-    own_penalty(part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True))
+    own_penalty(own_part, CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False))
+    own_penalty(
+        own_part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True)
+    )
 
 
 _TRIALS: dict[str, Callable[[OwnPart, Recipe], None]] = {
@@ -139,7 +141,7 @@ def main() -> int:
     with contextlib.redirect_stdout(sys.stderr):
         for setting in recipe.own_parts:
             answer(tries=setting)
-            sentence = failure_of(setting, recipe)
+            sentence = find_failure(setting, recipe)
             if sentence is None:
                 answer(passed=setting)
             else:

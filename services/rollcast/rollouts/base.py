@@ -165,7 +165,7 @@ class TrainerQueue(QueueEnd, Protocol):
     def retire(self, sequences: Sequence[int]) -> None:
         """Take tasks off wire 1 wherever they are; an answer that still comes is refused."""
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         """Return how many late answers were refused since the run began."""
 
     def unreadable(self) -> int:
@@ -192,10 +192,10 @@ class GeneratorQueue(QueueEnd, Protocol):
         """Claim up to `evals` tasks of evaluation and `train` of training, waiting up to `block_seconds` for the first.
 
         The claim and its first version are on record, atomically, before a task is returned. `first_version` is called
-        right before that, never across the wait; see `recorded`. Raises OwnerFenced.
+        right before that, never across the wait; see `wait_until_recorded`. Raises OwnerFenced.
         """
 
-    async def recorded(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Return once no claim is under way whose first version was asked for and is not yet on record.
 
         To be awaited after new weights were applied and before they are acknowledged: the staleness gate relies on it.

@@ -9,7 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, RolloutGroup, Sampling
-from rollcast.rollouts.rollout_codec import int_bytes, ints, rollout_of, rollout_to_proto, word
+from rollcast.rollouts.rollout_codec import int_bytes, ints, rollout_from_proto, rollout_to_proto, word
 from rollcast.rollouts.validation import check_group, check_task
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
@@ -102,7 +102,7 @@ def _shared(message: pb.PromptTask | pb.RolloutGroup) -> dict[str, Any]:
         "prompt_token_ids": ints(message.prompt_token_ids),
         "sampling": Sampling(sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed),
         "length": _length(message.length_control),
-        "rollouts": [rollout_of(item) for item in message.rollouts],
+        "rollouts": [rollout_from_proto(item) for item in message.rollouts],
     }
 
 

@@ -88,7 +88,7 @@ class Outage:
                 make_groups()
                 return command()
 
-        with self._translated():
+        with self._translate_errors():
             result: _Result = Retrying(**self._policy())(once)
         return result
 
@@ -106,7 +106,7 @@ class Outage:
                 await make_groups()
                 return await command()
 
-        with self._translated():
+        with self._translate_errors():
             result: _Result = await AsyncRetrying(**self._policy())(once)
         return result
 
@@ -138,7 +138,7 @@ class Outage:
         log.info("redis is back", away_seconds=round(seconds, 1))
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Raises QueueAway, and UserError if Redis refuses the user; any success ends the outage."""
         try:
             yield

@@ -101,10 +101,10 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class KvMark:
-    """Before the token at `position` was sampled, KV entries from `kept` on (prompt included) were rebuilt."""
+    """Before the token at `position` was sampled, KV entries from `num_kept` on (prompt included) were rebuilt."""
 
     position: int
-    kept: int
+    num_kept: int
     version: PolicyVersion
 
 
@@ -260,7 +260,7 @@ class Rollout:
     def oldest_version(self) -> PolicyVersion | None:
         return min((span.version for sequence in self.sequences for span in sequence.version_spans), default=None)
 
-    def prompt_of(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
+    def sequence_prompt(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
         """[P] what one of its sequences was sampled after; `task_prompt` is the prompt of its task."""
         if isinstance(sequence, Branch):
             return sequence.prompt_token_ids

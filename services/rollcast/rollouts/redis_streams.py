@@ -28,7 +28,6 @@ from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
 
-_TASKS_PER_CALL = 64
 _REBUILDING = frozenset({"snapshot", "dispatch"})
 """Scripts that first check :inflight against the streams."""
 _Result = TypeVar("_Result")
@@ -73,7 +72,7 @@ class RedisTrainerQueue(_QueueEnd):
     def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         super().__init__(settings, run, patience_seconds)
         self._client = connect(settings)
-        self._held: set[str] = set()
+        self._delivered_ids: set[str] = set()
         """Entries on :rollouts that were delivered and not removed."""
         self._look_back = True
         """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
@@ -88,9 +87,9 @@ class RedisTrainerQueue(_QueueEnd):
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
         added: list[int] = []
-        for start in range(0, len(tasks), _TASKS_PER_CALL):
+        for start in range(0, len(tasks), 64):
             arguments: list[Any] = []
-            for task in tasks[start : start + _TASKS_PER_CALL]:
+            for task in tasks[start : start + 64]:
                 version = index.version_text(task.first_version)
                 arguments += [task.sequence, task.attempt, task.purpose.value, version, encode_task(task)]
             added += map(int, self._run("dispatch", *arguments))
@@ -104,11 +103,11 @@ class RedisTrainerQueue(_QueueEnd):
             self._look_back = not rows
         deliveries: list[Delivery] = []
         try:
-            for entry_id, fields in self._published(rows):
+            for entry_id, fields in self._owned_rows(rows):
                 if delivery := self._deliver(entry_id, fields):
                     deliveries.append(delivery)
         except QueueAway:
-            self._held.difference_update(delivery.stream_id for delivery in deliveries)
+            self._delivered_ids.difference_update(delivery.stream_id for delivery in deliveries)
             self._look_back = True
             raise
         return deliveries
@@ -116,12 +115,12 @@ class RedisTrainerQueue(_QueueEnd):
     def remove(self, stream_ids: Sequence[str]) -> None:
         if stream_ids:
             self._run("remove", *stream_ids)
-            self._held.difference_update(stream_ids)
+            self._delivered_ids.difference_update(stream_ids)
 
     def bury(self, reasons: Mapping[str, str]) -> None:
         if reasons:
             self._run("bury", *(word for item in reasons.items() for word in item))
-            self._held.difference_update(reasons)
+            self._delivered_ids.difference_update(reasons)
 
     def outstanding(self) -> Outstanding:
         result, damaged = index.outstanding(self._snapshot())
@@ -149,7 +148,7 @@ class RedisTrainerQueue(_QueueEnd):
         if sequences:
             self._run("retire", *sequences)
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         return self._counter("refused")
 
     def unreadable(self) -> int:
@@ -185,7 +184,8 @@ class RedisTrainerQueue(_QueueEnd):
         return reply[0][1] if reply else []
 
     def _left_behind(self, max_groups: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        if self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"] == len(self._held):
+        pending = self._call(lambda: self._client.xpending(self._keys.rollouts, TRAINER))["pending"]
+        if pending == len(self._delivered_ids):
             return []
         pending = self._call(
             # Entries of one answer, so that no call of Redis takes long
@@ -193,14 +193,14 @@ class RedisTrainerQueue(_QueueEnd):
         )
         rows: list[tuple[bytes, dict[bytes, bytes]]] = []
         for entry_id in (row["message_id"] for row in pending):
-            if len(rows) < max_groups and entry_id.decode() not in self._held:
+            if len(rows) < max_groups and entry_id.decode() not in self._delivered_ids:
                 entries = self._call(partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id))
                 rows += entries
                 if not entries:
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
-    def _published(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+    def _owned_rows(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
         """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []
@@ -210,7 +210,7 @@ class RedisTrainerQueue(_QueueEnd):
 
     def _deliver(self, entry_id: bytes, fields: dict[bytes, bytes]) -> Delivery | None:
         stream_id = entry_id.decode()
-        if stream_id in self._held:
+        if stream_id in self._delivered_ids:
             return None
         try:
             payload = _field(fields, b"d")
@@ -222,7 +222,7 @@ class RedisTrainerQueue(_QueueEnd):
             log.warning("unreadable rollout group", stream_id=stream_id, error=str(error))
             self._run("unreadable", "rollouts", stream_id, f"unreadable group: {error}")
             return None
-        self._held.add(stream_id)
+        self._delivered_ids.add(stream_id)
         return Delivery(stream_id, group, len(payload))
 
     def _run(self, name: str, *arguments: Any) -> Any:
@@ -251,7 +251,7 @@ class RedisGeneratorQueue(_QueueEnd):
         self._client = connect_async(settings)
         self._attempt_seconds = settings.timeout_seconds  # the client alone would add those of connecting again
         self._recording = asyncio.Lock()
-        self._held: set[tuple[Purpose, str]] = set()
+        self._claimed_entries: set[tuple[Purpose, str]] = set()
         """Entries claimed and not let go of."""
 
     async def claim(
@@ -274,7 +274,7 @@ class RedisGeneratorQueue(_QueueEnd):
             # Only wakes: the entry itself is claimed by the script, together with its record.
             await self._call(partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000)))
 
-    async def recorded(self) -> None:
+    async def wait_until_recorded(self) -> None:
         async with self._recording:
             return
 
@@ -283,7 +283,7 @@ class RedisGeneratorQueue(_QueueEnd):
             return []
         places = [word for item in claimed for word in (item.task.purpose.value, item.stream_id)]
         lost = [claimed[position] for position in await self._run("renew", self.owner, *places)]
-        self._held.difference_update((item.task.purpose, item.stream_id) for item in lost)
+        self._claimed_entries.difference_update((item.task.purpose, item.stream_id) for item in lost)
         return [item.task.sequence for item in lost]
 
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
@@ -308,13 +308,13 @@ class RedisGeneratorQueue(_QueueEnd):
     async def _let_go(self, script: str, claimed: Claimed, *arguments: Any) -> bool:
         purpose = claimed.task.purpose
         accepted = bool(await self._run(script, self.owner, purpose.value, claimed.stream_id, *arguments))
-        self._held.discard((purpose, claimed.stream_id))
+        self._claimed_entries.discard((purpose, claimed.stream_id))
         return accepted
 
     async def _claim_now(
         self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
     ) -> tuple[list[Claimed], list[bytes]]:
-        """Repeated as a whole while Redis is away: who waits for `recorded` waits for one attempt, not for Redis.
+        """Repeated as a whole while Redis is away: who waits for them waits for one attempt, not for Redis.
 
         What an attempt claimed that then failed is found by the next one.
         """
@@ -327,12 +327,12 @@ class RedisGeneratorQueue(_QueueEnd):
                 if fenced is not None:
                     raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
                 claimed = await self._decode(rows)
-                known_entries = self._held | {(item.task.purpose, item.stream_id) for item in claimed}
+                known_entries = self._claimed_entries | {(item.task.purpose, item.stream_id) for item in claimed}
                 # More are pending under this name than are known: a reply was lost on the way.
                 if num_pending != len(known_entries):
                     places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known_entries]
                     claimed += await self._decode(await self._script("recover", self.owner, version, *places))
-                self._held.update((item.task.purpose, item.stream_id) for item in claimed)
+                self._claimed_entries.update((item.task.purpose, item.stream_id) for item in claimed)
                 return claimed, delivered
 
         return await self._call(attempt)

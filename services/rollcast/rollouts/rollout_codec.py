@@ -26,7 +26,6 @@ from rollcast.rollouts.records import (
     Turn,
     VersionSpan,
 )
-from rollcast.rollouts.validation import MAX_CHOICES
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
 
@@ -98,7 +97,7 @@ def rollout_to_proto(rollout: Rollout) -> pb.Rollout:
     )
 
 
-def rollout_of(message: pb.Rollout) -> Rollout:
+def rollout_from_proto(message: pb.Rollout) -> Rollout:
     """Inverse of `rollout_to_proto`. Raises CodecError."""
     return Rollout(
         **_sequence(message),
@@ -126,7 +125,7 @@ def _sequence_to_proto(sequence: Rollout | Branch) -> dict[str, Any]:
         "loss_mask_spans": [pb.TokenSpan(start=start, end=end) for start, end in sequence.loss_masked],
         "legs": [pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in sequence.legs],
         "kv_marks": [
-            pb.KvMark(position=mark.position, kept=mark.kept, version=mark.version.to_proto())
+            pb.KvMark(position=mark.position, kept=mark.num_kept, version=mark.version.to_proto())
             for mark in sequence.kv_marks
         ],
         "routed_experts": _experts_to_proto(sequence.routed_experts),
@@ -159,7 +158,8 @@ def _experts_to_proto(experts: RoutedExperts | None) -> pb.RoutedExperts | None:
 def _experts(message: pb.RoutedExperts) -> RoutedExperts:
     layers = message.layers
     choices = message.choices
-    if not 0 < layers * choices <= MAX_CHOICES or len(message.experts) % (layers * choices):
+    # 4_096: experts that one token is sent to, over all layers.
+    if not 0 < layers * choices <= 4_096 or len(message.experts) % (layers * choices):
         raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
     return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
 

@@ -24,16 +24,10 @@ from rollcast.rollouts.records import (
 MAX_ROLLOUTS = 4096
 MAX_TOKENS = 4 << 20
 """Tokens of one prompt or completion."""
-MAX_SPANS = 65_536
-"""Version spans, legs, masks or marks of one rollout."""
 MAX_TURNS = 65_536
 """Turns of one episode, and its branches: each turn may begin one. `recipe.episodes.max_turns` is at most 10,000."""
-MAX_CHOICES = 4_096
-"""Experts that one token is sent to, over all layers."""
 MAX_TEXT_CHARACTERS = 1 << 20
 """Characters of a prompt's id, of the name of a data set, verifier or environment, or of why an environment failed."""
-MAX_OWNER_CHARACTERS = 512
-"""Characters of a generator's name; the scripts and the records of :inflight take no longer one."""
 
 
 def check_task(task: PromptTask) -> None:
@@ -67,7 +61,9 @@ def check_group(group: RolloutGroup) -> None:
     """Raises CodecError if the group contradicts itself, is unfinished, or is older than it says."""
     _check_texts(dataset=group.dataset, prompt_id=group.prompt_id)
     owner = len(group.generator)
-    _require(owner <= MAX_OWNER_CHARACTERS, f"generator: {owner} characters, more than {MAX_OWNER_CHARACTERS}")
+    # Characters of a generator's name; the scripts and the records of :inflight take no longer one.
+    max_owner_characters = 512
+    _require(owner <= max_owner_characters, f"generator: {owner} characters, more than {max_owner_characters}")
     _check_token_ids("prompt", group.prompt_token_ids)
     _require(1 <= len(group.rollouts) <= MAX_ROLLOUTS, f"{len(group.rollouts)} rollouts, not 1..{MAX_ROLLOUTS}")
     indices = sorted(rollout.index for rollout in group.rollouts)
@@ -97,7 +93,7 @@ def _check_rollout(rollout: Rollout, prompt: TokenIds) -> None:
         _check_episode(name, rollout, rollout.episode)
     for number, sequence in enumerate(rollout.sequences):
         name_of_it = f"{name}, branch {number}" if number else name
-        num_prompt_tokens = len(rollout.prompt_of(sequence, prompt))
+        num_prompt_tokens = len(rollout.sequence_prompt(sequence, prompt))
         _check_sequence(name_of_it, sequence, num_prompt_tokens, is_partial=rollout.partial)
 
 
@@ -109,7 +105,9 @@ def _check_sequence(name: str, sequence: Rollout | Branch, num_prompt_tokens: in
     _require(len(logprobs) == length, f"{name}: {length} tokens, {len(logprobs)} log-probabilities")
     _require(bool(np.isfinite(logprobs).all()), f"{name}: a log-probability is not finite")
     counts = map(len, (sequence.version_spans, sequence.loss_masked, sequence.legs, sequence.kv_marks))
-    _require(max(counts) <= MAX_SPANS, f"{name}: more than {MAX_SPANS} spans")
+    # Version spans, legs, masks or marks of one rollout.
+    max_spans = 65_536
+    _require(max(counts) <= max_spans, f"{name}: more than {max_spans} spans")
     end = 0
     for span in sequence.version_spans:
         _require(span.start == end < span.end, f"{name}: version spans do not follow one another")

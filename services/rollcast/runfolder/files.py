@@ -65,14 +65,14 @@ Place = Path | str
 """A folder, or a URL."""
 
 
-def place_of(text: str) -> Place:
+def parse_location(text: str) -> Place:
     """The location that a run file names."""
     return text.rstrip("/") if "://" in text else Path(text)
 
 
 def earlier_run_place(text: str) -> Place:
     """The checkpoints of an earlier run, given its folder or the checkpoints' own location."""
-    location = place_of(text)
+    location = parse_location(text)
     inner = location / CHECKPOINTS if isinstance(location, Path) else None
     return inner if inner is not None and inner.is_dir() else location
 
@@ -81,5 +81,5 @@ def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
     """The location for one run: runs that share one each have a subfolder of it. `checkpoints`: trainer.checkpoints."""
     if checkpoints is None:
         return run_folder / CHECKPOINTS
-    location = place_of(checkpoints)
+    location = parse_location(checkpoints)
     return location / run_folder.name if isinstance(location, Path) else f"{location}/{run_folder.name}"

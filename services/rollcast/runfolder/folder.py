@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rollcast.config.access_modes import FOLDER_MODE
 from rollcast.config.errors import UserError
-from rollcast.connections.port_files import ports_of
+from rollcast.connections.port_files import ports_folder
 from rollcast.runfolder import files
 from rollcast.runfolder.records import STRICT, read_record
 from rollcast.runfolder.writing import replace_json
@@ -48,7 +48,7 @@ class FormatRecord:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the run's folder for this process. Raises UserError if another process has it or it cannot be made."""
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def has_history(folder: Path) -> bool:
     return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises without permission
 
 
-def made(folder: Path) -> tuple[int, ...]:
+def history_file_sizes(folder: Path) -> tuple[int, ...]:
     """Sizes of the files that a run's trainer appends to at every step and every evaluation."""
     files_of_work = (folder / name for name in (files.EVALUATIONS, files.STEPS))
     return tuple(os.path.getsize(path) if os.path.exists(path) else 0 for path in files_of_work)
@@ -109,7 +109,7 @@ def prepare(folder: Path, *, resume: bool) -> None:
     Raises UserError if the folder holds a run that is not resumed, or one that this release cannot read.
     """
     _check_content(folder, resume=resume)
-    shutil.rmtree(ports_of(folder), ignore_errors=True)
+    shutil.rmtree(ports_folder(folder), ignore_errors=True)
     shutil.rmtree(folder / files.FAILURES, ignore_errors=True)
     if not has_history(folder):
         shutil.rmtree(folder / files.REDIS, ignore_errors=True)

@@ -14,16 +14,14 @@ from rollcast.runfolder.files import CONTROLLER, UP_FILE, Place, checkpoint_plac
 
 SET_ASIDE = "set-aside"
 """Folder, in that of the checkpoints, of those that are later than the one from which the run was continued."""
-MAX_SHOWN_STEPS = 12
-"""A sentence names that many kept steps, the newest ones."""
 
 
-def kept_versions(place: Place) -> dict[tuple[int, int], Path]:
+def kept_versions(location: Place) -> dict[tuple[int, int], Path]:
     """Folders by incarnation and step, the oldest first; nothing of a place behind a URL."""
-    if not isinstance(place, Path):
+    if not isinstance(location, Path):
         return {}
     try:
-        folders = [file.parent for file in place.glob(f"*/{CONTROLLER}")]
+        folders = [file.parent for file in location.glob(f"*/{CONTROLLER}")]
     except OSError:  # the check of the run's folder reports it
         return {}
     folders_by_version = {}
@@ -66,8 +64,10 @@ def kept_in_words(steps: Collection[int]) -> str:
     ordered = sorted(set(steps))
     if not ordered:
         return "none is kept"
-    earlier = "..., " if len(ordered) > MAX_SHOWN_STEPS else ""
-    return f"kept are those of steps {earlier}{', '.join(map(str, ordered[-MAX_SHOWN_STEPS:]))}"
+    # A sentence names that many kept steps, the newest ones.
+    max_shown_steps = 12
+    earlier = "..., " if len(ordered) > max_shown_steps else ""
+    return f"kept are those of steps {earlier}{', '.join(map(str, ordered[-max_shown_steps:]))}"
 
 
 def check_earlier_run(name: str, step: int | None, steps: Collection[int]) -> None:

@@ -34,12 +34,12 @@ class RecordFile(Generic[Record]):
     def read(self) -> Iterator[Record]:
         """The records in the complete lines up to the file's end; none if there is no file."""
         while lines := self._next_lines():
-            for record, _ in self._parsed(lines):
+            for record, _ in self._parse_lines(lines):
                 yield record
 
     def read_some(self) -> Iterator[tuple[Record, bool]]:
         """The records of one look, 16 MiB at most, each with whether it is new to this and earlier processes."""
-        return self._parsed(self._next_lines())
+        return self._parse_lines(self._next_lines())
 
     def _next_lines(self) -> list[bytes]:
         """The next complete lines, 16 MiB at most; none if the file cannot be read.
@@ -68,7 +68,7 @@ class RecordFile(Generic[Record]):
         self.num_lines += len(lines)
         return lines
 
-    def _parsed(self, lines: Sequence[bytes]) -> Iterator[tuple[Record, bool]]:
+    def _parse_lines(self, lines: Sequence[bytes]) -> Iterator[tuple[Record, bool]]:
         num_known = 0 if self.was_written_anew else self._num_known
         for line_number, line in enumerate(lines, start=self.num_lines - len(lines)):
             if not line.strip():

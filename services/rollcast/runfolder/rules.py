@@ -19,9 +19,9 @@ class CheckpointRules:
     """Digest of the run's prompts; empty if none is kept."""
 
 
-def checkpoint_rules(place: Place) -> CheckpointRules | None:
+def checkpoint_rules(location: Place) -> CheckpointRules | None:
     """The rules in the newest checkpoint; None without a readable one here. The trainer checks its content."""
-    for folder in reversed(kept_versions(place).values()):
+    for folder in reversed(kept_versions(location).values()):
         try:
             with (folder / CONTROLLER).open("rb") as stream:
                 # The state of rank 0 holds every prompt that was trained on
@@ -37,9 +37,9 @@ def checkpoint_rules(place: Place) -> CheckpointRules | None:
     return None
 
 
-def begun_with(place: Place) -> CheckpointRules:
+def find_starting_rules(location: Place) -> CheckpointRules:
     """The rules by which prompts are divided if a run is started with these checkpoints, and those that it keeps."""
-    return checkpoint_rules(place) or CheckpointRules(SPLIT_RULES, GRADING_RULES)
+    return checkpoint_rules(location) or CheckpointRules(SPLIT_RULES, GRADING_RULES)
 
 
 def _version(controller: dict[str, Any], name: str) -> int:

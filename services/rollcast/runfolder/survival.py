@@ -76,11 +76,11 @@ def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) ->
     return last
 
 
-def graded_share(graded: float | None, asked: float | None) -> float | None:
+def graded_share(graded: float | None, requested: float | None) -> float | None:
     """The share of the prompts asked that have a verdict; None if it is unknown or impossible."""
-    if graded is None or asked is None or not 0 <= graded <= asked or asked == 0:
+    if graded is None or requested is None or not 0 <= graded <= requested or requested == 0:
         return None
-    return graded / asked
+    return graded / requested
 
 
 def is_complete(share: float | None) -> bool:

@@ -8,7 +8,7 @@ class Events:
     """A clock that jumps from event to event."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now_seconds = 0.0
         """Seconds since the start."""
         self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._created = 0
@@ -16,11 +16,11 @@ class Events:
     def at(self, time: float, action: Callable[[], object]) -> None:
         """Call `action` at `time` (now, if that has passed)."""
         self._created += 1
-        heapq.heappush(self._heap, (max(time, self.now), self._created, action))
+        heapq.heappush(self._heap, (max(time, self.now_seconds), self._created, action))
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Call `action` in `seconds`."""
-        self.at(self.now + seconds, action)
+        self.at(self.now_seconds + seconds, action)
 
     @property
     def next_time(self) -> float | None:
@@ -29,5 +29,5 @@ class Events:
 
     def step(self) -> None:
         """Advance to the next event and run it."""
-        self.now, _, action = heapq.heappop(self._heap)
+        self.now_seconds, _, action = heapq.heappop(self._heap)
         action()

@@ -56,7 +56,7 @@ class SimulatedFleet:
         """Return the generators that belong to the weight epoch."""
         return [generator for generator in self.generators.values() if generator.member]
 
-    def acknowledged(self) -> int | None:
+    def oldest_member_step(self) -> int | None:
         """Return the oldest step in use by a member; None without members."""
         return min((generator.step for generator in self.members()), default=None)
 
@@ -81,7 +81,7 @@ class SimulatedFleet:
             if not generator.has_room(self.queue[0]):
                 return
             attempt = self.queue.popleft()
-            generator.start(attempt, self._events.now)
+            generator.start(attempt, self._events.now_seconds)
             attempt.recorded = attempt.oldest
             self._watch(generator)
 
@@ -94,7 +94,7 @@ class SimulatedFleet:
     def _rollout_ends(self, generator: SimulatedGenerator, changes: int) -> None:
         if generator.changes != changes:
             return
-        attempt = generator.finish_next(self._events.now)
+        attempt = generator.finish_next(self._events.now_seconds)
         self._watch(generator)
         if attempt is not None:
             attempt.ready = True

@@ -110,22 +110,22 @@ class SimulatedGenerator:
         """Return whether all rollouts of `attempt` fit; an idle generator takes a group of any size."""
         return not self._ends or self.running + len(attempt.remaining) <= self.engine.slots
 
-    def advance(self, now: float) -> None:
-        """Let the running rollouts sample until `now`."""
+    def advance(self, now_seconds: float) -> None:
+        """Let the running rollouts sample until `now_seconds`."""
         if self._ends and self.alive:
-            elapsed = now - self._updated_at
+            elapsed = now_seconds - self._updated_at
             gained = elapsed / self.step_seconds
             self._progress += gained
             self.tokens += gained * self.running
             self.busy_seconds += elapsed
-        self._updated_at = now
+        self._updated_at = now_seconds
 
-    def start(self, attempt: Attempt, now: float) -> None:
-        """Sample the remaining tokens of `attempt` from `now` on."""
-        self.advance(now)
+    def start(self, attempt: Attempt, now_seconds: float) -> None:
+        """Sample the remaining tokens of `attempt` from `now_seconds` on."""
+        self.advance(now_seconds)
         self.changes += 1
         attempt.owner = self
-        attempt.started_at = now if attempt.started_at is None else attempt.started_at
+        attempt.started_at = now_seconds if attempt.started_at is None else attempt.started_at
         attempt.oldest = self.step if attempt.oldest is None else min(attempt.oldest, self.step)
         self.attempts[attempt.sequence] = attempt
         self._began[attempt.sequence] = self._progress
@@ -140,9 +140,9 @@ class SimulatedGenerator:
             return None
         return self._updated_at + (self._ends[0][0] - self._progress) * self.step_seconds
 
-    def finish_next(self, now: float) -> Attempt | None:
-        """End the rollout that is due at `now`; return its attempt if that was the last one."""
-        self.advance(now)
+    def finish_next(self, now_seconds: float) -> Attempt | None:
+        """End the rollout that is due at `now_seconds`; return its attempt if that was the last one."""
+        self.advance(now_seconds)
         self.changes += 1
         self._progress, sequence, context = heapq.heappop(self._ends)
         self._context -= context
@@ -153,9 +153,9 @@ class SimulatedGenerator:
         self._release(attempt)
         return attempt
 
-    def stop(self, attempt: Attempt, now: float) -> None:
+    def stop(self, attempt: Attempt, now_seconds: float) -> None:
         """Stop sampling `attempt`; its unfinished rollouts keep their tokens."""
-        self.advance(now)
+        self.advance(now_seconds)
         self.changes += 1
         attempt_ends = [end for end, sequence, _ in self._ends if sequence == attempt.sequence]
         attempt.remaining = [max(0.0, end - self._progress) for end in attempt_ends]

@@ -99,7 +99,7 @@ class Pipeline:
         return Report()
 
     def _make_fleet(self, delays: Delays, seed: int) -> SimulatedFleet:
-        return SimulatedFleet(self._events, delays, seed=seed, finished=self._finished, changed=self._decide)
+        return SimulatedFleet(self._events, delays, seed=seed, finished=self._record_group_end, changed=self._decide)
 
     @property
     def outstanding(self) -> list[Attempt]:
@@ -109,7 +109,7 @@ class Pipeline:
     @property
     def now(self) -> float:
         """Seconds since the start."""
-        return self._events.now
+        return self._events.now_seconds
 
     def at(self, time: float, change: Callable[[], object]) -> None:
         """Call `change` at `time`."""
@@ -154,7 +154,7 @@ class Pipeline:
         return PipelineState(
             step=self.step,
             steps_since_start=self._steps_since_start,
-            acknowledged=self.fleet.acknowledged(),
+            acknowledged=self.fleet.oldest_member_step(),
             groups=tuple([attempt.group() for attempt in self._outstanding.values()]),
             enough=self._enough(),
         )
@@ -191,9 +191,9 @@ class Pipeline:
         duration *= self._rng.uniform(1 - self._trainer.spread, 1 + self._trainer.spread)
         if self._trainer.per_token:
             self._durations.append(duration)
-        self._events.after(duration, lambda: self._trained(batch))
+        self._events.after(duration, lambda: self._end_step(batch))
 
-    def _trained(self, batch: list[Attempt]) -> None:
+    def _end_step(self, batch: list[Attempt]) -> None:
         self._training = []
         self._settle(batch)
         self.step += 1
@@ -212,7 +212,7 @@ class Pipeline:
             del self._outstanding[attempt.sequence]
             self.report.groups["filtered" if attempt.task.filtered else "used"] += 1
 
-    def _finished(self, attempt: Attempt) -> None:
+    def _record_group_end(self, attempt: Attempt) -> None:
         assert attempt.started_at is not None
         self.report.lifetimes.append((max(attempt.task.lengths), self.now - attempt.started_at))
         if not self._training:

@@ -31,10 +31,6 @@ EQUAL_RATE_SHARE = 0.03
 MAX_SIMULATIONS = 24
 """Up to this many simulations every split that could be the best is simulated; with more the search narrows down.
 Chosen, not measured."""
-NUM_FIRST_SPLITS = 9
-"""Evenly spaced splits that are simulated first. Chosen, not measured."""
-NUM_ERROR_BLOCKS = 6
-"""Blocks of successive steps from whose scatter the error of the rate is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +114,7 @@ class SplitSearch:
     are worse than the best."""
 
 
-def splits_of(devices: int, rates: Rates) -> list[Split]:
+def list_splits(devices: int, rates: Rates) -> list[Split]:
     """Every split of `devices` that leaves no side smaller than it could be, by trainer devices ascending."""
     largest: dict[int, Split] = {}
     for trainer in range(rates.trainer_multiple, devices, rates.trainer_multiple):
@@ -211,29 +207,31 @@ class SplitSimulator:
         assert splits
         bounds = [self.bound(split) for split in splits]
         outcomes: dict[int, SplitOutcome] = {}
-        while (place := _next_place(bounds, outcomes)) is not None:
-            outcomes[place] = self.simulate(splits[place])
+        while (index := _find_next_index(bounds, outcomes)) is not None:
+            outcomes[index] = self.simulate(splits[index])
             if progress is not None:
                 progress(len(outcomes))
-        ordered = tuple(outcomes[place] for place in sorted(outcomes))
+        ordered = tuple(outcomes[simulated_index] for simulated_index in sorted(outcomes))
         best = max(ordered, key=lambda outcome: (outcome.steps_per_hour, -outcome.staleness_mean))
-        as_good = tuple(one for one in ordered if _is_as_good(one, best))
-        beaten = sum(bound <= best.steps_per_hour for place, bound in enumerate(bounds) if place not in outcomes)
+        as_good = tuple(good_outcome for good_outcome in ordered if _is_as_good(good_outcome, best))
+        beaten = sum(
+            bound <= best.steps_per_hour for bound_index, bound in enumerate(bounds) if bound_index not in outcomes
+        )
         return SplitSearch(
             outcomes=ordered,
             best=best,
             as_good=as_good,
-            frugal=min(as_good, key=lambda one: one.split.trainer_devices),
+            frugal=min(as_good, key=lambda equal_outcome: equal_outcome.split.trainer_devices),
             beaten=beaten,
             passed_over=len(splits) - len(ordered) - beaten,
         )
 
 
-def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
+def _is_as_good(candidate: SplitOutcome, best: SplitOutcome) -> bool:
     """Whether the rate is equal to the best within `EQUAL_RATE_SHARE`, or within the errors of both."""
-    error = math.hypot(one.standard_error, best.standard_error)
+    error = math.hypot(candidate.standard_error, best.standard_error)
     rate_tolerance = EQUAL_RATE_SHARE * best.steps_per_hour
-    return best.steps_per_hour - one.steps_per_hour <= max(
+    return best.steps_per_hour - candidate.steps_per_hour <= max(
         # Largest relative difference at which two splits are also equally good, if their standard errors are larger.
         # All splits are simulated with the same tasks, so the error of a difference is smaller than the errors of the
         # rates suggest. Chosen, not measured.
@@ -242,23 +240,29 @@ def _is_as_good(one: SplitOutcome, best: SplitOutcome) -> bool:
     )
 
 
-def _next_place(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
+def _find_next_index(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> int | None:
     """The place to simulate next; None if the best is found."""
     last = len(bounds) - 1
-    for number in range(NUM_FIRST_SPLITS):
-        if (place := round(number * last / (NUM_FIRST_SPLITS - 1))) not in outcomes:
-            return place
-    best = max(outcomes, key=lambda place: outcomes[place].steps_per_hour)
+    # Evenly spaced splits that are simulated first. Chosen, not measured.
+    num_first_splits = 9
+    for number in range(num_first_splits):
+        if (index := round(number * last / (num_first_splits - 1))) not in outcomes:
+            return index
+    best = max(outcomes, key=lambda split_index: outcomes[split_index].steps_per_hour)
     able = [
-        place for place, bound in enumerate(bounds) if place not in outcomes and bound > outcomes[best].steps_per_hour
+        able_index
+        for able_index, bound in enumerate(bounds)
+        if able_index not in outcomes and bound > outcomes[best].steps_per_hour
     ]
     if len(outcomes) + len(able) <= MAX_SIMULATIONS:
-        return max(able, key=lambda place: bounds[place], default=None)
-    below = max((place for place in outcomes if place < best), default=-1)
-    above = min((place for place in outcomes if place > best), default=last + 1)
-    near_indices = [place for place in able if below < place < above]
+        return max(able, key=lambda bound_index: bounds[bound_index], default=None)
+    below = max((lower_index for lower_index in outcomes if lower_index < best), default=-1)
+    above = min((upper_index for upper_index in outcomes if upper_index > best), default=last + 1)
+    near_indices = [near_index for near_index in able if below < near_index < above]
     middles = ((below + best) / 2, (best + above) / 2)
-    return min(near_indices, key=lambda place: min(abs(place - middle) for middle in middles), default=None)
+    return min(
+        near_indices, key=lambda middle_index: min(abs(middle_index - middle) for middle in middles), default=None
+    )
 
 
 def _tokens(pipeline: Pipeline) -> float:
@@ -270,6 +274,8 @@ def _tokens(pipeline: Pipeline) -> float:
 def _relative_error(times: list[float]) -> float:
     """Standard error of the mean time between steps, relative to that mean, from the scatter of blocks of steps."""
     steps = len(times) - 1
-    edges = [block * steps // NUM_ERROR_BLOCKS for block in range(NUM_ERROR_BLOCKS + 1)]
+    # Blocks of successive steps from whose scatter the error of the rate is computed.
+    num_error_blocks = 6
+    edges = [block * steps // num_error_blocks for block in range(num_error_blocks + 1)]
     means = [(times[end] - times[start]) / (end - start) for start, end in pairwise(edges)]
-    return stdev(means) / math.sqrt(NUM_ERROR_BLOCKS) / fmean(means)
+    return stdev(means) / math.sqrt(num_error_blocks) / fmean(means)

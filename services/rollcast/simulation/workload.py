@@ -73,7 +73,7 @@ def lognormal_with_mean(mean: float, sigma: float, budget: float = math.inf) -> 
     return lognormal(_median(mean, sigma, budget), sigma, budget)
 
 
-def spread_of(mean: float, longest: float, rollouts_per_group: int, budget: float = math.inf) -> float:
+def fit_spread(mean: float, longest: float, rollouts_per_group: int, budget: float = math.inf) -> float:
     """The lognormal spread (of ln tokens) that gives groups of G rollouts this mean and this mean longest rollout.
 
     `mean` and `longest` in tokens. Rollouts of a group count as independent. 0 if the longest is not longer than the

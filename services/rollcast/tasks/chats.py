@@ -20,7 +20,7 @@ Chat = tuple[Message, ...]
 """The last message is by the user; a prompt of plain text is one message."""
 
 
-def of_text(prompt: str) -> Chat:
+def make_chat(prompt: str) -> Chat:
     """The chat that a prompt of plain text is."""
     return (Message("user", prompt),)
 
@@ -29,7 +29,7 @@ def chat(row: Row, name: str) -> Chat:
     """A field that holds text, or a list of messages. Raises RowError."""
     field_value = value(row, name)
     if not isinstance(field_value, list):
-        return of_text(text(row, name))
+        return make_chat(text(row, name))
     messages = tuple(
         _message(item, f"field {name!r}, message {number}") for number, item in enumerate(field_value, start=1)
     )
@@ -56,11 +56,15 @@ def _message(item: Any, where: str) -> Message:
     return Message(cast(Role, role), checked_text(content, where))
 
 
-def _part(part: Any, where: str) -> str:
+def _part(content_part: Any, where: str) -> str:
     """Text of a message in parts, as vision models have them."""
-    if isinstance(part, dict) and part.get("type", "text") == "text" and isinstance(part.get("text"), str):
-        return cast(str, part["text"])
-    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+    if (
+        isinstance(content_part, dict)
+        and content_part.get("type", "text") == "text"
+        and isinstance(content_part.get("text"), str)
+    ):
+        return cast(str, content_part["text"])
+    kind = content_part.get("type") if isinstance(content_part, dict) else type(content_part).__name__
     raise RowError(f"{where} holds a part of type {kind!r}, and only text is read; remove the row")
 
 

@@ -139,11 +139,11 @@ def _reference(pairs: list[tuple[Any, Any]], name: object, comparing: Comparing,
     return calls(str(name), called, preamble, comparing)
 
 
-def _plain(given: Any) -> str:
+def _plain(raw_text: Any) -> str:
     """Some rows hold a list of lines."""
-    if isinstance(given, list):
-        return "\n".join(map(str, given))
-    return "" if given is None else str(given)
+    if isinstance(raw_text, list):
+        return "\n".join(map(str, raw_text))
+    return "" if raw_text is None else str(raw_text)
 
 
 def _function_name(row: Row) -> object:
@@ -153,14 +153,14 @@ def _function_name(row: Row) -> object:
     return metadata.get("func_name") if isinstance(metadata, dict) else None
 
 
-def _cases(found: Any, field: str) -> list[dict[str, Any]]:
-    if not isinstance(found, list) or not all(isinstance(case, dict) for case in found):
+def _cases(parsed_field: Any, field: str) -> list[dict[str, Any]]:
+    if not isinstance(parsed_field, list) or not all(isinstance(case, dict) for case in parsed_field):
         raise RowError(f"field {field!r} does not hold a list of tests")
-    return list(found)
+    return list(parsed_field)
 
 
-def _json(given: str, field: str) -> Any:
+def _json(json_text: str, field: str) -> Any:
     try:
-        return json.loads(given)
+        return json.loads(json_text)
     except (ValueError, RecursionError) as error:
         raise RowError(f"field {field!r} is not JSON ({str(error)[:100]})") from None

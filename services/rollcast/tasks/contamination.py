@@ -58,9 +58,9 @@ def normal_form(text: str) -> str:
     """The text under which a training prompt counts as an evaluated one."""
     form = text
     if not text.isascii():
-        form = _RAISED.sub(lambda found: "^" + "".join(_SUPERSCRIPTS[sign] for sign in found[0]), form)
-        form = _LOWERED.sub(lambda found: "_" + "".join(_SUBSCRIPTS[sign] for sign in found[0]), form)
-        form = _TYPOGRAPHIC.sub(lambda found: _PLAIN_SIGNS[found[0]], _INVISIBLE.sub("", form))
+        form = _RAISED.sub(lambda raised_match: "^" + "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0]), form)
+        form = _LOWERED.sub(lambda lowered_match: "_" + "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0]), form)
+        form = _TYPOGRAPHIC.sub(lambda sign_match: _PLAIN_SIGNS[sign_match[0]], _INVISIBLE.sub("", form))
         form = unicodedata.normalize("NFKC", form)
     form = form.casefold().replace("``", '"').replace("''", '"').replace("`", "'")
     if "\\" in form or "$" in form or "~" in form:
@@ -86,7 +86,7 @@ def _strip_label(form: str) -> str:
 class PromptQuestion:
     """The parts of a prompt by which it is an evaluated one or not, as digests of their normal forms."""
 
-    whole: bytes
+    text_digest: bytes
     """The bare text of all messages."""
     without_system: bytes
     """The bare text without system messages."""
@@ -100,7 +100,7 @@ class PromptQuestion:
     @property
     def main(self) -> bytes:
         """The part that prompts of one kind share if they ask the same."""
-        return self.episode or self.whole
+        return self.episode or self.text_digest
 
 
 def single(bare: Chat, verifier: str = "", answer: object = None) -> PromptQuestion:
@@ -128,7 +128,7 @@ def episode(bare: Chat, row: Any, verifier: str = "", answer: object = None) -> 
     if _puzzle(verifier, answer) is not None:
         return replace(plain, episode=with_row)
     message_and_answer, context = _answer_digests(bare, verifier, answer, other_fields)
-    return PromptQuestion(plain.whole, plain.without_system, message_and_answer, context, with_row)
+    return PromptQuestion(plain.text_digest, plain.without_system, message_and_answer, context, with_row)
 
 
 def _answer_digests(bare: Chat, verifier: str, answer: object, fields: dict[str, Any]) -> tuple[bytes, bytes]:
@@ -160,15 +160,15 @@ def _puzzle(verifier: str, reference: object) -> bytes | None:
     return _digest(normal_form(countdown.prompt_text(tuple(sorted(numbers)), target)))
 
 
-def _row_form(found: Any) -> Any:
-    if isinstance(found, str):
+def _row_form(field_value: Any) -> Any:
+    if isinstance(field_value, str):
         # A longer text of an episode's row is compared as it is: it is data, and would take long
-        return normal_form(found) if len(found) <= (1 << 16) else found
-    if isinstance(found, list | tuple):
-        return [_row_form(item) for item in found]
-    if isinstance(found, dict):
-        return {str(name): _row_form(item) for name, item in found.items()}
-    return found
+        return normal_form(field_value) if len(field_value) <= (1 << 16) else field_value
+    if isinstance(field_value, list | tuple):
+        return [_row_form(item) for item in field_value]
+    if isinstance(field_value, dict):
+        return {str(name): _row_form(item) for name, item in field_value.items()}
+    return field_value
 
 
 def _answer_form(answer: object) -> Any:
@@ -214,9 +214,9 @@ class EvaluatedQuestions:
         for question in questions:
             if question.episode is not None:
                 self._episodes.add(question.episode)
-                self._of_episodes[question.whole].add(question.message_and_answer)
+                self._of_episodes[question.text_digest].add(question.message_and_answer)
             else:
-                self._single.add(question.whole)
+                self._single.add(question.text_digest)
                 self._without_system.add(question.without_system)
         for digest, contexts in _contexts(questions).items():
             self._is_rare[digest] = self._is_rare.get(digest, True) and len(contexts) <= MAX_CONTEXTS
@@ -232,7 +232,7 @@ class EvaluatedQuestions:
 
     def holds(self, question: PromptQuestion) -> bool:
         """Whether a training prompt asks one of them."""
-        text_digest = question.whole
+        text_digest = question.text_digest
         if question.message_and_answer in self._decisive or text_digest in self._single:
             return True
         if question.episode is not None:

@@ -15,7 +15,7 @@ def why_outside_the_window(row: Row, first: date | None, last: date | None) -> s
     """Why a row is left out, `other_date` or `no_date`; None = it is in the window, or there is no window."""
     if first is None and last is None:
         return None
-    contest_date = _date_of(row.get(DATE_FIELD))
+    contest_date = _parse_date(row.get(DATE_FIELD))
     if contest_date is None:
         return "no_date"
     is_early = first is not None and contest_date < first
@@ -23,7 +23,7 @@ def why_outside_the_window(row: Row, first: date | None, last: date | None) -> s
     return "other_date" if is_early or is_late else None
 
 
-def _date_of(value: object) -> date | None:
+def _parse_date(value: object) -> date | None:
     if isinstance(value, datetime):  # of a Parquet file
         return value.date()
     if isinstance(value, date):

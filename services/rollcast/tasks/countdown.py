@@ -40,7 +40,7 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
     while len(puzzles) < count and fruitless < 5_000:
         fruitless += 1
         numbers = tuple(rng.randint(1, dataset.max_number) for _ in range(rng.randint(*dataset.numbers)))
-        target = _combined(rng, numbers)
+        target = _combine_randomly(rng, numbers)
         if target.denominator == 1 and 1 <= target <= dataset.max_target:
             puzzle = (tuple(sorted(numbers)), int(target))
             if puzzle not in puzzles:
@@ -54,7 +54,7 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
     return [(numbers, target) for (_, target), numbers in puzzles.items()]
 
 
-def _combined(rng: random.Random, numbers: tuple[int, ...]) -> Fraction:
+def _combine_randomly(rng: random.Random, numbers: tuple[int, ...]) -> Fraction:
     """The value of a random expression of all the numbers."""
     values = [Fraction(number) for number in numbers]
     while len(values) > 1:

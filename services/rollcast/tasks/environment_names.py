@@ -11,7 +11,7 @@ FIELD = "environment"
 """Field of a row that names its environment, as in TRL."""
 
 
-def environment_of(
+def find_environment(
     row: Row, dataset: RowsDataset, environments: Sequence[EnvironmentSettings], where: str
 ) -> EnvironmentSettings | None:
     """The environment that the row names, else the data set's; None = it is answered once, without tools.

@@ -5,7 +5,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-from rollcast.config.sentences import kind_of
+from rollcast.config.sentences import type_in_words
 
 Row = dict[str, Any]
 
@@ -33,15 +33,17 @@ def text(row: Row, name: str) -> str:
     """A field that holds text or a number."""
     field_value = value(row, name)
     if isinstance(field_value, bool) or not isinstance(field_value, str | int | float):
-        raise RowError(f"field {name!r} holds {kind_of(field_value)}, needs text; name another field in tasks.dataset")
+        raise RowError(
+            f"field {name!r} holds {type_in_words(field_value)}, needs text; name another field in tasks.dataset"
+        )
     return checked_text(str(field_value), f"field {name!r}")
 
 
-def checked_text(written: str, where: str) -> str:
+def checked_text(field_text: str, where: str) -> str:
     """Raises RowError for what no tokenizer reads."""
-    if any("\ud800" <= character <= "\udfff" for character in written):
+    if any("\ud800" <= character <= "\udfff" for character in field_text):
         raise RowError(f"{where} holds half of a surrogate pair, which no tokenizer reads; fix or remove the row")
-    return written
+    return field_text
 
 
 def plain_values(row: Row) -> Row:
@@ -49,16 +51,16 @@ def plain_values(row: Row) -> Row:
     return {name: _plain(field_value, name) for name, field_value in row.items()}
 
 
-def _plain(found: Any, name: str) -> Any:
-    if isinstance(found, str | int | float | bool | None):
-        return found
-    if isinstance(found, list | tuple):
-        return [_plain(item, name) for item in found]
-    if isinstance(found, dict):
-        return {str(key): _plain(item, name) for key, item in found.items()}
-    if isinstance(found, datetime.date | datetime.time | datetime.timedelta | Decimal | uuid.UUID):
-        return str(found)
+def _plain(content: Any, name: str) -> Any:
+    if isinstance(content, str | int | float | bool | None):
+        return content
+    if isinstance(content, list | tuple):
+        return [_plain(item, name) for item in content]
+    if isinstance(content, dict):
+        return {str(key): _plain(item, name) for key, item in content.items()}
+    if isinstance(content, datetime.date | datetime.time | datetime.timedelta | Decimal | uuid.UUID):
+        return str(content)
     raise RowError(
-        f"field {name!r} holds {type(found).__name__}, which is no JSON value, and the verifier gets the whole row; "
+        f"field {name!r} holds {type(content).__name__}, which is no JSON value, and the verifier gets the whole row; "
         "convert or remove it"
     )

@@ -23,7 +23,7 @@ from rollcast.config.datasets import MappingName, RowsDataset
 from rollcast.config.rewarding import environment_rewards
 from rollcast.config.tasks import Tasks
 from rollcast.tasks import code_tests
-from rollcast.tasks.chats import Chat, chat, of_text
+from rollcast.tasks.chats import Chat, chat, make_chat
 from rollcast.tasks.fields import Row, RowError, text, value
 
 MATH_TEMPLATE = "{prompt}\n\nPut your final answer within \\boxed{}."
@@ -57,7 +57,7 @@ class Mapping:
 
 
 def _math(prompt_field: str, answer: Callable[[Row], str], hub: Hub) -> Mapping:
-    return Mapping(lambda row: of_text(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub)
+    return Mapping(lambda row: make_chat(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub)
 
 
 def _after_hashes(row: Row) -> str:
@@ -82,7 +82,7 @@ def _program_prompt(problem_field: str) -> Callable[[Row], Chat]:
         starter_code = str(row.get("starter_code") or "")
         if starter_code.strip():
             problem = f"{problem}\n\nStarter code:\n```python\n{starter_code}\n```"
-        return of_text(problem)
+        return make_chat(problem)
 
     return prompt
 
@@ -92,11 +92,11 @@ def _mbpp_prompt(row: Row) -> Chat:
     tests = value(row, "test_list")
     if not isinstance(tests, list) or not all(isinstance(line, str) for line in tests):
         raise RowError("field 'test_list' is not a list of texts")
-    return of_text(text(row, "prompt") + "\n\nIt must pass these tests:\n" + "\n".join(tests))
+    return make_chat(text(row, "prompt") + "\n\nIt must pass these tests:\n" + "\n".join(tests))
 
 
 def _humaneval_prompt(row: Row) -> Chat:
-    return of_text(f"Complete this function:\n```python\n{text(row, 'prompt')}\n```")
+    return make_chat(f"Complete this function:\n```python\n{text(row, 'prompt')}\n```")
 
 
 def _knights(row: Row) -> dict[str, str]:
@@ -133,7 +133,7 @@ MAPPINGS: dict[MappingName, Mapping] = {
         _mbpp_prompt, code_tests.mbpp_plus, "code", FUNCTION_TEMPLATE, Hub("evalplus/mbppplus", split="test")
     ),
     "knights-and-knaves": Mapping(
-        lambda row: of_text(text(row, "quiz")),
+        lambda row: make_chat(text(row, "quiz")),
         _knights,
         "knights-and-knaves",
         KNIGHTS_TEMPLATE,
@@ -143,7 +143,7 @@ MAPPINGS: dict[MappingName, Mapping] = {
 """All except `plain`, which takes the field names from the run file."""
 
 
-def mapping_of(dataset: RowsDataset) -> Mapping:
+def resolve_mapping(dataset: RowsDataset) -> Mapping:
     """The data set's mapping with what the run file says differently; `plain` rows of one's own have two fields."""
     if dataset.mapping == "plain":
         mapping = Mapping(
@@ -162,7 +162,7 @@ def verifier_names(tasks: Tasks) -> set[str]:
     """What grades the rows of its data sets; generated sets need no verifier of others."""
     datasets = [*(dataset_part.dataset for dataset_part in tasks.parts), *(item.dataset for item in tasks.downstream)]
     rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
-    return {mapping_of(dataset).verifier for dataset in rows if _may_be_graded(dataset, tasks)}
+    return {resolve_mapping(dataset).verifier for dataset in rows if _may_be_graded(dataset, tasks)}
 
 
 def _may_be_graded(dataset: RowsDataset, tasks: Tasks) -> bool:

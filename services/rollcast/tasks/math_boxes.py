@@ -32,7 +32,7 @@ class FinalBoxes:
     """Boxes joined by commas, `and` or `or`, the last one included: together they are the answer."""
     adjacent: tuple[str, ...]
     """Boxes with only such words or white space between them, the last one included."""
-    after: str
+    text_after: str
     """The text behind them."""
 
 
@@ -57,9 +57,9 @@ def _run(text: str, boxes: list[Box], joins: Callable[[str], bool]) -> tuple[str
     return tuple(dict.fromkeys(box.content for box in boxes[first:]))
 
 
-def _gap(text: str, left: Box, right: Box) -> str:
+def _gap(text: str, left_box: Box, right_box: Box) -> str:
     """The words between two boxes; a long text is not changed, so that it joins nothing."""
-    between = text[left.end : right.start]
+    between = text[left_box.end : right_box.start]
     # Characters between two boxes of one list
     return _MARKUP.sub(" ", between) if len(between) <= 70 else "too long"
 

@@ -46,14 +46,19 @@ Kind = Literal["list", "set", "tuple"]
 
 def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     """Both as math-verify parses them: expressions, then the text that was read."""
-    pairs = [(one, other) for one in gold for other in answer if isinstance(one, str) == isinstance(other, str)]
+    pairs = [
+        (gold_part, answer_part)
+        for gold_part in gold
+        for answer_part in answer
+        if isinstance(gold_part, str) == isinstance(answer_part, str)
+    ]
     gold_text = _text(gold)
     answer_text = _text(answer)
-    for one, other in pairs:
-        if _are_one(one, other, gold_text, answer_text):
+    for gold_value, answer_value in pairs:
+        if _are_one(gold_value, answer_value, gold_text, answer_text):
             return True
-        holds_i = not isinstance(one, str) and (_has_i(one) or _has_i(other))
-        if holds_i and _are_one(_with_unit(one), _with_unit(other), gold_text, answer_text):
+        holds_i = not isinstance(gold_value, str) and (_has_i(gold_value) or _has_i(answer_value))
+        if holds_i and _are_one(_with_unit(gold_value), _with_unit(answer_value), gold_text, answer_text):
             return True
     return False
 
@@ -96,7 +101,7 @@ def _with_unit(expression: Any) -> Any:
         units = {symbol: I if symbol.name == "i" else Symbol(symbol.name, real=True) for symbol in symbols}
         return leaf.xreplace(units) if units else leaf
 
-    return _rebuilt(expression, change)
+    return _rebuild_formula(expression, change)
 
 
 def _text(parsed: Sequence[Any]) -> str:
@@ -189,9 +194,9 @@ def _parts(expression: Any) -> tuple[Any, ...]:
     return tuple(expression.flat()) if isinstance(expression, MatrixBase) else ()
 
 
-def _rebuilt(expression: Any, change: Callable[[Any], Any]) -> Any:
+def _rebuild_formula(expression: Any, change: Callable[[Any], Any]) -> Any:
     """With `change` made to each formula that holds no other."""
-    parts = [_rebuilt(subformula, change) for subformula in _parts(expression)]
+    parts = [_rebuild_formula(subformula, change) for subformula in _parts(expression)]
     if not parts:
         return change(expression)
     if isinstance(expression, MatrixBase):
@@ -256,7 +261,7 @@ def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequ
         form = next((form for form in forms if _is_rounded(leaf, decimals.get(leaf), form)), None)
         return _exact(leaf) if form is None else form
 
-    return _rebuilt(expression, exactly)
+    return _rebuild_formula(expression, exactly)
 
 
 def _exact(leaf: Any) -> Any:

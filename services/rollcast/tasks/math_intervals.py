@@ -32,9 +32,9 @@ class RealSet:
     variable: str | None
     """The variable said to be in it; None = the set alone is written."""
 
-    def may_equal(self, other: "RealSet") -> bool:
+    def may_equal(self, other_set: "RealSet") -> bool:
         """Whether both can mean one answer: `x < 3` is not `y < 3`."""
-        return self.variable is None or other.variable is None or self.variable == other.variable
+        return self.variable is None or other_set.variable is None or self.variable == other_set.variable
 
 
 def real_set(latex: str) -> RealSet | None:
@@ -44,7 +44,7 @@ def real_set(latex: str) -> RealSet | None:
     if len(text) > 300:
         return None
     if builder := _BUILDER.fullmatch(text):
-        inner = _described(builder["condition"].strip())
+        inner = _parse_alternatives(builder["condition"].strip())
         return RealSet(inner.latex, None) if inner and inner.variable == builder["variable"] else None
     if _REALS.fullmatch(text):
         return RealSet(r"(-\infty,\infty)", None)
@@ -54,15 +54,15 @@ def real_set(latex: str) -> RealSet | None:
         return RealSet(f"{opening}{outward['ends']}{closing}", None)
     if "\\cup" in text and not _RELATION.search(text):
         return RealSet(text, None)
-    return _described(text)
+    return _parse_alternatives(text)
 
 
-def _described(text: str) -> RealSet | None:
+def _parse_alternatives(text: str) -> RealSet | None:
     alternatives = _OR.split(text)
     # Intervals of a union; a longer one is no answer
     if len(alternatives) > 8:
         return None
-    parsed_sets = [_all_of(alternative.strip(" ,")) for alternative in alternatives]
+    parsed_sets = [_parse_conjunction(alternative.strip(" ,")) for alternative in alternatives]
     variables = {parsed_set.variable for parsed_set in parsed_sets if parsed_set is not None} - {None}
     if None in parsed_sets or len(variables) > 1:
         return None
@@ -72,7 +72,7 @@ def _described(text: str) -> RealSet | None:
     )
 
 
-def _all_of(text: str) -> RealSet | None:
+def _parse_conjunction(text: str) -> RealSet | None:
     """An interval, or what one chain, or two joined by `and`, leave for one variable."""
     if _INTERVAL.fullmatch(text):
         return RealSet(text, None)
@@ -81,7 +81,7 @@ def _all_of(text: str) -> RealSet | None:
         return None
     relations = [relation for _, chain in filter(None, bounds) for relation in chain]
     variable = next(variable for variable, _ in filter(None, bounds))
-    latex = _bounded(relations)
+    latex = _make_interval(relations)
     return None if latex is None else RealSet(latex, variable)
 
 
@@ -108,7 +108,7 @@ def _one_way(signs: list[str]) -> bool:
     return {sign[0] for sign in signs} in ({"<"}, {">"})
 
 
-def _bounded(relations: list[tuple[str, str]]) -> str | None:
+def _make_interval(relations: list[tuple[str, str]]) -> str | None:
     """The interval of one lower and one upper bound at most, or the one point, set, or line without a point."""
     if len(relations) == 1 and relations[0][0] in ("=", "!=", "\\in"):
         sign, term = relations[0]

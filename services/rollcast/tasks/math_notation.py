@@ -81,12 +81,16 @@ _STARTS = re.compile(r"^(?:\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s~])+")
 def plain_signs(text: str) -> str:
     """Digits and signs of other alphabets as ASCII or LaTeX; repeating decimals and powers of ten as exact numbers."""
     if not text.isascii():
-        text = _COMBINING_BAR.sub(lambda found: rf"\overline{{{re.sub(r'[^0-9]', '', found[0])}}}", text)
+        text = _COMBINING_BAR.sub(lambda bar_match: rf"\overline{{{re.sub(r'[^0-9]', '', bar_match[0])}}}", text)
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
-        text = _RAISED.sub(lambda found: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in found[0])), text)
-        text = _LOWERED.sub(lambda found: _power("_", "".join(_SUBSCRIPTS[sign] for sign in found[0])), text)
+        text = _RAISED.sub(
+            lambda raised_match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])), text
+        )
+        text = _LOWERED.sub(
+            lambda lowered_match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])), text
+        )
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
-    text = _BRACES.sub(lambda found: found[1] or ".", _NOT_EQUAL.sub(r"\\ne ", text))
+    text = _BRACES.sub(lambda brace_match: brace_match[1] or ".", _NOT_EQUAL.sub(r"\\ne ", text))
     text = _BAR.sub(_repeating, text)
     text = _IN_BRACKETS.sub(_repeating, text)
     text = _GOES_ON.sub(_going_on, text)
@@ -96,25 +100,25 @@ def plain_signs(text: str) -> str:
 def formula(text: str) -> str:
     """One formula, the content of a box or a reference: without style, spacing and punctuation."""
     text = _STYLE.sub("", _COLOUR.sub("", plain_signs(text)))
-    text = _NAMED_BRACKET.sub(lambda found: _BRACKETS[found[1]], text)
-    text = _trimmed(text)
+    text = _NAMED_BRACKET.sub(lambda bracket_match: _BRACKETS[bracket_match[1]], text)
+    text = _trim(text)
     while text.startswith("**") and text.endswith("**") and len(text) > 4:
-        text = _trimmed(text[2:-2])
+        text = _trim(text[2:-2])
     text = _LETTER_OF_NUMBER.sub(r" \1 ", _END_OF_TEXT.sub("}", text))
     text = _NUMBER_IN_TEXT.sub(
-        lambda found: found[1].rstrip(".,") + (rf"\text{{ {found[2]}}}" if found[2] else ""), text
+        lambda text_match: text_match[1].rstrip(".,") + (rf"\text{{ {text_match[2]}}}" if text_match[2] else ""), text
     )
     text = _TEMPERATURE.sub(r"\1", _DEGREES.sub(lambda _: r"^\circ ", text))
-    text = _SEPARATED.sub(lambda found: re.sub(_SPACE, "", found[1]), text)
+    text = _SEPARATED.sub(lambda number_match: re.sub(_SPACE, "", number_match[1]), text)
     text = _FULL_STOP.sub("", text)
     if mixed := _MIXED.fullmatch(text):
         text = rf"{mixed[1]}\frac{{{mixed[2]}}}{{{mixed[3]}}}"
     if decimal_match := _WHOLE_IN_BRACKETS.fullmatch(text):
         text = _repeating(decimal_match)
-    return _trimmed(text).replace("~", " ")
+    return _trim(text).replace("~", " ")
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     text_without_end = _ENDS.sub("", text)
     if len(text_without_end) < len(text) and text_without_end.endswith("\\"):  # `\ ` and `\.` are one sign each
         text_without_end = text_without_end[:-1]
@@ -144,54 +148,54 @@ def _sign(character: str) -> str:
     return character
 
 
-def _repeating(found: re.Match[str]) -> str:
+def _repeating(decimal_match: re.Match[str]) -> str:
     """A decimal whose period is marked, as a fraction."""
-    parts = found.groupdict()
+    parts = decimal_match.groupdict()
     period = parts["period"] or parts["digit"]
     if parts.get("end"):
         period += (parts["middle"] or "") + parts["end"]
     if len(period) > MAX_PERIOD_DIGITS:
-        return found[0]
+        return decimal_match[0]
     return _fraction(parts["whole"], parts["fixed"], period)
 
 
-def _going_on(found: re.Match[str]) -> str:
+def _going_on(decimal_match: re.Match[str]) -> str:
     """0.1666... as a fraction; digits that do not come three times in a row say nothing about those that follow."""
-    repeated = _REPEATED.fullmatch(found["digits"])
+    repeated = _REPEATED.fullmatch(decimal_match["digits"])
     if repeated is None or len(repeated["period"]) > MAX_PERIOD_DIGITS:
-        return found[0]
-    return _fraction(found["whole"], repeated["fixed"], repeated["period"])
+        return decimal_match[0]
+    return _fraction(decimal_match["whole"], repeated["fixed"], repeated["period"])
 
 
-def _fraction(whole: str, fixed: str, period: str) -> str:
-    value = Fraction(int(f"{whole}{fixed}" or "0"), 10 ** len(fixed))
-    value += Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(fixed))
-    return _written(value)
+def _fraction(whole_digits: str, fixed_digits: str, period_digits: str) -> str:
+    value = Fraction(int(f"{whole_digits}{fixed_digits}" or "0"), 10 ** len(fixed_digits))
+    value += Fraction(int(period_digits), (10 ** len(period_digits) - 1) * 10 ** len(fixed_digits))
+    return _format_fraction(value)
 
 
-def _scientific(found: re.Match[str]) -> str:
-    exponent = int(found["exponent"])
+def _scientific(number_match: re.Match[str]) -> str:
+    exponent = int(number_match["exponent"])
     if abs(exponent) > MAX_EXPONENT:
-        return found[0]
-    return _shifted(found["digits"], exponent)
+        return number_match[0]
+    return _shift_decimal(number_match["digits"], exponent)
 
 
-def _power_of_ten(found: re.Match[str]) -> str:
-    exponent = int(found["exponent"] or found["digit"] or found["power"])
-    preceding_text = found.string[max(0, found.start() - 8) : found.start()]
+def _power_of_ten(power_match: re.Match[str]) -> str:
+    exponent = int(power_match["exponent"] or power_match["digit"] or power_match["power"])
+    preceding_text = power_match.string[max(0, power_match.start() - 8) : power_match.start()]
     if abs(exponent) > MAX_EXPONENT or _BINDS_TIGHTER.search(preceding_text):
-        return found[0]
-    return _shifted(found["digits"], exponent)
+        return power_match[0]
+    return _shift_decimal(power_match["digits"], exponent)
 
 
-def _shifted(digits: str, exponent: int) -> str:
+def _shift_decimal(digits: str, exponent: int) -> str:
     """digits * 10^exponent with every digit written: it stays a decimal, which equals others only by its value."""
     _, figures, own_exponent = Decimal(digits).as_tuple()
     text = format(Decimal((0, figures, int(own_exponent) + exponent)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _written(value: Fraction) -> str:
+def _format_fraction(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"

@@ -74,9 +74,9 @@ def _read_reference(text: str) -> _Formula:
 
 def _is_right(answer: str, gold: _Formula) -> bool:
     boxes = final_boxes(answer)
-    if boxes is not None and not _RESTATED.search(boxes.after):
+    if boxes is not None and not _RESTATED.search(boxes.text_after):
         return _boxes_are_right(boxes, gold)
-    text = plain_signs(answer if boxes is None else boxes.after)
+    text = plain_signs(answer if boxes is None else boxes.text_after)
     if "$" not in text and "\\" not in text:
         text = _BARE_COMPLEX.sub(r"$\g<0>$", text)
     if gold.quantities:

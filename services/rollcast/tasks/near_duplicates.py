@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rollcast.config.datasets import Dataset, RowsDataset
 from rollcast.config.tasks import Tasks
-from rollcast.tasks.mappings import mapping_of
+from rollcast.tasks.mappings import resolve_mapping
 from rollcast.tasks.prompts import Prompt, PromptSplit
 
 NUM_WORDS = 13
@@ -57,14 +57,14 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
         *split.held_out,
         *(downstream_prompt for prompts in split.downstream.values() for downstream_prompt in prompts),
     ):
-        text = bare.of(prompt)
+        text = bare.find_bare_text(prompt)
         sequences = set() if text is None else set(_sequences(_words(text)))
         for sequence in sequences:
             holders[sequence].append(len(evaluated))
         evaluated.append((text or "", sequences))
     # Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set
     rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= 3}
-    overlapping_texts = _shared(rare_sequences, (bare.of(prompt) for prompt in split.train))
+    overlapping_texts = _shared(rare_sequences, (bare.find_bare_text(prompt) for prompt in split.train))
     counts = Counter(sequence for _, sequences in overlapping_texts for sequence in sequences)
     overlaps: list[tuple[float, str, str]] = []
     for text, sequences in overlapping_texts:
@@ -75,13 +75,15 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
     return NearDuplicates(len(overlaps), [(text, evaluated_text) for _, text, evaluated_text in overlaps[:MAX_PAIRS]])
 
 
-def _shared(asked: Mapping[Sequence, list[int]], texts: Iterable[str | None]) -> list[tuple[str, set[Sequence]]]:
+def _shared(
+    rare_sequences: Mapping[Sequence, list[int]], texts: Iterable[str | None]
+) -> list[tuple[str, set[Sequence]]]:
     """The texts that hold a sequence of an evaluated prompt, with all of those."""
-    rare_words = {word for sequence in asked for word in sequence}
+    rare_words = {word for sequence in rare_sequences for word in sequence}
     overlapping_texts = []
-    for text in texts if asked else ():
+    for text in texts if rare_sequences else ():
         if text is not None:
-            shared = {sequence for sequence in _sequences(_words(text), rare_words) if sequence in asked}
+            shared = {sequence for sequence in _sequences(_words(text), rare_words) if sequence in rare_sequences}
             if shared:
                 overlapping_texts.append((text, shared))
     return overlapping_texts
@@ -89,21 +91,21 @@ def _shared(asked: Mapping[Sequence, list[int]], texts: Iterable[str | None]) ->
 
 def _best_overlap(
     sequences: set[Sequence],
-    asked: Mapping[Sequence, list[int]],
+    rare_sequences: Mapping[Sequence, list[int]],
     counts: Mapping[Sequence, int],
     evaluated: list[tuple[str, set[Sequence]]],
 ) -> tuple[float, int] | None:
     """The largest shared part of an evaluated prompt, and that prompt; None = only phrases are shared."""
-    places = {place for sequence in sequences for place in asked[sequence]}
+    places = {holder_index for sequence in sequences for holder_index in rare_sequences[sequence]}
     best: tuple[float, int] | None = None
-    for place in sorted(places):
-        shared = sequences & evaluated[place][1]
-        share = len(shared) / len(evaluated[place][1])
+    for prompt_index in sorted(places):
+        shared = sequences & evaluated[prompt_index][1]
+        share = len(shared) / len(evaluated[prompt_index][1])
         # Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper, too
         # Share of an evaluated prompt's sequences from which on a phrase counts as a copy
         is_copy = share >= 0.5 or any(counts[sequence] <= 10 for sequence in shared)
         if is_copy and (best is None or share > best[0]):
-            best = (share, place)
+            best = (share, prompt_index)
     return best
 
 
@@ -112,11 +114,11 @@ def _words(text: str) -> list[str]:
     return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
 
 
-def _sequences(words: list[str], known: set[str] | None = None) -> Iterator[Sequence]:
-    """All of a text; with `known` only those of known words."""
+def _sequences(words: list[str], known_words: set[str] | None = None) -> Iterator[Sequence]:
+    """All of a text; with `known_words` only those of known words."""
     run = 0
     for end, word in enumerate(words, start=1):
-        run = run + 1 if known is None or word in known else 0
+        run = run + 1 if known_words is None or word in known_words else 0
         if run >= NUM_WORDS:
             yield tuple(words[end - NUM_WORDS : end])
 
@@ -127,17 +129,17 @@ class _BareTexts:
     def __init__(self, tasks: Tasks) -> None:
         datasets: list[Dataset] = [dataset_part.dataset for dataset_part in tasks.parts]
         datasets += [item.dataset for item in tasks.downstream]
-        self._around = {
-            dataset.name: mapping_of(dataset).template.partition("{prompt}")[::2]
+        self._template_ends = {
+            dataset.name: resolve_mapping(dataset).template.partition("{prompt}")[::2]
             for dataset in datasets
             if isinstance(dataset, RowsDataset)
         }
 
-    def of(self, prompt: Prompt) -> str | None:
+    def find_bare_text(self, prompt: Prompt) -> str | None:
         """None = a prompt of a generated set."""
-        if prompt.dataset not in self._around:
+        if prompt.dataset not in self._template_ends:
             return None
-        template_start, template_end = self._around[prompt.dataset]
+        template_start, template_end = self._template_ends[prompt.dataset]
         if len(prompt.messages) > 1:
             *earlier_texts, last = (message.content for message in prompt.messages)
             return "\n\n".join([*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)])

@@ -11,17 +11,17 @@ from typing import Any
 from rollcast.config.datasets import ArithmeticDataset, CountdownDataset, Dataset, Part, RowsDataset
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.errors import UserError
-from rollcast.config.rewarding import environment_rewards, undecided
+from rollcast.config.rewarding import environment_rewards, find_reward_conflict
 from rollcast.config.rules_versions import SPLIT_RULES
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS, Downstream, Tasks
 from rollcast.tasks import arithmetic, countdown
-from rollcast.tasks.chats import Chat, flat, of_text, with_last
+from rollcast.tasks.chats import Chat, flat, make_chat, with_last
 from rollcast.tasks.contamination import COUNTDOWN, EvaluatedQuestions, PromptQuestion, episode, single
 from rollcast.tasks.contest_dates import why_outside_the_window
-from rollcast.tasks.environment_names import environment_of
+from rollcast.tasks.environment_names import find_environment
 from rollcast.tasks.fields import Row, RowError, plain_values, value
 from rollcast.tasks.mappings import Mapping as RowMapping
-from rollcast.tasks.mappings import mapping_of
+from rollcast.tasks.mappings import resolve_mapping
 from rollcast.tasks.rows import read_rows
 from rollcast.tasks.same_answers import same_answer
 from rollcast.tasks.verifiers import CODE, is_built_in
@@ -53,7 +53,7 @@ class Prompt:
 
     @property
     def messages(self) -> Chat:
-        return self.chat or of_text(self.text)
+        return self.chat or make_chat(self.text)
 
     @property
     def verifier_reference(self) -> str:
@@ -75,7 +75,7 @@ class PromptSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _DatasetRow:
     """One row of a data set."""
 
     key: str
@@ -112,10 +112,10 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
     downstream_keys = {key for rows in downstream.values() for key in rows}
     parts = _kept_rows(tasks, downstream_keys, evaluated if split_rules > 1 else EvaluatedQuestions(), skipped)
     spellings = Counter(spelled_row.question.main for rows in parts for spelled_row in rows.values() if split_rules > 1)
-    train: list[_Found] = []
-    held_out: list[_Found] = []
+    train: list[_DatasetRow] = []
+    held_out: list[_DatasetRow] = []
     for number, (dataset_part, rows) in enumerate(zip(tasks.parts, parts, strict=True)):
-        held_out_keys = _chosen(
+        held_out_keys = _choose_held_out(
             rows, tasks.held_out_prompts(dataset_part), f"tasks.dataset.parts.{number}", dataset_part, seed, spellings
         )
         train += [training_row for key, training_row in rows.items() if key not in held_out_keys]
@@ -142,15 +142,15 @@ def load(tasks: Tasks, split_rules: int = SPLIT_RULES) -> PromptSplit:
 
 
 def _kept_rows(
-    tasks: Tasks, asked: Collection[str], evaluated: EvaluatedQuestions, skipped: Counter[str]
-) -> list[dict[str, _Found]]:
+    tasks: Tasks, downstream_keys: Collection[str], evaluated: EvaluatedQuestions, skipped: Counter[str]
+) -> list[dict[str, _DatasetRow]]:
     """The rows of each part, by their keys, that neither a row before nor a downstream set asks."""
-    rows_by_key: dict[str, _Found] = {}
+    rows_by_key: dict[str, _DatasetRow] = {}
     parts = []
     for dataset_part in tasks.parts:
-        rows: dict[str, _Found] = {}
+        rows: dict[str, _DatasetRow] = {}
         for dataset_row in _read(dataset_part.dataset, tasks, tasks.held_out_prompts(dataset_part), skipped):
-            if dataset_row.key in asked:
+            if dataset_row.key in downstream_keys:
                 skipped["downstream"] += 1
             elif evaluated.holds(dataset_row.question):
                 skipped["contaminated"] += 1
@@ -177,22 +177,29 @@ def check_prompts(split: PromptSplit, prompts_per_step: int) -> None:
         )
 
 
-def _chosen(
-    by_key: dict[str, _Found], wanted: int, field: str, part: Part, seed: int, spellings: Mapping[bytes, int]
+def _choose_held_out(
+    by_key: dict[str, _DatasetRow],
+    num_held_out: int,
+    field: str,
+    dataset_part: Part,
+    seed: int,
+    spellings: Mapping[bytes, int],
 ) -> set[str]:
-    if not by_key and isinstance(part.dataset, RowsDataset):
-        source = part.dataset.path or part.dataset.mapping
+    if not by_key and isinstance(dataset_part.dataset, RowsDataset):
+        source = dataset_part.dataset.path or dataset_part.dataset.mapping
         raise UserError(f"tasks.dataset.path = {source}: holds no rows that could be asked; give one with rows")
-    if len(by_key) <= wanted:
-        setting = "tasks.evaluation.num_prompts" if part.held_out is None else f"{field}.held_out"
+    if len(by_key) <= num_held_out:
+        setting = "tasks.evaluation.num_prompts" if dataset_part.held_out is None else f"{field}.held_out"
         raise UserError(
-            f"{setting} = {wanted}: data set {part.dataset.name!r} has only {len(by_key)} different prompts and some "
-            "must be left for training; lower it or add rows"
+            f"{setting} = {num_held_out}: data set {dataset_part.dataset.name!r} has only {len(by_key)} different "
+            "prompts and some must be left for training; lower it or add rows"
         )
-    return _drawn(by_key, wanted, seed, spellings)
+    return _draw_keys(by_key, num_held_out, seed, spellings)
 
 
-def _drawn(by_key: dict[str, _Found], count: int, seed: int, spellings: Mapping[bytes, int] | None = None) -> set[str]:
+def _draw_keys(
+    by_key: dict[str, _DatasetRow], count: int, seed: int, spellings: Mapping[bytes, int] | None = None
+) -> set[str]:
     """`count` keys by the seed and their prompts' own texts, first those that no other row spells otherwise.
 
     `spellings`: how many rows ask each question. None = it does not matter.
@@ -207,8 +214,8 @@ def _drawn(by_key: dict[str, _Found], count: int, seed: int, spellings: Mapping[
     return set(sorted(by_key, key=order)[:count])
 
 
-def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]) -> dict[str, _Found]:
-    rows: dict[str, _Found] = {}
+def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]) -> dict[str, _DatasetRow]:
+    rows: dict[str, _DatasetRow] = {}
     for row in _read(item.dataset, tasks, 0, skipped):
         _check_agreement(rows.setdefault(row.key, row), row)
     if not rows:
@@ -216,22 +223,22 @@ def _downstream(item: Downstream, tasks: Tasks, seed: int, skipped: Counter[str]
         raise UserError(f"tasks.downstream: data set {item.dataset.name!r} holds no prompt; {source}")
     if item.num_prompts is None or item.num_prompts >= len(rows):
         return rows
-    drawn_keys = _drawn(rows, item.num_prompts, seed)
+    drawn_keys = _draw_keys(rows, item.num_prompts, seed)
     return {key: row for key, row in rows.items() if key in drawn_keys}
 
 
-def _check_agreement(first: _Found, second: _Found) -> None:
+def _check_agreement(first: _DatasetRow, second: _DatasetRow) -> None:
     """Raises UserError if two rows of one prompt, graded alike, give different answers."""
     if first.prompt.verifier != second.prompt.verifier or None in (first.answer, second.answer):
         return
     if not same_answer(first.answer, second.answer):
         raise UserError(
             f"{first.where} and {second.where}: they ask the same and give different answers, "
-            f"{_shown(first.answer)} and {_shown(second.answer)}; remove one of the two rows"
+            f"{_shorten_answer(first.answer)} and {_shorten_answer(second.answer)}; remove one of the two rows"
         )
 
 
-def _shown(answer: Any) -> str:
+def _shorten_answer(answer: Any) -> str:
     answer_text = repr(answer)
     return answer_text if len(answer_text) <= MAX_SHOWN_CHARACTERS else f"{answer_text[:MAX_SHOWN_CHARACTERS]}..."
 
@@ -250,26 +257,26 @@ def _identity(dataset: str, text: str) -> str:
     return _digest(f"{dataset}/{text}")[:16]
 
 
-def _read(dataset: Dataset, tasks: Tasks, evaluated: int, skipped: Counter[str]) -> Iterator[_Found]:
+def _read(dataset: Dataset, tasks: Tasks, evaluated: int, skipped: Counter[str]) -> Iterator[_DatasetRow]:
     """Every row. `evaluated`: prompts that generated sets make besides `size`."""
     match dataset:
         case ArithmeticDataset():
             for a, b in arithmetic.distinct_additions(dataset, dataset.size + evaluated):
-                chat = of_text(arithmetic.prompt_text(a, b))
+                chat = make_chat(arithmetic.prompt_text(a, b))
                 prompt = _prompt(dataset.name, chat, str(a + b), "arithmetic")
-                yield _Found(normalise(prompt.text), prompt, single(chat, answer=str(a + b)))
+                yield _DatasetRow(normalise(prompt.text), prompt, single(chat, answer=str(a + b)))
         case CountdownDataset():
             for numbers, target in countdown.distinct_puzzles(dataset, dataset.size + evaluated):
-                chat = of_text(countdown.prompt_text(numbers, target))
+                chat = make_chat(countdown.prompt_text(numbers, target))
                 reference = {"numbers": numbers, "target": target}
                 puzzle = countdown.prompt_text(tuple(sorted(numbers)), target)  # the same one in any order
                 prompt = _prompt(dataset.name, chat, reference, COUNTDOWN)
-                yield _Found(normalise(puzzle), prompt, single(chat, COUNTDOWN, reference))
+                yield _DatasetRow(normalise(puzzle), prompt, single(chat, COUNTDOWN, reference))
         case _:
             yield from _with_own_ids(_rows(dataset, tasks, skipped))
 
 
-def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
+def _with_own_ids(rows: Iterator[_DatasetRow]) -> Iterator[_DatasetRow]:
     """Prompts that differ only in details that ids ignore, such as case: all except the first get an id of the whole
     text."""
     keys: dict[str, str] = {}
@@ -282,8 +289,8 @@ def _with_own_ids(rows: Iterator[_Found]) -> Iterator[_Found]:
         yield dataset_row
 
 
-def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator[_Found]:
-    mapping = mapping_of(dataset)
+def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator[_DatasetRow]:
+    mapping = resolve_mapping(dataset)
     if "{prompt}" not in mapping.template:
         raise UserError(f"tasks.dataset.template = {mapping.template!r}: must contain {{prompt}}; add it")
     oversized = 0
@@ -291,7 +298,7 @@ def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator
         if reason := why_outside_the_window(row, dataset.from_date, dataset.to_date):
             skipped[reason] += 1
             continue
-        environment = environment_of(row, dataset, tasks.environments, where)
+        environment = find_environment(row, dataset, tasks.environments, where)
         try:
             bare = mapping.prompt(row)
             if environment is not None:
@@ -314,7 +321,7 @@ def _rows(dataset: RowsDataset, tasks: Tasks, skipped: Counter[str]) -> Iterator
         )
 
 
-def _single(dataset: RowsDataset, mapping: RowMapping, row: Row, bare: Chat, where: str) -> _Found:
+def _single(dataset: RowsDataset, mapping: RowMapping, row: Row, bare: Chat, where: str) -> _DatasetRow:
     """A row that is answered once."""
     messages = with_last(bare, mapping.template)
     is_own = not is_built_in(mapping.verifier)
@@ -325,14 +332,14 @@ def _single(dataset: RowsDataset, mapping: RowMapping, row: Row, bare: Chat, whe
         raise _no_json(where, reference) from None
     answer = _answer(dataset, mapping.verifier, row, reference)
     question = single(bare, mapping.verifier, answer)
-    return _Found(normalise(flat(bare)), prompt, question, answer, where)
+    return _DatasetRow(normalise(flat(bare)), prompt, question, answer, where)
 
 
 def _episode(
     dataset: RowsDataset, mapping: RowMapping, environment: EnvironmentSettings, row: Row, bare: Chat, where: str
-) -> _Found:
+) -> _DatasetRow:
     """A row that is answered in an environment. Rows of one text are different prompts if they differ in anything."""
-    if sentence := undecided(environment, dataset):
+    if sentence := find_reward_conflict(environment, dataset):
         raise UserError(f"{where}: reward of environment {environment.name!r}: {sentence}")
     is_rewarded = environment_rewards(environment, dataset)
     answer: Any = None
@@ -352,11 +359,11 @@ def _episode(
     except (TypeError, ValueError, RecursionError):
         raise _no_json(where, row_reference if answer is None else answer) from None
     question = episode(bare, values, prompt.verifier, _answer(dataset, prompt.verifier, row, answer))
-    return _Found(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, question, where=where)
+    return _DatasetRow(f"{normalise(prompt.text)}\n{prompt.reference}", prompt, question, where=where)
 
 
-def _no_json(where: str, found: Any) -> UserError:
-    return UserError(f"{where}: the answer is no JSON value but {type(found).__name__}; convert it")
+def _no_json(where: str, answer: Any) -> UserError:
+    return UserError(f"{where}: the answer is no JSON value but {type(answer).__name__}; convert it")
 
 
 def _answer(dataset: RowsDataset, verifier: str, row: Row, reference: Any) -> Any:

@@ -17,7 +17,7 @@ _TRL_OWN = frozenset({"prompt", "completion", "prompts", "completions"})
 """Fields that TRL does not hand over as columns."""
 
 
-def adapted(function: Callable[..., Any]) -> Callable[..., Any]:
+def adapt_signature(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself; if the names of its arguments are TRL's or verl's, a function of (completion, row)."""
     try:
         parameters = inspect.signature(function).parameters

@@ -16,7 +16,7 @@ from typing import Any
 
 from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, ParquetDataset, RowsDataset
 from rollcast.config.errors import UserError, refused_by_the_world
-from rollcast.config.sentences import kind_of
+from rollcast.config.sentences import type_in_words
 from rollcast.tasks.fields import Row
 from rollcast.tasks.mappings import Hub
 
@@ -69,7 +69,7 @@ def _parse(line: bytes, where: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not a JSON object ({error}); fix or remove it") from error
     if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {kind_of(row)}, needs a JSON object; fix or remove it")
+        raise UserError(f"{where}: holds {type_in_words(row)}, needs a JSON object; fix or remove it")
     return row
 
 

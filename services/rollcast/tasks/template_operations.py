@@ -23,8 +23,6 @@ from rollcast.tasks.template_sizes import (
     written_size,
 )
 
-MAX_BITS = 100_000
-"""Largest integer that is multiplied or raised; its product takes microseconds."""
 _UNWRITTEN = {
     "abs", "attr", "batch", "count", "d", "default", "first", "float", "int", "items", "last", "length", "list", "map",
     "random", "reject", "rejectattr", "reverse", "select", "selectattr", "slice",
@@ -69,8 +67,10 @@ def _count(num_bytes: int) -> None:
 
 
 def _call_operator(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
+    # Largest integer that is multiplied or raised; its product takes microseconds.
+    max_bits = 100_000
     if operator == "**" and isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() * abs(right) > MAX_BITS:
+        if left.bit_length() * abs(right) > max_bits:
             raise OverflowError("a power in the chat template is too large")
     elif operator == "%" and isinstance(left, str | bytes):
         refuse_large_format(left if isinstance(left, str) else left.decode("latin-1"), right)
@@ -83,7 +83,7 @@ def _call_operator(self: SandboxedEnvironment, context: Any, operator: str, left
         for size, factor in zip(sizes, (right, left), strict=True):
             if size is not None and isinstance(factor, int):
                 refuse_beyond(size * factor)
-        if sizes == [None, None] and _num_bits(left) + _num_bits(right) > MAX_BITS:
+        if sizes == [None, None] and _num_bits(left) + _num_bits(right) > max_bits:
             raise OverflowError("a product in the chat template is too large")
     return _count_result(_call_operation(self, context, operator, left, right))
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from jinja2.utils import Namespace
 
-MAX_ITEMS = 10_000_000
-"""Longest text or list that an operation may make, which takes some milliseconds. The longest chat has less."""
 _DIGITS = re.compile(r"\d+")
 _WIDTH_FROM_ARGUMENT = re.compile(r"%[^a-zA-Z%]*\*|\{[^{}]*:[^{}]*\{")
 """`%*d` and `{:{}}`."""
@@ -15,8 +13,11 @@ _WIDTH_FROM_ARGUMENT = re.compile(r"%[^a-zA-Z%]*\*|\{[^{}]*:[^{}]*\{")
 
 def refuse_beyond(size: int) -> None:
     """Raises OverflowError for a text or list of this many items if it is too long."""
-    if size > MAX_ITEMS:
-        raise OverflowError(f"an operation of the chat template makes more than {MAX_ITEMS:,} characters or items")
+    # Longest text or list that an operation may make, which takes some milliseconds. The longest
+    # chat has less.
+    max_items = 10_000_000
+    if size > max_items:
+        raise OverflowError(f"an operation of the chat template makes more than {max_items:,} characters or items")
 
 
 def list_size(num_items: int) -> int:

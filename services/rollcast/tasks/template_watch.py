@@ -52,7 +52,7 @@ _watchdog = _Watchdog()
 
 
 @contextmanager
-def watched(template: str) -> Iterator[None]:
+def watch_template(template: str) -> Iterator[None]:
     """End this process if the block takes longer than RENDER_SECONDS. `template`: whose, for the sentence."""
     from rollcast.tasks.template_operations import bound_operations
 

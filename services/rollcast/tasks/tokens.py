@@ -22,9 +22,9 @@ from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.chats import Chat, Message, flat
 from rollcast.tasks.prompts import Prompt
-from rollcast.tasks.template_watch import watched
+from rollcast.tasks.template_watch import watch_template
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
-from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, num_rows_of
+from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, read_num_rows
 
 THINK_SYSTEM = (
     f"The assistant first thinks about the user's question and then answers it. It thinks between {THINK_START} and "
@@ -73,7 +73,7 @@ def _note_num_rows(tokenizer: Any, model: Model) -> None:
         num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
     except Exception:  # whatever is wrong with its files: whoever reads the model reports it
         return
-    rows = num_rows_of(config)
+    rows = read_num_rows(config)
     if rows is not None and rows < num_ids:
         setattr(tokenizer, NUM_ROWS, rows)
 
@@ -134,7 +134,7 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
         messages.insert(0, {"role": "system", "content": prompt_format.system})
     options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
     try:
-        with watched(getattr(tokenizer, "name_or_path", "") or "the model"):
+        with watch_template(getattr(tokenizer, "name_or_path", "") or "the model"):
             return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
     except Exception as error:  # a template is a program and raises arbitrary exceptions
         raise UserError(
@@ -155,11 +155,11 @@ def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat |
     return tuple(token_ids)
 
 
-def _tokens_before(whole: list[int], bare: list[int]) -> list[int]:
-    """What the tokenizer puts before a text: `whole` is the text with all special tokens, `bare` without."""
-    for start in range(len(whole) - len(bare) + 1):
-        if whole[start : start + len(bare)] == bare:
-            return whole[:start]
+def _tokens_before(whole_ids: list[int], bare_ids: list[int]) -> list[int]:
+    """What the tokenizer puts before a text: `whole_ids` is the text with all special tokens, `bare` without."""
+    for start in range(len(whole_ids) - len(bare_ids) + 1):
+        if whole_ids[start : start + len(bare_ids)] == bare_ids:
+            return whole_ids[:start]
     return []
 
 

@@ -26,7 +26,7 @@ cannot be contained by this machine."""
 @contextmanager
 def grader(tasks: Tasks) -> Iterator[GradeOne]:
     """Grades as the run's generators would on this machine, one completion after the other."""
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     with closing(Sandbox(tasks.grading, verifiers)) as sandbox, asyncio.Runner() as runner:
         services = Services(tasks.verifiers, lambda name, outcome: None)
 
@@ -58,7 +58,7 @@ def try_verifiers(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
         # Rows on which each verifier is tried
         if not is_built_in(prompt.verifier) and len(tried := rows.setdefault(prompt.verifier, [])) < 3:
             tried.append(prompt)
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     failure_messages = list[str]()
     cautions = list[str]()
     with grader(tasks) as grade_one:

@@ -21,7 +21,7 @@ from rollcast.config.verifiers import FunctionVerifier, VerifierSettings
 from rollcast.tasks import countdown, math_verifier
 from rollcast.tasks.code_reference import num_tests
 from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.reward_signatures import adapted
+from rollcast.tasks.reward_signatures import adapt_signature
 from rollcast.tasks.thinking import final_answer
 
 ENTRY_POINT_GROUP = "rollcast.verifiers"
@@ -138,8 +138,8 @@ def find_verifier(name: str) -> Verifier:
         return BUILT_IN[name]
     if own_functions.is_function(name):
         source = own_functions.absolute(name)
-        return Verifier(lambda: adapted(own_functions.load_function(source)), "sandbox", source)
-    return _installed(name)
+        return Verifier(lambda: adapt_signature(own_functions.load_function(source)), "sandbox", source)
+    return _find_installed(name)
 
 
 class Verifiers:
@@ -154,7 +154,7 @@ class Verifiers:
         self._named = frozenset(named)
 
     @classmethod
-    def of(cls, tasks: Tasks) -> "Verifiers":
+    def from_tasks(cls, tasks: Tasks) -> "Verifiers":
         return cls(tasks.verifiers, verifier_names(tasks))
 
     def find(self, name: str) -> Verifier:
@@ -175,11 +175,11 @@ def grading_seconds(settings: Grading, verifier: str, reference: str) -> float:
 
 
 @functools.cache
-def _installed(name: str) -> Verifier:
+def _find_installed(name: str) -> Verifier:
     """What a package adds; its metadata is looked for once."""
     installed = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     if name in installed.names:
-        return Verifier(lambda: adapted(installed[name].load()), "sandbox", name)
+        return Verifier(lambda: adapt_signature(installed[name].load()), "sandbox", name)
     names = ", ".join(sorted({*BUILT_IN, *installed.names}))
     raise UserError(
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {names}, install its "
@@ -237,11 +237,11 @@ def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:
             in_sandbox=verifier.sandboxed,
         )
         return Grade(0.0, "error", failure=failure_sentence)
-    return graded(reward, "the verifier returned", own_functions.definition(function))
+    return make_grade(reward, "the verifier returned", own_functions.definition(function))
 
 
-def graded(reward: Any, said: str, place: str = "") -> Grade:
-    """The verdict that a reward is; of anything else a sentence: `said`, the thing itself, and its `place`."""
+def make_grade(reward: Any, reward_source: str, location: str = "") -> Grade:
+    """The verdict that a reward is; of anything else a sentence: `reward_source`, the thing itself, and its `place`."""
     try:
         number = _NO_NUMBER if isinstance(reward, str | bytes) else float(reward)
     except Exception:  # what a user's object does when it is asked for its number
@@ -250,4 +250,6 @@ def graded(reward: Any, said: str, place: str = "") -> Grade:
         return Grade(0.0, "wrong")
     if MIN_REWARD <= number <= 1.0:
         return Grade(number, "ok")
-    return Grade(0.0, "error", failure=f"{said} {_SHORT.repr(reward)}{place}; a reward is a number from 0 to 1")
+    return Grade(
+        0.0, "error", failure=f"{reward_source} {_SHORT.repr(reward)}{location}; a reward is a number from 0 to 1"
+    )

@@ -13,7 +13,7 @@ NUM_ROWS = "num_embedding_rows"
 MAX_SHOWN_CHARACTERS = 80
 
 
-def num_rows_of(config: Mapping[str, Any]) -> int | None:
+def read_num_rows(config: Mapping[str, Any]) -> int | None:
     """Rows of the embedding by a config.json, whose text model may be a part; None if they are not given."""
     text = config.get("text_config")
     rows = (text if isinstance(text, Mapping) else {}).get("vocab_size", config.get("vocab_size"))

@@ -73,7 +73,7 @@ def _reasons(lines: Sequence[str]) -> list[str]:
         if line.strip() == _TRACEBACK:
             if not is_chained or not chains:
                 chains.append([])
-            error_text, number = _error_of(lines, number)
+            error_text, number = _read_error(lines, number)
             chains[-1] += [error_text] if error_text else []
             is_chained = False
         elif line.strip() in _CHAINED:
@@ -87,7 +87,7 @@ def _reasons(lines: Sequence[str]) -> list[str]:
     return [_deepest(chain) for chain in chains if chain]
 
 
-def _error_of(lines: Sequence[str], number: int) -> tuple[str | None, int]:
+def _read_error(lines: Sequence[str], number: int) -> tuple[str | None, int]:
     """The error below a traceback's frames with its indented lines, and the number of the line after it."""
     while number < len(lines) and (lines[number].startswith(" ") or not lines[number]):
         number += 1

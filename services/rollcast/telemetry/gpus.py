@@ -52,10 +52,10 @@ def is_driver_too_old(cuda: str | None) -> bool:
     return int(version.split(".")[0]) < branch
 
 
-def unusable(cuda: str | None, said: str) -> UserError:
+def unusable(cuda: str | None, cause: str) -> UserError:
     """The error of a process that cannot use the GPUs that it must have.
 
-    `cuda`: version that torch was built for; None = for no GPU. `said`: what torch or the driver says. A PassingError,
+    `cuda`: version that torch was built for; None = for no GPU. `cause`: what torch or the driver says. A PassingError,
     after which a supervisor tries again, unless driver or build are the reason.
     """
     node = node_name()
@@ -71,6 +71,6 @@ def unusable(cuda: str | None, said: str) -> UserError:
         )
     driver = driver_version() or "not loaded"
     return PassingError(
-        f"{need}: node {node} has a GPU that cannot be used ({said}; driver {driver}); look at nvidia-smi there, and "
+        f"{need}: node {node} has a GPU that cannot be used ({cause}; driver {driver}); look at nvidia-smi there, and "
         "take the node out of service if the card has failed"
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """No garbage collection in this process until the block ends.
 
     Objects that exist then are never examined again, so none of them is collected.

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rollcast.config.errors import UserError
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
 
 def run_service(
@@ -37,7 +37,7 @@ def run_service(
     configure_logging(name)
     try:
         config = load_run_config(arguments.config)
-        with uncollected():
+        with pause_garbage_collection():
             service = importlib.import_module(f"rollcast.{name}.service")
         return int(service.serve(config, **{flag: getattr(arguments, flag) for flag in (*flags, *numbers)}))
     except UserError as error:

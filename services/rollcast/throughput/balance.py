@@ -26,9 +26,6 @@ from rollcast.throughput.generator import GeneratorRate
 from rollcast.throughput.lengths import lengths_with_mean
 from rollcast.throughput.trainer import TrainerRate
 
-MAX_MEAN_SHARE = 0.95
-"""Largest mean length over the budget: with more, nearly every completion is truncated and none has a spread."""
-
 
 @dataclass(frozen=True, slots=True)
 class Balance:
@@ -124,9 +121,12 @@ def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumpti
     budget = recipe.max_completion_tokens
     configured_mean = assumptions.mean_tokens
     mean = assumptions.mean_length_share * budget if configured_mean is None else configured_mean
-    if not 0 < mean <= MAX_MEAN_SHARE * budget:
+    # Largest mean length over the budget: with more, nearly every completion is truncated and none
+    # has a spread.
+    max_mean_share = 0.95
+    if not 0 < mean <= max_mean_share * budget:
         raise UserError(
-            f"--mean-tokens {mean:g}: must be positive and at most {MAX_MEAN_SHARE * budget:.0f}, 95 % of "
+            f"--mean-tokens {mean:g}: must be positive and at most {max_mean_share * budget:.0f}, 95 % of "
             f"recipe.max_completion_tokens {budget}"
         )
     lengths = lengths_with_mean(mean, assumptions.log_length_spread, budget)

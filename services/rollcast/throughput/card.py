@@ -37,6 +37,6 @@ def card_named(name: str) -> Card:
     raise UserError(f"--card {name}: is not a GPU whose rates are known; choose from {card_names}")
 
 
-def card_of(num_bytes: int) -> Card:
+def find_card(num_bytes: int) -> Card:
     """The card whose memory is nearest to this number of bytes."""
     return min(reversed(CARDS), key=lambda card: abs(card.memory_gb * GB - num_bytes))

@@ -7,8 +7,6 @@ from rollcast.throughput.balance import Balance
 
 CHECKPOINTS_AT_END = 2
 """One may be under way when the signal arrives; the last one begins when it is on the disk."""
-ROUNDED_SECONDS = 10
-"""A grace is stated in multiples of this: the prediction is not more exact."""
 
 
 def checkpoint_seconds(balance: Balance) -> float:
@@ -23,16 +21,18 @@ def grace_seconds(balance: Balance) -> int:
     step = balance.trainer.update_seconds + balance.trainer.sending_seconds
     # Closing of connections, export of compute and exit of the processes. Chosen.
     needed = step + CHECKPOINTS_AT_END * checkpoint_seconds(balance) + 30.0
-    return ROUNDED_SECONDS * math.ceil(needed / ROUNDED_SECONDS)
+    # A grace is stated in multiples of this: the prediction is not more exact.
+    rounded_seconds = 10
+    return rounded_seconds * math.ceil(needed / rounded_seconds)
 
 
-def short_grace(balance: Balance, given: float) -> Iterator[str]:
-    """One sentence if the grace `given`, in seconds, is shorter than predicted."""
+def short_grace(balance: Balance, grace: float) -> Iterator[str]:
+    """One sentence if the grace `grace`, in seconds, is shorter than predicted."""
     needed = grace_seconds(balance)
-    if given >= needed:
+    if grace >= needed:
         return
     yield (
-        f"trainer.terminationGracePeriodSeconds = {given:g}: a step of {balance.trainer.update_seconds:.0f} s and "
+        f"trainer.terminationGracePeriodSeconds = {grace:g}: a step of {balance.trainer.update_seconds:.0f} s and "
         f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need {needed} s, and what "
         f"is not written by then is computed again; set it to {needed}"
     )

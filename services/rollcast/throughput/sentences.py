@@ -6,9 +6,6 @@ from rollcast.memory.device import gigabytes
 from rollcast.throughput.balance import Balance
 from rollcast.throughput.ending import checkpoint_seconds, grace_seconds
 
-MAX_KV_SHARE = 0.9
-"""Average share of the KV cache from which vLLM preempts so often that fewer slots are as fast. Chosen."""
-
 
 def in_one_line(balance: Balance) -> str:
     """Idle shares of both sides, and what a step waits for."""
@@ -24,7 +21,7 @@ def in_one_line(balance: Balance) -> str:
     )
 
 
-def assumed(balance: Balance) -> Iterator[str]:
+def assumption_lines(balance: Balance) -> Iterator[str]:
     """Each assumption with its unit and source."""
     trainer = balance.trainer
     generator = balance.generator
@@ -67,11 +64,14 @@ def assumed(balance: Balance) -> Iterator[str]:
 def full_cache(balance: Balance) -> Iterator[str]:
     """One sentence if the slots hold more than the KV cache does, on average."""
     generator = balance.generator
-    if generator.kv_share <= MAX_KV_SHARE:
+    # Average share of the KV cache from which vLLM preempts so often that fewer slots are as fast.
+    # Chosen.
+    max_kv_share = 0.9
+    if generator.kv_share <= max_kv_share:
         return
     worker = generator.plan.worker
     group = generator.plan.config.recipe.most_rollouts_per_prompt
-    enough = int(worker.slots * MAX_KV_SHARE / generator.kv_share)
+    enough = int(worker.slots * max_kv_share / generator.kv_share)
     lack = (
         f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill "
         f"the KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"

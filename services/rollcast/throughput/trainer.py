@@ -60,7 +60,7 @@ class TrainerRate:
     @property
     def update_seconds(self) -> float:
         """Forward and backward passes, then the optimizer."""
-        rows = sum(math.prod(shape) for _, shape in self.plan.trainer[0].trained) / self.shards
+        rows = sum(math.prod(shape) for _, shape in self.plan.trainer[0].trained_weights) / self.shards
         optimizer = rows * OPTIMIZER_BYTES_PER_WEIGHT / (self.card.bandwidth * self.assumptions.bandwidth_share)
         return self.tokens_per_step / self.tokens_per_second + optimizer
 

@@ -135,7 +135,7 @@ class RankLauncher:
 
     def run(self, folder: Path) -> int:
         """Returns the exit code. Raises UserError, Interrupted, TimeoutError before a rank was started."""
-        with self._held(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
+        with self._hold_folder(folder) if self._placement.node_rank == 0 else contextlib.nullcontext():
             while True:
                 started_at = time.monotonic()
                 self._start_ranks()
@@ -202,22 +202,22 @@ class RankLauncher:
         # A signal as a shell reports it.
         return first if first >= 0 else 128 - first
 
-    def _report(self, ended: list[subprocess.Popen[bytes]], kills_before: int) -> None:
+    def _report(self, ended_ranks: list[subprocess.Popen[bytes]], kills_before: int) -> None:
         """Name each rank that has ended: one that was killed cannot do so."""
         first_rank = self._placement.node_rank * self._placement.ranks
-        for process in ended:
+        for process in ended_ranks:
             code = process.returncode
             say = log.info if code in (0, EXIT_INTERRUPTED) else log.error
             say(f"rank {first_rank + self._ranks.index(process)} {how_it_ended(code, kills_before)}")
 
-    def _left_elsewhere(self, failed: list[int]) -> bool:
+    def _left_elsewhere(self, failed_codes: list[int]) -> bool:
         """Whether another machine, whose kubelet was sooner, has had all ranks leave for the named trainer.
 
         A JobSet would begin again for a machine that said 143 meanwhile.
         """
-        if self._named is None or self._stop or EXIT_INTERRUPTED not in failed:
+        if self._named is None or self._stop or EXIT_INTERRUPTED not in failed_codes:
             return False
-        return self._named.read_other() != ""
+        return self._named.read_other_job() != ""
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:
@@ -229,7 +229,7 @@ class RankLauncher:
         self._signal(signal.SIGTERM)
 
     def _leave_for_another(self) -> None:
-        if self._named is not None and not self.superseded and (other_job := self._named.other()):
+        if self._named is not None and not self.superseded and (other_job := self._named.find_other_job()):
             log.warning("this trainer leaves: its release names another", job=other_job)
             self.superseded = True
             self._pass_on(signal.SIGTERM, None)
@@ -250,7 +250,7 @@ class RankLauncher:
             time.sleep(POLL_SECONDS)
 
     @contextlib.contextmanager
-    def _held(self, folder: Path) -> Iterator[None]:
+    def _hold_folder(self, folder: Path) -> Iterator[None]:
         """Hold the run's folder: after an upgrade the former trainer may still be writing its last checkpoint."""
         path = folder / TRAINER_LOCK
         try:
@@ -263,7 +263,7 @@ class RankLauncher:
             ) from error
         with lock:
             self._wait(
-                lambda: _locked(lock.fileno()),
+                lambda: _try_lock(lock.fileno()),
                 # How long a trainer that ends elsewhere may take for its last step and its checkpoint
                 1_800.0,
                 "another trainer holds the run's folder",
@@ -271,7 +271,7 @@ class RankLauncher:
             yield
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

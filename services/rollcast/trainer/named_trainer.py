@@ -29,22 +29,22 @@ class NamedTrainer:
     _rendered: Path
     _accepted: Path
     _looked_at: float = -math.inf
-    _other: str = ""
+    _other_job: str = ""
     _other_since: float = 0.0
 
-    def other(self) -> str:
+    def find_other_job(self) -> str:
         """The Job that is to train in our place; "" = none, or not for long enough."""
         now_seconds = time.monotonic()
         if now_seconds - self._looked_at >= READ_INTERVAL_SECONDS:
             self._looked_at = now_seconds
-            other_job = self.read_other()
+            other_job = self.read_other_job()
             # A name counts only after PATIENCE_SECONDS without a change.
-            if other_job != self._other:
-                self._other = other_job
+            if other_job != self._other_job:
+                self._other_job = other_job
                 self._other_since = now_seconds
-        return self._other if now_seconds - self._other_since >= PATIENCE_SECONDS else ""
+        return self._other_job if now_seconds - self._other_since >= PATIENCE_SECONDS else ""
 
-    def read_other(self) -> str:
+    def read_other_job(self) -> str:
         """The Job that we must leave for by what the files say now, however short they have said so; else ""."""
         accepted = _read(self._accepted)
         return "" if self._job in (accepted, _read(self._rendered)) else accepted

@@ -41,7 +41,7 @@ from rollcast.trainer.control.progress import MalformedProgress, Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.control.teacher_vocabulary import check_teacher
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damaged
+from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damage_message
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks, lost_rank
 
@@ -159,19 +159,19 @@ def _lead(
 
 
 def restore(
-    run: str, place: Place, learners: LearnerGroup, *, resume: bool, step: int | None = None
+    run: str, location: Place, learners: LearnerGroup, *, resume: bool, step: int | None = None
 ) -> Progress | None:
     """Continue from the newest whole checkpoint; None = no checkpoint at all.
 
     Raises UserError if all are damaged, with `step` all from the newest of that step on: a restarted trainer may
     continue from later ones.
     """
-    locations = checkpoints(place)
+    locations = checkpoints(location)
     if not locations:
         return None
     if not resume:
         raise UserError(
-            f"run = {run!r}: {place} holds a checkpoint already; resume it with --resume, "
+            f"run = {run!r}: {location} holds a checkpoint already; resume it with --resume, "
             "or choose another name or folder"
         )
     steps = [checkpoint_version(path).step for path in locations]
@@ -208,11 +208,11 @@ def _earlier_run(name: str, step: int | None, learners: LearnerGroup) -> BeforeR
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
 
 
-def _newest_whole(found: Sequence[Place], read: Callable[[Place], dict[str, Any]]) -> tuple[Place, Progress]:
-    for path, older in pairwise([*found, None]):
+def _newest_whole(locations: Sequence[Place], read_state: Callable[[Place], dict[str, Any]]) -> tuple[Place, Progress]:
+    for path, older in pairwise([*locations, None]):
         assert path is not None
         try:
-            return path, _progress(path, read(path))
+            return path, _progress(path, read_state(path))
         except DamagedCheckpoint as error:
             if older is None:
                 raise
@@ -224,7 +224,7 @@ def _progress(path: Place, controller: dict[str, Any]) -> Progress:
     try:
         return Progress.from_json(controller)
     except MalformedProgress as error:
-        raise DamagedCheckpoint(damaged(path, error)) from None
+        raise DamagedCheckpoint(damage_message(path, error)) from None
 
 
 def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], bool]) -> None:

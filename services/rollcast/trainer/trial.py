@@ -22,7 +22,7 @@ from rollcast.config.run import load_run_config
 from rollcast.config.services import Trainer
 from rollcast.runfolder.records import TrialRecord, TriedCompletion, UpdateTrialRecord, read_record
 from rollcast.runfolder.writing import replace_json
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 from rollcast.telemetry.logging import configure_logging
 from rollcast.telemetry.process_end import end
 from rollcast.trainer.allocator import use_expandable_segments
@@ -30,7 +30,7 @@ from rollcast.trainer.allocator import use_expandable_segments
 if __name__ == "__main__":
     use_expandable_segments(os.environ)  # before torch is imported
 
-with uncollected():
+with pause_garbage_collection():
     from rollcast.trainer.learner.batch import TrainingSequence, denominator, plan_micro_batches
     from rollcast.trainer.learner.group import build_learner
     from rollcast.trainer.learner.ranks import Ranks, join_ranks

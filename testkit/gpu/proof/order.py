@@ -27,12 +27,12 @@ class Standing:
     """How long its last try took; 0 = it was not tried."""
 
 
-def expected_seconds(part: Part, standing: Standing) -> float:
+def expected_seconds(gpu_part: Part, standing: Standing) -> float:
     """Seconds that the part must have before it is begun."""
     if standing.state == "cut":
         # A part that was cut after some seconds is expected to take this many times as long
-        return max(part.expected_seconds, 1.5 * standing.seconds)
-    return part.expected_seconds
+        return max(gpu_part.expected_seconds, 1.5 * standing.seconds)
+    return gpu_part.expected_seconds
 
 
 def next_part(parts: Mapping[str, Part], standings: Mapping[str, Standing], seconds_left: float | None) -> str | None:

@@ -49,7 +49,7 @@ def run_part(name: str, limit: Limit, *, is_small: bool) -> dict[str, Any]:
             process.wait(limit.seconds)
         code = process.poll()
         reasons = complaints.read_text(errors="replace")
-        figures = _reported(output_file.read_text(errors="replace"))
+        figures = _parse_figures(output_file.read_text(errors="replace"))
     sys.stderr.write(reasons)
     seconds = time.monotonic() - started
     about = {"small": is_small, **figures, "seconds": round(seconds, 1)}
@@ -69,7 +69,7 @@ def _minutes(limit: Limit) -> str:
     return f"{limit.seconds / 60:g}"
 
 
-def _reported(text: str) -> dict[str, Any]:
+def _parse_figures(text: str) -> dict[str, Any]:
     """All lines that are JSON objects, as one."""
     figures: dict[str, Any] = {}
     for line in text.splitlines():
@@ -85,7 +85,7 @@ class EndAllProcesses:
     def __enter__(self) -> None:
         if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError("the kernel refused PR_SET_CHILD_SUBREAPER")
-        self._others = {child.pid for child in psutil.Process().children(recursive=True)}
+        self._earlier_pids = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def __exit__(self, *_: object) -> None:
         # A process that was killed has ended by then, unless the kernel cannot end it
@@ -99,4 +99,4 @@ class EndAllProcesses:
 
     def _started_since(self) -> list[psutil.Process]:
         descendants = psutil.Process().children(recursive=True)
-        return [child for child in descendants if child.pid not in self._others]
+        return [child for child in descendants if child.pid not in self._earlier_pids]

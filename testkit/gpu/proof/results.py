@@ -10,7 +10,7 @@ from testkit.gpu.proof.order import Standing, State
 from testkit.record import write_result
 
 
-def standing_of(name: str, folder: Path, *, is_small: bool, again: bool) -> Standing:
+def read_standing(name: str, folder: Path, *, is_small: bool, again: bool) -> Standing:
     """Return the part's state, read from its file. Tiny shapes and real ones do not count for each other.
 
     again: a part that failed counts as missing.

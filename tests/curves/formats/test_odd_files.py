@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns, unit_of
+from rollcast.curves.columns import Columns, find_unit
 from rollcast.curves.curve_source import read_curves
-from rollcast.curves.measures import measure_of
+from rollcast.curves.measures import find_measure
 from testkit.formats.history import read_history
 
 
@@ -62,14 +62,14 @@ def test_a_column_that_is_mostly_empty_is_not_the_compute(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("column", ["elapsed_minutes", "runtime_ms", "time_days", "wall_time_min", "step_time"])
 def test_other_units_of_time_are_not_called_seconds_or_steps(column: str) -> None:
-    assert unit_of(column) == f"units of {column}"
+    assert find_unit(column) == f"units of {column}"
 
 
 @pytest.mark.parametrize(
     "column", ["eval_mean_token_accuracy", "eval/accuracy_gap", "eval_failed_pass", "test_score_diff"]
 )
 def test_what_is_no_measure_of_success_is_none(column: str) -> None:
-    assert measure_of(column) is None
+    assert find_measure(column) is None
 
 
 @pytest.mark.parametrize("head", ["\n\n", "sep=;\n"])

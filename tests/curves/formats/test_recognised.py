@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from rollcast.config.errors import UserError
-from rollcast.curves.axis import curve_of
+from rollcast.curves.axis import make_curve
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import read_curves
 from rollcast.curves.formats.recognise import read_sheet
@@ -222,7 +222,7 @@ def test_compute_says_its_unit_and_clocks_become_elapsed_time(
     path = tmp_path / "log.csv"
     path.write_text(text)
     history = read_history(str(path), columns, None)
-    assert history.origin.unit == curve_of(history)[1].unit == unit
+    assert history.origin.unit == make_curve(history)[1].unit == unit
     assert [item.compute for item in history.evaluations] == pytest.approx(compute)
     told = capsys.readouterr().err
     assert ("counted in seconds from the first of the run" in told) == (compute[0] == 0.0)

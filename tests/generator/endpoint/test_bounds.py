@@ -16,7 +16,7 @@ from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, claim_next_session, make_client, served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
 
@@ -72,11 +72,11 @@ async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
     async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
         sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET), max_seconds=max_seconds))
         running = asyncio.create_task(sampler.run())
-        session = await taken(endpoint)
+        session = await claim_next_session(endpoint)
         session.reward = 1.0
-        async with client_of(endpoint, session, timeout=120.0) as client:
+        async with make_client(endpoint, session, timeout=120.0) as client:
             yield Played(endpoint, session, client, sampler)
-        session.ended = ""
+        session.end_report = ""
         await asyncio.wait_for(running, 120)
 
 
@@ -106,7 +106,7 @@ async def test_a_turn_that_the_end_of_its_program_cuts_is_not_trained() -> None:
         cut = episode.ask([USER, USER, USER])
         await episode.sampling(1)
         await episode.endpoint.engine.advance(5)
-        episode.session.ended = ""
+        episode.session.end_report = ""
         await asyncio.wait({cut}, timeout=120)
         assert cut.done()
         unread = episode.endpoint.count(episode_metrics.ENDPOINT_UNREAD)
@@ -130,7 +130,7 @@ async def test_a_request_whose_client_left_uses_up_no_budget() -> None:
     rollout = episode.sampler.rollout()
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.TOKENS, "its last turn had 10 tokens at most"
-    assert episode.session.over is None
+    assert episode.session.exceeded_budget is None
     assert not rollout.episode.branches
 
 
@@ -162,7 +162,7 @@ async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_
         cut = episode.ask([USER, USER], 40)
         await asyncio.wait({cut}, timeout=120)
         assert cut.done()
-    assert episode.session.over is EpisodeEnd.SECONDS
+    assert episode.session.exceeded_budget is EpisodeEnd.SECONDS
 
 
 async def test_the_reward_of_an_episode_whose_time_is_over_counts() -> None:
@@ -196,7 +196,7 @@ async def test_a_prompt_that_the_engine_refuses_is_not_in_the_record() -> None:
             refused = await plain.post(url, json={"token_ids": [UNLUCKY, 1], "sampling_params": {}})
         assert refused.status_code == 400
         assert episode.session.record.sequences
-        episode.session.ended = "no such token"
+        episode.session.end_report = "no such token"
         async with asyncio.timeout(120):
             while not episode.sampler.finished:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -53,7 +53,7 @@ async def test_sampled_tokens_are_exact_and_masked_ones_without_loss(
             assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0 if mode == "three" else 1]
             for sequence in rollout.sequences:
                 sampled_by |= {span.version for span in sequence.version_spans}
-                check_exact(versions, sequence, rollout.prompt_of(sequence, task.prompt_token_ids).tolist())
+                check_exact(versions, sequence, rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist())
             if mode == "three":
                 check_masks_of_three(rollout)
         assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0

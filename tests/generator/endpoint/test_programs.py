@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from rollcast.environments.harness.program import HarnessProgram, absolute, inherited
+from rollcast.environments.harness.program import HarnessProgram, absolute, inherited_variables
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.connections.certificates import make_certificates
@@ -144,8 +144,8 @@ async def test_a_program_sees_none_of_the_runs_secrets(monkeypatch: pytest.Monke
     for name in ("ROLLCAST_REDIS_PASSWORD", "HF_TOKEN", "OPENAI_API_KEY", "REDIS_URL"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("NO_PROXY", "example.org")
-    assert "secret" not in inherited().values()
-    assert inherited()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+    assert "secret" not in inherited_variables().values()
+    assert inherited_variables()["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "agent.py").touch()
     command = absolute(["python", "agent.py", "--verbose", "other.py"])

@@ -14,8 +14,8 @@ from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.rollouts.records import LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
-from testkit.generator.played_sessions import answered, check_exact, played
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, make_client, served_endpoint
+from testkit.generator.played_sessions import answer_calls, check_exact, play_session
 from tests.generator.conftest import SharedEngine, Versions
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
@@ -50,7 +50,7 @@ async def test_a_stream_that_its_client_closes_is_not_trained(versions: Versions
     for number in range(50):  # a short answer is sampled and sent before its client has closed the stream
         unread = endpoint.count(episode_metrics.ENDPOINT_UNREAD)
         task = episode_task(number, 1, LengthBudget(max_tokens=384))
-        _, rollout = await played(endpoint, task, program)
+        _, rollout = await play_session(endpoint, task, program)
         if was_closed_in_time:
             break
     assert was_closed_in_time, "no stream was closed while it was sampled"
@@ -80,18 +80,18 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
 
     async def program(client: Any, session: HarnessSession) -> None:
         first = await client.chat.completions.create(model=MODEL, max_tokens=40, messages=[USER])
-        messages = [USER, *answered(first.choices[0].message)]
+        messages = [USER, *answer_calls(first.choices[0].message)]
         transport = LosingTransport()
         retrying = {"max_retries": 1, "http_client": httpx.AsyncClient(transport=transport)}
-        async with client_of(endpoint, session, **retrying) as library:
+        async with make_client(endpoint, session, **retrying) as library:
             read = await library.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
         assert transport.num_lost == 1
         await client.chat.completions.create(
-            model=MODEL, max_tokens=40, messages=[*messages, *answered(read.choices[0].message)]
+            model=MODEL, max_tokens=40, messages=[*messages, *answer_calls(read.choices[0].message)]
         )
 
     task = episode_task(4, 1, LengthBudget(max_tokens=384))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 3

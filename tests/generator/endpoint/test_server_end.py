@@ -11,7 +11,7 @@ import pytest
 
 from rollcast.rollouts.records import LengthBudget
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint, taken
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, claim_next_session, served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
 
@@ -37,7 +37,7 @@ async def test_open_requests_are_answered_when_the_server_stops(capfd: pytest.Ca
     async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0, run_token=RUN_TOKEN) as endpoint:
         sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100), max_seconds=600.0))
         playing = asyncio.create_task(sampler.run())
-        session = await taken(endpoint)
+        session = await claim_next_session(endpoint)
         url = f"{endpoint.sessions.url}/rollcast/{session.id}/v1/chat/completions"
         body = {"model": MODEL, "messages": [{"role": "user", "content": "go on"}], "max_tokens": 20}
         own = {"authorization": f"Bearer {session.token}"}
@@ -55,7 +55,7 @@ async def test_open_requests_are_answered_when_the_server_stops(capfd: pytest.Ca
                 assert answer.json()["error"]["code"] == "ending"
             last = (await stream).strip().splitlines()[-1]
             assert json.loads(last.removeprefix("data: "))["error"]["code"] == "ending"
-        session.ended = "its server is gone"
+        session.end_report = "its server is gone"
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
     logged = capfd.readouterr().err

@@ -18,8 +18,8 @@ from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, LengthBudget, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, client_of, served_endpoint
-from testkit.generator.played_sessions import answered, check_exact, played
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, make_client, served_endpoint
+from testkit.generator.played_sessions import answer_calls, check_exact, play_session
 from testkit.generator.scripted_world import TOOLS
 from tests.generator.conftest import SharedEngine, Versions
 
@@ -56,12 +56,12 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
             choice = completion.choices[0]
             assert choice.finish_reason in ("tool_calls", "length")
             assert choice.message.tool_calls[0].function.name == "look"
-            messages += answered(choice.message, f"door {step}")
+            messages += answer_calls(choice.message, f"door {step}")
             await versions.apply(10 + step)
         assert [one.id async for one in client.models.list()] == [MODEL]
 
     task = episode_task(1, 1, LengthBudget(max_tokens=300))
-    sampler, rollout = await played(endpoint, task, program, 0.25)
+    sampler, rollout = await play_session(endpoint, task, program, 0.25)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert rollout.episode.end is natural_end(rollout)
@@ -101,7 +101,7 @@ async def test_the_message_of_a_stream_is_recognised(versions: Versions, endpoin
             messages += [sent, *({"role": "tool", "tool_call_id": call.id, "content": "a door"} for call in calls)]
 
     task = episode_task(2, 1, LengthBudget(max_tokens=300))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1], "other tools are another history"
@@ -116,16 +116,16 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
             return completion.choices[0].message
 
         first = await ask([USER])
-        assert (await ask([USER, *answered(first)])).tool_calls
+        assert (await ask([USER, *answer_calls(first)])).tool_calls
         await versions.apply(20)
-        await ask([USER, *answered(first, "another door")])
+        await ask([USER, *answer_calls(first, "another door")])
         await ask([USER, {"role": "assistant", "content": "i was never sampled"}, USER])
-        await ask([USER, *answered(first), {"role": "assistant", "content": "nor was i"}, USER])
+        await ask([USER, *answer_calls(first), {"role": "assistant", "content": "nor was i"}, USER])
         both = [ask([{"role": "user", "content": f"sub agent {number}"}]) for number in range(2)]
         await asyncio.gather(*both)
 
     task = episode_task(3, 1, LengthBudget(max_tokens=300))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     sequences = [turn.sequence for turn in rollout.episode.turns]
@@ -169,7 +169,7 @@ async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: Serv
             await ask()
 
     task = episode_task(5, 1, LengthBudget(max_tokens=200), max_turns=64)
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.TOKENS
@@ -203,7 +203,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
             await client.responses.create(model=MODEL, input="x")
         same = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "seed": None, "user": "me"}
         assert (await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=2, **same)).choices
-        async with client_of(endpoint, session, api_key="guessed") as stranger:
+        async with make_client(endpoint, session, api_key="guessed") as stranger:
             with pytest.raises(openai.AuthenticationError, match="wrong or missing token"):
                 await stranger.chat.completions.create(model=MODEL, messages=[USER])
         async with httpx.AsyncClient(base_url=endpoint.sessions.url) as plain:
@@ -217,7 +217,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
             assert (await plain.post(path, content=b"{", headers=headers)).status_code == 400
 
     task = episode_task(6, 1, LengthBudget(max_tokens=60))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 1
     assert endpoint.count(episode_metrics.ENDPOINT_REFUSED, code="sampling_of_run") == 7
@@ -234,7 +234,7 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
             await asyncio.sleep(0.02)
         message = (await asking).choices[0].message
         again = asyncio.create_task(
-            client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long, *answered(message)])
+            client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long, *answer_calls(message)])
         )
         for step in range(36, 39):
             await versions.apply(step)
@@ -242,7 +242,7 @@ async def test_an_update_during_the_prefill(versions: Versions, endpoint: Served
         await again
 
     task = episode_task(7, 1, LengthBudget(max_tokens=100))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.version_spans[0].version.step > 29
 
@@ -264,7 +264,7 @@ async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint
             assert refused.json()["error"]["code"] == "sampling_of_run"
 
     task = episode_task(8, 1, LengthBudget(max_tokens=100))
-    _, rollout = await played(endpoint, task, program)
+    _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0]

@@ -17,7 +17,7 @@ USER = {"role": "user", "content": "what is in the room?"}
 def streamed(prefixes: list[str], final: str, stop: tuple[str, ...] = (), *, has_tools: bool) -> list[str]:
     """The parts of a content whose turn was parsed after each of the prefixes."""
     deltas = Deltas(stop, has_tools=has_tools)
-    parts = [part for text in prefixes for part in deltas.of("", text, has_calls=False)]
+    parts = [part for text in prefixes for part in deltas.sendable_parts("", text, has_calls=False)]
     return [part["content"] for part in [*parts, *deltas.rest("", final)]]
 
 

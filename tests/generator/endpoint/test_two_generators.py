@@ -25,7 +25,7 @@ from rollcast.trainer.control.defects import DefectFinder
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
 from testkit.generator.harness_endpoint import served_endpoint
 from testkit.generator.scripted_engine import ScriptedEngine
-from testkit.module_of import module_of
+from testkit.module_of import load_module
 from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 from testkit.trainer.states import make_state
 from tests.generator.claiming import V1, V2, generator
@@ -101,7 +101,7 @@ async def one_generator(name: str, broker: MemoryBroker, agent: Any) -> AsyncIte
 
 
 async def played() -> list[Delivery]:
-    agent = module_of(AGENT)
+    agent = load_module(AGENT)
     agent.AT_ONCE = NUM_ROLLOUTS
     broker = MemoryBroker()
     trainer = MemoryTrainerQueue(broker)

@@ -55,7 +55,7 @@ def batch(
     rollcast plan batch a=a.csv b=b.csv --rollouts a=8 --rollouts b=32 --prompts 64 --budget 5e6 --plot batch.svg
     rollcast plan batch runs/small runs/large --budget 40 --candidate 64x16 --json
     """
-    from rollcast.cli.plan.batch_answer import BatchPlan, answer_of
+    from rollcast.cli.plan.batch_answer import BatchPlan, make_batch_answer
     from rollcast.cli.plan.batch_runs import read_runs, refuse_one_run_twice
 
     if not 0 < budget <= MOST_COMPUTE:
@@ -65,7 +65,7 @@ def batch(
     refuse_one_run_twice(runs)
     refuse_two_units([(run.name, run.curve) for run in runs])
     plan = BatchPlan(runs, [_forecast(run, exclude_before) for run in runs])
-    answer = answer_of(plan, candidate_splits, budget)
+    answer = make_batch_answer(plan, candidate_splits, budget)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot_batch import draw_batch
@@ -130,7 +130,7 @@ def _show_choice(answer: dict[str, Any]) -> None:
             f"with probability {chance_in_words(answer['probability'])}, expected loss "
             f"{answer['expected_loss']:.3f}{sure}."
         )
-        say(f"With other budgets: {_listed(answer['budgets'])}.")
+        say(f"With other budgets: {_budgets_in_words(answer['budgets'])}.")
     next_run = answer["missing"]
     if next_run is None:
         say("No further run would improve the choice by 0.001.")
@@ -141,7 +141,7 @@ def _show_choice(answer: dict[str, Any]) -> None:
         )
 
 
-def _listed(budgets: Sequence[dict[str, Any]]) -> str:
+def _budgets_in_words(budgets: Sequence[dict[str, Any]]) -> str:
     from rollcast.scaling.decisions.advice import chance_in_words
 
     return ", ".join(

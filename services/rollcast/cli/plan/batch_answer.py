@@ -50,8 +50,8 @@ class BatchPlan:
         return budget / (size * float(np.interp(math.log(size), np.log(batches), rollout_costs)))
 
 
-def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
-    """The whole answer. `wanted`: further splits to choose from.
+def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
+    """The whole answer. `candidates`: further splits to choose from.
 
     Raises UserError: no run has a forecast, or the budget buys no step.
     """
@@ -61,7 +61,7 @@ def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> d
             f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}" for forecast in plan.forecasts
         )
         raise UserError(f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor fell")
-    splits = sorted({*between(trained), *wanted})
+    splits = sorted({*between(trained), *candidates})
     usable = [(run.split, forecast) for run, forecast in plan.usable]
     law, *other_laws = law_at(usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)])
     choice = choose(law, splits)
@@ -79,7 +79,7 @@ def answer_of(plan: BatchPlan, wanted: Sequence[BatchSplit], budget: float) -> d
     return {
         "unit": plan.runs[0].curve.unit,
         "budget": budget,
-        "recommended": None if why_not else _named(splits[choice.best]) | {"steps": best["steps"]},
+        "recommended": None if why_not else _split_settings(splits[choice.best]) | {"steps": best["steps"]},
         "probability": best["best_with"],
         "expected_loss": best["expected_loss"],
         "unfit": why_not,
@@ -139,7 +139,7 @@ def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> 
             reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90, standard_error=0.0)[:, 0])
             own_curves.append({"curve": run.name, "verdict": str(kind), "is_described": kind.is_described, **reading})
     return {
-        **_named(split),
+        **_split_settings(split),
         "steps": plan.steps(split, budget),
         "trained": bool(own_curves),
         "pass_rate": amounts.interval(law.pass_rate([split], amounts.MEDIAN_AND_90)[:, 0]),
@@ -147,7 +147,7 @@ def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> 
     }
 
 
-def _named(split: BatchSplit) -> dict[str, Any]:
+def _split_settings(split: BatchSplit) -> dict[str, Any]:
     return {"name": split.name, "rollouts_per_prompt": split.rollouts, "prompts_per_step": split.prompts}
 
 
@@ -165,7 +165,7 @@ def _missing(law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[Batc
     run = further_run(law, splits, trained)
     if run.value < NEGLIGIBLE_GAIN:
         return None
-    return _named(run.split) | {"value": run.value, "why": _why(run.split, trained)}
+    return _split_settings(run.split) | {"value": run.value, "why": _why(run.split, trained)}
 
 
 def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:

@@ -12,7 +12,7 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Optimizer
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.curves.axis import compute_per_step, curve_of, without_start_up
+from rollcast.curves.axis import compute_per_step, make_curve, without_start_up
 from rollcast.curves.columns import STEPS, Columns
 from rollcast.curves.curve_source import read_histories, tell
 from rollcast.curves.evaluations import RunHistory
@@ -22,8 +22,6 @@ from rollcast.scaling.law.curve import Curve
 
 ROLLOUTS = "rollouts"
 """Unit of compute of curves that count steps: a step of each split costs another amount."""
-MAX_BATCH_SETTING = 1_000_000
-"""Largest number of rollouts or prompts that is accepted: more is a wrong number."""
 SHARED_GROUPS = ("model.", "tasks.", "recipe.")
 """Settings that runs must share to be compared by their splits."""
 EXPECTED_DIFFERENCES = (
@@ -33,8 +31,6 @@ EXPECTED_DIFFERENCES = (
     "tasks.evaluation.every_steps",
 )
 """The split itself, what follows from longer steps, and the learning rate, which has a caution of its own."""
-MAX_NAMED_DIFFERENCES = 4
-"""Settings that one caution names."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,8 @@ def read_runs(
             split = BatchSplit(settings.recipe.rollouts_per_prompt, settings.recipe.prompts_per_step)
         else:
             split = BatchSplit(
-                _number_of(source.name, given_rollouts, "rollouts_per_prompt", "--rollouts"),
-                _number_of(source.name, given_prompts, "prompts_per_step", "--prompts"),
+                _require_number(source.name, given_rollouts, "rollouts_per_prompt", "--rollouts"),
+                _require_number(source.name, given_prompts, "prompts_per_step", "--prompts"),
             )
         curve, cost = _curve(source, history, split)
         runs.append(BatchRun(source.name, split, curve, cost, settings))
@@ -105,11 +101,13 @@ def read_runs(
 def given_numbers(option: str, texts: Sequence[str], names: Sequence[str], foreign: Sequence[str]) -> dict[str, int]:
     """The number of each run in `foreign`, those without a run file. Raises UserError."""
     numbers: dict[str, int] = {}
+    # Largest number of rollouts or prompts that is accepted: more is a wrong number.
+    max_batch_setting = 1_000_000
     for text in texts:
         name, _, number = text.rpartition("=")
-        if not number.isdecimal() or not 1 <= int(number) <= MAX_BATCH_SETTING:
+        if not number.isdecimal() or not 1 <= int(number) <= max_batch_setting:
             raise UserError(
-                f"{option} {text}: {number!r} is no number from 1 to {MAX_BATCH_SETTING}; give it as NAME=8"
+                f"{option} {text}: {number!r} is no number from 1 to {max_batch_setting}; give it as NAME=8"
             )
         if name and name not in names:
             raise UserError(f"{option} {text}: no run has the name {name!r}; give one of {', '.join(names)}")
@@ -137,6 +135,8 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
     """Cautions: settings besides the split in which run files differ from the first."""
     runs_with_files = [(run, run.settings) for run in runs if run.settings is not None]
     cautions = []
+    # Settings that one caution names.
+    max_named_differences = 4
     for run, settings in runs_with_files[1:]:
         first, its_settings = runs_with_files[0]
         fields = [
@@ -145,8 +145,8 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
             if difference.field.startswith(SHARED_GROUPS) and difference.field not in EXPECTED_DIFFERENCES
         ]
         if fields:
-            more = len(fields) - MAX_NAMED_DIFFERENCES
-            named = ", ".join(fields[:MAX_NAMED_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+            more = len(fields) - max_named_differences
+            named = ", ".join(fields[:max_named_differences]) + (f" and {more} more" if more > 0 else "")
             cautions.append(f"{run.name} and {first.name} differ in {named} too; the split may not be the cause.")
         if (
             _same_rate(its_settings.recipe.optimizer, settings.recipe.optimizer)
@@ -160,8 +160,8 @@ def differences_of_files(runs: Sequence[BatchRun]) -> list[str]:
     return cautions
 
 
-def _same_rate(one: Optimizer, other: Optimizer) -> bool:
-    return one.learning_rate == other.learning_rate and not (one.scale_with_batch or other.scale_with_batch)
+def _same_rate(first: Optimizer, second: Optimizer) -> bool:
+    return first.learning_rate == second.learning_rate and not (first.scale_with_batch or second.scale_with_batch)
 
 
 def _is_folder(source: Source) -> bool:
@@ -174,16 +174,16 @@ def _run_file(source: Source) -> RunConfig | None:
     return load_run_config(file) if _is_folder(source) and file.is_file() else None
 
 
-def _number_of(name: str, given: dict[str, int], setting: str, option: str) -> int:
-    if name not in given:
+def _require_number(name: str, numbers: dict[str, int], setting: str, option: str) -> int:
+    if name not in numbers:
         raise UserError(f"{name}: its {setting} is not known; give it, as {option} {name}=8")
-    return given[name]
+    return numbers[name]
 
 
 def _curve(source: Source, history: RunHistory, split: BatchSplit) -> tuple[Curve, float | None]:
     """The curve, and the compute of a step; None if unknown. Raises UserError."""
     try:
-        axis, curve = curve_of(history, without_start_up)
+        axis, curve = make_curve(history, without_start_up)
     except ValueError as error:
         raise UserError(f"{source.path}: {error}") from None
     curve = replace(curve, name=source.name)

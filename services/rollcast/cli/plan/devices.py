@@ -15,10 +15,10 @@ import typer
 
 from rollcast.cli import curve_options as options
 from rollcast.cli import expected_options, report
-from rollcast.cli.expected_options import predicted
+from rollcast.cli.expected_options import prediction_report
 from rollcast.cli.output import say
 from rollcast.cli.plan.predicted_rates import RunToPlan, read_prediction
-from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, Given, calibrate
+from rollcast.cli.plan.rates import MAX_BOTTLENECK_IDLE, RateOptions, calibrate
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 @functools.partial(options.with_group, "planned", RunToPlan)
-@functools.partial(options.with_group, "given", Given)
+@functools.partial(options.with_group, "given", RateOptions)
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
     *,
     run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
     planned: RunToPlan,
-    given: Given,
+    given: RateOptions,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
@@ -50,7 +50,7 @@ def devices(
     rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
     """
     from rollcast.simulation.pipeline import DeadlockError
-    from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, splits_of
+    from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, list_splits
 
     run = None
     if run_folder is not None:
@@ -60,12 +60,12 @@ def devices(
     prediction = read_prediction(planned, given, devices)
     if prediction is None:
         rates, caveats = calibrate(given, run)
-        splits = splits_of(devices, rates)
+        splits = list_splits(devices, rates)
     else:
         if run is not None:
             raise UserError("--run-folder, --config: a run is measured or predicted; give one of the two")
-        rates, caveats = calibrate(prediction.filled(given), None, prediction.plan.config.recipe)
-        splits = prediction.fitting(splits_of(devices, rates))
+        rates, caveats = calibrate(prediction.fill_missing_rates(given), None, prediction.plan.config.recipe)
+        splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple
         raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
@@ -76,9 +76,11 @@ def devices(
         check = None if run is None else measured_against_model(run, simulator)
     except DeadlockError as error:
         raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
-    answer = report_of(devices, split_search, rates, check, caveats)
+    answer = split_report(devices, split_search, rates, check, caveats)
     best = split_search.frugal.split
-    answer |= predicted(None if prediction is None else prediction.balance_of(best.trainer_devices, best.generators))
+    answer |= prediction_report(
+        None if prediction is None else prediction.predict_balance(best.trainer_devices, best.generators)
+    )
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_splits
@@ -104,8 +106,8 @@ def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[
     }
 
 
-def report_of(
-    devices: int, found: SplitSearch, rates: Rates, check: dict[str, Any] | None, caveats: list[str]
+def split_report(
+    devices: int, split_search: SplitSearch, rates: Rates, check: dict[str, Any] | None, caveats: list[str]
 ) -> dict[str, Any]:
     """The whole answer as JSON."""
     if check is not None:
@@ -132,12 +134,12 @@ def report_of(
             "max_staleness": rates.schedule.max_staleness,
         },
         "measured": check,
-        "splits": [_split(outcome) for outcome in found.outcomes],
-        "recommended": _split(found.frugal),
-        "limit": limit(found.frugal),
-        "as_good_trainer_devices": [outcome.split.trainer_devices for outcome in found.as_good],
-        "beaten_by_bound": found.beaten,
-        "passed_over": found.passed_over,
+        "splits": [_split(outcome) for outcome in split_search.outcomes],
+        "recommended": _split(split_search.frugal),
+        "limit": limit(split_search.frugal),
+        "as_good_trainer_devices": [outcome.split.trainer_devices for outcome in split_search.as_good],
+        "beaten_by_bound": split_search.beaten,
+        "passed_over": split_search.passed_over,
         "caveats": caveats,
     }
 
@@ -223,14 +225,14 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     """
     start_seconds = time.monotonic()
 
-    def left(done: int) -> float:
+    def estimate(done: int) -> float:
         return (time.monotonic() - start_seconds) / done * max(expected - done, 0)
 
     if not sys.stderr.isatty():
 
         def say_once(done: int) -> None:
             # Seconds: a longer simulation is announced
-            if done == 1 and (seconds := left(done)) > 20.0:
+            if done == 1 and (seconds := estimate(done)) > 20.0:
                 typer.echo(f"{title}: about {expected}, up to {_duration(seconds)}", err=True)
 
         yield say_once
@@ -238,7 +240,7 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
 
     with Console(stderr=True).status(f"{title}: about {expected}") as status:
-        yield lambda done: status.update(f"{title}: {done} of about {expected}, up to {_duration(left(done))} left")
+        yield lambda done: status.update(f"{title}: {done} of about {expected}, up to {_duration(estimate(done))} left")
 
 
 def _duration(seconds: float) -> str:

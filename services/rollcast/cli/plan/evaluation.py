@@ -51,7 +51,7 @@ def evaluation(
         typer.echo(json.dumps(table, indent=1))
         return
     if config is not None:
-        for line in of_run_file(config, pass_rate, spread):
+        for line in describe_evaluation(config, pass_rate, spread):
             typer.echo(line)
         typer.echo("")
     typer.echo(f"90 % interval of a pass rate of {pass_rate:g}, on these prompts | on others of their kind:")
@@ -61,7 +61,7 @@ def evaluation(
         typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
 
 
-def of_run_file(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
+def describe_evaluation(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
     """The errors of each part of the run file's evaluation. Raises UserError if a held-out prompt is trained on."""
     from rollcast.local.preflight import load_to_start
     from rollcast.tasks.contamination import normal_form

@@ -14,9 +14,6 @@ from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import ComputeRecord, Record, StepRecord, TaskMark, read_record
 
-MIN_MEASURED_STEPS = 12
-"""Steps from which rates can be measured. Chosen, not measured."""
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
@@ -61,17 +58,19 @@ def read_run(folder: Path) -> MeasuredRun:
     if unmeasured := len(recorded_steps) - len(records):
         tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
     # Newest steps that are measured: answers grow while a model learns, so older ones count no longer
-    recent = records[-min(200, max(len(records) // 2, MIN_MEASURED_STEPS)) :]
+    # Steps from which rates can be measured. Chosen, not measured.
+    min_measured_steps = 12
+    recent = records[-min(200, max(len(records) // 2, min_measured_steps)) :]
     intervals = [
         new_step.at - old_step.at for old_step, new_step in pairwise(recent) if new_step.step == old_step.step + 1
     ]
     intervals = [seconds for seconds in intervals if seconds > 0]
     # Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen, not measured.
     usual = [seconds for seconds in intervals if seconds <= 10.0 * median(intervals)]
-    if len(usual) < MIN_MEASURED_STEPS - 1:
+    if len(usual) < min_measured_steps - 1:
         raise UserError(
             f"--run-folder {folder}: holds {len(records)} optimizer steps, too few to measure rates; "
-            f"give the folder of a run of {2 * MIN_MEASURED_STEPS} or more, or the rates themselves"
+            f"give the folder of a run of {2 * min_measured_steps} or more, or the rates themselves"
         )
     generator_devices, trainer_devices = _devices(folder)
     longest = [mark.longest for mark in _records(folder / TASKS, TaskMark) if mark.longest is not None]

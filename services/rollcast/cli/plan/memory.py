@@ -46,14 +46,14 @@ def memory(
     from rollcast.local import shared_gpu
     from rollcast.memory.check import plan_run
     from rollcast.memory.host import host_refusals
-    from rollcast.memory.verdict import refusals, ungrouped
+    from rollcast.memory.verdict import check_shard_ranks, refusals
 
     device = _device(gpu, cpu)
     ranks = machines.trainer_ranks
     plan = plan_run(load_run_config(config), device, ranks=ranks, model_config=machines.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
     host = machines.host_limits()
-    refused = [*ungrouped(plan), *refusals(plan), *host_refusals(plan, host)]
+    refused = [*check_shard_ranks(plan), *refusals(plan), *host_refusals(plan, host)]
     cautions = list(Expected().cautions(plan))
     if as_json:
         answer = {**plan.as_json(), "host": _host_json(plan, host)}

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from rollcast.scaling.law.model_size import ModelSizeLaw
     from rollcast.simulation.split import SplitSearch
 
-MIN_SHOWN_LOSS = 0.0005
-"""Pass rate: a smaller loss would be printed as 0.000."""
-
 
 def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
     """Draw points of every run, the law of every size with its 90 % band, the budget, changes of the choice, cautions.
@@ -100,6 +97,8 @@ def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path)
 
 def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     choices = answer["choices"]
+    # Pass rate: a smaller loss would be printed as 0.000.
+    min_shown_loss = 0.0005
     for index, choice in enumerate(choices):
         loss = choice["expected_loss"]
         upper_loss = max(loss, choice["loss_upper"])
@@ -107,7 +106,7 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         colour = COLOURS[0] if is_recommended else GREY
         axes.barh(index, loss, color=colour, alpha=0.5, height=0.5)
         axes.plot([loss, upper_loss], [index, index], color=INK, lw=1)
-        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= MIN_SHOWN_LOSS else f"{loss:.3f}"
+        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= min_shown_loss else f"{loss:.3f}"
         axes.annotate(
             f"{text}, recommended" if is_recommended else text,
             (upper_loss, index),
@@ -127,7 +126,7 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     axes.set_yticks(range(len(choices)), names, fontsize=8)
     axes.invert_yaxis()
     widest = max(
-        MIN_SHOWN_LOSS, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
+        min_shown_loss, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
     )
     axes.set_xlim(0, 1.8 * widest)
     axes.set_title("Expected loss by which runs continue (line: 95 %)", fontsize=10, loc="left")
@@ -156,32 +155,34 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, m
         axes.plot([last], [run["now"]["mean"]], "X", ms=9, color=colour, mec="white", zorder=4)
 
 
-def draw_splits(found: SplitSearch, cautions: Sequence[str], path: Path) -> None:
+def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) -> None:
     """Draw steps an hour with their bound, above; the trainer's waiting and the generators' load, below.
 
     Both by trainer devices. Raises UserError if the file cannot be written.
     """
     figure = new_figure((9, 5.4))
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
-    devices = [outcome.split.trainer_devices for outcome in found.outcomes]
-    upper.plot(devices, [outcome.bound for outcome in found.outcomes], color=GREY, ls="--", lw=1, label="upper bound")
+    devices = [outcome.split.trainer_devices for outcome in split_search.outcomes]
+    upper.plot(
+        devices, [outcome.bound for outcome in split_search.outcomes], color=GREY, ls="--", lw=1, label="upper bound"
+    )
     upper.errorbar(
         devices,
-        [outcome.steps_per_hour for outcome in found.outcomes],
-        yerr=[2 * outcome.standard_error for outcome in found.outcomes],
+        [outcome.steps_per_hour for outcome in split_search.outcomes],
+        yerr=[2 * outcome.standard_error for outcome in split_search.outcomes],
         fmt="o-",
         ms=4,
         lw=1,
         color=COLOURS[0],
         label="simulated (2 standard errors)",
     )
-    best_outcome = found.frugal
+    best_outcome = split_search.frugal
     best_point = ([best_outcome.split.trainer_devices], [best_outcome.steps_per_hour])
     upper.plot(*best_point, "o", ms=10, mfc="none", color=COLOURS[1], label="recommended split")
     upper.set_ylabel("steps per hour")
     upper.set_ylim(bottom=0)
-    waiting = [outcome.trainer_idle for outcome in found.outcomes]
-    load = [outcome.generator_load for outcome in found.outcomes]
+    waiting = [outcome.trainer_idle for outcome in split_search.outcomes]
+    load = [outcome.generator_load for outcome in split_search.outcomes]
     lower.plot(devices, waiting, "s-", ms=3.5, lw=1, color=COLOURS[2], label="trainer idle")
     lower.plot(devices, load, "^-", ms=3.5, lw=1, color=COLOURS[1], label="generators busy")
     lower.set_ylim(0, 1.02)

@@ -10,7 +10,7 @@ import typer
 
 from rollcast.cli import memory_options
 from rollcast.cli.expected_options import Expected
-from rollcast.cli.plan.rates import Given
+from rollcast.cli.plan.rates import RateOptions
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,39 +37,39 @@ class PredictedRates:
     plan: MemoryPlan
     expected: Expected
 
-    def filled(self, given: Given) -> Given:
+    def fill_missing_rates(self, options: RateOptions) -> RateOptions:
         """The rates that the user gave, and the rest as predicted."""
-        balance = self.balance_of(self.plan.ranks, 1)
+        balance = self.predict_balance(self.plan.ranks, 1)
         recipe = self.plan.config.recipe
         generator = balance.generator
         return replace(
-            given,
-            step_seconds=given.step_seconds or balance.trainer.update_seconds,
-            trainer_devices=given.trainer_devices or self.plan.ranks,
-            tokens_per_second=given.tokens_per_second or generator.tokens_per_second_with(generator.most_running),
-            tokens_per_second_alone=given.tokens_per_second_alone or generator.tokens_per_second_with(1.0),
-            slots=given.slots or round(generator.most_running),
-            devices_per_generator=given.devices_per_generator or self.plan.worker.workers,
-            mean_tokens=given.mean_tokens or balance.trainer.lengths.mean,
-            max_tokens=given.max_tokens or recipe.max_completion_tokens,
+            options,
+            step_seconds=options.step_seconds or balance.trainer.update_seconds,
+            trainer_devices=options.trainer_devices or self.plan.ranks,
+            tokens_per_second=options.tokens_per_second or generator.tokens_per_second_with(generator.most_running),
+            tokens_per_second_alone=options.tokens_per_second_alone or generator.tokens_per_second_with(1.0),
+            slots=options.slots or round(generator.most_running),
+            devices_per_generator=options.devices_per_generator or self.plan.worker.workers,
+            mean_tokens=options.mean_tokens or balance.trainer.lengths.mean,
+            max_tokens=options.max_tokens or recipe.max_completion_tokens,
         )
 
-    def balance_of(self, ranks: int, generators: int) -> Balance:
+    def predict_balance(self, ranks: int, generators: int) -> Balance:
         """The prediction for these numbers of trainer ranks and generators."""
-        plan = self.plan.changed(ranks=ranks)
+        plan = self.plan.with_settings(ranks=ranks)
         balance = replace(self.expected, generators=generators).balance(plan)
         assert balance is not None, "it is planned for GPUs"
         return balance
 
     def fitting(self, splits: list[Split]) -> list[Split]:
         """The splits whose trainer fits its GPUs."""
-        from rollcast.memory.verdict import refusals, ungrouped
+        from rollcast.memory.verdict import check_shard_ranks, refusals
 
-        plans = [(split, self.plan.changed(ranks=split.trainer_devices)) for split in splits]
-        return [split for split, plan in plans if not ungrouped(plan) and not refusals(plan)]
+        plans = [(split, self.plan.with_settings(ranks=split.trainer_devices)) for split in splits]
+        return [split for split, plan in plans if not check_shard_ranks(plan) and not refusals(plan)]
 
 
-def read_prediction(planned: RunToPlan, given: Given, devices: int) -> PredictedRates | None:
+def read_prediction(planned: RunToPlan, options: RateOptions, devices: int) -> PredictedRates | None:
     """None without a run file. Raises UserError, also if no split of this many devices fits their memory."""
     from rollcast.config.run import load_run_config
     from rollcast.memory.check import plan_run
@@ -86,9 +86,9 @@ def read_prediction(planned: RunToPlan, given: Given, devices: int) -> Predicted
     config = load_run_config(planned.config)
     # Devices are split here: no process shares one.
     config = config.model_copy(update={"local": config.local.model_copy(update={"gpus": None})})
-    plan = plan_run(config, device, ranks=given.trainer_devices, model_config=planned.model_config, ask_hub=True)
+    plan = plan_run(config, device, ranks=options.trainer_devices, model_config=planned.model_config, ask_hub=True)
     assert plan is not None, "the hub was asked"
     most_ranks = devices - plan.worker.workers
-    if most_ranks > 0 and (refused := refusals(plan.changed(ranks=most_ranks))):
+    if most_ranks > 0 and (refused := refusals(plan.with_settings(ranks=most_ranks))):
         raise UserError("\n".join(refused))
-    return PredictedRates(plan, Expected(mean_tokens=given.mean_tokens, mfu=planned.mfu, card=planned.card))
+    return PredictedRates(plan, Expected(mean_tokens=options.mean_tokens, mfu=planned.mfu, card=planned.card))

@@ -24,7 +24,7 @@ MAY_BE_ZERO = ("max_staleness", "publish_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class RateOptions:
     """Rates that the user measured, each by an option; None = not given."""
 
     step_seconds: Annotated[float | None, typer.Option(help="an optimizer step, waiting left out")] = None
@@ -46,7 +46,7 @@ class Given:
     publish_seconds: Annotated[float, typer.Option(min=0, help="until the quickest generator has new weights")] = 0.05
 
 
-def calibrate(given: Given, run: MeasuredRun | None, planned: Recipe | None = None) -> tuple[Rates, list[str]]:
+def calibrate(options: RateOptions, run: MeasuredRun | None, planned: Recipe | None = None) -> tuple[Rates, list[str]]:
     """The rates of the simulation, options before measurements, and the assumptions in them. Raises UserError.
 
     `planned`: the recipe of a run that was not measured. None = that of `run`, or the defaults.
@@ -54,52 +54,52 @@ def calibrate(given: Given, run: MeasuredRun | None, planned: Recipe | None = No
     from rollcast.config.recipe import Recipe as DefaultRecipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.split import Rates
-    from rollcast.simulation.workload import lognormal_with_mean, spread_of
+    from rollcast.simulation.workload import fit_spread, lognormal_with_mean
 
-    for name, value in asdict(given).items():
+    for name, value in asdict(options).items():
         # Largest rate, time or count that an option may have
         if value is not None and not (0 < value < 1e12 or (value == 0 and name in MAY_BE_ZERO)):
             raise UserError(f"--{name.replace('_', '-')} {value:g}: must be positive; give the measured value")
-    step_seconds = given.step_seconds or (run.update_seconds if run else None)
-    tokens_per_second = given.tokens_per_second or (run.tokens_per_second if run else None)
-    mean_tokens = given.mean_tokens or (run.mean_tokens if run else None)
+    step_seconds = options.step_seconds or (run.update_seconds if run else None)
+    tokens_per_second = options.tokens_per_second or (run.tokens_per_second if run else None)
+    mean_tokens = options.mean_tokens or (run.mean_tokens if run else None)
     if step_seconds is None or tokens_per_second is None or mean_tokens is None:
         raise UserError(
             "--step-seconds, --tokens-per-second, --mean-tokens: one is missing; give all three, or a run to measure "
             "them on with --run-folder"
         )
     recipe = run.config.recipe if run else planned or DefaultRecipe()
-    groups = given.groups or recipe.prompts_per_step
-    rollouts = given.rollouts or recipe.rollouts_per_prompt
+    groups = options.groups or recipe.prompts_per_step
+    rollouts = options.rollouts or recipe.rollouts_per_prompt
     schedule = make_schedule(recipe.schedule, groups_per_step=groups)
-    if given.max_staleness is not None:
-        schedule = PipelineRL(max_staleness=given.max_staleness, groups_per_step=groups)
-    budget = given.max_tokens or recipe.max_completion_tokens
+    if options.max_staleness is not None:
+        schedule = PipelineRL(max_staleness=options.max_staleness, groups_per_step=groups)
+    budget = options.max_tokens or recipe.max_completion_tokens
     if mean_tokens > budget:
         raise UserError(
             f"--mean-tokens {mean_tokens:g}: is more than the budget of {budget}; change it or --max-tokens"
         )
-    longest = given.longest_tokens or (run.longest_tokens if run else None)
+    longest = options.longest_tokens or (run.longest_tokens if run else None)
     if longest is not None and longest < mean_tokens:
         raise UserError(
             f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} tokens; give the mean "
             "of the longest of each group, or change --mean-tokens"
         )
-    spread = DEFAULT_LOG_LENGTH_SPREAD if longest is None else spread_of(mean_tokens, longest, rollouts, budget)
-    slots = given.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
+    spread = DEFAULT_LOG_LENGTH_SPREAD if longest is None else fit_spread(mean_tokens, longest, rollouts, budget)
+    slots = options.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
     rates = Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(mean_tokens, spread, budget),
         rollouts_per_group=rollouts,
-        engine=_engine(slots, tokens_per_second, given.tokens_per_second_alone),
-        devices_per_generator=given.devices_per_generator or (run.config.generator.tensor_parallel if run else 1),
+        engine=_engine(slots, tokens_per_second, options.tokens_per_second_alone),
+        devices_per_generator=options.devices_per_generator or (run.config.generator.tensor_parallel if run else 1),
         step_seconds=step_seconds,
-        trainer_devices=given.trainer_devices or (run.trainer_devices if run else 1),
-        trainer_scaling=given.trainer_scaling,
-        trainer_multiple=given.trainer_multiple,
-        publish_seconds=given.publish_seconds,
+        trainer_devices=options.trainer_devices or (run.trainer_devices if run else 1),
+        trainer_scaling=options.trainer_scaling,
+        trainer_multiple=options.trainer_multiple,
+        publish_seconds=options.publish_seconds,
     )
-    return rates, _assumptions(given, run, rates, longest)
+    return rates, _assumptions(options, run, rates, longest)
 
 
 def _engine(slots: int, tokens_per_second: float, alone: float | None) -> EngineSpeed:
@@ -118,13 +118,13 @@ def _engine(slots: int, tokens_per_second: float, alone: float | None) -> Engine
     )
 
 
-def _assumptions(given: Given, run: MeasuredRun | None, rates: Rates, longest: float | None) -> list[str]:
+def _assumptions(options: RateOptions, run: MeasuredRun | None, rates: Rates, longest: float | None) -> list[str]:
     exponent = rates.trainer_scaling
     caveats = [
         f"A trainer on T devices is taken to be (T / {rates.trainer_devices})^{exponent:g} times as fast as the one "
         f"measured on {rates.trainer_devices}; measure a second count and set --trainer-scaling."
     ]
-    if given.tokens_per_second_alone is None:
+    if options.tokens_per_second_alone is None:
         caveats.append(
             "Rollouts are taken to be decoded equally fast at any load; set --tokens-per-second-alone if few are "
             "decoded faster."
@@ -134,7 +134,7 @@ def _assumptions(given: Given, run: MeasuredRun | None, rates: Rates, longest: f
             f"The spread of lengths was not measured: {DEFAULT_LOG_LENGTH_SPREAD} in ln tokens is assumed; "
             "set --longest-tokens."
         )
-    if run is not None and given.tokens_per_second is None:
+    if run is not None and options.tokens_per_second is None:
         if run.waited < MAX_BOTTLENECK_IDLE:
             caveats.append(
                 "The trainer hardly waited, so the generators could deliver more than was measured, and fewer may do; "

@@ -29,8 +29,6 @@ REMEDIES = {
     "regime_change": "before you stop it for good, look at why, or plan again with its points from there on",
 }
 """Advice for a run that no law describes, by its verdict."""
-MAX_NAMED_RUNS = 6
-"""Runs that a sentence names; of more it names five and the number of the others."""
 
 
 @options.with_column_options
@@ -78,7 +76,7 @@ def runs(
     except ValueError as error:
         raise UserError(str(error)) from None
     allocation = allocate(forecasts, budget, least_gain)
-    answer = answer_of(forecasts, allocation)
+    answer = make_runs_answer(forecasts, allocation)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
         from rollcast.cli.plan.plot import draw_runs
@@ -111,7 +109,7 @@ def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve
     return converted
 
 
-def answer_of(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str, Any]:
+def make_runs_answer(forecasts: Sequence[Forecast], allocation: Allocation) -> dict[str, Any]:
     """The whole answer as JSON."""
     names = [forecast.curve.name for forecast in forecasts]
     unit = forecasts[0].curve.unit
@@ -147,7 +145,7 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
         "has_forecast": outlook.has_forecast,
         "compute": float(curve.compute[-1]),
         "pass_rate": float(curve.pass_rate[-1]),
-        "now": _spread(outlook.now),
+        "now": _spread(outlook.present_pass_rate),
         "asymptote": law["asymptote"],
         "hours": outlook.hours,
         "gain": _spread(outlook.gain),
@@ -159,7 +157,7 @@ def _run(forecast: Forecast, outlook: Outlook) -> dict[str, Any]:
 
 def _choice(choice: Choice, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "name": name_of(choice, names),
+        "name": choice_name(choice, names),
         "continued": [names[run] for run in choice.continued],
         "stopped": [names[run] for run in choice.stopped],
         "hours": choice.hours,
@@ -171,64 +169,66 @@ def _choice(choice: Choice, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _spread(of: Spread) -> dict[str, float]:
-    return dict(zip(("mean", "q05", "q95"), of, strict=True))
+def _spread(spread: Spread) -> dict[str, float]:
+    return dict(zip(("mean", "q05", "q95"), spread, strict=True))
 
 
-def name_of(choice: Choice, names: Sequence[str]) -> str:
+def choice_name(choice: Choice, names: Sequence[str]) -> str:
     """The runs that continue, in the fewest words."""
     if not choice.continued:
         return "none"
     if not choice.stopped:
         return "all" if len(names) > 1 else names[0]
     if len(choice.stopped) < len(choice.continued):
-        return f"all except {listed([names[run] for run in choice.stopped])}"
-    return listed([names[run] for run in choice.continued])
+        return f"all except {join_names([names[run] for run in choice.stopped])}"
+    return join_names([names[run] for run in choice.continued])
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """a, b and c; of many the first ones and how many more."""
-    if len(names) > MAX_NAMED_RUNS:
-        names = [*names[: MAX_NAMED_RUNS - 1], f"{len(names) - MAX_NAMED_RUNS + 1} others"]
+    # Runs that a sentence names; of more it names five and the number of the others.
+    max_named_runs = 6
+    if len(names) > max_named_runs:
+        names = [*names[: max_named_runs - 1], f"{len(names) - max_named_runs + 1} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def recommendation(
     rows: Sequence[dict[str, Any]],
     choices: Sequence[dict[str, Any]],
-    taken: dict[str, Any],
+    recommended: dict[str, Any],
     least_gain: float,
     unit: str,
 ) -> str:
     """The recommended choice and its expected gain, in one sentence."""
     nothing = choices[-1]
-    best = taken["best"]
+    best = recommended["best"]
     hours = amounts.amount(nothing["saved"])
     current_rate = nothing["best"]["mean"]
     able = [row["run"] for row in rows if row["has_forecast"]]
     broken = [row["run"] for row in rows if not row["has_forecast"]]
     if not able:
         have = "has" if len(broken) == 1 else "have"
-        return f"Spend nothing yet: {listed(broken)} {have} no law to plan with; see why below."
-    aside = f", set {listed(broken)} aside" if broken else ""
-    if taken is nothing:
+        return f"Spend nothing yet: {join_names(broken)} {have} no law to plan with; see why below."
+    aside = f", set {join_names(broken)} aside" if broken else ""
+    if recommended is nothing:
         return (
-            f"Stop {listed(able)}{aside}: with 95 % the {hours} {unit} gain at most {nothing['loss_upper']:.3f}, "
+            f"Stop {join_names(able)}{aside}: with 95 % the {hours} {unit} gain at most {nothing['loss_upper']:.3f}, "
             f"less than {least_gain:g}; the best run has {current_rate:.3f} now."
         )
-    count = len(taken["continued"])
-    budget_share = f"{amounts.amount(taken['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
-    stopped_runs = [name for name in able if name not in taken["continued"]]
-    stop = f", stop {listed(stopped_runs)}" if stopped_runs else ""
-    sentence = f"Continue {listed(taken['continued'])} with {budget_share}{stop}{aside}"
+    count = len(recommended["continued"])
+    budget_share = f"{amounts.amount(recommended['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
+    stopped_runs = [name for name in able if name not in recommended["continued"]]
+    stop = f", stop {join_names(stopped_runs)}" if stopped_runs else ""
+    sentence = f"Continue {join_names(recommended['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
         f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
         f"{best['mean'] - current_rate:.3f} above the best now"
     )
-    other_choices = [choice for choice in choices[:-1] if choice is not taken]
+    other_choices = [choice for choice in choices[:-1] if choice is not recommended]
     if other_choices:
         second = min(other_choices, key=lambda choice: float(choice["expected_loss"]))
-        less = second["expected_loss"] - taken["expected_loss"]
+        less = second["expected_loss"] - recommended["expected_loss"]
         lower = f"{less:.3f} lower" if less >= 0.0005 else "as high"
         sentence += f"; the next best choice, to continue {second['name']}, ends {lower}"
     return f"{sentence}."
@@ -244,7 +244,7 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     ):
         if early_runs:
             warnings.append(
-                f"{listed(early_runs)}: verdict too early, so the gain depends mostly on the prior; {remedy}."
+                f"{join_names(early_runs)}: verdict too early, so the gain depends mostly on the prior; {remedy}."
             )
     for row in rows:
         if not row["has_forecast"]:
@@ -288,7 +288,7 @@ def _show(answer: dict[str, Any]) -> None:
             )
             for row in answer["runs"]
         ],
-        left=("verdict",),
+        text_columns=("verdict",),
     )
     typer.echo()
     report.show_table(

@@ -63,7 +63,7 @@ def sizes(
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
     runs.sort(key=lambda pair: pair[0])
-    law = fit_law(described(runs))
+    law = fit_law(drop_broken_runs(runs))
     answer = choice(runs, law, sorted(candidate_sizes | {size for size, _ in runs}), budget)
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
@@ -94,7 +94,7 @@ def _pair(source: str) -> tuple[float, str]:
     return parse_size(size, f"SIZE=CURVE {source!r}"), path
 
 
-def described(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
+def drop_broken_runs(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
     """The runs without those that broke or fell, whose points would mislead the law; all, if too few are left."""
     described_runs = [pair for pair in runs if pair[1].verdict.kind.is_described]
     return described_runs if len({size for size, _ in described_runs}) > 1 else runs
@@ -175,10 +175,10 @@ def choice(
     }
 
 
-def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float) -> dict[str, Any]:
+def _size(size: float, forecasts: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float) -> dict[str, Any]:
     """One size: by the law, and by the curves of its own runs."""
     own_curves: list[dict[str, Any]] = []
-    for forecast in own:
+    for forecast in forecasts:
         reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90)[:, 0])
         kind = forecast.verdict.kind
         own_curves.append(
@@ -187,8 +187,8 @@ def _size(size: float, own: list[Forecast], law: ModelSizeLaw, budget: float, be
     return {
         "size": size,
         "name": size_name(size),
-        "trained": bool(own),
-        "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in own),
+        "trained": bool(forecasts),
+        "num_points": sum(len(forecast.curve) - forecast.excluded for forecast in forecasts),
         "pass_rate": amounts.interval(law.pass_rate(size, [budget], amounts.MEDIAN_AND_90)[:, 0]),
         "own_curves": own_curves,
         "best_with": best_with,

@@ -8,8 +8,6 @@ import rich.text
 from rollcast.local.forecast_reading import ForecastReading
 from rollcast.runfolder.records import EvaluationRecord
 
-MIN_SCALE_RANGE = 0.05
-"""Smallest range of the scale, in pass rate: the noise of a single evaluation must not look like a climb."""
 LABEL_COLUMNS = 7
 """Pass rate and edge."""
 _POINT = "●"
@@ -52,12 +50,12 @@ def draw_curve(
     return [*_with_scale(cells, low, high), *_feet(columns, last, current_hours, is_budget=end is not None)]
 
 
-def _between(band: Band, columns: int, last: float, now: float) -> dict[int, tuple[float, float, float]]:
+def _between(band: Band, columns: int, last: float, current_hours: float) -> dict[int, tuple[float, float, float]]:
     """The band at each column from the newest evaluation on, straight between its points."""
     interpolated_band = {}
     for column in range(columns):
         at = column / (columns - 1) * last
-        if at < now:
+        if at < current_hours:
             continue
         for (left_hours, *left_rates), (right_hours, *right_rates) in pairwise(band):
             if left_hours <= at <= right_hours and right_hours > left_hours:
@@ -74,9 +72,12 @@ def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, floa
         values += [bottom, top]
     low = max(0.0, min(values))
     high = min(1.0, max(values))
-    if high - low < MIN_SCALE_RANGE:
-        low = max(0.0, (low + high - MIN_SCALE_RANGE) / 2)
-        high = low + MIN_SCALE_RANGE
+    # Smallest range of the scale, in pass rate: the noise of a single evaluation must not look like
+    # a climb.
+    min_scale_range = 0.05
+    if high - low < min_scale_range:
+        low = max(0.0, (low + high - min_scale_range) / 2)
+        high = low + min_scale_range
     return low, high
 
 
@@ -95,11 +96,11 @@ def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.te
     return lines
 
 
-def _feet(columns: int, last: float, now: float, *, is_budget: bool) -> list[rich.text.Text]:
+def _feet(columns: int, last: float, current_hours: float, *, is_budget: bool) -> list[rich.text.Text]:
     """The axis with a mark at the compute so far, and its labels."""
-    mark = min(columns - 1, round(now / last * (columns - 1)))
+    mark = min(columns - 1, round(current_hours / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)
-    current_label = f"now {now:.3g}"
+    current_label = f"now {current_hours:.3g}"
     end = ", the end" if is_budget else ""
     unit = " device-hours"
     if len(f"0 {last:.3g}{unit}") > columns:

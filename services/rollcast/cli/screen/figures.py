@@ -9,24 +9,22 @@ from rollcast.local.progress import Phase
 from rollcast.local.status import RunStatus
 from rollcast.recipe.group_signal import came_back_in_words
 
-MINUTE = 60
 HOUR = 3600
 DAY = 86_400
 LEAST_DUE_SECONDS = 0.5
 """An event that is due sooner is shown as due now."""
-LATE_SECONDS = 10.0
-"""A step that takes this much longer than those before it, and as long again as one of them, is late."""
 
 
 def duration(seconds: float) -> str:
     """42 s, 3 min 05 s, 2 h 05 min, 3 d 4 h."""
     whole_seconds = max(0, round(seconds))
-    if whole_seconds < MINUTE:
+    minute = 60
+    if whole_seconds < minute:
         return f"{whole_seconds} s"
     if whole_seconds < HOUR:
-        return f"{whole_seconds // MINUTE} min {whole_seconds % MINUTE:02} s"
+        return f"{whole_seconds // minute} min {whole_seconds % minute:02} s"
     if whole_seconds < DAY:
-        return f"{whole_seconds // HOUR} h {whole_seconds % HOUR // MINUTE:02} min"
+        return f"{whole_seconds // HOUR} h {whole_seconds % HOUR // minute:02} min"
     return f"{whole_seconds // DAY} d {whole_seconds % DAY // HOUR} h"
 
 
@@ -35,13 +33,13 @@ def interval(quantiles: Quantiles) -> str:
     return f"{median:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def step_of(budget_steps: int | None, status: RunStatus) -> str:
+def step_words(budget_steps: int | None, status: RunStatus) -> str:
     return f"step {status.step:,}" + ("" if budget_steps is None else f" of {budget_steps:,}")
 
 
-def phase_words(phase: Phase, now: float) -> str:
+def phase_words(phase: Phase, now_seconds: float) -> str:
     """`engine starts: 12 s` while it does, `engine starts: after 14 s` once it has."""
-    seconds = phase.seconds(now)
+    seconds = phase.seconds(now_seconds)
     if seconds is None:
         return f"{phase.name}: waits"
     return f"{phase.name}: {'' if phase.done_at is None else 'after '}{duration(seconds)}"
@@ -53,22 +51,25 @@ def came_back(status: RunStatus) -> list[str]:
     return [words] if words else []
 
 
-def coming(status: RunStatus, now: float) -> list[str]:
+def coming(status: RunStatus, now_seconds: float) -> list[str]:
     """When the next step, the next evaluation and the end are due. Nothing is due while the next step is late."""
     pace = status.pace
+    # A step that takes this much longer than those before it, and as long again as one of them, is
+    # late.
+    late_seconds = 10.0
     if pace is None:
-        since = now - (status.stepped_at or now)
-        return [] if since < LATE_SECONDS else [f"no step for {duration(since)}{_waiting(status)}"]
+        since = now_seconds - (status.stepped_at or now_seconds)
+        return [] if since < late_seconds else [f"no step for {duration(since)}{_waiting(status)}"]
     phrases = [f"{_step_seconds(pace.step_seconds)} a step"]
-    late = now - pace.next_step_at
-    if late >= max(LATE_SECONDS, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
+    late = now_seconds - pace.next_step_at
+    if late >= max(late_seconds, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
         return [*phrases, f"next step late by {duration(late)}{_waiting(status)}"]
-    phrases.append(_due("next step", pace.next_step_at, now))
+    phrases.append(_due("next step", pace.next_step_at, now_seconds))
     if pace.next_evaluation_at is not None:
-        phrases.append(_due("next evaluation", pace.next_evaluation_at, now))
+        phrases.append(_due("next evaluation", pace.next_evaluation_at, now_seconds))
     if pace.end_at is not None:
-        at = time.strftime("%H:%M" if pace.end_at - now < DAY else "%d %b %H:%M", time.localtime(pace.end_at))
-        phrases.append(f"{_due('end', pace.end_at, now)} ({at})")
+        at = time.strftime("%H:%M" if pace.end_at - now_seconds < DAY else "%d %b %H:%M", time.localtime(pace.end_at))
+        phrases.append(f"{_due('end', pace.end_at, now_seconds)} ({at})")
     return phrases
 
 
@@ -76,8 +77,12 @@ def _waiting(status: RunStatus) -> str:
     return f", waits for {status.waits_for}" if status.waits_for else ""
 
 
-def _due(what: str, at: float, now: float) -> str:
-    return f"{what} in {duration(at - now)}" if at - now >= LEAST_DUE_SECONDS else f"{what} now"
+def _due(event_name: str, at: float, now_seconds: float) -> str:
+    return (
+        f"{event_name} in {duration(at - now_seconds)}"
+        if at - now_seconds >= LEAST_DUE_SECONDS
+        else f"{event_name} now"
+    )
 
 
 def _step_seconds(seconds: float) -> str:
@@ -97,7 +102,7 @@ def work(status: RunStatus, num_generators: int, max_staleness: int, *, is_runni
     return phrases
 
 
-def measured(status: RunStatus) -> list[str]:
+def evaluation_words(status: RunStatus) -> list[str]:
     """The newest evaluation, and the reward of the newest batch."""
     phrases = []
     if status.evaluations:
@@ -113,7 +118,7 @@ def measured(status: RunStatus) -> list[str]:
     return phrases
 
 
-def law_of(status: RunStatus) -> ForecastReading | None:
+def find_forecast(status: RunStatus) -> ForecastReading | None:
     """The forecast, or None below five evaluations: the posterior is then mostly the prior, and is not shown."""
     return status.forecast if has_law(status) else None
 
@@ -123,7 +128,7 @@ def forecast_words(status: RunStatus) -> list[str]:
     num_evaluations = num_after_first_step(status.evaluations)
     if num_evaluations < LEAST_EVALUATIONS:
         return [f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a forecast needs"]
-    forecast = law_of(status)
+    forecast = find_forecast(status)
     if forecast is None:
         return ["the forecaster has not answered yet"]
     phrases = [forecast.verdict_in_words]
@@ -135,5 +140,5 @@ def forecast_words(status: RunStatus) -> list[str]:
 
 
 def advice_words(status: RunStatus) -> str | None:
-    law = law_of(status)
+    law = find_forecast(status)
     return None if law is None or law.advice is None else law.advice.sentence()

@@ -29,7 +29,7 @@ class Screen:
     """Running for how long, finished, stopped: in words."""
     page: str | None
     """Address of the live page, once it is there."""
-    now: float
+    now_seconds: float
     """Unix seconds."""
     is_running: bool = True
 
@@ -48,7 +48,7 @@ def panel(screen: Screen, width: int, height: int) -> Text:
     curve = []
     # Lines below which a curve shows nothing
     if curve_lines >= 7:
-        curve = draw_curve(screen.status.evaluations, figures.law_of(screen.status), width, curve_lines)
+        curve = draw_curve(screen.status.evaluations, figures.find_forecast(screen.status), width, curve_lines)
     lines = [*head, *curve, *events[: max(0, room - len(curve))]][:height]
     return Text("\n").join(lines)
 
@@ -70,15 +70,15 @@ def _body(screen: Screen, width: int) -> list[Text]:
     else:
         lines = [Text(line) for line in _progress(config.budget.steps, status, width)]
         if screen.is_running:
-            lines += map(Text, flow(figures.coming(status, screen.now), width))
+            lines += map(Text, flow(figures.coming(status, screen.now_seconds), width))
     max_staleness = config.recipe.schedule.max_staleness
     work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
     lines += map(Text, flow(work, width))
-    lines += [Text(line, "green") for line in flow(figures.measured(status), width)]
+    lines += [Text(line, "green") for line in flow(figures.evaluation_words(status), width)]
     lines += map(Text, flow(status.episodes, width))
     lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
     if advice := figures.advice_words(status):
-        lines += [Text(line, "bold") for line in _wrapped(f"advice    {advice}", width, 10)]
+        lines += [Text(line, "bold") for line in _wrap_line(f"advice    {advice}", width, 10)]
     return lines
 
 
@@ -91,17 +91,17 @@ def _phases(screen: Screen, width: int) -> list[Text]:
             mark = "✓"
         elif phase.started_at is not None:
             mark = "▸"
-        marks.append(f"{mark} {figures.phase_words(phase, screen.now)}")
+        marks.append(f"{mark} {figures.phase_words(phase, screen.now_seconds)}")
     return [Text(line) for line in flow(marks, width, gap="   ")]
 
 
 def _progress(budget_steps: int | None, status: RunStatus, width: int) -> list[str]:
     share = status.budget_share
     if share is None:
-        return flow([figures.step_of(budget_steps, status), "no end is set"], width)
+        return flow([figures.step_words(budget_steps, status), "no end is set"], width)
     filled = round(share * BAR_COLUMNS)
     bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
-    return flow([figures.step_of(budget_steps, status), f"{bar} {share:.0%}"], width)
+    return flow([figures.step_words(budget_steps, status), f"{bar} {share:.0%}"], width)
 
 
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
@@ -113,7 +113,7 @@ def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     lines = []
     for event in [*reversed(troubles), *reversed(other_events)]:
         mark, style = ("!", "bold red") if event.trouble else (" ", "")
-        lines += [Text(line, style) for line in _wrapped(f"{mark} {event.at} {event.line}", width, 11)]
+        lines += [Text(line, style) for line in _wrap_line(f"{mark} {event.at} {event.line}", width, 11)]
     return lines
 
 
@@ -131,10 +131,10 @@ def flow(items: Sequence[str], width: int, start: str = "", gap: str = GAP) -> l
         line += item
     if line.strip():
         lines.append(line)
-    return [wrapped_line for line in lines for wrapped_line in _wrapped(line, width, len(start))]
+    return [wrapped_line for line in lines for wrapped_line in _wrap_line(line, width, len(start))]
 
 
-def _wrapped(line: str, width: int, indent: int) -> list[str]:
+def _wrap_line(line: str, width: int, indent: int) -> list[str]:
     if cell_len(line) <= width:
         return [line]
     return textwrap.wrap(

@@ -14,7 +14,7 @@ from itertools import islice
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, MeasureKind, Stage, measure_of, measure_or_count
+from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, MeasureKind, Stage, find_measure, measure_or_count
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -148,7 +148,7 @@ def counters_in(line: str) -> Row:
     return _counters(line[:MAX_LINE_CHARS])[0]
 
 
-def heading_of(number: int, line: str) -> ConsoleLine | None:
+def parse_heading(number: int, line: str) -> ConsoleLine | None:
     """A line that names a step and little else, for the lines below it; None for another one."""
     # Characters of a heading: longer lines are text
     if len(line) > 120 or _STEP.search(line) is None:
@@ -184,7 +184,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     if not pairs:
         return None
     leading_text = rest[:first]
-    prefix = _stage_of(leading_text)
+    prefix = _find_stage(leading_text)
     row: Row = dict(counters)
     for name, value in pairs.items():
         is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
@@ -253,17 +253,17 @@ def form_of_text(text: str) -> str:
 def _counters(line: str) -> tuple[Row, str]:
     """The steps that a line names, and the line without them."""
     counters: Row = {}
-    for found in _STEP.finditer(line):
-        name = found["name"].casefold()
-        if not _is_place_in_code(found):
-            counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(found["at"]))
+    for step_match in _STEP.finditer(line):
+        name = step_match["name"].casefold()
+        if not _is_place_in_code(step_match):
+            counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(step_match["at"]))
     rest = _STEP.sub(_without_step, line)
     if list(counters) == ["epoch"] and (bar := _PROGRESS_BAR.search(rest)):
         return {**counters, "step": int(bar[1])}, rest
     if not counters:
         progress = _PROGRESS.search(rest)
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
-        pair = next((found for found in _PAIR.finditer(rest) if _is_value(found)), None)
+        pair = next((pair_match for pair_match in _PAIR.finditer(rest) if _is_value(pair_match)), None)
         is_before = progress is not None and (pair is None or progress.start() < pair.start())
         is_before = is_before and progress is not None and not _is_share(progress)
         if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
@@ -328,7 +328,7 @@ def _is_level(word: str) -> bool:
 
 def _is_value(pair: re.Match[str]) -> bool:
     """Whether it is the value of a name: a number, or a share of right answers."""
-    return pair["total"] is None or measure_of(pair["name"]) is not None
+    return pair["total"] is None or find_measure(pair["name"]) is not None
 
 
 def _share(count: str, total: int) -> str:
@@ -336,7 +336,7 @@ def _share(count: str, total: int) -> str:
     return repr(int(count) / total) if count.isdigit() and 0 < total >= int(count) else ""
 
 
-def _stage_of(text: str) -> str:
+def _find_stage(text: str) -> str:
     """eval or train, if the text before the first value says so."""
     words = {word.casefold() for word in _STAGE.findall(text)}
     if words & HELD_OUT_WORDS:

@@ -16,11 +16,11 @@ from io import StringIO
 from itertools import chain
 
 from rollcast.config.errors import UserError
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json, unknown_form
 from rollcast.curves.measures import measure_or_count
-from rollcast.curves.sheet import MAX_ROW_CHARS, RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shown
+from rollcast.curves.sheet import RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shorten_name
 
 NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV", "|": "table with bars", " ": "table with spaces"}
 LOOSE_DELIMITERS = ("|", " ")
@@ -75,10 +75,10 @@ def read(log: LogFile) -> Sheet:
             (twice, _), *_ = Counter(header).most_common(1)
             if delimiter == " " and measure_or_count(twice) is None:  # a sentence
                 raise unknown_form(log.path)
-            raise UserError(f"{log.path}: two columns are called {shown(twice)!r}; rename one of them")
+            raise UserError(f"{log.path}: two columns are called {shorten_name(twice)!r}; rename one of them")
         format = HISTORY_NAME if sum(mark in header for mark in _HISTORY_MARKS) > 1 else NAMES[delimiter]
         chunks = ((len(chunk), dict(zip(header, zip(*chunk, strict=True), strict=True))) for chunk in in_chunks(rows))
-        sheet = Sheet.of_chunks(format, header, chunks)
+        sheet = Sheet.from_chunks(format, header, chunks)
     except csv.Error as error:
         raise UserError(f"{log.path}: is not CSV ({error}); fix it or give a JSONL file") from None
     if _is_panel(header):
@@ -109,16 +109,18 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
     """
     row_chars = 0
 
-    def bounded() -> Iterator[str]:
+    def bounded_lines() -> Iterator[str]:
         nonlocal row_chars
+        # Characters in one row of a table.
+        max_row_chars = 1 << 20
         for line in lines:
             row_chars += len(line)
-            if row_chars > MAX_ROW_CHARS:
-                raise TooMuch(f"holds more than {MAX_ROW_CHARS:,} characters in one row")
+            if row_chars > max_row_chars:
+                raise TooMuch(f"holds more than {max_row_chars:,} characters in one row")
             yield line
 
     width = num_rows = num_short = num_long = 0
-    for fields in csv.reader(bounded(), delimiter=delimiter, skipinitialspace=delimiter == " "):
+    for fields in csv.reader(bounded_lines(), delimiter=delimiter, skipinitialspace=delimiter == " "):
         row_chars = 0
         if not fields:
             continue
@@ -138,7 +140,7 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
         )
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:
-            irregular_lines = f"{counted(count, 'line')} with {more} fields than columns, {width}"
+            irregular_lines = f"{format_count(count, 'line')} with {more} fields than columns, {width}"
             log.tell(f"{log.path}: {irregular_lines}; the rest is {rest}")
 
 
@@ -162,14 +164,14 @@ def _by_run(sheet: Sheet) -> Sheet:
         if not name.endswith(_PANEL_BOUNDS) and metric != _STEP_COUNTER:
             columns.setdefault(run, {})[metric] = name
     rows: list[Row] = []
-    axis_values = sheet.texts_of(sheet.columns[axis])
+    axis_values = sheet.column_texts(sheet.columns[axis])
     for run, metrics in columns.items():
         for axis_value, *values in zip(
-            axis_values, *(sheet.texts_of(sheet.columns[name]) for name in metrics.values()), strict=True
+            axis_values, *(sheet.column_texts(sheet.columns[name]) for name in metrics.values()), strict=True
         ):
             if any(values):
                 rows.append({RUN: run, axis: axis_value, **dict(zip(metrics, values, strict=True))})
-    return Sheet.of_rows(PANEL_NAME, rows)
+    return Sheet.from_rows(PANEL_NAME, rows)
 
 
 def _with_points(sheet: Sheet, log: LogFile) -> Sheet:

@@ -50,7 +50,7 @@ def read(log: LogFile) -> Sheet:
     """The rows of all tables, without those that count no step if others do."""
     rows = [row for row in _rows(log.console) if any(measure_or_count(name) is not None for name in row)]
     counted = [row for row in rows if any(is_step_counter(name) or name.casefold() == "epoch" for name in row)]
-    return Sheet.of_rows(NAME, counted or rows)
+    return Sheet.from_rows(NAME, counted or rows)
 
 
 def _rows(text: str) -> Iterator[Row]:

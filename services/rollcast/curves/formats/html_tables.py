@@ -61,10 +61,10 @@ def read(log: LogFile) -> Sheet:
     return sheet_of_tables(NAME, "table", tables)
 
 
-def sheet_of_tables(format: str, place: str, tables: list[HtmlTable]) -> Sheet:
+def sheet_of_tables(format: str, name_prefix: str, tables: list[HtmlTable]) -> Sheet:
     """The rows of tables that hold a measure of success, and steps if one does.
 
-    Long tables of one header are runs. `place`: what the number of a table counts, for their names.
+    Long tables of one header are runs. `name_prefix`: what the number of a table counts, for their names.
     """
     measured = [table for table in tables if table.is_of_a_run]
     counted = [table for table in measured if table.has_counter] or measured
@@ -77,7 +77,7 @@ def sheet_of_tables(format: str, place: str, tables: list[HtmlTable]) -> Sheet:
         long = [table for table in alike if len(table.rows) >= MIN_LAW_POINTS] or alike[-1:]
         is_runs = is_runs or len(long) > 1
         chosen.extend(long)
-    names = [f"{place}-{table.number}" for table in chosen]
+    names = [f"{name_prefix}-{table.number}" for table in chosen]
     if len(set(names)) < len(names):
         names = [f"table-{number}" for number in range(1, len(names) + 1)]
     rows = (
@@ -85,7 +85,7 @@ def sheet_of_tables(format: str, place: str, tables: list[HtmlTable]) -> Sheet:
         for table, name in zip(chosen, names, strict=True)
         for row in table.records()
     )
-    return Sheet.of_rows(format, rows)
+    return Sheet.from_rows(format, rows)
 
 
 def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:

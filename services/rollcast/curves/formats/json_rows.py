@@ -46,7 +46,7 @@ def _has_measures(text: str) -> bool:
 
 def _mapping(line: str) -> Mapping[str, Any]:
     """The object of a line; empty if it is not one."""
-    item = _object_of(line)
+    item = _parse_line(line)
     return item if isinstance(item, dict) else {}
 
 
@@ -57,9 +57,9 @@ def read(log: LogFile) -> Sheet:
     except (ValueError, RecursionError):
         return _sheet_of_lines(log)
     if isinstance(document, dict) and isinstance(entries := document.get("log_history"), list):
-        sheet = Sheet.of_rows(TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
+        sheet = Sheet.from_rows(TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
         return replace(sheet, budget_steps=_last_step(document.get(TRL_LAST_STEP)))
-    return _sheet_of(NAME, objects_in(document), log)
+    return _make_sheet(NAME, objects_in(document), log)
 
 
 def _last_step(value: Any) -> float | None:
@@ -71,13 +71,13 @@ def _last_step(value: Any) -> float | None:
 def _document(text: str) -> Any:
     """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
     first, _, further_lines = text.lstrip().partition("\n")
-    if further_lines.strip() and _object_of(first) is not None:
+    if further_lines.strip() and _parse_line(first) is not None:
         raise ValueError("one object a line")
     refuse_json(text)
     return json.loads(text)
 
 
-def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -> Sheet:
+def _make_sheet(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -> Sheet:
     """Objects are read one after another, and only their fields are kept: a file may hold a million."""
     is_timed = is_verl = True
     is_marked = False
@@ -90,21 +90,21 @@ def _sheet_of(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -
             is_verl = is_verl and "step" in item and isinstance(item.get("data"), dict)
             yield flat(item)
 
-    sheet = Sheet.of_rows(format, rows())
+    sheet = Sheet.from_rows(format, rows())
     if sheet.num_rows == 0:
         raise OtherFormat(f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a line")
     if is_timed and is_marked:
-        return sheet.renamed(TRL_LOG_NAME, str)
-    return sheet.renamed(VERL_NAME, lambda column: column.removeprefix("data/")) if is_verl else sheet
+        return sheet.with_names(TRL_LOG_NAME, str)
+    return sheet.with_names(VERL_NAME, lambda column: column.removeprefix("data/")) if is_verl else sheet
 
 
 def _sheet_of_lines(log: LogFile) -> Sheet:
     """The objects of the lines. Raises OtherFormat: most lines are others, which hold the loop, or no object does."""
     other_lines = _OtherLines()
-    sheet = _sheet_of(LINES_NAME, _lines(log, other_lines), log)
+    sheet = _make_sheet(LINES_NAME, _lines(log, other_lines), log)
     if other_lines.count and (printed := key_values.printed_objects(log.text)):
         other_lines = _OtherLines()
-        sheet = _sheet_of(LINES_NAME, _lines(log, other_lines, printed), log)
+        sheet = _make_sheet(LINES_NAME, _lines(log, other_lines, printed), log)
         log.tell(left_out(log.path, len(printed), "line", "JSON that the training loop did not print"))
     is_other = not any(measure_or_count(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
     if other_lines.count > sheet.num_rows and is_other:
@@ -126,22 +126,24 @@ class _OtherLines:
     first: int = 0
 
 
-def _lines(log: LogFile, others: _OtherLines, printed: Collection[int] = frozenset()) -> Iterator[Mapping[str, Any]]:
+def _lines(
+    log: LogFile, other_lines: _OtherLines, printed: Collection[int] = frozenset()
+) -> Iterator[Mapping[str, Any]]:
     """The objects of the lines. `printed`: numbers of lines that are left out."""
     number = 0
     # splitlines would also split where JSON writes U+2028.
     for chunk in in_chunks(StringIO(log.text, newline="\n")):
-        for line, item in zip(chunk, _objects_of(chunk), strict=True):
+        for line, item in zip(chunk, _parse_lines(chunk), strict=True):
             number += 1
             if isinstance(item, dict):
                 if number not in printed:
                     yield item
             elif line.strip():
-                others.count += 1
-                others.first = others.first or number
+                other_lines.count += 1
+                other_lines.first = other_lines.first or number
 
 
-def _objects_of(lines: list[str]) -> list[Any]:
+def _parse_lines(lines: list[str]) -> list[Any]:
     """The value of each line, None if it is not JSON. Parsing many lines as one list takes half the time."""
     if all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
         refuse_json("".join(lines))
@@ -151,10 +153,10 @@ def _objects_of(lines: list[str]) -> list[Any]:
             items = []
         if len(items) == len(lines):
             return items
-    return [_object_of(line) for line in lines]
+    return [_parse_line(line) for line in lines]
 
 
-def _object_of(line: str) -> Any:
+def _parse_line(line: str) -> Any:
     refuse_json(line)
     try:
         return json.loads(line)

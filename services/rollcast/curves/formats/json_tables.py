@@ -19,7 +19,6 @@ from rollcast.curves.sheet import RUN
 
 MAX_TABLE_DEPTH = 4
 """Levels of objects and lists in which tables are looked for."""
-MAX_TABLES = 1_000
 MAX_SAMPLED_ROWS = 20
 """Rows of a table that are looked at for their columns."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
@@ -77,21 +76,22 @@ def objects_in(document: Any) -> Objects:
     Of several tables, as of training and of evaluation, the path to each is put before its names, and their rows are in
     the order of their steps. Those of several runs have a column that names the run.
     """
+    max_tables = 1_000
     if isinstance(document, list):
         items: Objects = [item for item in document if isinstance(item, dict)]
         if items and not _holds_runs(items, 0):
             return items
-        tables = list(islice(_tables_of_items((), items, 0), MAX_TABLES))
-        return _rows_of_runs(tables) or (_joined(tables) if tables else _scalars(document))
+        tables = list(islice(_tables_of_items((), items, 0), max_tables))
+        return _rows_of_runs(tables) or (_join_tables(tables) if tables else _scalars(document))
     if not isinstance(document, dict):
         return []
-    tables = list(islice(_tables((), document, 0), MAX_TABLES))
+    tables = list(islice(_tables((), document, 0), max_tables))
     if runs := _rows_of_runs(tables):
         return runs
-    return _joined(tables) if tables else [document]
+    return _join_tables(tables) if tables else [document]
 
 
-def _joined(tables: Sequence[_Table]) -> Objects:
+def _join_tables(tables: Sequence[_Table]) -> Objects:
     """The rows of the tables of one run: of the longest, of stages, and of measures over the same steps."""
     longest = max(tables, key=lambda table: len(table.rows))
     chosen = [
@@ -128,7 +128,7 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
         if len(table.path) > level and table.path[:level] == above:
             by_run[table.path[level]].append(replace(table, path=table.path[level + 1 :]))
     measured = {run: run_tables for run, run_tables in by_run.items() if any(table.measures for table in run_tables)}
-    return [{**row, RUN: run} for run, found in measured.items() for row in _joined(found)]
+    return [{**row, RUN: run} for run, found in measured.items() for row in _join_tables(found)]
 
 
 def _scalars(document: list[Any]) -> Objects:

@@ -19,7 +19,7 @@ from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines, n
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
 from rollcast.curves.measures import measure_or_count
-from rollcast.curves.sheet import RUN, Sheet, TooMuch, shown
+from rollcast.curves.sheet import RUN, Sheet, TooMuch, shorten_name
 
 NAME = "lines of names and values"
 BAR_MARKS = ("s/it", "it/s")
@@ -31,7 +31,7 @@ MIN_LINES = 2
 def recognises(log: LogFile) -> bool:
     """Whether two lines hold the same measure of success, or lines below headings with steps do."""
     try:
-        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text).kept)
+        return _repeats_a_measure(log.text) or bool(lines_below_headings(log.text).loop_lines)
     except TooMuch:  # a long table, say
         return False
 
@@ -74,7 +74,7 @@ def printed_objects(text: str) -> set[int]:
         lines = [line for line in console_lines(text) if line.is_json]
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
-    loop_line_numbers = {line.number for line in chosen_lines(lines).kept}
+    loop_line_numbers = {line.number for line in chosen_lines(lines).loop_lines}
     return {
         line.number for line in lines if line.number not in loop_line_numbers and any(map(measure_or_count, line.row))
     }
@@ -85,8 +85,8 @@ def read(log: LogFile) -> Sheet:
     lines = list(console_lines(log.text))
     num_steps = num_loop_steps(lines)
     below = lines_below_headings(log.text, num_steps)
-    is_below = num_loop_steps(below.kept) > num_steps
-    lines = below.kept if is_below else lines
+    is_below = num_loop_steps(below.loop_lines) > num_steps
+    lines = below.loop_lines if is_below else lines
     tags = _tags_of_runs(lines)
     by_run: dict[str, list[ConsoleLine]] = defaultdict(list)
     for line in lines:
@@ -95,17 +95,17 @@ def read(log: LogFile) -> Sheet:
     printed = list(below.printed) if is_below else []
     for run_lines in by_run.values():
         choice = chosen_lines(run_lines)
-        loop_lines.extend(choice.kept)
+        loop_lines.extend(choice.loop_lines)
         printed.extend(choice.printed)
     loop_lines = _newest_of_bars(sorted(loop_lines, key=lambda line: line.number))
     if printed:
         number = min(line.number for line in printed)
-        first = shown(log.text.split("\n")[number - 1].strip())
+        first = shorten_name(log.text.split("\n")[number - 1].strip())
         reason = "an answer or summary by its step, which does not follow the training loop's"
         log.tell(left_out(log.path, len(printed), "line", f"{reason}; the first is line {number}: {first}"))
     rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in loop_lines)
     titles = titles_by_row(printed_titles(log.text), [line.number for line in loop_lines])
-    return Sheet.of_rows(NAME, rows).titled(titles)
+    return Sheet.from_rows(NAME, rows).with_titles(titles)
 
 
 def _newest_of_bars(lines: list[ConsoleLine]) -> list[ConsoleLine]:

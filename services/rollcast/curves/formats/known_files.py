@@ -41,12 +41,12 @@ def _newest_state(folder: Path) -> Path | None:
     newest = max(states, default=None)
     if not folder_state.is_file():
         return None if newest is None else newest[1]
-    if newest is not None and newest[0] > _steps_of(folder_state):
+    if newest is not None and newest[0] > _read_last_step(folder_state):
         return newest[1]
     return folder_state
 
 
-def _steps_of(state: Path) -> int:
+def _read_last_step(state: Path) -> int:
     """Its last step, or 0."""
     step_match = _GLOBAL_STEP.search(state.read_bytes())
     return int(step_match[1]) if step_match else 0

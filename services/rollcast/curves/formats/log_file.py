@@ -68,7 +68,7 @@ class LogFile:
         that may still grow is left out too, unless it is the end of JSON: half of a number would be another number.
         Raises UserError: it is not text.
         """
-        text = self._decoded() if self.printed is None else self.printed
+        text = self._decode() if self.printed is None else self.printed
         if "\x1b" in text:
             text = _TERMINAL_CODE.sub("", text)
         clean = _NO_TEXT.sub("", text)
@@ -86,7 +86,7 @@ class LogFile:
         """The text without lines of JSON, whose own texts may hold what a console printed."""
         return JSON_LINE.sub("", self.text)
 
-    def _decoded(self) -> str:
+    def _decode(self) -> str:
         content = self.content
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             return content.decode("utf-16", errors="replace")

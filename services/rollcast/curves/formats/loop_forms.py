@@ -29,16 +29,16 @@ class ChosenLines:
     printed: other lines with a measure of success, for the user.
     """
 
-    kept: list[ConsoleLine] = field(default_factory=list)
+    loop_lines: list[ConsoleLine] = field(default_factory=list)
     printed: list[ConsoleLine] = field(default_factory=list)
 
 
 class _Form:
     """The lines of one form, by their places among all lines of metrics."""
 
-    def __init__(self, lines: list[ConsoleLine], places: list[int]) -> None:
+    def __init__(self, lines: list[ConsoleLine], line_indices: list[int]) -> None:
         self.lines = lines
-        self.places = places
+        self.line_indices = line_indices
         self.counter = lines[0].counter
 
     @cached_property
@@ -71,13 +71,15 @@ class _Form:
         # Weight of a form whose lines follow one another without any other line, as a list in one answer does
         return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else 0.05)
 
-    def is_interleaved(self, other: "_Form") -> bool:
+    def is_interleaved(self, other_form: "_Form") -> bool:
         """Whether lines of the other form separate most of these lines, or these lines those."""
-        owners = sorted([(line_index, 0) for line_index in self.places] + [(place, 1) for place in other.places])
+        owners = sorted(
+            [(line_index, 0) for line_index in self.line_indices] + [(place, 1) for place in other_form.line_indices]
+        )
         num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
         # One loop prints both forms if half of the rarer one's lines stand alone between lines of the other: each makes
         # two changes.
-        return num_changes >= min(len(self.places), len(other.places))
+        return num_changes >= min(len(self.line_indices), len(other_form.line_indices))
 
 
 def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:
@@ -85,8 +87,8 @@ def chosen_lines(lines: list[ConsoleLine]) -> ChosenLines:
     for key in (_by_form, _by_names):
         forms = _forms(lines, key)
         if (anchor := _anchor(forms)) is not None:
-            return _chosen(forms, anchor)
-    return ChosenLines(kept=lines)
+            return _choose_lines(forms, anchor)
+    return ChosenLines(loop_lines=lines)
 
 
 def num_loop_steps(lines: list[ConsoleLine]) -> int:
@@ -105,8 +107,8 @@ def _by_names(line: ConsoleLine) -> Hashable:
 
 def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> list[_Form]:
     line_indices: dict[Hashable, list[int]] = defaultdict(list)
-    for place, line in enumerate(lines):
-        line_indices[key(line)].append(place)
+    for line_index, line in enumerate(lines):
+        line_indices[key(line)].append(line_index)
     return [
         _Form([lines[place] for place in form_line_indices], form_line_indices)
         for form_line_indices in line_indices.values()
@@ -134,13 +136,13 @@ def _anchor(forms: list[_Form]) -> _Form | None:
     return anchor
 
 
-def _chosen(forms: list[_Form], anchor: _Form) -> ChosenLines:
-    timeline = StepTimeline.of(anchor.places, [line.row[anchor.counter or ""] for line in anchor.lines])
+def _choose_lines(forms: list[_Form], anchor: _Form) -> ChosenLines:
+    timeline = StepTimeline.from_steps(anchor.line_indices, [line.row[anchor.counter or ""] for line in anchor.lines])
     loop_lines: list[tuple[int, ConsoleLine]] = []
     printed: list[tuple[int, ConsoleLine]] = []
     for form in forms:
         left_out = set() if form is anchor else _left_out(form, anchor, timeline)
-        for line_index, line in zip(form.places, form.lines, strict=True):
+        for line_index, line in zip(form.line_indices, form.lines, strict=True):
             if line_index not in left_out:
                 loop_lines.append((line_index, line if form.counter else _with_step(line, line_index, anchor)))
             elif form.stage is not None and form.counter:
@@ -149,16 +151,16 @@ def _chosen(forms: list[_Form], anchor: _Form) -> ChosenLines:
     return ChosenLines([line for _, line in loop_lines], [line for _, line in printed])
 
 
-def _with_step(line: ConsoleLine, place: int, anchor: _Form) -> ConsoleLine:
+def _with_step(line: ConsoleLine, line_index: int, anchor: _Form) -> ConsoleLine:
     """A line that names no step, with that of the loop's line before it, or of the first one."""
     counter = anchor.counter or ""
-    loop_line = anchor.lines[max(bisect(anchor.places, place) - 1, 0)]
+    loop_line = anchor.lines[max(bisect(anchor.line_indices, line_index) - 1, 0)]
     return replace(line, row={counter: loop_line.row[counter], **line.row})
 
 
 def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
     """The places of the lines of a form that the loop did not print."""
-    everything = set(form.places)
+    everything = set(form.line_indices)
     counter = anchor.counter or ""
     if _is_in_lists(form, anchor):
         return everything
@@ -166,7 +168,7 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
         return set() if _goes_with(form, anchor) else everything
     if form.stage is None and not form.is_series:
         return everything
-    left_out = set(printed_answers(timeline, form.places, [line.row[counter] for line in form.lines]))
+    left_out = set(printed_answers(timeline, form.line_indices, [line.row[counter] for line in form.lines]))
     # A larger share of lines out of order makes all lines of the form answers. Lines without a measure of success are
     # no loss, so a smaller share is enough for them.
     max_share = 0.1 if form.stage is None else 0.25
@@ -175,9 +177,9 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
 
 def _is_in_lists(form: _Form, anchor: _Form) -> bool:
     """Whether most lines of a form stand several between two lines of the loop, at few places: a bar, worked steps."""
-    stretches = Counter(bisect(anchor.places, line_index) for line_index in form.places)
+    stretches = Counter(bisect(anchor.line_indices, line_index) for line_index in form.line_indices)
     # Lines before the first and behind the last line of the loop alone are other phases
-    last = len(anchor.places) if max(stretches) > 0 else 0
+    last = len(anchor.line_indices) if max(stretches) > 0 else 0
     lists = [count for stretch, count in stretches.items() if count >= MIN_SERIES_STEPS and stretch < last]
     return 2 * sum(lists) > len(form.lines) and 2 * len(lists) <= len(anchor.lines)
 

@@ -39,7 +39,7 @@ def read(log: LogFile) -> Sheet:
     """Every run in a file store, or one metric. Raises UserError: a file cannot be read. Raises TooMuch."""
     if not log.path.is_dir():
         values = _values_in(log.text)
-        return Sheet.of_rows(
+        return Sheet.from_rows(
             FILE_NAME, ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values)
         )
     metric_values: list[Value] = []
@@ -60,7 +60,7 @@ def read(log: LogFile) -> Sheet:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} values")
     metric_values.sort(key=lambda item: item[3])
     names = distinct(called)
-    return Sheet.of_rows(NAME, merged((names[run], *rest) for run, *rest in metric_values))  # type: ignore[misc]
+    return Sheet.from_rows(NAME, merge_rows((names[run], *rest) for run, *rest in metric_values))  # type: ignore[misc]
 
 
 def _values_in(text: str) -> list[tuple[int, str, int]]:
@@ -87,7 +87,7 @@ def distinct(names: dict[str, str]) -> dict[str, str]:
     return {run: name if name and name_counts[name] == 1 else run for run, name in names.items()}
 
 
-def merged(values: Iterable[Value]) -> list[Row]:
+def merge_rows(values: Iterable[Value]) -> list[Row]:
     """A row for each run and step; a metric that comes again at a step begins another one."""
     rows: list[Row] = []
     newest: dict[tuple[str, int], Row] = {}

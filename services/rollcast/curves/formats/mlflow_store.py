@@ -14,7 +14,7 @@ from typing import Any
 
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
-from rollcast.curves.formats.mlflow_folder import distinct, merged
+from rollcast.curves.formats.mlflow_folder import distinct, merge_rows
 from rollcast.curves.sheet import MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "MLflow store"
@@ -35,7 +35,7 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """Every run in a SQLite store. Raises UserError: MLflow did not make it. Raises TooMuch."""
-    return Sheet.of_rows(NAME, _rows(log.path))
+    return Sheet.from_rows(NAME, _rows(log.path))
 
 
 def _rows(path: Path) -> list[Row]:
@@ -56,7 +56,7 @@ def _rows(path: Path) -> list[Row]:
         ) from None
     values.sort(key=lambda item: item[3])
     called = distinct({run: names.get(run) or run for run, *_ in values})
-    return merged((called[run], key, step, at, value) for run, key, step, at, value in values)
+    return merge_rows((called[run], key, step, at, value) for run, key, step, at, value in values)
 
 
 def _restrict(connection: sqlite3.Connection) -> None:
@@ -105,9 +105,9 @@ class _Store:
             self._num_left -= 1
             if self._num_left < 0:
                 raise TooMuch("holds more rows than a sound file of its size")
-            yield tuple(self._kept(value) if isinstance(value, str) else value for value in row)
+            yield tuple(self._intern_text(value) if isinstance(value, str) else value for value in row)
 
-    def _kept(self, text: str) -> str:
+    def _intern_text(self, text: str) -> str:
         if text not in self._texts:
             self._chars_left -= len(text)
             if self._chars_left < 0:

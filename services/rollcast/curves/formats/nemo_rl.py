@@ -35,4 +35,4 @@ def read(log: LogFile) -> Sheet:
         elif row is not None:
             for name, value in _ITEM.findall(line):
                 row.setdefault(prefix + name.strip().lower().replace(" ", "_"), value)
-    return Sheet.of_rows(NAME, rows)
+    return Sheet.from_rows(NAME, rows)

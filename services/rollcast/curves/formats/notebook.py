@@ -14,15 +14,15 @@ from rollcast.curves.sheet import Sheet, refuse_json
 
 NAME = "notebook"
 PRINTED_NAME = "printed output of a notebook"
-SAMPLE_BYTES = 1 << 16
-"""The format is named at either end of the file."""
 _MARKS = (b'"cells"', b'"nbformat"')
 
 
 def recognises(log: LogFile) -> bool:
     """Whether it is JSON with the two fields that every notebook has."""
-    begin = log.content[:SAMPLE_BYTES]
-    ends = begin + log.content[-SAMPLE_BYTES:]
+    # The format is named at either end of the file.
+    sample_bytes = 1 << 16
+    begin = log.content[:sample_bytes]
+    ends = begin + log.content[-sample_bytes:]
     return begin.lstrip().startswith(b"{") and all(mark in ends for mark in _MARKS)
 
 
@@ -37,7 +37,7 @@ def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
         return sheet_of_tables(NAME, "cell", tables)
     text = "\n".join(text for _, kind, text in outputs if kind == "text")
     try:
-        return read_console(LogFile(log.path, log.tell, printed=text)).renamed(PRINTED_NAME, str)
+        return read_console(LogFile(log.path, log.tell, printed=text)).with_names(PRINTED_NAME, str)
     except UserError:
         raise UserError(
             f"{log.path}: no output in this notebook holds a pass rate or reward; save it with the outputs of its "
@@ -64,13 +64,13 @@ def _outputs(notebook: Any) -> Iterator[tuple[int, str, str]]:
                 continue
             data = output.get("data")
             mime_bundle = data if isinstance(data, dict) else {}
-            if html := _joined(mime_bundle.get("text/html")):
+            if html := _join_lines(mime_bundle.get("text/html")):
                 yield number, "html", html
-            if text := _joined(output.get("text")) or _joined(mime_bundle.get("text/plain")):
+            if text := _join_lines(output.get("text")) or _join_lines(mime_bundle.get("text/plain")):
                 yield number, "text", text
 
 
-def _joined(lines: Any) -> str:
+def _join_lines(lines: Any) -> str:
     """A text of a notebook: whole, or as a list of its lines."""
     if isinstance(lines, list):
         return "".join(line for line in lines if isinstance(line, str))

@@ -48,8 +48,8 @@ class OneLineConsole:
                 line_numbers.append(number)
                 yield {**step, **metrics}
 
-        sheet = Sheet.of_rows(self.name, rows())
-        return sheet.titled(titles_by_row(printed_titles(log.console), line_numbers))
+        sheet = Sheet.from_rows(self.name, rows())
+        return sheet.with_titles(titles_by_row(printed_titles(log.console), line_numbers))
 
     def _lines(self, text: str) -> Iterator[tuple[int, Row, Row]]:
         """The number of each line, from 1, its step, if it names one, and its metrics."""

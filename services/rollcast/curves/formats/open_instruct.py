@@ -48,7 +48,7 @@ def read(log: LogFile) -> Sheet:
             if group not in _TRAINING_GROUPS:
                 prefix = "" if group == "other" else f"{group}/"
                 row.update({prefix + name: value for name, value in _ITEM.findall(table_text)})
-    return Sheet.of_rows(NAME, rows)
+    return Sheet.from_rows(NAME, rows)
 
 
 def _begins(line: str) -> bool:

@@ -19,7 +19,7 @@ _BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,
 
 
 def recognises(log: LogFile) -> bool:
-    return any(_made(line) for line in log.console.split("\n") if "Step " in line)
+    return any(_match_step(line) for line in log.console.split("\n") if "Step " in line)
 
 
 def read(log: LogFile) -> Sheet:
@@ -29,7 +29,7 @@ def read(log: LogFile) -> Sheet:
     evaluated: int | None = None
     line_numbers: list[int] = []
     for number, line in enumerate(log.console.split("\n"), 1):
-        if entry_match := _made(line):
+        if entry_match := _match_step(line):
             step = int(entry_match[1])
             line_numbers.append(number)
             rows.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, entry_match.end())}})
@@ -45,10 +45,10 @@ def read(log: LogFile) -> Sheet:
             }
             line_numbers.append(number)
             rows.append({"step": at, **values})
-    return Sheet.of_rows(NAME, rows).titled(titles_by_row(printed_titles(log.console), line_numbers))
+    return Sheet.from_rows(NAME, rows).with_titles(titles_by_row(printed_titles(log.console), line_numbers))
 
 
-def _made(line: str) -> re.Match[str] | None:
+def _match_step(line: str) -> re.Match[str] | None:
     """The beginning of a line on a step, up to the first value; None for other lines."""
     began = _STEP.search(line)
     return began if began and _REWARD.search(line, began.end()) else None

@@ -19,9 +19,9 @@ from itertools import pairwise
 import numpy as np
 
 
-def printed_answers(loop: "StepTimeline", places: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
-    """Places of lines, all of one form, that are not readings. `places`, `steps`: of each line, in order."""
-    lines = [loop.line_at(line_index, step) for line_index, step in zip(places, steps, strict=True)]
+def printed_answers(loop: "StepTimeline", line_indices: Sequence[int], steps: Sequence[int]) -> Iterator[int]:
+    """Places of lines, all of one form, that are not readings. `line_indices`, `steps`: of each line, in order."""
+    lines = [loop.line_at(line_index, step) for line_index, step in zip(line_indices, steps, strict=True)]
     loop_steps = set(loop.steps)
     num_shared = sum(step in loop_steps for step in steps)
     # Share of the steps of a form that the loop prints too; an answer may be among them
@@ -52,7 +52,7 @@ class _Line:
         is_last: whether no line of the loop is after it.
     """
 
-    place: int
+    line_index: int
     step: int
     loop_step: int
     highest_step: int
@@ -66,23 +66,23 @@ class _Line:
 class StepTimeline:
     """The training loop's lines, in the order of the log: place, step, highest step so far and stretch of each."""
 
-    places: list[int]
+    line_indices: list[int]
     steps: list[int]
     highest_steps: list[int]
     stretches: list[int]
 
     @classmethod
-    def of(cls, places: list[int], steps: list[int]) -> "StepTimeline":
+    def from_steps(cls, line_indices: list[int], steps: list[int]) -> "StepTimeline":
         step_array = np.array(steps, dtype=np.int64)
         goes_back = np.diff(step_array, prepend=step_array[:1]) < 0
-        return cls(places, steps, np.maximum.accumulate(step_array).tolist(), np.cumsum(goes_back).tolist())
+        return cls(line_indices, steps, np.maximum.accumulate(step_array).tolist(), np.cumsum(goes_back).tolist())
 
-    def line_at(self, place: int, step: int) -> _Line:
+    def line_at(self, line_index: int, step: int) -> _Line:
         """Where in the loop a line is."""
-        next_index = bisect(self.places, place)
-        is_last = next_index == len(self.places)
+        next_index = bisect(self.line_indices, line_index)
+        is_last = next_index == len(self.line_indices)
         if next_index == 0:
-            return _Line(place, step, -1, -1, 0, step <= self.steps[0], step in (0, self.steps[0]), is_last)
+            return _Line(line_index, step, -1, -1, 0, step <= self.steps[0], step in (0, self.steps[0]), is_last)
         previous_index = next_index - 1
         is_between = step >= self.steps[previous_index]
         if not is_last and self.stretches[next_index] == self.stretches[previous_index]:
@@ -93,7 +93,14 @@ class StepTimeline:
         is_at = step in self.steps[previous_index : next_index + 1]
         highest = self.highest_steps[previous_index]
         return _Line(
-            place, step, self.steps[previous_index], highest, self.stretches[previous_index], is_between, is_at, is_last
+            line_index,
+            step,
+            self.steps[previous_index],
+            highest,
+            self.stretches[previous_index],
+            is_between,
+            is_at,
+            is_last,
         )
 
 
@@ -113,8 +120,8 @@ def _unread(lines: list[_Line], is_regular: bool) -> Iterator[int]:
         elif line.step > line.highest_step:
             ahead.append(line)
         elif not is_of_an_earlier_stretch:
-            yield line.place
-    yield from _out_of_order(ahead) if is_regular and _is_series(ahead) else (line.place for line in ahead)
+            yield line.line_index
+    yield from _out_of_order(ahead) if is_regular and _is_series(ahead) else (line.line_index for line in ahead)
 
 
 def _out_of_order(lines: list[_Line]) -> Iterator[int]:
@@ -125,9 +132,9 @@ def _out_of_order(lines: list[_Line]) -> Iterator[int]:
         if rising and line.step < rising[-1].step:
             # One of the two is too many: the earlier one if this one continues from the one before it.
             if len(rising) > 1 and line.step < rising[-2].step:
-                yield line.place
+                yield line.line_index
                 continue
-            yield rising.pop().place
+            yield rising.pop().line_index
         rising.append(line)
 
 

@@ -15,9 +15,9 @@ from itertools import pairwise
 from rollcast.curves.formats.console_lines import (
     ConsoleLine,
     form_of_text,
-    heading_of,
     may_hold_a_value,
     names_step,
+    parse_heading,
     read_line,
     refuse_many,
 )
@@ -45,7 +45,11 @@ def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
     `num_other_steps`: read by other means; none either if headings of steps have no more different ones.
     """
     lines = text.split("\n")
-    headings = [found for number, line in enumerate(lines, 1) if (found := heading_of(number, line)) is not None]
+    headings = [
+        console_line
+        for number, line in enumerate(lines, 1)
+        if (console_line := parse_heading(number, line)) is not None
+    ]
     form = _rising_form(headings)
     by_number = {heading.number: heading for heading in headings if heading.form == form}
     has_steps = any("epoch" not in heading.row for heading in by_number.values())
@@ -62,13 +66,13 @@ def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
         elif current is not None and may_hold_a_value(line):
             num_parsed += 1
             refuse_many(num_parsed)
-            found = read_line(number, line, current.row)
-            if found is not None and "epoch" in current.row and not names_step(line):
+            console_line = read_line(number, line, current.row)
+            if console_line is not None and "epoch" in current.row and not names_step(line):
                 # `100/100 [====] - accuracy: 0.5`
-                found = replace(found, row={**current.row, **found.row})
-            elif found is None or found.counts != current.counts:
+                console_line = replace(console_line, row={**current.row, **console_line.row})
+            elif console_line is None or console_line.counts != current.counts:
                 continue
-            below.append(_LineBelow(found, num_headings, form_of_text(line)))
+            below.append(_LineBelow(console_line, num_headings, form_of_text(line)))
     return _of_the_loop(below)
 
 

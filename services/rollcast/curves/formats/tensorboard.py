@@ -14,13 +14,12 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
 from rollcast.curves.formats.nested import MAX_FIELDS
-from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, signed
+from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, to_signed
 from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "TensorBoard event file"
 FILE_MARK = "tfevents"
 HEADER = struct.Struct("<QI")
-FOOTER_BYTES = 4
 WALL_TIME = "wall_time"
 _TYPE_FLOAT = 1
 
@@ -38,7 +37,7 @@ def recognises(log: LogFile) -> bool:
 def read(log: LogFile) -> Sheet:
     """The scalars of one run. Raises UserError: a folder holds too many files, or they are too large."""
     if not log.path.is_dir():
-        return Sheet.of_rows(NAME, _rows([log.content], log))
+        return Sheet.from_rows(NAME, _rows([log.content], log))
     files = event_files(log.path)
     # A folder may hold many runs; each file is read whole
     if len(files) > 200:
@@ -48,7 +47,7 @@ def read(log: LogFile) -> Sheet:
     for path in files:
         contents.append(LogFile(path, log.tell, max_bytes=num_left).content)
         num_left -= len(contents[-1])
-    return Sheet.of_rows(NAME, _rows(contents, log))
+    return Sheet.from_rows(NAME, _rows(contents, log))
 
 
 def event_files(folder: Path) -> list[Path]:
@@ -90,17 +89,18 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
 def _records(content: memoryview) -> Iterator[tuple[int, int]]:
     """The beginning and end of each record; the end is -1 if the record is unfinished."""
     at = 0
+    footer_bytes = 4
     while at < len(content):
         if len(content) - at < HEADER.size:
             yield at, -1
             return
         length, checksum = HEADER.unpack_from(content, at)
         start = at + HEADER.size
-        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - FOOTER_BYTES:
+        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - footer_bytes:
             yield at, -1
             return
         yield start, start + length
-        at = start + length + FOOTER_BYTES
+        at = start + length + footer_bytes
 
 
 def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
@@ -112,7 +112,7 @@ def _event(message: memoryview) -> tuple[int, float, dict[str, float]]:
         if (number, kind) == (1, WIRE_FIXED64):
             (at,) = struct.unpack("<d", payload)
         elif (number, kind) == (2, WIRE_VARINT):
-            step = signed(value)
+            step = to_signed(value)
         elif (number, kind) == (5, WIRE_BYTES):
             for summary_number, summary_kind, summary, _ in fields(payload):
                 if (summary_number, summary_kind) == (1, WIRE_BYTES) and len(scalars) < MAX_FIELDS:
@@ -131,11 +131,11 @@ def _scalar(message: memoryview) -> tuple[str, float | None]:
         elif (number, kind) == (2, WIRE_FIXED32):
             (scalar,) = struct.unpack("<f", payload)
         elif (number, kind) == (8, WIRE_BYTES):
-            scalar = _of_tensor(payload)
+            scalar = _read_tensor(payload)
     return tag, scalar
 
 
-def _of_tensor(message: memoryview) -> float | None:
+def _read_tensor(message: memoryview) -> float | None:
     """The one number of a tensor; None for more, or for another type than float and double."""
     data_type = 0
     raw = b""

@@ -19,7 +19,7 @@ Titles = list[tuple[int, str]]
 def printed_titles(text: str) -> Titles:
     """The number of the line, from 1, and the name, of each kind that is printed most reliably."""
     titles_by_kind: dict[str, Titles] = {}
-    for number, kind, name in _named(text):
+    for number, kind, name in _find_titles(text):
         titles = titles_by_kind.setdefault(kind, [])
         # A log may have a title a line
         if len(titles) < 1_000 and (not titles or titles[-1][1] != name):
@@ -27,7 +27,7 @@ def printed_titles(text: str) -> Titles:
     return next((titles_by_kind[kind] for kind in _KINDS if kind in titles_by_kind), [])
 
 
-def _named(text: str) -> Iterator[tuple[int, str, str]]:
+def _find_titles(text: str) -> Iterator[tuple[int, str, str]]:
     if not any(kind in text for kind in _KINDS):
         return
     for number, line in enumerate(text.split("\n"), 1):

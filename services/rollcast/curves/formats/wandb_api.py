@@ -33,4 +33,4 @@ def read(source: str) -> Sheet:
         ) from None
     if not rows:
         raise UserError(f"{source}: has no history yet")
-    return Sheet.of_rows(NAME, rows)
+    return Sheet.from_rows(NAME, rows)

@@ -9,8 +9,9 @@ Source: wandb/sdk/internal/datastore.py and wandb/proto/wandb_internal.proto.
 import json
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.nested import MAX_FIELDS, flat
 from rollcast.curves.formats.wire_format import WIRE_BYTES, fields
@@ -22,12 +23,18 @@ FIRST_BYTES = b":W&B"
 BLOCK_BYTES = 32_768
 RECORD = struct.Struct("<IHB")
 """Checksum, length, kind."""
-PIECE_FULL = 1
-PIECE_FIRST = 2
-PIECE_MIDDLE = 3
-PIECE_LAST = 4
-"""Kinds of pieces of a record."""
-_FIELD_HISTORY = 2
+
+
+class _Piece(IntEnum):
+    """Which part of a record a piece of the log is."""
+
+    FULL = 1
+    FIRST = 2
+    MIDDLE = 3
+    LAST = 4
+
+
+_PIECES = frozenset(_Piece)
 
 
 def recognises(log: LogFile) -> bool:
@@ -35,7 +42,7 @@ def recognises(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Sheet:
-    return Sheet.of_rows(NAME, rows(log))
+    return Sheet.from_rows(NAME, rows(log))
 
 
 def rows(log: LogFile) -> Iterator[Row]:
@@ -43,9 +50,8 @@ def rows(log: LogFile) -> Iterator[Row]:
     num_bad = 0
     for record in _records(log.content):
         try:
-            payloads = [
-                payload for number, kind, payload, _ in fields(record) if (number, kind) == (_FIELD_HISTORY, WIRE_BYTES)
-            ]
+            # Field 2 of a record is an entry of the history.
+            payloads = [payload for number, kind, payload, _ in fields(record) if (number, kind) == (2, WIRE_BYTES)]
             history_rows = [row for part in payloads if (row := _history(part))]
         except TooMuch:
             raise
@@ -54,7 +60,7 @@ def rows(log: LogFile) -> Iterator[Row]:
             continue
         yield from history_rows
     if num_bad:
-        log.tell(f"{log.path}: {counted(num_bad, 'record')} left out, malformed")
+        log.tell(f"{log.path}: {format_count(num_bad, 'record')} left out, malformed")
 
 
 def _records(content: bytes) -> Iterator[memoryview]:
@@ -71,19 +77,19 @@ def _records(content: bytes) -> Iterator[memoryview]:
         _, length, kind = RECORD.unpack_from(content, at)
         start = at + RECORD.size
         at = start + length
-        if at > len(content) or not PIECE_FULL <= kind <= PIECE_LAST:
+        if at > len(content) or kind not in _PIECES:
             return
-        if kind == PIECE_FULL:
+        if kind == _Piece.FULL:
             pieces = None
             yield view[start:at]
-        elif kind == PIECE_FIRST:
+        elif kind == _Piece.FIRST:
             pieces = bytearray(view[start:at])
         elif pieces is not None:
             pieces += view[start:at]
             # A larger record is damage or an attack
             if len(pieces) > (16 << 20):
                 return
-            if kind == PIECE_LAST:
+            if kind == _Piece.LAST:
                 yield memoryview(bytes(pieces))
                 pieces = None
 

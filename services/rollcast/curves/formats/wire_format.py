@@ -48,7 +48,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number does not end")
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """A varint as the int64 that it spells."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >= 1 << 63 else value

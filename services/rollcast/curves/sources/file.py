@@ -13,10 +13,10 @@ from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
 from rollcast.curves.axis import column
 from rollcast.curves.columns import Columns
-from rollcast.curves.curve_sheet import curve_sheet, evaluations_of
-from rollcast.curves.evaluations import CurvePoint, Origin, Reading, checked
+from rollcast.curves.curve_sheet import curve_sheet, read_run_evaluations
+from rollcast.curves.evaluations import CurvePoint, Origin, Reading, validate_evaluation
 from rollcast.curves.formats.recognise import read_sheet
-from rollcast.curves.outcomes import averaged
+from rollcast.curves.outcomes import average_outcomes
 from rollcast.curves.pass_rate_range import refuse_outside
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.telemetry.logging import get_logger
@@ -48,7 +48,7 @@ class CurveFiles:
             reading.evaluations += file_reading.evaluations
             reading.starts.update(file_reading.starts)
             reading.origins.update(file_reading.origins)
-            reading.anew |= file_reading.anew
+            reading.replaced_runs |= file_reading.replaced_runs
             reading.skipped += file_reading.skipped
         if len(failures) == len(self._files):
             raise failures[0]
@@ -74,7 +74,7 @@ class CurveFileReader:
         """None before an evaluation was found."""
         self._failure = ""
         """The reason why the last look found no curve."""
-        self._said: set[str] = set()
+        self._logged_sentences: set[str] = set()
         self._skipped: Counter[str] = Counter()
         """Evaluations that the last look left out. The next look leaves them out too, but counts only new ones."""
 
@@ -111,9 +111,9 @@ class CurveFileReader:
         now_seconds = time.time()
         sheet = read_sheet(str(path), self._say, is_growing=True)
         try:
-            curve = averaged(curve_sheet(sheet, self._columns, None, self._say), self._say)
+            curve = average_outcomes(curve_sheet(sheet, self._columns, None, self._say), self._say)
             curve = separate_runs(curve, self._say, is_one=True)
-            run_evaluations = evaluations_of(curve, name, now_seconds)
+            run_evaluations = read_run_evaluations(curve, name, now_seconds)
             rates = column(run_evaluations.points, "pass_rate")
             refuse_outside(rates, curve.sheet, curve.columns.pass_rate, self._columns)
         except UserError as error:
@@ -123,7 +123,7 @@ class CurveFileReader:
         by_key: dict[tuple[str, int, int], CurvePoint] = {}
         for point in run_evaluations.points:
             try:
-                checked(point)
+                validate_evaluation(point)
             except ValueError as error:
                 complaint = complaint or str(error)
                 skipped["bad_line"] += 1
@@ -137,13 +137,13 @@ class CurveFileReader:
         self._origin = curve.origin
         reading.starts[name] = run_evaluations.starts
         # If an evaluation of an earlier look is missing now, the engine takes the file for that of another run.
-        reading.anew.add(name)
+        reading.replaced_runs.add(name)
         return reading
 
     def _say(self, sentence: str) -> None:
         """Log a sentence once, however often the file is read."""
-        if sentence not in self._said:
-            self._said.add(sentence)
+        if sentence not in self._logged_sentences:
+            self._logged_sentences.add(sentence)
             log.info(sentence, run=self._settings.run)
 
 

@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, replace
 
 from rollcast.config.curve_sources import CurveQueries
-from rollcast.curves.evaluations import CurvePoint, Reading, checked
+from rollcast.curves.evaluations import CurvePoint, Reading, validate_evaluation
 from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Series, SourceAway
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ReadProgress:
     """How far a curve was read; a look from the beginning leads to the same one."""
 
     until: float
@@ -25,7 +25,7 @@ class _Place:
     """The first instant at which the run showed a pass rate."""
     mark: float | None = None
     """The step, or else the pass rate, of the newest evaluation."""
-    taken: float = -math.inf
+    evaluated_at: float = -math.inf
     """The instant of that evaluation."""
 
 
@@ -38,12 +38,12 @@ class ForeignCurve:
         self._look_back = queries.look_back_hours * 3600
         # Prometheus usually scrapes every 15 seconds; 200,000 instants are a month of that
         self._resolution = max(15, math.ceil(self._look_back / 200_000))
-        self._place: _Place | None = None
+        self._progress: _ReadProgress | None = None
         """None before the run began."""
         self._looked_until = -math.inf
 
-    def read(self, now: float) -> Reading:
-        """The evaluations since the last look; the first look returns all in the look-back. `now`: Unix seconds.
+    def read(self, now_seconds: float) -> Reading:
+        """The evaluations since the last look; the first look returns all in the look-back. `now_seconds`: Unix time.
 
         Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
 
@@ -52,18 +52,18 @@ class ForeignCurve:
         """
         reading = Reading()
         # Younger than this, a scrape may not be stored yet: another look would see another value at the same instant
-        end = (now - 2.0) // self._resolution * self._resolution
+        end = (now_seconds - 2.0) // self._resolution * self._resolution
         if end <= self._looked_until:
             return reading
-        progress = self._place or self._beginning(end)
+        progress = self._progress or self._beginning(end)
         while progress is not None and progress.until < end:
             part_end = min(end, progress.until + MAX_INSTANTS * self._resolution)
             progress = self._read_part(progress, part_end, reading)
-        self._place = progress
+        self._progress = progress
         self._looked_until = end
         return reading
 
-    def _beginning(self, end: float) -> _Place | None:
+    def _beginning(self, end: float) -> _ReadProgress | None:
         """The place before the first value in the look-back; None if it has no value."""
         # Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one
         # instant
@@ -76,15 +76,15 @@ class ForeignCurve:
             if series is not None and series.times:
                 first = series.times[0]
                 if first > start:
-                    return _Place(until=first - coarse)
+                    return _ReadProgress(until=first - coarse)
                 # The time of a value that is older than the look-back is unknown.
-                return _Place(until=start, began=start, mark=None if self._queries.step else series.values[0])
+                return _ReadProgress(until=start, began=start, mark=None if self._queries.step else series.values[0])
             part_start = part_end + coarse
         return None
 
-    def _read_part(self, place: _Place, end: float, reading: Reading) -> _Place:
+    def _read_part(self, progress: _ReadProgress, end: float, reading: Reading) -> _ReadProgress:
         queries = self._queries
-        start = place.until + self._resolution
+        start = progress.until + self._resolution
 
         def ask(expression: str | None) -> Series | None:
             return None if expression is None else self._ask(expression, start, end, self._resolution)
@@ -94,17 +94,22 @@ class ForeignCurve:
         steps = ask(queries.step)
         errors = ask(queries.standard_error)
         truncation = ask(queries.truncation_ratio)
-        place = replace(place, until=end)
+        progress = replace(progress, until=end)
         if pass_rate is None:
-            return place
-        if place.began is None and pass_rate.times:
-            place = replace(place, began=pass_rate.times[0])
+            return progress
+        if progress.began is None and pass_rate.times:
+            progress = replace(progress, began=pass_rate.times[0])
         for at, value in zip(pass_rate.times, pass_rate.values, strict=True):
             hours = _value_at(compute, at)
             mark = value if queries.step is None else _value_at(steps, at)
-            if hours is None or mark is None or mark == place.mark or at - place.taken < self._spacing(place, at):
+            if (
+                hours is None
+                or mark is None
+                or mark == progress.mark
+                or at - progress.evaluated_at < self._spacing(progress, at)
+            ):
                 continue
-            place = replace(place, mark=mark, taken=at)
+            progress = replace(progress, mark=mark, evaluated_at=at)
             try:
                 # Without steps, evaluations are identified by their times. One before any compute is of step 0.
                 step = int(at) if hours > 0 else 0
@@ -113,14 +118,14 @@ class ForeignCurve:
                 error = _value_at(errors, at)
                 cut_off = _value_at(truncation, at)
                 evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
-                reading.evaluations.append(checked(evaluation))
+                reading.evaluations.append(validate_evaluation(evaluation))
             except (ValueError, OverflowError):
                 reading.skipped["out_of_bounds"] += 1
-        return place
+        return progress
 
-    def _spacing(self, place: _Place, at: float) -> float:
+    def _spacing(self, progress: _ReadProgress, at: float) -> float:
         """Least seconds between two evaluations."""
-        age = at - (place.began if place.began is not None else at)
+        age = at - (progress.began if progress.began is not None else at)
         # Evaluations closer together than this part of the run's age are left out, so that a series that changes at
         # every scrape does not fill the log in a day; none is that comes less often than `MAX_INSTANTS` times in the
         # look-back

@@ -8,7 +8,7 @@ from pathlib import Path
 from rollcast.config.connections import Http
 from rollcast.connections.http import local_url
 from rollcast.connections.port_files import read_port
-from rollcast.curves.evaluations import CurvePoint, Reading, TrainerStatus, checked
+from rollcast.curves.evaluations import CurvePoint, Reading, TrainerStatus, validate_evaluation
 from rollcast.runfolder.survival import graded_share
 from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import MetricsPage, Sample, SourceAway
@@ -124,7 +124,7 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
                 devices=values.get("devices"),
                 graded_share=graded_share(values.get("num_prompts"), values.get("asked_prompts")),
             )
-            reading.evaluations.append(checked(evaluation))
+            reading.evaluations.append(validate_evaluation(evaluation))
         except ValueError:
             reading.skipped["out_of_bounds"] += 1
     return reading

@@ -42,7 +42,7 @@ class PrometheusQueries:
         self._untold: list[Reading] = []
         """Readings of the curves that were not returned yet, because a later query of the same look failed."""
         self._last = self._last_whole = 0.0
-        self._seen: set[tuple[str, str, int, int]] = set()
+        self._dated_keys: set[tuple[str, str, int, int]] = set()
         """Evaluations of the last look at everything and of those since. They are not dated again."""
 
     def read(self) -> Reading:
@@ -54,12 +54,12 @@ class PrometheusQueries:
         if is_whole:
             # How far the first look at a Prometheus goes back
             window = min(since_whole + OVERLAP_SECONDS, 30 * 86_400.0)
-            expression = f"last_over_time({self._any_of(EVALUATION_NAMES)}[{window:.0f}s])"
+            expression = f"last_over_time({self._metric_selector(EVALUATION_NAMES)}[{window:.0f}s])"
         else:
             window = since + LONGEST_SCRAPE_SECONDS
-            expression = _new_within(self._any_of(EVALUATION_NAMES), math.ceil(window))
+            expression = _new_within(self._metric_selector(EVALUATION_NAMES), math.ceil(window))
         samples = self._prometheus.query(expression)
-        samples += self._prometheus.query(self._any_of(STATUS_NAMES))
+        samples += self._prometheus.query(self._metric_selector(STATUS_NAMES))
         reading = interpret(samples, at=now_seconds)
         self._date(reading, window, now_seconds, is_whole=is_whole)
         self._last = now_seconds
@@ -74,18 +74,18 @@ class PrometheusQueries:
     def close(self) -> None:
         self._prometheus.close()
 
-    def _any_of(self, metric_names: tuple[str, ...]) -> str:
+    def _metric_selector(self, metric_names: tuple[str, ...]) -> str:
         namespace_matcher = f',namespace="{self._namespace}"' if self._namespace else ""
         return f'{{__name__=~"{"|".join(metric_names)}"{namespace_matcher}}}'
 
-    def _date(self, reading: Reading, window_seconds: float, now: float, *, is_whole: bool) -> None:
+    def _date(self, reading: Reading, window_seconds: float, now_seconds: float, *, is_whole: bool) -> None:
         """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
         reading_keys = {(item.run, *item.key) for item in reading.evaluations}
-        dated_keys = self._seen
-        self._seen = reading_keys if is_whole else dated_keys | reading_keys
-        new = [place for place, item in enumerate(reading.evaluations) if (item.run, *item.key) not in dated_keys]
+        dated_keys = self._dated_keys
+        self._dated_keys = reading_keys if is_whole else dated_keys | reading_keys
+        new = [index for index, item in enumerate(reading.evaluations) if (item.run, *item.key) not in dated_keys]
         try:
-            first = self._first_scrapes(window_seconds, now) if new else {}
+            first = self._first_scrapes(window_seconds, now_seconds) if new else {}
         except SourceAway:
             reading.skipped["undated"] += len(new)
             return
@@ -94,10 +94,10 @@ class PrometheusQueries:
             labels = (item.run, item.dataset, str(item.incarnation), str(item.step))
             reading.evaluations[place] = replace(item, at=first.get(labels, item.at))
 
-    def _first_scrapes(self, window_seconds: float, now: float) -> dict[tuple[str, ...], float]:
+    def _first_scrapes(self, window_seconds: float, now_seconds: float) -> dict[tuple[str, ...], float]:
         """Unix seconds by the labels of an evaluation, late by a ten-thousandth of the runs' age or 5 seconds at most.
 
-        Those in the window before `now`. Raises SourceAway if Prometheus cannot be read.
+        Those in the window before `now_seconds`. Raises SourceAway if Prometheus cannot be read.
         """
         namespace_matcher = f'{{namespace="{self._namespace}"}}' if self._namespace else ""
         first: dict[tuple[str, ...], float] = {}
@@ -110,7 +110,7 @@ class PrometheusQueries:
                 key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
                 scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
             first |= scrape_times
-            since_first = now - min(first.values(), default=now) + resolution
+            since_first = now_seconds - min(first.values(), default=now_seconds) + resolution
             # A run that began late in the window is asked about again, at instants closer together.
             if resolution == FINEST_SECONDS or since_first > window_seconds / 2:
                 return first

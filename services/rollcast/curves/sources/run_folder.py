@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading, RunHistory, checked
+from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading, RunHistory, validate_evaluation
 from rollcast.curves.sources.run_terms import terms_of_folder
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
@@ -27,7 +27,7 @@ class RunFolder:
     def _open(self) -> None:
         self._evaluations = RecordFile(self._folder / EVALUATIONS, EvaluationRecord)
         self._incarnations = RecordFile(self._folder / INCARNATIONS, IncarnationRecord)
-        self._told = 0
+        self._num_reported_lines = 0
         self._runs: set[str] = set()
 
     def read(self) -> Reading:
@@ -40,7 +40,7 @@ class RunFolder:
             void = self._runs
             self._open()
             reading = self._read()
-            reading.anew = void
+            reading.replaced_runs = void
         return reading
 
     def _read(self) -> Reading:
@@ -51,14 +51,14 @@ class RunFolder:
             if record.started_from is not None:
                 reading.starts.setdefault(run, {})[record.incarnation] = record.started_from
             try:
-                reading.evaluations.append(point_of(record, run, now_seconds))
+                reading.evaluations.append(make_point(record, run, now_seconds))
             except ValueError:
                 reading.skipped["out_of_bounds"] += 1
         for began in self._incarnations.read():
             reading.starts.setdefault(self._run, {})[began.incarnation] = began.started_from
-        if new := self._evaluations.num_skipped - self._told:
+        if new := self._evaluations.num_skipped - self._num_reported_lines:
             reading.skipped["bad_line"] += new
-            self._told += new
+            self._num_reported_lines += new
         self._runs |= reading.starts.keys() | {item.run for item in reading.evaluations}
         return reading
 
@@ -86,21 +86,21 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
         if (item.run, item.dataset) == (name, points[0].dataset):
             log.add(item)
     sorted_log = log.sorted_out()
-    if not any(item.step > 0 and item.compute > 0 for item in sorted_log.kept):
+    if not any(item.step > 0 and item.compute > 0 for item in sorted_log.curve_points):
         incomplete = f", apart from {incomplete_points(sorted_log.num_incomplete)}" if sorted_log.num_incomplete else ""
         raise UserError(
             f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
         )
-    terms = terms_of_folder(folder, len(sorted_log.kept))
+    terms = terms_of_folder(folder, len(sorted_log.curve_points))
     history = RunHistory(
         name,
-        sorted_log.kept,
+        sorted_log.curve_points,
         num_incomplete=sorted_log.num_incomplete,
         budget_steps=terms.budget.steps,
         budget_device_hours=terms.budget.device_hours,
-        ended=terms.ended,
+        end_reason=terms.end_reason,
         last_advice=terms.last_advice,
-        kept=terms.kept,
+        kept_checkpoints=terms.kept_checkpoints,
     )
     return history, reading.skipped.total(), sorted_log.num_lost
 
@@ -113,9 +113,9 @@ def spent_before(folder: Path) -> BeforeRecord | None:
         return None
 
 
-def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
-    """`now`: the time of a record without one. Raises ValueError if a value is out of bounds."""
-    return checked(
+def make_point(record: EvaluationRecord, run: str, now_seconds: float) -> CurvePoint:
+    """`now_seconds`: the time of a record without one. Raises ValueError if a value is out of bounds."""
+    return validate_evaluation(
         CurvePoint(
             run=run,
             dataset=record.dataset,
@@ -126,7 +126,7 @@ def point_of(record: EvaluationRecord, run: str, now: float) -> CurvePoint:
             standard_error=record.standard_error,
             trained_tokens=record.trained_tokens,
             samples=record.samples,
-            at=now if record.at is None else record.at,
+            at=now_seconds if record.at is None else record.at,
             truncation_ratio=record.truncation_ratio,
             start_up=record.start_up_device_hours,
             devices=record.devices,

@@ -28,9 +28,9 @@ class RunTerms:
     """
 
     budget: Budget
-    ended: str | None
+    end_reason: str | None
     last_advice: EarlierAdvice | None
-    kept: KeptCheckpoints | None
+    kept_checkpoints: KeptCheckpoints | None
 
 
 def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.interpreter import adapter_variables
 from rollcast.environments.harness.program import HarnessProgram
-from rollcast.environments.hosted.frames import FrameError, packed, read
+from rollcast.environments.hosted.frames import FrameError, pack_message, read
 
 CANCEL_SECONDS = 10.0
 """How long a cancelled rollout may take to end, on a busy machine."""
@@ -29,12 +29,12 @@ class TracedRollout:
     def __init__(self, helper: "TracedHelper[Any]", number: int) -> None:
         self._helper = helper
         self.number = number
-        self._ended = asyncio.Event()
+        self._end_event = asyncio.Event()
         self._answer: Mapping[str, Any] = {}
 
     @property
     def has_ended(self) -> bool:
-        return self._ended.is_set()
+        return self._end_event.is_set()
 
     @property
     def how_it_failed(self) -> str:
@@ -60,7 +60,7 @@ class TracedRollout:
         """Wait for its end; returns whether it has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, 0.0)):
-                await self._ended.wait()
+                await self._end_event.wait()
         return self.has_ended
 
     async def end(self) -> None:
@@ -70,7 +70,7 @@ class TracedRollout:
     def note(self, answer: Mapping[str, Any]) -> None:
         """Take the answer with which it has ended."""
         self._answer = answer
-        self._ended.set()
+        self._end_event.set()
 
 
 Played = TypeVar("Played", bound=TracedRollout)
@@ -115,13 +115,13 @@ class TracedHelper(Generic[Played]):
         self._num_rollouts += 1
         rollout = self._kind(self, self._num_rollouts)
         self._running[rollout.number] = rollout
-        self._writer.write(packed({"do": "run", "id": rollout.number, **request}))
+        self._writer.write(pack_message({"do": "run", "id": rollout.number, **request}))
         return rollout
 
     async def cancel(self, rollout: TracedRollout) -> None:
         """End a rollout, and the process if the rollout does not end."""
         if not rollout.has_ended and self._writer is not None:
-            self._writer.write(packed({"do": "cancel", "id": rollout.number}))
+            self._writer.write(pack_message({"do": "cancel", "id": rollout.number}))
             if not await rollout.wait(CANCEL_SECONDS):
                 await self._end()
 
@@ -152,7 +152,7 @@ class TracedHelper(Generic[Played]):
         reason: str | None = None
         try:
             async with asyncio.timeout(seconds):
-                self._writer.write(packed(self._loading))
+                self._writer.write(pack_message(self._loading))
                 reason = (await read(reader)).get("failed")
         except TimeoutError:
             reason = f"does not load {self._loaded} within {seconds:g} s"
@@ -184,9 +184,9 @@ class TracedHelper(Generic[Played]):
         finally:
             self._fail_all(reason)
 
-    def _fail_all(self, why: str, *, ended_by_another: bool = False) -> None:
+    def _fail_all(self, reason: str, *, ended_by_another: bool = False) -> None:
         for rollout in self._running.values():
-            rollout.note({"failed": why, "ended_by_another": ended_by_another})
+            rollout.note({"failed": reason, "ended_by_another": ended_by_another})
         self._running.clear()
 
     async def _end(self) -> None:

@@ -16,17 +16,17 @@ OWN_PREFIXES = ("ROLLCAST_", "REDIS")
 """Variables of the generator that an adapter does not see. It sees others' keys: judges need them."""
 
 
-def adapter_command(interpreter: Path, adapter: ModuleType, what: str) -> list[str]:
+def adapter_command(interpreter: Path, adapter: ModuleType, subcommand: str) -> list[str]:
     """The adapter in the interpreter."""
     # -I, because PYTHONPATH leads to packages of this Python, not of that one.
-    return [str(interpreter), "-I", str(Path(str(adapter.__file__)).resolve()), what]
+    return [str(interpreter), "-I", str(Path(str(adapter.__file__)).resolve()), subcommand]
 
 
-def why_unfit(command: Sequence[str], asked: Mapping[str, Any]) -> str | None:
+def why_unfit(command: Sequence[str], request: Mapping[str, Any]) -> str | None:
     """The failure that `look` of an adapter reports, to be read after the interpreter's path; None = no failure."""
     try:
         done = subprocess.run(  # noqa: S603  # the user's own interpreter
-            command, input=json.dumps(asked), capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
+            command, input=json.dumps(request), capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
         )
         answer: dict[str, Any] = json.loads(done.stdout)
     except OSError as error:

@@ -51,7 +51,7 @@ class HarnessProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=folder,
-                env={**inherited(), "TMPDIR": str(folder), **variables},
+                env={**inherited_variables(), "TMPDIR": str(folder), **variables},
                 start_new_session=True,
             )
         except BaseException as error:
@@ -123,7 +123,7 @@ def absolute(command: Sequence[str]) -> list[str]:
     ]
 
 
-def inherited() -> dict[str, str]:
+def inherited_variables() -> dict[str, str]:
     """The user's variables without the run's secrets; calls to this machine go through no proxy."""
     variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(SECRET_PREFIXES)}
     for name in ("NO_PROXY", "no_proxy"):

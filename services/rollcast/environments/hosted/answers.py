@@ -26,16 +26,16 @@ def get_reason(answer: Mapping[str, Any], name: str) -> str | None:
     """Why something failed, in one line; None = the answer has no such field."""
     reason = answer.get(name)
     # Characters of a reason, which is logged and shown
-    return None if reason is None else " ".join(_typed(name, reason, str)[:1_000].split())
+    return None if reason is None else " ".join(_check_type(name, reason, str)[:1_000].split())
 
 
 def get_flag(answer: Mapping[str, Any], name: str) -> bool:
-    return _typed(name, answer.get(name, False), bool)
+    return _check_type(name, answer.get(name, False), bool)
 
 
 def get_text(answer: Mapping[str, Any]) -> str:
     """The text of a call's answer."""
-    text = _typed("text", answer.get("text"), str)
+    text = _check_type("text", answer.get("text"), str)
     # Longest note about a cut, which is added to the text
     if len(text) > MAX_TEXT_CHARACTERS + 100:
         raise FrameError(f"a text of {len(text)} characters")
@@ -114,7 +114,7 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
 
 
-def _typed(name: str, value: Any, kind: type[Kind]) -> Kind:
+def _check_type(name: str, value: Any, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind):
         raise FrameError(f"a {name} that is not {kind.__name__} but {type(value).__name__}")
     return value

@@ -46,10 +46,10 @@ class Definition:
 def load_definition(source: HostedSource) -> Definition:
     """Import the code. Raises UserError, and whatever the import raises."""
     if source.code is not None:
-        return _of_class(source.name, source.code)
+        return _load_class_definition(source.name, source.code)
     functions = tool_functions(source)
     own_modules = [functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)]
-    schemas = tuple(schema_of(function, name, source.name) for name, function in functions.items())
+    schemas = tuple(make_tool_schema(function, name, source.name) for name, function in functions.items())
     is_shipped = not own_modules and source.corpus is None
     instance = Instance(functions)
     return Definition(
@@ -57,14 +57,14 @@ def load_definition(source: HostedSource) -> Definition:
     )
 
 
-def _of_class(environment: str, code: str) -> Definition:
+def _load_class_definition(environment: str, code: str) -> Definition:
     environment_class = load_function(code, ENVIRONMENTS_GROUP)
     if not isinstance(environment_class, type):
         raise UserError(f"environment {environment}: {code} is not a class; name a class with reset and methods")
     names = list(_tool_names(environment_class))
     if not names and not hasattr(environment_class, RESET):
         raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")
-    schemas = tuple(schema_of(getattr(environment_class, name), name, environment) for name in names)
+    schemas = tuple(make_tool_schema(getattr(environment_class, name), name, environment) for name in names)
 
     gives_call_rewards = hasattr(environment_class, CALL_REWARD)
 
@@ -77,13 +77,13 @@ def _of_class(environment: str, code: str) -> Definition:
     return Definition(make, schemas, environment_class.__module__, gives_call_rewards=gives_call_rewards)
 
 
-def _tool_names(made: type) -> Iterator[str]:
-    for name, _ in inspect.getmembers(made, callable):
+def _tool_names(environment_class: type) -> Iterator[str]:
+    for name, _ in inspect.getmembers(environment_class, callable):
         if not name.startswith("_") and name not in (RESET, REWARD, CALL_REWARD):
             yield name
 
 
-def schema_of(function: Function, name: str, environment: str) -> ToolSchema:
+def make_tool_schema(function: Function, name: str, environment: str) -> ToolSchema:
     """The JSON schema of a tool. Raises UserError if type hints or docstring do not give one."""
     from transformers.utils import chat_template_utils
 

@@ -15,18 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.environments.hosted.folder_calls import as_int
+from rollcast.tasks.sandbox.linux import CURRENT_FOLDER, At, Resolve
 
-MAX_PATH_BYTES = 4096
-"""Longest path that a system call takes, with its zero; also the smallest page of memory."""
-_AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW = 0x100
-_RESOLVE_NO_MAGICLINKS = 0x02
-_RESOLVE_BENEATH = 0x08
 _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
-_MODE_BITS = 0o7777
 _TWO_TIMES = struct.Struct("=4q")
 _TWO_SECONDS = struct.Struct("=2q")
-_NANOSECONDS_PER_MICROSECOND = 1_000
 
 Change = Callable[[str], None]
 """Changes the file at a path. Raises OSError."""
@@ -78,7 +71,7 @@ class FileChanges:
         first = as_int(args[0])
         match name:
             case "chmod":
-                return FileChange(_AT_FDCWD, args[0], 0, _mode(args[1]))
+                return FileChange(CURRENT_FOLDER, args[0], 0, _mode(args[1]))
             case "fchmod":
                 return FileChange(first, None, 0, _mode(args[1]))
             case "fchmodat":
@@ -86,17 +79,17 @@ class FileChanges:
             case "fchmodat2":
                 return FileChange(first, args[1], args[3], _mode(args[2]))
             case "chown":
-                return FileChange(_AT_FDCWD, args[0], 0, _owner(args[1], args[2]))
+                return FileChange(CURRENT_FOLDER, args[0], 0, _owner(args[1], args[2]))
             case "lchown":
-                return FileChange(_AT_FDCWD, args[0], _AT_SYMLINK_NOFOLLOW, _owner(args[1], args[2]))
+                return FileChange(CURRENT_FOLDER, args[0], At.SYMLINK_NOFOLLOW, _owner(args[1], args[2]))
             case "fchown":
                 return FileChange(first, None, 0, _owner(args[1], args[2]))
             case "fchownat":
                 return FileChange(first, args[1], args[4], _owner(args[2], args[3]))
             case "utime":
-                return FileChange(_AT_FDCWD, args[0], 0, self._times(_from_seconds(memory, args[1])))
+                return FileChange(CURRENT_FOLDER, args[0], 0, self._times(_from_seconds(memory, args[1])))
             case "utimes":
-                return FileChange(_AT_FDCWD, args[0], 0, self._times(_from_microseconds(memory, args[1])))
+                return FileChange(CURRENT_FOLDER, args[0], 0, self._times(_from_microseconds(memory, args[1])))
             case "futimesat":
                 return FileChange(first, args[1] or None, 0, self._times(_from_microseconds(memory, args[2])))
             case _:
@@ -106,7 +99,7 @@ class FileChanges:
         """None = now."""
 
         def change(path: str) -> None:
-            if self._libc.utimensat(_AT_FDCWD, path.encode(), times, 0):
+            if self._libc.utimensat(CURRENT_FOLDER, path.encode(), times, 0):
                 raise _last_error()
 
         return change
@@ -114,7 +107,7 @@ class FileChanges:
     def _relative(self, pid: int, folder: int, path: bytes) -> bytes:
         """The path from the private folder on. Raises OSError if it begins elsewhere."""
         if not path.startswith(b"/"):
-            base = f"/proc/{pid}/cwd" if folder == _AT_FDCWD else f"/proc/{pid}/fd/{folder}"
+            base = f"/proc/{pid}/cwd" if folder == CURRENT_FOLDER else f"/proc/{pid}/fd/{folder}"
             path = os.readlink(os.fsencode(base)) + b"/" + path
         if path != self._home and not path.startswith(self._home + b"/"):
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -122,8 +115,8 @@ class FileChanges:
 
     def _open_beneath(self, relative: bytes, flags: int) -> int:
         """A handle of a file of the folder. Raises OSError."""
-        no_follow = os.O_NOFOLLOW if flags & _AT_SYMLINK_NOFOLLOW else 0
-        how = _How(os.O_PATH | os.O_CLOEXEC | no_follow, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        no_follow = os.O_NOFOLLOW if flags & At.SYMLINK_NOFOLLOW else 0
+        how = _How(os.O_PATH | os.O_CLOEXEC | no_follow, 0, Resolve.BENEATH | Resolve.NO_MAGICLINKS)
         path = ctypes.c_char_p(relative)
         # Every architecture has the same number
         handle = self._libc.syscall(437, self._root, path, ctypes.byref(how), ctypes.sizeof(how))
@@ -151,7 +144,7 @@ def _mode(mode: int) -> Change:
         # The handle is of the link itself, and Linux has no modes of links.
         if stat.S_ISLNK(os.stat(path, follow_symlinks=True).st_mode):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-        os.chmod(path, mode & _MODE_BITS)
+        os.chmod(path, mode & 0o7777)
 
     return change
 
@@ -163,8 +156,10 @@ def _owner(user: int, group: int) -> Change:
 def _text(memory: int, address: int) -> bytes:
     """A text of the process, up to its zero. Raises OSError."""
     content = b""
-    while len(content) < MAX_PATH_BYTES:
-        size = MAX_PATH_BYTES - (address + len(content)) % MAX_PATH_BYTES  # the next page may not be there
+    # Longest path that a system call takes, with its zero; also the smallest page of memory.
+    max_path_bytes = 4096
+    while len(content) < max_path_bytes:
+        size = max_path_bytes - (address + len(content)) % max_path_bytes  # the next page may not be there
         chunk, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
         content += chunk
         if zero:
@@ -193,9 +188,10 @@ def _from_microseconds(memory: int, address: int) -> bytes | None:
     if not address:
         return None
     access_seconds, access, change_seconds, change = _numbers(memory, address, _TWO_TIMES)
-    microseconds = (access_seconds, access * _NANOSECONDS_PER_MICROSECOND)
+    nanoseconds_per_microsecond = 1_000
+    microseconds = (access_seconds, access * nanoseconds_per_microsecond)
     # `utimensat` takes nanoseconds.
-    return _TWO_TIMES.pack(*microseconds, change_seconds, change * _NANOSECONDS_PER_MICROSECOND)
+    return _TWO_TIMES.pack(*microseconds, change_seconds, change * nanoseconds_per_microsecond)
 
 
 def _from_seconds(memory: int, address: int) -> bytes | None:

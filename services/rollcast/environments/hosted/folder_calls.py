@@ -52,8 +52,6 @@ PROCESS_CHANGES = (
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Landlock keeps them inside from Linux 6.12 on. The first argument is a process or thread."""
 _SIGNALS_BY_DESCRIPTOR = ("pidfd_open", "pidfd_send_signal")
-_PRIO_PROCESS = 0
-_IOPRIO_WHO_PROCESS = 1
 _INT = 0xFFFFFFFF
 """The kernel looks at these bits of an int."""
 _FORBIDDEN_IOCTLS = {
@@ -145,7 +143,8 @@ def _keep_to_itself(calls: Any, ask: Callable[[str], None]) -> None:
     for name in PROCESS_CHANGES:
         calls.allow(name, args=[ArgCmp(0, CmpOp.MASKED_EQ, 0, _INT)])
         ask(name)
-    for name, which in (("setpriority", _PRIO_PROCESS), ("ioprio_set", _IOPRIO_WHO_PROCESS)):
+    # The numbers by which each says that it means a process: PRIO_PROCESS and IOPRIO_WHO_PROCESS.
+    for name, which in (("setpriority", 0), ("ioprio_set", 1)):
         itself = [ArgCmp(0, CmpOp.MASKED_EQ, which, _INT), ArgCmp(1, CmpOp.MASKED_EQ, 0, _INT)]
         calls.allow(name, args=itself)
         calls.errno(name, errno.EPERM)

@@ -16,7 +16,7 @@ class FrameError(Exception):
     """The other end sent bytes that are no message."""
 
 
-def packed(message: Mapping[str, Any]) -> bytes:
+def pack_message(message: Mapping[str, Any]) -> bytes:
     """The bytes of one message."""
     content = json.dumps(message).encode()
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
@@ -25,17 +25,17 @@ def packed(message: Mapping[str, Any]) -> bytes:
 async def read(stream: "asyncio.StreamReader") -> dict[str, Any]:
     """The next answer. Raises FrameError, and asyncio.IncompleteReadError if the other end is gone."""
     size = _answer_size(await stream.readexactly(LENGTH_BYTES))
-    return _parsed(await stream.readexactly(size))
+    return _parse_message(await stream.readexactly(size))
 
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:
     """The next request; None = the other end closed the connection. Blocks."""
-    head = _taken(connection, LENGTH_BYTES)
+    head = _receive_bytes(connection, LENGTH_BYTES)
     if head is None:
         return None
     # A row may hold the tests of a programming task, some megabytes
-    content = _taken(connection, min(int.from_bytes(head, "big"), 64 << 20))
-    return None if content is None else _parsed(content)
+    content = _receive_bytes(connection, min(int.from_bytes(head, "big"), 64 << 20))
+    return None if content is None else _parse_message(content)
 
 
 def receive_answer(connection: socket.socket, deadline: float) -> dict[str, Any] | None:
@@ -43,11 +43,11 @@ def receive_answer(connection: socket.socket, deadline: float) -> dict[str, Any]
 
     deadline: in monotonic seconds. Raises FrameError, TimeoutError.
     """
-    head = _taken(connection, LENGTH_BYTES, deadline)
+    head = _receive_bytes(connection, LENGTH_BYTES, deadline)
     if head is None:
         return None
-    content = _taken(connection, _answer_size(head), deadline)
-    return None if content is None else _parsed(content)
+    content = _receive_bytes(connection, _answer_size(head), deadline)
+    return None if content is None else _parse_message(content)
 
 
 def _answer_size(head: bytes) -> int:
@@ -58,7 +58,7 @@ def _answer_size(head: bytes) -> int:
     return size
 
 
-def _taken(connection: socket.socket, size: int, deadline: float | None = None) -> bytes | None:
+def _receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
         if deadline is not None:
@@ -71,7 +71,7 @@ def _taken(connection: socket.socket, size: int, deadline: float | None = None) 
     return bytes(parts)
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse_message(content: bytes) -> dict[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -19,15 +19,13 @@ from pathlib import Path
 import psutil
 
 from rollcast.environments.hosted.disk_use import DiskLimits, excess
-from rollcast.environments.hosted.frames import packed
+from rollcast.environments.hosted.frames import pack_message
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
 MAX_PROCESSES = 64
 """One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
-MAX_RESIDENT_BYTES = 2 << 30
-"""All processes of one environment together may use this much."""
 
 
 class _EndedError(Exception):
@@ -67,7 +65,7 @@ def guard(
         code, excess_reason = _Watch(pid, private, environment_end).wait()
         if excess_reason and connection is not None:
             with contextlib.suppress(OSError):
-                connection.sendall(packed({"ended": f"its processes were ended: {excess_reason}"}))
+                connection.sendall(pack_message({"ended": f"its processes were ended: {excess_reason}"}))
         return code
     except _EndedError:
         return -signal.SIGTERM
@@ -94,7 +92,7 @@ class _Watch:
     def wait(self) -> tuple[int, str]:
         """The exit code, and a sentence if a limit was exceeded."""
         while True:
-            while (ended_child := _reaped()) is not None:
+            while (ended_child := _reap_child()) is not None:
                 pid, code = ended_child
                 # Orphans that the guard has adopted end here too.
                 if pid == self._environment:
@@ -110,8 +108,10 @@ class _Watch:
         if len(processes) > MAX_PROCESSES:
             return f"it had {len(processes)} processes, and {MAX_PROCESSES} are allowed"
         resident = sum(map(_resident_bytes, processes))
-        if resident > MAX_RESIDENT_BYTES:
-            return f"its processes took {resident >> 20} MiB, and {MAX_RESIDENT_BYTES >> 20} are allowed"
+        # All processes of one environment together may use this much.
+        max_resident_bytes = 2 << 30
+        if resident > max_resident_bytes:
+            return f"its processes took {resident >> 20} MiB, and {max_resident_bytes >> 20} are allowed"
         began = time.monotonic()
         # The disk's use is asked for less often, because that reads the whole folder
         if self._looks % 10 or began < self._next_disk_use:
@@ -150,7 +150,7 @@ class _Watch:
         self._end = None
 
 
-def _reaped() -> tuple[int, int] | None:
+def _reap_child() -> tuple[int, int] | None:
     """A child that has ended, and its exit code."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -185,6 +185,6 @@ def _kill_all() -> None:
             for process in processes:
                 with contextlib.suppress(psutil.Error, ProcessLookupError):
                     process.send_signal(number)
-        while _reaped() is not None:
+        while _reap_child() is not None:
             pass
         time.sleep(0.01)

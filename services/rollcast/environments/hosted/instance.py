@@ -47,8 +47,8 @@ def answer_call(call: Callable[[], Any]) -> dict[str, Any]:
         # Its __str__ may be the user's own, and fail too.
         text = _text(result)
     except Exception as error:
-        return _shortened(f"Error: {_reason(error)}")
-    return {**_shortened(text), "late": isinstance(result, OverdueAnswer)}
+        return _make_text_answer(f"Error: {_reason(error)}")
+    return {**_make_text_answer(text), "late": isinstance(result, OverdueAnswer)}
 
 
 def _reason(error: Exception) -> str:
@@ -62,7 +62,7 @@ def _interrupt(number: int, frame: Any) -> None:
     raise OverdueError
 
 
-def _shortened(text: str) -> dict[str, Any]:
+def _make_text_answer(text: str) -> dict[str, Any]:
     return {"text": cut(text, MAX_TEXT_CHARACTERS), "cut": len(text) > MAX_TEXT_CHARACTERS}
 
 

@@ -16,7 +16,7 @@ from rollcast.environments.hosted.answers import (
     get_reward,
     get_tool_result,
 )
-from rollcast.environments.hosted.frames import FrameError, packed, read
+from rollcast.environments.hosted.frames import FrameError, pack_message, read
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class HostedEnvironment:
         seconds = self._settings.reset_seconds
         opening = await self._ask({"do": "reset", "row": dict(row)}, seconds, get_opening)
         if opening is None:
-            raise self._failed(f"reset took longer than {seconds:g} s")
+            raise self._mark_failed(f"reset took longer than {seconds:g} s")
         return opening
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -72,7 +72,7 @@ class HostedEnvironment:
         seconds = self._settings.call_seconds
         rewards = await self._ask({"do": "reward"}, seconds, lambda answer: [get_reward(answer)])
         if rewards is None:
-            raise self._failed(f"get_reward took longer than {seconds:g} s")
+            raise self._mark_failed(f"get_reward took longer than {seconds:g} s")
         return rewards[0]
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class HostedEnvironment:
 
     async def _receive(
         self,
-        what: str,
+        request_name: str,
         seconds: float,
         parse: Callable[[Mapping[str, Any]], T],
         message: Mapping[str, Any] | None = None,
@@ -103,7 +103,7 @@ class HostedEnvironment:
             # After a deadline, the environment's process has this long to interrupt the call itself, or its program
             async with asyncio.timeout(seconds + 2.0):
                 if message is not None:
-                    self._writer.write(packed(message))
+                    self._writer.write(pack_message(message))
                     await self._writer.drain()
                 answer = await read(self._reader)
             self._raise_if_failed(answer)
@@ -111,11 +111,13 @@ class HostedEnvironment:
             is_answered = True
             return result
         except TimeoutError:
-            raise self._failed(f"{what} could not be interrupted after {seconds:g} s", is_overdue=True) from None
+            raise self._mark_failed(
+                f"{request_name} could not be interrupted after {seconds:g} s", is_overdue=True
+            ) from None
         except (OSError, asyncio.IncompleteReadError):
-            raise self._failed(f"its process ended during {what}") from None
+            raise self._mark_failed(f"its process ended during {request_name}") from None
         except FrameError as error:
-            raise self._failed(f"its process sent {error}") from error
+            raise self._mark_failed(f"its process sent {error}") from error
         finally:
             # After a cancelled request too: its late answer would be read in place of the next one.
             self.has_failed |= not is_answered
@@ -123,11 +125,11 @@ class HostedEnvironment:
     def _raise_if_failed(self, answer: Mapping[str, Any]) -> None:
         """Raises EnvironmentFailedError, FrameError."""
         if (end_reason := get_reason(answer, "ended")) is not None:
-            raise self._failed(end_reason, is_overdue=get_flag(answer, "overdue"))
+            raise self._mark_failed(end_reason, is_overdue=get_flag(answer, "overdue"))
         check_number(answer, self._num_requests)
         if (reason := get_reason(answer, "failed")) is not None:
-            raise self._failed(reason)
+            raise self._mark_failed(reason)
 
-    def _failed(self, why: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
+    def _mark_failed(self, failure_reason: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
         self.has_failed = True
-        return EnvironmentFailedError(why, is_overdue=is_overdue)
+        return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)

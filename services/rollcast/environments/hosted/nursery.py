@@ -180,7 +180,7 @@ def _is_hung_up(connection: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _prepared(source: HostedSource) -> tuple[Definition, Containment]:
+def _prepare_environment(source: HostedSource) -> tuple[Definition, Containment]:
     definition = load_definition(source)
     readable = readable_files(definition.module or SHIPPED)
     starts_anew = bool(definition.programs) and not definition.is_shipped
@@ -202,7 +202,7 @@ def _run(control: socket.socket, folder: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
     sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
     try:
-        definition, contained = _prepared(source)
+        definition, contained = _prepare_environment(source)
     except Exception as error:
         _say(control.send, {"failed": failure(error)})
         return

@@ -13,17 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rollcast.environments.hosted.private_folder import PrivateFolder
+from rollcast.tasks.sandbox.linux import CURRENT_FOLDER, At, Mount, Namespace
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the C library looks for it there
-_CLONE_NEWNS = 0x00020000
-_CLONE_NEWUSER = 0x10000000
-_MS_BIND = 0x1000
-_MS_REC = 0x4000
-_MS_PRIVATE = 0x40000
-_AT_FDCWD = -100
-_AT_RECURSIVE = 0x8000
-_READ_ONLY = 0x1
 
 
 class _Attributes(ctypes.Structure):
@@ -35,16 +28,17 @@ def enter_private_mounts(private: PrivateFolder) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     _unshare(libc)
     # The mounts below must not appear in the file tree of the machine.
-    _check(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None))
+    _check(libc.mount(None, b"/", None, Mount.RECURSIVE | Mount.PRIVATE, None))
     writable = [(private.home, private.home)]
     if SHARED_MEMORY.is_dir():
         writable.append((private.shared_memory, SHARED_MEMORY))
     # Each becomes a mount of its own, which can be writable below a read-only one.
     for source, target in writable:
-        _check(libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND, None))
-    _set_attributes(libc, Path("/"), _AT_RECURSIVE, _Attributes(set=_READ_ONLY))
+        _check(libc.mount(os.fsencode(source), os.fsencode(target), None, Mount.BIND, None))
+    read_only = 0x1
+    _set_attributes(libc, Path("/"), At.RECURSIVE, _Attributes(set=read_only))
     for _, target in writable:
-        _set_attributes(libc, target, 0, _Attributes(clear=_READ_ONLY))
+        _set_attributes(libc, target, 0, _Attributes(clear=read_only))
     os.chdir(private.home)
     _reopen_standard_streams()
 
@@ -76,11 +70,11 @@ def succeeds_in_fork(run: Callable[[], None]) -> bool:
 
 def _unshare(libc: ctypes.CDLL) -> None:
     """A namespace of mounts; with one of users around it unless this process may change mounts itself."""
-    if libc.unshare(_CLONE_NEWNS) == 0:
+    if libc.unshare(Namespace.MOUNTS) == 0:
         return
     user = os.getuid()
     group = os.getgid()
-    _check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    _check(libc.unshare(Namespace.USERS | Namespace.MOUNTS))
     show_descriptors()  # a change of rights hid them, and with them the files below
     for file, content in (
         # Without it the kernel refuses `gid_map` to users without rights.
@@ -97,7 +91,7 @@ def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attr
         libc.syscall(
             # Every architecture has the same number
             442,
-            _AT_FDCWD,
+            CURRENT_FOLDER,
             ctypes.c_char_p(os.fsencode(path)),
             flags,
             ctypes.byref(attributes),

@@ -16,7 +16,7 @@ from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
 from rollcast.environments.hosted.live import HostedEnvironment
 from rollcast.environments.hosted.private_folder import PrivateFolders
-from rollcast.environments.hosted.running_nursery import RunningNursery
+from rollcast.environments.hosted.running_nursery import RunningForkServer
 from rollcast.environments.hosted.source import HostedSource
 from rollcast.environments.tools.functions import program_tools
 
@@ -33,10 +33,10 @@ class EnvironmentProcesses:
         self._room = asyncio.Semaphore(512)
         # New processes that begin at the same time. More of them would only make each slower, until none is in time.
         self._beginning = asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))
-        self._nursery: RunningNursery | None = None
+        self._fork_server: RunningForkServer | None = None
         self._folders: PrivateFolders | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._sends: set[asyncio.Task[RunningNursery]] = set()
+        self._sends: set[asyncio.Task[RunningForkServer]] = set()
         """Connections that are on their way to the nursery."""
         self._is_closing = False
         self._live: set[HostedEnvironment] = set()
@@ -67,17 +67,17 @@ class EnvironmentProcesses:
     async def _new_one(self) -> HostedEnvironment:
         """A new process that takes requests. Raises EnvironmentFailedError."""
         if self._watch is None:
-            self._watch = asyncio.create_task(self._replace_hung_nurseries())
+            self._watch = asyncio.create_task(self._replace_hung_servers())
         async with self._beginning:
-            environment, fork_server = await self._connected()
+            environment, fork_server = await self._connect_environment()
             if await self._has_begun(environment, fork_server):
                 return environment
             # The nursery has ended, and this connection starts another one.
-            environment, fork_server = await self._connected()
+            environment, fork_server = await self._connect_environment()
             await self._has_begun(environment, None)
             return environment
 
-    async def _has_begun(self, environment: HostedEnvironment, nursery: RunningNursery | None) -> bool:
+    async def _has_begun(self, environment: HostedEnvironment, fork_server: RunningForkServer | None) -> bool:
         """False = its nursery has ended, so that another one may do better. None = none may. Raises
         EnvironmentFailedError."""
         try:
@@ -85,7 +85,7 @@ class EnvironmentProcesses:
             return True
         except EnvironmentFailedError:
             await self._discard(environment)
-            if nursery is None or self._is_closing or not await asyncio.to_thread(nursery.ends_soon):
+            if fork_server is None or self._is_closing or not await asyncio.to_thread(fork_server.ends_soon):
                 raise
             return False
         except BaseException:
@@ -96,11 +96,11 @@ class EnvironmentProcesses:
         self._live.discard(environment)
         await environment.close()
 
-    async def _connected(self) -> tuple[HostedEnvironment, RunningNursery]:
+    async def _connect_environment(self) -> tuple[HostedEnvironment, RunningForkServer]:
         generator_socket, environment_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         send = asyncio.create_task(self._send(environment_socket))
         self._sends.add(send)
-        send.add_done_callback(self._sent)
+        send.add_done_callback(self._finish_send)
         try:
             # Goes on if this is cancelled: until the thread is done, no other file may get the descriptor's number.
             fork_server = await asyncio.shield(send)
@@ -114,25 +114,25 @@ class EnvironmentProcesses:
         self._live.add(environment)
         return environment, fork_server
 
-    async def _send(self, its_end: socket.socket) -> RunningNursery:
+    async def _send(self, environment_socket: socket.socket) -> RunningForkServer:
         """Send the environment's end of a connection to the nursery. Raises EnvironmentFailedError."""
-        with its_end:
+        with environment_socket:
             async with self._starting:
                 # In a thread: a nursery that is busy would hold up everything else of the generator.
-                return await asyncio.to_thread(self._ask_for, its_end.fileno())
+                return await asyncio.to_thread(self._ask_for, environment_socket.fileno())
 
-    def _sent(self, send: asyncio.Task[RunningNursery]) -> None:
+    def _finish_send(self, send: asyncio.Task[RunningForkServer]) -> None:
         self._sends.discard(send)
         if not send.cancelled():
             send.exception()  # a caller that was cancelled does not look at it
 
-    def _ask_for(self, connection: int) -> RunningNursery:
+    def _ask_for(self, connection: int) -> RunningForkServer:
         """Send a connection to the nursery, which is started if necessary. Raises EnvironmentFailedError."""
         if self._is_closing:
             raise EnvironmentFailedError("the generator ends")
-        if self._nursery is None or self._nursery.has_ended:
+        if self._fork_server is None or self._fork_server.has_ended:
             self._start()
-        fork_server = self._nursery
+        fork_server = self._fork_server
         assert fork_server is not None
         try:
             fork_server.fork(connection)
@@ -145,19 +145,19 @@ class EnvironmentProcesses:
 
     def _start(self) -> None:
         """Raises EnvironmentFailedError: the module cannot be imported, or the machine cannot contain it."""
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
         if self._folders is None and self._settings.profile == "folder":
             self._folders = PrivateFolders()
         folder = None if self._folders is None else self._folders.path
-        self._nursery = RunningNursery(HostedSource.select(self._settings), folder)
-        self._nursery.wait_until_ready()
+        self._fork_server = RunningForkServer(HostedSource.select(self._settings), folder)
+        self._fork_server.wait_until_ready()
 
-    async def _replace_hung_nurseries(self) -> None:
+    async def _replace_hung_servers(self) -> None:
         while True:
             # How often a nursery is asked whether it still works
             await asyncio.sleep(2.0)
-            fork_server = self._nursery
+            fork_server = self._fork_server
             if fork_server is None or not fork_server.is_ready or fork_server.has_ended:
                 continue
             # One that does not answer for this long hangs: between two answers it does not more than fork
@@ -188,8 +188,8 @@ class EnvironmentProcesses:
     async def close(self) -> None:
         """End every process."""
         self._is_closing = True
-        if self._nursery is not None:
-            self._nursery.hang_up()  # wakes a thread that waits for it
+        if self._fork_server is not None:
+            self._fork_server.hang_up()  # wakes a thread that waits for it
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
@@ -198,7 +198,7 @@ class EnvironmentProcesses:
             await environment.close()
         self._live.clear()
         self._idle.clear()
-        if self._nursery is not None:
-            await asyncio.to_thread(self._nursery.close)
+        if self._fork_server is not None:
+            await asyncio.to_thread(self._fork_server.close)
         if self._folders is not None:
             await asyncio.to_thread(self._folders.close)

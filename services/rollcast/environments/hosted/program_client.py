@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollcast.environments.hosted.answers import check_number, get_flag, get_text
-from rollcast.environments.hosted.frames import FrameError, packed, receive_answer
+from rollcast.environments.hosted.frames import FrameError, pack_message, receive_answer
 
 GRACE_SECONDS = 1.0
 """After a deadline, a program has this long to be interrupted. The generator waits longer."""
@@ -42,8 +42,8 @@ class ProgramProcess:
         deadline = time.monotonic() + seconds + GRACE_SECONDS
         try:
             self.connection.settimeout(seconds + GRACE_SECONDS)
-            self.connection.sendall(packed(request))
-            return self._checked(self._receive(deadline))
+            self.connection.sendall(pack_message(request))
+            return self._check_answer(self._receive(deadline))
         except TimeoutError:
             raise ProgramEndedError(f"call could not be interrupted after {seconds:g} s", is_overdue=True) from None
         except OSError:
@@ -61,7 +61,7 @@ class ProgramProcess:
                 return answer
         raise FrameError("answers to other requests")
 
-    def _checked(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The fields that a program may set."""
         check_number(answer, self._num_requests)
         if get_flag(answer, "overdue"):

@@ -16,14 +16,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollcast.environments.hosted.frames import packed, receive
+from rollcast.environments.hosted.frames import pack_message, receive
 from rollcast.environments.hosted.instance import answer_call, deadline, interrupt_at_deadlines
 from rollcast.environments.overdue import OverdueError
+from rollcast.tasks.sandbox.linux import Prctl
 
-FIRST_DESCRIPTOR = 3
-_PR_SET_SECCOMP = 22
-_SECCOMP_MODE_FILTER = 2
-_INSTRUCTION_BYTES = 8
 Program = Callable[..., str]
 
 
@@ -40,7 +37,7 @@ def serve_programs(programs: Mapping[str, Program], connection: socket.socket) -
     """Run one program after another until the connection closes."""
     interrupt_at_deadlines()
     while (request := receive(connection)) is not None:
-        connection.sendall(packed({**_answer(programs, request), "number": request["number"]}))
+        connection.sendall(pack_message({**_answer(programs, request), "number": request["number"]}))
 
 
 def _answer(programs: Mapping[str, Program], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,15 +53,18 @@ def main(arguments: list[str]) -> None:
     programs = make_programs(tuple(names.split(",")), float(call_seconds))
     if program:
         _load_filter(bytes.fromhex(program))
-    serve_programs(programs, socket.socket(fileno=FIRST_DESCRIPTOR))
+    # 3: the first descriptor after the standard streams.
+    serve_programs(programs, socket.socket(fileno=3))
 
 
 def _load_filter(program: bytes) -> None:
     """A compiled seccomp filter. Landlock has seen to it that this process cannot gain rights. Raises OSError."""
     content = ctypes.create_string_buffer(program, len(program))
-    filter_program = _FilterProgram(len(program) // _INSTRUCTION_BYTES, ctypes.addressof(content))
+    instruction_bytes = 8
+    filter_program = _FilterProgram(len(program) // instruction_bytes, ctypes.addressof(content))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filter_program), 0, 0):
+    mode_filter = 2
+    if libc.prctl(Prctl.SET_SECCOMP, mode_filter, ctypes.byref(filter_program), 0, 0):
         raise OSError(ctypes.get_errno(), "the system-call filter cannot be set")
 
 

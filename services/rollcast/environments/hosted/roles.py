@@ -96,9 +96,9 @@ class EnvironmentRole:
             show_descriptors()
         connections = [self.connection] if process is None else [self.connection, process.connection]
         numbers = self.contained.put_on(tuple(end.fileno() for end in connections), self.private, guard_end)
-        connection = _renumbered(self.connection, numbers[0])
+        connection = _renumber_socket(self.connection, numbers[0])
         if process is not None:
-            process.connection = _renumbered(process.connection, numbers[1])
+            process.connection = _renumber_socket(process.connection, numbers[1])
         if self.private is not None:
             os.environ.update(reachable_variables(self.private.home))
         if self.definition.programs and self.private is not None:
@@ -137,10 +137,10 @@ def _run_programs(
         os.execv(sys.executable, [*module, ",".join(names), str(call_seconds), program.hex()])  # noqa: S606
     program_functions = programs.make_programs(names, call_seconds)
     number = contained.put_on_programs(connection.fileno())
-    programs.serve_programs(program_functions, _renumbered(connection, number))
+    programs.serve_programs(program_functions, _renumber_socket(connection, number))
 
 
-def _renumbered(connection: socket.socket, number: int) -> socket.socket:
+def _renumber_socket(connection: socket.socket, number: int) -> socket.socket:
     if number == connection.fileno():
         return connection
     connection.detach()

@@ -26,7 +26,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 """Under the profile compute no thread can be started, and numerical libraries would end the process."""
 
 
-class RunningNursery:
+class RunningForkServer:
     """Methods block; each may be called from a thread of its own."""
 
     def __init__(self, source: HostedSource, folder: Path | None) -> None:

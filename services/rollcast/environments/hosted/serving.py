@@ -13,7 +13,7 @@ from typing import Any
 
 from rollcast.config.own_functions import failure
 from rollcast.environments.hosted.definition import Definition
-from rollcast.environments.hosted.frames import packed, receive
+from rollcast.environments.hosted.frames import pack_message, receive
 from rollcast.environments.hosted.instance import Function, Instance, answer_call, deadline, interrupt_at_deadlines
 from rollcast.environments.hosted.program_client import ProgramEndedError, ProgramProcess
 from rollcast.environments.overdue import OverdueError
@@ -26,9 +26,9 @@ def serve(definition: Definition, connection: socket.socket, programs: ProgramPr
     """Answer requests until the connection closes. programs: None = the environment has no such tools."""
     interrupt_at_deadlines()
     session = _Session(definition, programs)
-    connection.sendall(packed(BEGUN))
+    connection.sendall(pack_message(BEGUN))
     while (request := receive(connection)) is not None:
-        connection.sendall(packed({**session.answer(request), "number": request["number"]}))
+        connection.sendall(pack_message({**session.answer(request), "number": request["number"]}))
 
 
 class _Session:
@@ -52,7 +52,7 @@ class _Session:
                         return self._call(request["tool"], request["arguments"])
                     case _:
                         assert self._instance is not None, "reset comes first"
-                        return self._rewarded(self._instance.reward)
+                        return self._make_reward_answer(self._instance.reward)
         except OverdueError:
             return {"overdue": True}
 
@@ -61,7 +61,7 @@ class _Session:
             if self._instance is None:
                 self._instance = self._definition.make()
             begin = self._instance.reset
-            opening = None if begin is None else self._run(begin, _accepted(begin, row))
+            opening = None if begin is None else self._run(begin, _select_fields(begin, row))
         except OverdueError:
             raise
         except Exception as error:
@@ -79,7 +79,7 @@ class _Session:
             return misfit
         assert self._instance is not None
         answer = answer_call(lambda: self._run(function, arguments))
-        return answer | self._rewarded(self._instance.call_reward)
+        return answer | self._make_reward_answer(self._instance.call_reward)
 
     def _call_program(
         self, programs: ProgramProcess, tool: str, arguments: Mapping[str, Any], seconds: float
@@ -103,7 +103,7 @@ class _Session:
         tool_names = ", ".join(self._instance.tools) or "none"
         return {"text": f"Error: there is no tool {tool!r}; there are: {tool_names}", "malformed": True}
 
-    def _rewarded(self, function: Callable[[], Any] | None) -> dict[str, Any]:
+    def _make_reward_answer(self, function: Callable[[], Any] | None) -> dict[str, Any]:
         if function is None:
             return {"reward": None}
         try:
@@ -119,7 +119,7 @@ class _Session:
         if not inspect.isawaitable(result):
             return result
         loop = self._runner.get_loop()
-        task = loop.create_task(_awaited(result))
+        task = loop.create_task(_await_result(result))
         try:
             return loop.run_until_complete(task)
         except OverdueError:
@@ -137,11 +137,11 @@ def _misfit(tool: str, function: Function, arguments: Mapping[str, Any]) -> dict
     return None
 
 
-async def _awaited(result: Any) -> Any:
+async def _await_result(result: Any) -> Any:
     return await result
 
 
-def _accepted(function: Function, row: Mapping[str, Any]) -> dict[str, Any]:
+def _select_fields(function: Function, row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a row that the function has parameters for; all if it takes any."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

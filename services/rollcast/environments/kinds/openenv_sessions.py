@@ -7,12 +7,12 @@ from rollcast.config.environments.openenv_sessions import OpenEnvSessionEnvironm
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.kinds.lookup import missing_function
 from rollcast.environments.openenv_sessions.helper import OpenEnvHelper, OpenEnvRollout
-from rollcast.environments.openenv_sessions.looking import why_missing
+from rollcast.environments.openenv_sessions.looking import find_missing_dependency
 
 
 def missing(settings: OpenEnvSessionEnvironment, field: str) -> Iterator[str]:
     yield from missing_function(f"{field}.factory", settings.factory)
-    if (problem := why_missing(settings)) is not None:
+    if (problem := find_missing_dependency(settings)) is not None:
         yield f"{field}.interpreter = {settings.interpreter}: {problem}"
 
 

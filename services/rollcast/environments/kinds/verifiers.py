@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.verifiers.helper import VerifiersHelper, VerifiersRollout
-from rollcast.environments.verifiers.looking import why_missing
+from rollcast.environments.verifiers.looking import find_missing_dependency
 
 
 def missing(settings: VerifiersEnvironment, field: str) -> Iterator[str]:
-    if (problem := why_missing(settings)) is not None:
+    if (problem := find_missing_dependency(settings)) is not None:
         yield f"{field}.interpreter = {settings.interpreter}: {problem}"
 
 

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 LENGTH_BYTES = 4
-MAX_SCHEMA_BYTES = 1 << 20
-"""Longest description of its actions by the server; it is part of every prompt."""
 MAX_TEXT_CHARACTERS = 200_000
 """Longest text that leaves the adapter; the loop of episodes shortens it further for the model."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -85,7 +83,7 @@ class Session:
                     raise
             # Pause before a server whose sessions are all in use is asked again
             await asyncio.sleep(0.2)
-        return {"tools": tools, **seen(result)}
+        return {"tools": tools, **make_observation_answer(result)}
 
     async def _action_schema(self, seconds: float) -> dict[str, Any]:
         try:
@@ -117,16 +115,18 @@ class Session:
             result = await self._client.step(action)
         except RuntimeError as error:
             return refusal(tool, error)
-        return called(result) if self._is_mcp else seen(result)
+        return make_call_answer(result) if self._is_mcp else make_observation_answer(result)
 
 
 def description(url: str, seconds: float) -> Any:
     """The server's description of its actions and observations."""
     proxies = ProxyHandler({}) if urlsplit(url).hostname in LOCAL_NAMES else ProxyHandler()
+    # Longest description of its actions by the server; it is part of every prompt.
+    max_schema_bytes = 1 << 20
     with build_opener(proxies).open(url, timeout=seconds) as answer:
-        content = answer.read(MAX_SCHEMA_BYTES + 1)
-    if len(content) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"more than {MAX_SCHEMA_BYTES} bytes")
+        content = answer.read(max_schema_bytes + 1)
+    if len(content) > max_schema_bytes:
+        raise ValueError(f"more than {max_schema_bytes} bytes")
     return json.loads(content)
 
 
@@ -151,20 +151,20 @@ def step_tool(action: dict[str, Any]) -> dict[str, Any]:
     return function(STEP, action.get("description", ""), parameters)
 
 
-def function(name: str, said: str, parameters: Any) -> dict[str, Any]:
+def function(name: str, description_text: str, parameters: Any) -> dict[str, Any]:
     """A tool as chat templates take it."""
-    return {"type": "function", "function": {"name": name, "description": said, "parameters": parameters}}
+    return {"type": "function", "function": {"name": name, "description": description_text, "parameters": parameters}}
 
 
-def seen(result: Any) -> dict[str, Any]:
+def make_observation_answer(result: Any) -> dict[str, Any]:
     """An observation: its fields without the metadata, or its text if it has but one field."""
     fields = {key: value for key, value in result.observation.items() if key != "metadata"}
     values = list(fields.values())
     content = values[0] if len(values) == 1 else fields
-    return {"text": text_of(content) if fields else "", "reward": result.reward, "done": bool(result.done)}
+    return {"text": format_text(content) if fields else "", "reward": result.reward, "done": bool(result.done)}
 
 
-def called(result: Any) -> dict[str, Any]:
+def make_call_answer(result: Any) -> dict[str, Any]:
     """The answer of an MCP tool."""
     observation = result.observation
     answer = {"reward": result.reward, "done": bool(result.done)}
@@ -173,11 +173,11 @@ def called(result: Any) -> dict[str, Any]:
         kind = error.get("error_type")
         if kind == "transport_error":
             raise ServerError(f"the server could not reach its tool ({error.get('message')})")
-        return {**answer, "text": text_of(f"Error: {error.get('message')}"), "malformed": kind in MISTAKES}
+        return {**answer, "text": format_text(f"Error: {error.get('message')}"), "malformed": kind in MISTAKES}
     content = observation.get("result")
     if isinstance(content, dict) and "data" in content:
         content = content["data"]
-    return {**answer, "text": text_of(content)}
+    return {**answer, "text": format_text(content)}
 
 
 def refusal(tool: str, error: RuntimeError) -> dict[str, Any]:
@@ -186,11 +186,11 @@ def refusal(tool: str, error: RuntimeError) -> dict[str, Any]:
     if error_message.endswith("(code: VALIDATION_ERROR)"):
         return {"text": f"Error: {tool}: the arguments do not fit its parameters", "malformed": True}
     if error_message.endswith("(code: EXECUTION_ERROR)"):
-        return {"text": text_of(f"Error: {error_message}")}
+        return {"text": format_text(f"Error: {error_message}")}
     raise ServerError(error_message) from error
 
 
-def text_of(content: Any) -> str:
+def format_text(content: Any) -> str:
     """A text of at most MAX_TEXT_CHARACTERS; JSON if the content is no text."""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     if len(text) <= MAX_TEXT_CHARACTERS:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
-from rollcast.environments.hosted.frames import FrameError, packed, read
+from rollcast.environments.hosted.frames import FrameError, pack_message, read
 from rollcast.environments.openenv import adapter
 
 START_SECONDS = 120.0
@@ -79,7 +79,7 @@ class OpenEnvSession:
         if reward is None:
             return None
         if not isinstance(reward, int | float):
-            raise self._failed(f"its server gave a reward that is not a number but {type(reward).__name__}")
+            raise self._mark_failed(f"its server gave a reward that is not a number but {type(reward).__name__}")
         self._reward = float(reward)
         return self._reward
 
@@ -89,25 +89,25 @@ class OpenEnvSession:
         try:
             # After a deadline the adapter has this long to say so itself
             async with asyncio.timeout(seconds + 2.0):
-                self._writer.write(packed({**request, "seconds": seconds}))
+                self._writer.write(pack_message({**request, "seconds": seconds}))
                 await self._writer.drain()
                 answer = await read(self._reader)
             is_answered = "failed" not in answer
         except TimeoutError:
-            raise self._failed(f"{request_name} took longer than {seconds:g} s", is_overdue=True) from None
+            raise self._mark_failed(f"{request_name} took longer than {seconds:g} s", is_overdue=True) from None
         except (OSError, asyncio.IncompleteReadError):
-            raise self._failed(f"its adapter ended during {request_name}") from None
+            raise self._mark_failed(f"its adapter ended during {request_name}") from None
         except FrameError as error:
-            raise self._failed(f"its adapter sent {error}") from error
+            raise self._mark_failed(f"its adapter sent {error}") from error
         finally:
             self.has_failed |= not is_answered
         if not is_answered:
-            raise self._failed(str(answer["failed"]), is_overdue=bool(answer.get("late")))
+            raise self._mark_failed(str(answer["failed"]), is_overdue=bool(answer.get("late")))
         return answer
 
-    def _failed(self, why: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
+    def _mark_failed(self, failure_reason: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
         self.has_failed = True
-        return EnvironmentFailedError(why, is_overdue=is_overdue)
+        return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)
 
 
 class OpenEnvSessions:
@@ -161,7 +161,7 @@ class OpenEnvSessions:
         if self._control is not None:
             self._control.close()
         if self._adapter is not None:
-            await asyncio.to_thread(_ended, self._adapter)
+            await asyncio.to_thread(_wait_or_kill, self._adapter)
 
     async def _close_sessions(self) -> None:
         for session in self._live:
@@ -194,7 +194,7 @@ class OpenEnvSessions:
                 ) from error
         failure_reason = _why_not_ready(self._control)
         if failure_reason is not None:
-            _ended(self._adapter)
+            _wait_or_kill(self._adapter)
             raise EnvironmentFailedError(f"interpreter: {interpreter} {failure_reason}")
 
 
@@ -215,7 +215,7 @@ def _why_not_ready(control: socket.socket) -> str | None:
     return None if import_error is None else f"cannot import openenv ({import_error}); install openenv==0.10.0 there"
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(timeout=END_SECONDS)
     except subprocess.TimeoutExpired:

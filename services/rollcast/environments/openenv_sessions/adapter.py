@@ -41,7 +41,6 @@ from typing import Any
 
 RELEASE = "0.10.0"
 LENGTH_BYTES = 4
-MAX_REQUEST_BYTES = 64 << 20
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
@@ -54,7 +53,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
 
 
-def why_missing(factory: str) -> str | None:
+def find_missing_dependency(factory: str) -> str | None:
     """Why this Python cannot make the factory; None = it may. Imports neither openenv nor the factory."""
     package_spec = importlib.util.find_spec("openenv")
     if package_spec is None or not package_spec.submodule_search_locations:
@@ -68,7 +67,7 @@ def why_missing(factory: str) -> str | None:
     return f"has no package {package!r}; install it there, or correct factory"
 
 
-def loaded(factory: str) -> Callable[..., Any]:
+def load_factory(factory: str) -> Callable[..., Any]:
     """The object that the name stands for. Raises whatever its import raises."""
     module_name, _, name = factory.rpartition(":")
     if module_name.endswith(".py"):
@@ -78,10 +77,10 @@ def loaded(factory: str) -> Callable[..., Any]:
     return factory_function
 
 
-def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
+def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
     """The factory. Arguments of the run file win over those of the session."""
-    session_arguments = {"llm_url": asked["base_url"], "api_key": asked["token"]}
-    session_arguments.update((name, asked[name]) for name in ("base_url", "model", "sampling"))
+    session_arguments = {"llm_url": request["base_url"], "api_key": request["token"]}
+    session_arguments.update((name, request[name]) for name in ("base_url", "model", "sampling"))
     parameters = inspect.signature(build).parameters.values()
     names = {
         parameter.name
@@ -89,7 +88,7 @@ def made(build: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     return build(
-        **{**{name: value for name, value in session_arguments.items() if name in names}, **asked["arguments"]}
+        **{**{name: value for name, value in session_arguments.items() if name in names}, **request["arguments"]}
     )
 
 
@@ -108,8 +107,8 @@ def ranges(mask: Sequence[int]) -> list[list[int]]:
     return [edges[at : at + 2] for at in range(0, len(edges), 2)]
 
 
-def _has_loss(mask: Sequence[int], place: int) -> bool:
-    return not 0 <= place < len(mask) or bool(mask[place])
+def _has_loss(mask: Sequence[int], index: int) -> bool:
+    return not 0 <= index < len(mask) or bool(mask[index])
 
 
 def transcript(trace: Any) -> list[Any]:
@@ -124,9 +123,9 @@ def transcript(trace: Any) -> list[Any]:
 class Player:
     """One session, in its own process."""
 
-    def __init__(self, build: Callable[..., Any], asked: Mapping[str, Any]) -> None:
+    def __init__(self, build: Callable[..., Any], request: Mapping[str, Any]) -> None:
         self._build = build
-        self._asked = asked
+        self._request = request
         self._session: Any = None
         self._closing = threading.Lock()
 
@@ -153,8 +152,8 @@ class Player:
     def _outcome(self) -> dict[str, Any]:
         from openenv.core.harness import TrainableSession, TrainingTrace
 
-        request = self._asked
-        factory = made(self._build, request)
+        request = self._request
+        factory = make_factory(self._build, request)
         session = factory.create(task=request["task"], seed=request["seed"], episode_id=request["episode"])
         self._session = session
         if not isinstance(session, TrainableSession):
@@ -209,7 +208,7 @@ class ForkedSessions:
                 if key.data is not None:
                     self._end(key.data)
                     continue
-                request = received(self._connection)
+                request = receive_message(self._connection)
                 if request is None:
                     return
                 self._take(request)
@@ -238,7 +237,7 @@ class ForkedSessions:
                 ):
                     inherited_socket.close()
                 self._selector.close()
-                guarded(session_socket, Player(self._build, {**request, "arguments": self._arguments}), request)
+                guard_session(session_socket, Player(self._build, {**request, "arguments": self._arguments}), request)
             finally:
                 os._exit(1)
         session_socket.close()
@@ -252,7 +251,7 @@ class ForkedSessions:
         live.connection.settimeout(5.0)
         try:
             # The generator takes no larger answer of a session
-            answer = received(live.connection, 4 << 20)
+            answer = receive_message(live.connection, 4 << 20)
         except (OSError, ValueError) as error:
             answer = {"failed": f"its process sent no answer ({one_line(error)})"}
         if live.killed_at is not None:
@@ -275,7 +274,7 @@ class SessionKilledError(Exception):
     """The adapter asked for its end."""
 
 
-def guarded(connection: socket.socket, player: Player, request: Mapping[str, Any]) -> None:
+def guard_session(connection: socket.socket, player: Player, request: Mapping[str, Any]) -> None:
     """Play a session in a child, then kill all that it has left, in any process group."""
 
     def end(number: int, frame: object) -> None:
@@ -342,19 +341,19 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(len(content).to_bytes(LENGTH_BYTES, "big") + content)
 
 
-def received(connection: socket.socket, most: int = MAX_REQUEST_BYTES) -> dict[str, Any] | None:
+def receive_message(connection: socket.socket, max_bytes: int = 64 << 20) -> dict[str, Any] | None:
     """The next message; None = the other end is gone. Raises OSError, and ValueError for one that is too large."""
-    head = taken(connection, LENGTH_BYTES)
+    head = receive_bytes(connection, LENGTH_BYTES)
     if head is None:
         return None
     size = int.from_bytes(head, "big")
-    if size > most:
+    if size > max_bytes:
         raise ValueError(f"a message of {size} bytes")
-    message: dict[str, Any] = json.loads(taken(connection, size) or b"null")
+    message: dict[str, Any] = json.loads(receive_bytes(connection, size) or b"null")
     return message
 
 
-def taken(connection: socket.socket, size: int) -> bytes | None:
+def receive_bytes(connection: socket.socket, size: int) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
         chunk = connection.recv(min(size - len(parts), 1 << 20))
@@ -366,18 +365,18 @@ def taken(connection: socket.socket, size: int) -> bytes | None:
 
 def serve(connection: socket.socket) -> None:
     """Import openenv and the factory, and play sessions until the connection closes."""
-    request = received(connection)
+    request = receive_message(connection)
     if request is None:
         return
     factory = request["factory"]
-    missing_dependency = why_missing(factory)
+    missing_dependency = find_missing_dependency(factory)
     if missing_dependency is not None:
         send(connection, {"failed": missing_dependency})
         return
     try:
         import openenv.core.harness  # noqa: F401  # for all sessions together
 
-        build = loaded(factory)
+        build = load_factory(factory)
     except Exception as error:
         send(connection, {"failed": f"cannot load factory {factory!r} ({one_line(error)})"})
         return
@@ -387,7 +386,7 @@ def serve(connection: socket.socket) -> None:
 
 def main() -> None:
     if sys.argv[1] == "look":
-        missing_dependency = why_missing(json.load(sys.stdin)["factory"])
+        missing_dependency = find_missing_dependency(json.load(sys.stdin)["factory"])
         json.dump({} if missing_dependency is None else {"failed": missing_dependency}, sys.stdout)
         return
     # Programs that sessions start must not have the socket.

@@ -6,12 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-MAX_EXPRESSION_CHARACTERS = 1_000
-"""Longest expression. Models write less than a hundred."""
 MAX_RESULT_BITS = 4_096
 """Largest whole number of any step: about 1,200 digits, so that no power or factorial takes noticeable time."""
-SHOWN_DIGITS = 12
-"""Significant digits of a result that is not whole: fewer than a float has, so that 0.1 + 0.2 is 0.3."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -39,11 +35,13 @@ def calculator(expression: str) -> str:
     Returns:
         The result.
     """
-    if len(expression) > MAX_EXPRESSION_CHARACTERS:
-        return f"Error: the expression has more than {MAX_EXPRESSION_CHARACTERS} characters"
+    # Longest expression. Models write less than a hundred.
+    max_expression_characters = 1_000
+    if len(expression) > max_expression_characters:
+        return f"Error: the expression has more than {max_expression_characters} characters"
     python_expression = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
     try:
-        return _shown(_evaluate(ast.parse(python_expression, mode="eval").body))
+        return _format_number(_evaluate(ast.parse(python_expression, mode="eval").body))
     except SyntaxError as error:
         return f"Error: this is not an arithmetic expression: {error.msg}"
     except ZeroDivisionError:
@@ -72,7 +70,7 @@ def _evaluate(node: ast.expr) -> Number:
             value = _FUNCTIONS[name](*map(_evaluate, node.args))
         case _:
             raise ValueError(f"{ast.unparse(node)} is not arithmetic")
-    return _bounded(value)
+    return _check_bounds(value)
 
 
 def _power(base: Number, exponent: Number) -> Number:
@@ -84,7 +82,7 @@ def _power(base: Number, exponent: Number) -> Number:
     return value
 
 
-def _bounded(value: Number) -> Number:
+def _check_bounds(value: Number) -> Number:
     if isinstance(value, int) and value.bit_length() > MAX_RESULT_BITS:
         raise ValueError("the number is too large")
     if isinstance(value, float) and not math.isfinite(value):
@@ -92,8 +90,11 @@ def _bounded(value: Number) -> Number:
     return value
 
 
-def _shown(value: Number) -> str:
+def _format_number(value: Number) -> str:
     """A whole number in all its digits; others rounded."""
     if isinstance(value, float) and not value.is_integer():
-        return f"{value:.{SHOWN_DIGITS}g}"
+        # Significant digits of a result that is not whole: fewer than a float has, so that 0.1 +
+        # 0.2 is 0.3.
+        shown_digits = 12
+        return f"{value:.{shown_digits}g}"
     return str(int(value))

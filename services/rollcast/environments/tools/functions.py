@@ -43,7 +43,7 @@ def tool_functions(settings: NamedTools) -> dict[str, Tool]:
     """
     functions: dict[str, Tool] = {}
     for source in settings.tools:
-        function = load_function(source) if is_function(source) else _shipped(source, settings)
+        function = load_function(source) if is_function(source) else _make_shipped_tool(source, settings)
         name = source.rpartition(":")[2]
         if name in functions:
             raise UserError(f"environment {settings.name}: two tools are called {name}; rename one of the functions")
@@ -51,7 +51,7 @@ def tool_functions(settings: NamedTools) -> dict[str, Tool]:
     return functions
 
 
-def _shipped(name: str, settings: NamedTools) -> Tool:
+def _make_shipped_tool(name: str, settings: NamedTools) -> Tool:
     match name:
         case "python":
             return python

@@ -52,15 +52,15 @@ class McpConnection:
 
     async def tools(self) -> "list[Tool]":
         """The server's tools. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
-        client = await self._connected()
+        client = await self._ensure_client()
         try:
             async with asyncio.timeout(self._start_seconds):
-                offered_tools = await self._listed(client)
+                offered_tools = await self._list_tools(client)
         except Exception as error:
             await self._discard(client)
-            raise self._failed("its tools cannot be listed", error) from error
+            raise self._make_error("its tools cannot be listed", error) from error
         if len(offered_tools) > MAX_TOOLS:
-            raise self._failed(
+            raise self._make_error(
                 f"it has {len(offered_tools)} tools, and at most {MAX_TOOLS} are allowed; start a server with fewer"
             )
         return offered_tools
@@ -72,7 +72,7 @@ class McpConnection:
         """
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND
 
-        client = await self._connected()
+        client = await self._ensure_client()
         try:
             async with asyncio.timeout(self._call_seconds):
                 result = await client.call_tool(tool, dict(arguments))
@@ -82,20 +82,20 @@ class McpConnection:
         except self._mcp.MCPError as error:
             if error.code == CONNECTION_CLOSED and error.message == CLOSED_MESSAGE:
                 await self._discard(client)
-                raise self._failed(f"it ended during a call of {tool}") from error
+                raise self._make_error(f"it ended during a call of {tool}") from error
             is_malformed = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
             return ToolResult(f"Error: {error.message}", is_malformed=is_malformed)
         except Exception as error:
             await self._discard(client)
-            raise self._failed(f"a call of {tool} failed", error) from error
-        return ToolResult(text_of(result))
+            raise self._make_error(f"a call of {tool} failed", error) from error
+        return ToolResult(get_result_text(result))
 
     async def close(self) -> None:
         """End the connection, and the server if it was started here."""
         if self._client is not None:
             await self._discard(self._client)
 
-    async def _connected(self) -> "Client":
+    async def _ensure_client(self) -> "Client":
         async with self._lock:
             if self._client is None:
                 self._client = await self._connect()
@@ -111,14 +111,14 @@ class McpConnection:
                 return await asyncio.shield(opened)
         except TimeoutError as error:
             await _end(self._holder)
-            raise self._failed(f"it was not ready within {self._start_seconds:g} s") from error
+            raise self._make_error(f"it was not ready within {self._start_seconds:g} s") from error
         except asyncio.CancelledError:  # the episode is given up; the server must not stay
             self._holder.cancel()
             raise
         except NoTokenError as error:
-            raise self._failed(str(error)) from error
+            raise self._make_error(str(error)) from error
         except Exception as error:
-            raise self._failed("it cannot be reached", error) from error
+            raise self._make_error("it cannot be reached", error) from error
 
     async def _hold(self, opened: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
         try:
@@ -142,7 +142,7 @@ class McpConnection:
         parameters = self._mcp.StdioServerParameters(command=sys.executable, args=["-I", *relay], env=environment)
         return self._mcp.stdio_client(parameters)
 
-    async def _listed(self, client: "Client") -> "list[Tool]":
+    async def _list_tools(self, client: "Client") -> "list[Tool]":
         offered_tools: list[Tool] = []
         cursor: str | None = None
         # A server may offer a further page without end.
@@ -170,12 +170,12 @@ class McpConnection:
             self._stop.set()
             await _end(self._holder, patience_seconds=CLOSE_SECONDS)
 
-    def _failed(self, what: str, error: Exception | None = None) -> EnvironmentFailedError:
+    def _make_error(self, problem: str, error: Exception | None = None) -> EnvironmentFailedError:
         cause = "" if error is None else f" ({type(error).__name__}: {_first_cause(error)})"
-        return EnvironmentFailedError(f"MCP server {self._server.name}: {what}{cause}")
+        return EnvironmentFailedError(f"MCP server {self._server.name}: {problem}{cause}")
 
 
-def text_of(result: "CallToolResult") -> str:
+def get_result_text(result: "CallToolResult") -> str:
     """The texts of an answer; of other content its kind."""
     parts = [
         content_block.text if content_block.type == "text" else f"[{content_block.type}]"

@@ -37,7 +37,7 @@ def python(code: str) -> str:
     except OverdueError:
         raise
     except BaseException as error:
-        printed.write(_described(error))
+        printed.write(_describe_error(error))
     return printed.text or "(no output)"
 
 
@@ -53,7 +53,7 @@ def _run(code: str) -> None:
             print(repr(value))
 
 
-def _described(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """The exception and the lines of the program that led to it."""
     with contextlib.suppress(BaseException):  # its __str__ is the program's own
         frames = traceback.extract_tb(error.__traceback__)

@@ -50,7 +50,7 @@ def search_over(corpus: Path) -> Callable[[str], str]:
         num_results = min(NUM_RESULTS, len(passages))
         passage_numbers, scores = index.retrieve(tokens, k=num_results, backend_selection="numpy", show_progress=False)
         best = [passages[number] for number, score in zip(passage_numbers[0], scores[0], strict=True) if score > 0]
-        return "\n\n".join(map(_shown, range(1, len(best) + 1), best)) or "Nothing was found."
+        return "\n\n".join(map(_format_passage, range(1, len(best) + 1), best)) or "Nothing was found."
 
     return search
 
@@ -90,7 +90,7 @@ def _tokens(bm25s: Any, texts: list[str]) -> list[list[str]]:
     return token_lists
 
 
-def _shown(rank: int, passage: Passage) -> str:
+def _format_passage(rank: int, passage: Passage) -> str:
     # A longer passage is cut
     text = passage.text[:1_500]
     more = " [...]" if len(passage.text) > len(text) else ""

@@ -24,22 +24,24 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     try:
-        write_rows(settings_of(Path(arguments[0]), arguments[1]))
+        write_rows(find_settings(Path(arguments[0]), arguments[1]))
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def settings_of(run_file: Path, name: str) -> VerifiersEnvironment:
+def find_settings(run_file: Path, name: str) -> VerifiersEnvironment:
     """The environment of this name. Raises UserError."""
     environments = [
-        one for one in load_run_config(run_file).tasks.environments if isinstance(one, VerifiersEnvironment)
+        environment
+        for environment in load_run_config(run_file).tasks.environments
+        if isinstance(environment, VerifiersEnvironment)
     ]
-    for one in environments:
-        if one.name == name:
-            return one
-    environment_names = ", ".join(one.name for one in environments) or "there is none"
+    for candidate in environments:
+        if candidate.name == name:
+            return candidate
+    environment_names = ", ".join(named_environment.name for named_environment in environments) or "there is none"
     raise UserError(
         f"NAME = {name}: is not an environment of kind verifiers in {run_file} ({environment_names}); correct it"
     )
@@ -64,7 +66,7 @@ def write_rows(settings: VerifiersEnvironment) -> None:
             process.stdin.write(request)
             process.stdin.close()
             while line := process.stdout.readline(MAX_ROW_CHARACTERS):
-                row = parsed(line)
+                row = parse_row(line)
                 if "failed" in row:
                     raise UserError(f"taskset = {settings.taskset}: {row['failed']}")
                 print(json.dumps({**row, "environment": settings.name}))
@@ -77,7 +79,7 @@ def write_rows(settings: VerifiersEnvironment) -> None:
         )
 
 
-def parsed(line: str) -> dict[str, Any]:
+def parse_row(line: str) -> dict[str, Any]:
     """A row of the other side. Raises UserError."""
     try:
         row: dict[str, Any] = json.loads(line)

@@ -43,7 +43,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_FAILURE_CHARACTERS]
 
 
-def why_missing(taskset: str) -> str | None:
+def find_missing_dependency(taskset: str) -> str | None:
     """Why this Python cannot run the taskset; None = it may. Imports neither verifiers nor the taskset."""
     package_spec = importlib.util.find_spec("verifiers")
     if package_spec is None or not package_spec.submodule_search_locations:
@@ -82,7 +82,7 @@ def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     return vf.resolve_env_config(config_fields)
 
 
-def row_of(task: Any) -> dict[str, Any]:
+def make_row(task: Any) -> dict[str, Any]:
     """A task as a row of a data set: its chat, and all that builds it again."""
     from verifiers.v1.types import content_text
 
@@ -106,7 +106,7 @@ def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
         if not tasks.bounded:
             raise ValueError("the taskset has no end; bound it by its own arguments")
         for task in tasks:
-            output.write(json.dumps(row_of(task)) + "\n")
+            output.write(json.dumps(make_row(task)) + "\n")
     except Exception as error:
         output.write(json.dumps({"failed": one_line(error)}) + "\n")
     output.flush()
@@ -201,7 +201,7 @@ def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
     writer.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
 
 
-async def request_of(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def read_request(reader: asyncio.StreamReader) -> dict[str, Any]:
     size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
     # A request holds an episode's messages
     request: dict[str, Any] = json.loads(await reader.readexactly(min(size, 64 << 20)))
@@ -211,9 +211,9 @@ async def request_of(reader: asyncio.StreamReader) -> dict[str, Any]:
 async def serve(connection: socket.socket) -> None:
     """Load the environment, and run rollouts until the connection closes."""
     reader, writer = await asyncio.open_connection(sock=connection)
-    request = await request_of(reader)
+    request = await read_request(reader)
     try:
-        missing_dependency = why_missing(request["taskset"])
+        missing_dependency = find_missing_dependency(request["taskset"])
         if missing_dependency is not None:
             send(writer, {"failed": missing_dependency})
             return
@@ -225,7 +225,7 @@ async def serve(connection: socket.socket) -> None:
             send(writer, {"ready": True})
             try:
                 while True:
-                    rollouts.take(await request_of(reader))
+                    rollouts.take(await read_request(reader))
             except (OSError, asyncio.IncompleteReadError):
                 pass
             finally:
@@ -246,7 +246,7 @@ def main() -> None:
         asyncio.run(serve(connection))
         return
     request = json.load(sys.stdin)
-    missing_dependency = why_missing(request["taskset"])
+    missing_dependency = find_missing_dependency(request["taskset"])
     if sys.argv[1] == "look" or missing_dependency is not None:
         json.dump({} if missing_dependency is None else {"failed": missing_dependency}, output)
         output.flush()

@@ -5,11 +5,11 @@ from rollcast.environments.harness.interpreter import adapter_command, why_unfit
 from rollcast.environments.verifiers import adapter
 
 
-def why_missing(settings: VerifiersEnvironment) -> str | None:
+def find_missing_dependency(settings: VerifiersEnvironment) -> str | None:
     """Why the taskset cannot run there, to be read after the interpreter's path; None = its packages are there."""
     return why_unfit(command(settings, "look"), {"taskset": settings.taskset})
 
 
-def command(settings: VerifiersEnvironment, what: str) -> list[str]:
+def command(settings: VerifiersEnvironment, subcommand: str) -> list[str]:
     """The adapter in the interpreter of the settings."""
-    return adapter_command(settings.interpreter, adapter, what)
+    return adapter_command(settings.interpreter, adapter, subcommand)

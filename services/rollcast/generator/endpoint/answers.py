@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.generator.completion import Decode
-from rollcast.generator.endpoint.call import Answered
-from rollcast.generator.endpoint.protocol import AskedChat
+from rollcast.generator.endpoint.call import TurnAnswer
+from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.vllm.protocol import chat_answer, chat_part
@@ -23,7 +23,7 @@ class Extras:
     token_ids: list[int] | None = None
 
     @property
-    def of_choice(self) -> dict[str, Any]:
+    def choice_fields(self) -> dict[str, Any]:
         content = None if self.logprobs is None else {"content": self.logprobs}
         return {"logprobs": content, "token_ids": self.token_ids}
 
@@ -31,25 +31,25 @@ class Extras:
 NO_EXTRAS = Extras()
 
 
-def extras(answered: Answered, asked: AskedChat, decode: Decode) -> Extras:
+def extras(turn_answer: TurnAnswer, chat_parameters: ChatParameters, decode: Decode) -> Extras:
     """The extras that the request asks for."""
     logprobs = [
-        _logprob(token, logprob, None if asked.names_tokens_by_id else decode([token]))
-        for token, logprob in zip(answered.token_ids, answered.logprobs, strict=True)
-        if asked.wants_logprobs
+        _logprob(token, logprob, None if chat_parameters.names_tokens_by_id else decode([token]))
+        for token, logprob in zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
+        if chat_parameters.wants_logprobs
     ]
     return Extras(
-        logprobs if asked.wants_logprobs else None,
-        answered.prompt_token_ids if asked.wants_token_ids else None,
-        answered.token_ids if asked.wants_token_ids else None,
+        logprobs if chat_parameters.wants_logprobs else None,
+        turn_answer.prompt_token_ids if chat_parameters.wants_token_ids else None,
+        turn_answer.token_ids if chat_parameters.wants_token_ids else None,
     )
 
 
-def completion_body(answered: Answered, name: str, model: str, more: Extras) -> dict[str, Any]:
+def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras) -> dict[str, Any]:
     """A whole chat completion. `name`: of the completion."""
-    message = {**answered.message, "reasoning": answered.reasoning or None}
-    choice = {"index": 0, "message": message, "finish_reason": answered.finish_reason, **more.of_choice}
-    body = {"id": name, "model": model, "choices": [choice], "usage": usage(answered)}
+    message = {**turn_answer.message, "reasoning": turn_answer.reasoning or None}
+    choice = {"index": 0, "message": message, "finish_reason": turn_answer.finish_reason, **more.choice_fields}
+    body = {"id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
     completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
     response_body: dict[str, Any] = completion.model_dump()
     return response_body
@@ -61,15 +61,15 @@ def chunk_body(
     delta: dict[str, Any] | None,
     finish_reason: str | None = None,
     *,
-    answered: Answered | None = None,
+    turn_answer: TurnAnswer | None = None,
     more: Extras = NO_EXTRAS,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, **more.of_choice}
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, **more.choice_fields}
     body = {"id": name, "model": model, "choices": [] if delta is None else [choice], "created": int(time.time())}
     body["prompt_token_ids"] = more.prompt_token_ids
-    if answered is not None:
-        body["usage"] = usage(answered)
+    if turn_answer is not None:
+        body["usage"] = usage(turn_answer)
     chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
     # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
@@ -77,19 +77,19 @@ def chunk_body(
     return chunk
 
 
-def final_deltas(answered: Answered, deltas: Deltas) -> list[dict[str, Any]]:
+def final_deltas(turn_answer: TurnAnswer, deltas: Deltas) -> list[dict[str, Any]]:
     """The parts of a message that were not streamed."""
-    unsent_deltas = deltas.rest(answered.reasoning, str(answered.message["content"]))
-    calls = answered.message.get("tool_calls") or ()
+    unsent_deltas = deltas.rest(turn_answer.reasoning, str(turn_answer.message["content"]))
+    calls = turn_answer.message.get("tool_calls") or ()
     if calls:
         unsent_deltas.append({"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]})
     return unsent_deltas
 
 
-def usage(answered: Answered) -> dict[str, int]:
+def usage(turn_answer: TurnAnswer) -> dict[str, int]:
     """Numbers of tokens."""
-    prompt = len(answered.prompt_token_ids)
-    sampled = len(answered.token_ids)
+    prompt = len(turn_answer.prompt_token_ids)
+    sampled = len(turn_answer.token_ids)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": sampled,

@@ -31,8 +31,8 @@ from rollcast.generator.endpoint.answers import (
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
-from rollcast.generator.endpoint.call import Answered, ChatRequest, EndpointCall
-from rollcast.generator.endpoint.protocol import AskedChat, read_request
+from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.protocol import ChatParameters, read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
@@ -96,40 +96,42 @@ class EndpointApplication:
     def _in_session(self, handler: Handler) -> Any:
         """A handler of requests that carry a session and its token."""
 
-        def found(request: "Request") -> HarnessSession:
+        def find_session(request: "Request") -> HarnessSession:
             return self._sessions.find(request.path_params["session"], _token(request))
 
-        return self._answering(handler, found)
+        return self._answer_refusals(handler, find_session)
 
     def _single(self, handler: Handler) -> Any:
         """A handler of requests without a session, each in one of its own."""
 
-        def made(request: "Request") -> HarnessSession:
+        def make_session(request: "Request") -> HarnessSession:
             self._check_run_token(request, "a call without a session")
             if self.single_calls is None:
                 raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
             return self.single_calls.session()
 
-        return self._answering(handler, made)
+        return self._answer_refusals(handler, make_session)
 
-    def _answering(self, handler: Handler, session_of: "Callable[[Request], HarnessSession]") -> Any:
+    def _answer_refusals(self, handler: Handler, get_session: "Callable[[Request], HarnessSession]") -> Any:
         """A handler whose refusals are answers."""
         from starlette.requests import Request
 
         async def answer(request: Request) -> "Response":
             session: HarnessSession | None = None
             try:
-                session = session_of(request)
+                session = get_session(request)
                 return await handler(request, session)
             except RefusedRequestError as refusal:
                 if session is not None:
                     self._sessions.note_refused(session, refusal)
-                return _refused(refusal)
+                return _refusal_response(refusal)
             except asyncio.CancelledError:  # the server stops, and waits for no request longer
-                return _refused(ENDING)
+                return _refusal_response(ENDING)
             except Exception as error:  # the engine is dead, say: the claim loop ends the process
                 log.error("a request of a harness failed", reason=repr(error)[:500])
-                return _refused(RefusedRequestError("the generator failed; this episode begins again", 500, "failed"))
+                return _refusal_response(
+                    RefusedRequestError("the generator failed; this episode begins again", 500, "failed")
+                )
 
         return answer
 
@@ -150,7 +152,7 @@ class EndpointApplication:
             await stream.begin(request)
             return StreamingResponse(stream.parts(), media_type="text/event-stream")
         call = EndpointCall(session, chat)
-        turn_answer = await self._sampled(request, call)
+        turn_answer = await self._sample_turn(request, call)
         more = extras(turn_answer, chat_parameters, session.record.decode)
         return JSONResponse(completion_body(turn_answer, name, self._sessions.model, more))
 
@@ -183,7 +185,7 @@ class EndpointApplication:
             sampling = session.task.sampling
             token_request, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, replaced)
-        turn_answer = await self._sampled(request, EndpointCall(session, token_request))
+        turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
         return JSONResponse(generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model))
 
     async def _end(self, request: "Request", session: HarnessSession) -> "Response":
@@ -193,7 +195,7 @@ class EndpointApplication:
             raise RefusedRequestError("this session ends with its program, which was started here; leave this call out")
         body = read_json(await read_content(request))
         failure_reason = body.get("failed") if isinstance(body, dict) else None
-        session.ended = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
+        session.end_report = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
         return JSONResponse({})
 
     async def _next_task(self, request: "Request") -> "Response":
@@ -201,28 +203,28 @@ class EndpointApplication:
         try:
             self._check_run_token(request, "a program that asks for a task")
         except RefusedRequestError as refusal:
-            return _refused(refusal)
+            return _refusal_response(refusal)
         try:
-            return await self._offered(request)
+            return await self._offer_task(request)
         except asyncio.CancelledError:  # as above
-            return _refused(ENDING)
+            return _refusal_response(ENDING)
 
-    async def _offered(self, request: "Request") -> "Response":
+    async def _offer_task(self, request: "Request") -> "Response":
         from starlette.responses import JSONResponse, Response
 
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
             reason = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
-            return _refused(RefusedRequestError(reason, 503, "enough_programs"))
-        session = await self._taken(request)
+            return _refusal_response(RefusedRequestError(reason, 503, "enough_programs"))
+        session = await self._claim_session(request)
         if session is None:
             return Response(status_code=204)
         # The address of this very generator, whatever name it was found by.
         host, port = request.scope["server"]
-        session_description = self._sessions.described(session, f"{request.url.scheme}://{in_url(host)}:{port}")
+        session_description = self._sessions.describe_session(session, f"{request.url.scheme}://{in_url(host)}:{port}")
         row = json.loads(session.task.row)
         return JSONResponse({**session_description, "environment": session.task.environment, "row": row})
 
-    def _check_run_token(self, request: "Request", who: str) -> None:
+    def _check_run_token(self, request: "Request", requester: str) -> None:
         """Raises RefusedRequestError."""
         from rollcast.connections.token_gate import presents
 
@@ -231,15 +233,15 @@ class EndpointApplication:
             return
         remedy = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
         session_hint = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
-        raise RefusedRequestError(f"{who} needs http.token: {remedy}; {session_hint}", 401, "wrong_token")
+        raise RefusedRequestError(f"{requester} needs http.token: {remedy}; {session_hint}", 401, "wrong_token")
 
-    async def _taken(self, request: "Request") -> HarnessSession | None:
+    async def _claim_session(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
         next_session = self._sessions.next_task(NEXT_TASK_SECONDS)
         claim_future = asyncio.run_coroutine_threadsafe(next_session, self._sessions.loop)
         self._num_waiting += 1
         try:
-            return await _unless_gone(request, claim_future, claim_future.cancel)
+            return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
             # `_unless_gone` cancels the claim when the program is gone. Any other cancellation is the stop of the
             # server.
@@ -249,62 +251,64 @@ class EndpointApplication:
         finally:
             self._num_waiting -= 1
 
-    async def _sampled(self, request: "Request", call: EndpointCall) -> Answered:
+    async def _sample_turn(self, request: "Request", call: EndpointCall) -> TurnAnswer:
         """The answer; if the client is gone before, its call is abandoned."""
         loop = self._sessions.loop
         # Sessions live on the engine's loop, and this handler runs in the thread of the server.
         answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
-        return await _unless_gone(request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon))
+        return await _answer_unless_disconnected(
+            request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon)
+        )
 
 
 class _Stream:
     """One streamed completion: `begin`, then `parts`."""
 
     def __init__(
-        self, sessions: Sessions, session: HarnessSession, asked: AskedChat, chat: ChatRequest, name: str
+        self, sessions: Sessions, session: HarnessSession, chat_parameters: ChatParameters, chat: ChatRequest, name: str
     ) -> None:
         self._sessions = sessions
         self._session = session
-        self._asked = asked
+        self._chat_parameters = chat_parameters
         self._name = name
-        self._here = asyncio.get_running_loop()
+        self._server_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._tokens: list[int] = []
-        self._call = EndpointCall(session, chat, self._arrived)
-        self._deltas = Deltas(asked.stop, has_tools=bool(asked.tools))
-        self._answering: asyncio.Future[Answered] | None = None
+        self._call = EndpointCall(session, chat, self._forward_tokens)
+        self._deltas = Deltas(chat_parameters.stop, has_tools=bool(chat_parameters.tools))
+        self._answer_future: asyncio.Future[TurnAnswer] | None = None
 
     async def begin(self, request: "Request") -> None:
         """Wait until the first token, so that a refusal still has its status. Raises RefusedRequestError."""
         future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
-        self._answering = asyncio.wrap_future(future)
-        self._answering.add_done_callback(lambda _: self._changed.set())
-        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(_gone(request))]
+        self._answer_future = asyncio.wrap_future(future)
+        self._answer_future.add_done_callback(lambda _: self._changed.set())
+        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(_wait_for_disconnect(request))]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not self._changed.is_set():
             self._sessions.loop.call_soon_threadsafe(self._call.abandon)
         for wait in waits:
             wait.cancel()
-        if self._answering.done():
-            self._answering.result()
+        if self._answer_future.done():
+            self._answer_future.result()
 
     async def parts(self) -> AsyncIterator[str]:
         """Server-sent events."""
-        assert self._answering is not None
+        assert self._answer_future is not None
         try:
             yield self._event({"role": "assistant", "content": ""})
-            while not self._answering.done():
+            while not self._answer_future.done():
                 # Before the parse: tokens that arrive during it end the wait below.
                 self._changed.clear()
                 began = time.monotonic()
-                for delta in self._parsed():
+                for delta in self._parse_deltas():
                     yield self._event(delta)
                 # Each part is parsed from the turn's first token. So the pause is at least ten times the last parse:
                 # a long turn does not occupy a core.
                 await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
                 await self._changed.wait()
             try:
-                turn_answer = self._answering.result()
+                turn_answer = self._answer_future.result()
             except RefusedRequestError as refusal:  # the session was closed in the middle of it
                 self._sessions.note_refused(self._session, refusal)
                 yield _event(error_body(refusal))
@@ -312,29 +316,29 @@ class _Stream:
             for delta in final_deltas(turn_answer, self._deltas):
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(turn_answer, self._asked, self._session.record.decode)
+            more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
             yield _event(chunk_body(self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more))
-            if self._asked.wants_usage:
-                yield _event(chunk_body(self._name, self._sessions.model, None, answered=turn_answer))
+            if self._chat_parameters.wants_usage:
+                yield _event(chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer))
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # as above
             yield _event(error_body(ENDING))
         finally:
-            if not self._answering.done():
+            if not self._answer_future.done():
                 self._sessions.loop.call_soon_threadsafe(self._call.abandon)
 
-    def _arrived(self, tokens: list[int]) -> None:
+    def _forward_tokens(self, tokens: list[int]) -> None:
         """On the engine's loop."""
         # The stream is read in the thread of the server, whose event may be set there only.
-        self._here.call_soon_threadsafe(self._note, tokens)
+        self._server_loop.call_soon_threadsafe(self._note, tokens)
 
     def _note(self, tokens: list[int]) -> None:
         self._tokens = tokens
         self._changed.set()
 
-    def _parsed(self) -> list[dict[str, Any]]:
-        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._asked.tools)
-        return self._deltas.of(turn.reasoning, turn.content, has_calls=bool(turn.calls))
+    def _parse_deltas(self) -> list[dict[str, Any]]:
+        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._chat_parameters.tools)
+        return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 
     def _event(self, delta: dict[str, Any]) -> str:
         return _event(chunk_body(self._name, self._sessions.model, delta))
@@ -351,7 +355,7 @@ async def _not_served(request: "Request", session: HarnessSession) -> "Response"
     )
 
 
-def _refused(refusal: RefusedRequestError) -> "Response":
+def _refusal_response(refusal: RefusedRequestError) -> "Response":
     from starlette.responses import JSONResponse
 
     # Client libraries repeat a request that failed unless they are asked not to.
@@ -371,16 +375,16 @@ def _is_retry(request: "Request") -> bool | None:
     return None if retries is None else retries != "0"
 
 
-async def _gone(request: "Request") -> None:
+async def _wait_for_disconnect(request: "Request") -> None:
     """Wait until the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _unless_gone(request: "Request", answering: Future[T], abandon: Callable[[], object]) -> T:
+async def _answer_unless_disconnected(request: "Request", answer_future: Future[T], abandon: Callable[[], object]) -> T:
     """The answer of the engine's loop; `abandon` is called if the client is gone before."""
-    local_future = asyncio.wrap_future(answering)
-    disconnect = asyncio.create_task(_gone(request))
+    local_future = asyncio.wrap_future(answer_future)
+    disconnect = asyncio.create_task(_wait_for_disconnect(request))
     waits: set[asyncio.Future[Any]] = {local_future, disconnect}
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -18,12 +18,12 @@ from rollcast.environments.kinds.kind import SessionProgram
 from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
 from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
-from rollcast.generator.endpoint.sessions import Sessions, row_of
-from rollcast.generator.endpoint.token_traces import MAX_RANGES, traced_loss
+from rollcast.generator.endpoint.sessions import Sessions, row_json
+from rollcast.generator.endpoint.token_traces import traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
-from rollcast.generator.episodes.reward import checked
+from rollcast.generator.episodes.reward import validate_reward
 from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
@@ -67,7 +67,7 @@ class HarnessAttempt:
             limits=task.episode,
             sampling=task.sampling,
             max_tokens=task.length.max_tokens,
-            row=row_of(task.reference),
+            row=row_json(task.reference),
             rewards=not task.verifier,
         )
         self.session = HarnessSession(session_task, settings, parts, self.record)
@@ -127,16 +127,16 @@ class HarnessAttempt:
         program: SessionProgram | None = None
         try:
             try:
-                program = await self._begun()
+                program = await self._start_program()
             finally:
                 self._parts.change(episode_metrics.EPISODES_WAITING, self._name, -1)
             self.stage = "call"
-            end = await self._ended(program)
+            end = await self._wait_for_end(program)
             # Turns are dropped below, which a running request must not see.
-            await self._quiet()
+            await self._close_and_wait()
             untrained: set[int] = set()
             if isinstance(program, TracedRollout):
-                untrained, end = self._joined(program, end)
+                untrained, end = self._apply_trace(program, end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
@@ -149,12 +149,12 @@ class HarnessAttempt:
         finally:
             if program is not None:
                 # In the background: a program may take long to end, and a hand-over must not wait for it.
-                self._parts.do_aside(self._sessions.end(program))
-            await self._quiet()
+                self._parts.run_in_background(self._sessions.end(program))
+            await self._close_and_wait()
             # Turns that are sampled at the same time count one by one, so that their sum may exceed the elapsed time.
             self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
 
-    async def _begun(self) -> SessionProgram | None:
+    async def _start_program(self) -> SessionProgram | None:
         """Start the command, or wait until a program elsewhere takes the task. None = one has."""
         session = self.session
         program: SessionProgram | None = None
@@ -163,7 +163,7 @@ class HarnessAttempt:
                 program = await self._waits.ask(self._sessions.start(session), self._settings.reset_seconds)
             else:
                 await self._sessions.offer(session)
-                await self._waits.wait(session.taken.wait(), self._limits.max_seconds)
+                await self._waits.wait(session.claimed.wait(), self._limits.max_seconds)
         except TimeoutError:
             if not self._settings.is_started_here:
                 reason = f"no program took its task within {self._limits.max_seconds:g} seconds"
@@ -173,39 +173,39 @@ class HarnessAttempt:
         session.deadline = time.monotonic() + self._limits.max_seconds
         return program
 
-    async def _ended(self, program: SessionProgram | None) -> EpisodeEnd:
+    async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
         """Wait until the program has ended, or a deadline ends it."""
         began = time.monotonic()
         session = self.session
         while True:
-            await self._waits.wait(_look(program), END_SECONDS)
+            await self._waits.wait(_wait_for_program(program), END_SECONDS)
             if session.failure is not None:
                 raise session.failure
             if program is not None and program.has_ended:
                 is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
-                return self._end_of(program.how_it_failed, program.last_lines, is_of_another=is_of_another)
-            if session.ended is not None:
-                return self._end_of("", session.ended)
+                return self._classify_end(program.how_it_failed, program.last_lines, is_of_another=is_of_another)
+            if session.end_report is not None:
+                return self._classify_end("", session.end_report)
             if session.is_over_for(self._seconds_to_grade(program)):
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
             if session.has_begun and session.idle_seconds > self._settings.call_seconds:
                 # A program that stops asking after a refused request has used up its budget, and has not failed.
-                if session.over is not None:
-                    return session.over
+                if session.exceeded_budget is not None:
+                    return session.exceeded_budget
                 raise EnvironmentFailedError(f"sent no request for {self._settings.call_seconds:g} seconds")
 
-    def _end_of(self, failed: str, said: str, *, is_of_another: bool = False) -> EpisodeEnd:
+    def _classify_end(self, failure_reason: str, program_message: str, *, is_of_another: bool = False) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
-        if self.session.over is not None:
-            return self.session.over
-        if failed:
+        if self.session.exceeded_budget is not None:
+            return self.session.exceeded_budget
+        if failure_reason:
             refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
-            reason = f"{failed}{refused}: {said or 'it printed nothing'}"
+            reason = f"{failure_reason}{refused}: {program_message or 'it printed nothing'}"
             raise EnvironmentFailedError(reason, is_of_another=is_of_another)
-        if self.session.ended:
-            raise EnvironmentFailedError(f"reported that it failed: {said}")
+        if self.session.end_report:
+            raise EnvironmentFailedError(f"reported that it failed: {program_message}")
         if self.session.is_last_turn_cut:
             return EpisodeEnd.TOKENS
         turns = self.record.turns
@@ -216,7 +216,7 @@ class HarnessAttempt:
         gives_reward = self.session.task.rewards or isinstance(program, TracedRollout)
         return self._settings.call_seconds if gives_reward else 0.0
 
-    def _joined(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
+    def _apply_trace(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
         """Take the trace's reward; returns the numbers of the turns that it does not train, and the episode's end.
 
         Raises UnusableEpisodeError if the trace has other turns than were sampled here.
@@ -229,12 +229,12 @@ class HarnessAttempt:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
-        is_over = self.session.over is not None
+        is_over = self.session.exceeded_budget is not None
         if isinstance(trace, OpenEnvTrace):
-            return self._joined_by_tokens(trace), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
-        return self._joined_by_text(trace), end if is_over else STOPS.get(trace.stop, end)
+            return self._match_token_trace(trace), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
+        return self._match_text_trace(trace), end if is_over else STOPS.get(trace.stop, end)
 
-    def _joined_by_text(self, trace: VerifiersTrace) -> set[int]:
+    def _match_text_trace(self, trace: VerifiersTrace) -> set[int]:
         # An answer that no client read is missing from the trace.
         unread = {turn.number for turn in self.session.histories.unread()}
         turns = [turn for turn in self.session.histories.turns if turn.number not in unread]
@@ -246,7 +246,7 @@ class HarnessAttempt:
             )
         return untrained
 
-    def _joined_by_tokens(self, trace: OpenEnvTrace) -> set[int]:
+    def _match_token_trace(self, trace: OpenEnvTrace) -> set[int]:
         unread = {turn.number for turn in self.session.histories.unread()}
         turns = range(len(self.record.turns))
         loss = traced_loss(self.record, [number for number in turns if number not in unread], trace)
@@ -257,24 +257,26 @@ class HarnessAttempt:
             )
         if turns and len(loss.untrained) == len(turns):
             raise UnusableEpisodeError(f"has a trace that trains none of the {len(turns)} turns")
-        if sum(map(len, loss.masked.values())) > MAX_RANGES:
-            raise UnusableEpisodeError(f"has loss masks of more than {MAX_RANGES} parts")
+        # Stretches without loss of one episode. The record of a sequence has room for 65,536.
+        max_ranges = 10_000
+        if sum(map(len, loss.masked.values())) > max_ranges:
+            raise UnusableEpisodeError(f"has loss masks of more than {max_ranges} parts")
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
         return set(loss.untrained)
 
-    def _disagreement(self, why: str) -> UnusableEpisodeError:
+    def _disagreement(self, reason: str) -> UnusableEpisodeError:
         self._parts.exporter.add(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name)
-        return UnusableEpisodeError(why)
+        return UnusableEpisodeError(reason)
 
-    async def _quiet(self) -> None:
+    async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
         self._sessions.remove(self.session)
         async with asyncio.timeout(END_SECONDS), self.session.changed:
             await self.session.changed.wait_for(lambda: not self.session.num_running)
 
     def _reward(self) -> Graded:
-        reward = checked(self.session.reward)
+        reward = validate_reward(self.session.reward)
         return Graded(reward, GradingStatus.OK if reward > 0 else GradingStatus.WRONG, 0.0)
 
     def _why_no_turn(self, program: SessionProgram | None) -> str:
@@ -284,7 +286,7 @@ class HarnessAttempt:
         return f"ended without a request to the model{f': {program_output}' if program_output else ''}"
 
 
-async def _look(program: SessionProgram | None) -> None:
+async def _wait_for_program(program: SessionProgram | None) -> None:
     if program is None:
         await asyncio.sleep(LOOK_SECONDS)
     else:

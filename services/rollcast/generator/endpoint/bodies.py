@@ -27,12 +27,7 @@ MAX_DEPTH = 64
 """Lists and objects inside each other. Python's own limit is about 1,000, deeper than any schema goes."""
 CHUNK_BYTES = 1 << 20
 _CONTAINERS = frozenset((dict, list))
-_QUOTE = 0x22
-_COMMA = 0x2C
-_BRACKET = 0x5B
-_BRACE = 0x7B
-_ZERO = 0x30
-_NINE = 0x39
+_QUOTE, _COMMA, _BRACKET, _BRACE, _ZERO, _NINE = b'",[{09'
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 16 << 20
 """A history of a million tokens has some 4 MB."""
-BODY_SECONDS = 60.0
-"""Deadline for a client to send its body."""
 
 
 class BodyTurns:
@@ -38,12 +36,14 @@ class BodyTurns:
 async def read_content(request: "Request") -> bytearray:
     """The body. Raises RefusedRequestError for one that is too large or too slow."""
     content = bytearray()
+    # Deadline for a client to send its body.
+    body_seconds = 60.0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(body_seconds):
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > MAX_BODY_BYTES:
                     raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
     except TimeoutError:
-        raise RefusedRequestError(f"the body did not arrive within {BODY_SECONDS:g} seconds", 400, "too_slow") from None
+        raise RefusedRequestError(f"the body did not arrive within {body_seconds:g} seconds", 400, "too_slow") from None
     return content

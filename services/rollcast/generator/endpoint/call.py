@@ -17,7 +17,7 @@ from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
 from rollcast.generator.endpoint.bodies import num_characters
 from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
-from rollcast.generator.endpoint.protocol import AskedChat
+from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.episodes.waits import UnusableEpisodeError
@@ -27,7 +27,7 @@ from rollcast.rollouts.records import EpisodeEnd
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TurnAnswer:
     """The turn that was sampled for a request."""
 
     message: dict[str, Any]
@@ -41,11 +41,11 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnPlace:
+class PendingTurn:
     """The sequence in which a request's turn is sampled."""
 
     sequence: int
-    history: bytes
+    history_digest: bytes
     """Digest of the history that it answers."""
     follows: int | None = None
     """Number of the recorded turn that the history continues. None = no recorded turn, or tokens."""
@@ -54,7 +54,7 @@ class TurnPlace:
 class Request(Protocol):
     """The ways in which a history is given: as messages, or as tokens."""
 
-    def place(self, session: HarnessSession) -> TurnPlace:
+    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Begin or extend a sequence with the history. Raises RefusedRequestError."""
         ...
 
@@ -64,7 +64,7 @@ class Request(Protocol):
     @property
     def stop(self) -> tuple[str, ...]: ...
 
-    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
         """Remember a turn of the record, and return what its client gets."""
         ...
 
@@ -79,7 +79,7 @@ class EndpointCall:
         self._session = session
         self._request = request
         self._on_tokens = on_tokens
-        self._waiting: asyncio.Task[Any] | None = None
+        self._wait_task: asyncio.Task[Any] | None = None
         self._sequence: int | None = None
         self.tokens_before: list[int] = []
         """All tokens before the turn in its sequence, once it is sampled."""
@@ -88,30 +88,30 @@ class EndpointCall:
         self._is_abandoned = False
         self._is_ended = False
 
-    async def run(self) -> Answered:
+    async def run(self) -> TurnAnswer:
         """Sample a turn. Raises RefusedRequestError, and what the engine raises if it is dead."""
         session = self._session
         session.enter(self, self._end_wait)
-        self._waiting = asyncio.current_task()
+        self._wait_task = asyncio.current_task()
         try:
             if self._is_abandoned:  # before this task had begun
-                raise _left()
+                raise _client_disconnected_error()
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._remaining_seconds()):
                 tokens = await session.reserve(self, self._request.max_tokens)
             await session.take_slot(self)
             # From here on `abandon` and the end of the session abort the sequence, and no longer cancel this task.
-            self._waiting = None
+            self._wait_task = None
             try:
-                return await self._sampled(tokens)
+                return await self._sample_turn(tokens)
             finally:
                 session.parts.slots.release()
         except TimeoutError:
-            raise session.refused_for(EpisodeEnd.SECONDS) from None
+            raise session.refuse_over_budget(EpisodeEnd.SECONDS) from None
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
             if self._is_abandoned:
-                raise _left() from None
+                raise _client_disconnected_error() from None
             raise RefusedRequestError("this session has ended", 404, "session_ended") from None
         except BadRequestError as error:
             raise RefusedRequestError(f"the engine refused it: {error}") from error
@@ -124,7 +124,7 @@ class EndpointCall:
             session.failure = error
             raise
         finally:
-            self._waiting = None
+            self._wait_task = None
             await session.give_back(self)
             session.leave(self)
 
@@ -137,16 +137,16 @@ class EndpointCall:
 
     def _end_wait(self) -> None:
         self._is_ended = True
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._wait_task is not None:
+            self._wait_task.cancel()
 
     def _remaining_seconds(self) -> float:
         return min(max(self._session.deadline - time.monotonic(), 0.0), 1e9)
 
-    async def _sampled(self, tokens: int) -> Answered:
+    async def _sample_turn(self, tokens: int) -> TurnAnswer:
         session = self._session
         session.check_open()
-        pending_turn = self._request.place(session)
+        pending_turn = self._request.prepare_turn(session)
         self._sequence = pending_turn.sequence
         self.tokens_before = session.record.input_tokens(pending_turn.sequence)
         sampler = session.record.sequences[pending_turn.sequence]
@@ -166,8 +166,8 @@ class EndpointCall:
         if number < num_turns_before or session.record.turns[number].sequence != pending_turn.sequence:
             session.check_open()
             if self._is_abandoned:
-                raise _left()
-            raise session.refused_for(EpisodeEnd.SECONDS)
+                raise _client_disconnected_error()
+            raise session.refuse_over_budget(EpisodeEnd.SECONDS)
         turn_answer = self._request.answer(session, pending_turn, number, finish)
         session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
         self._note_end(finish, len(turn_answer.token_ids))
@@ -188,14 +188,14 @@ class EndpointCall:
         max_tokens = self._request.max_tokens
         session.last_refusal = ""
         session.is_last_turn_cut = finish == "length"
-        session.over = None
+        session.exceeded_budget = None
         if finish == "abort" and not session.is_closed and not self._is_abandoned:
-            session.over = EpisodeEnd.SECONDS
+            session.exceeded_budget = EpisodeEnd.SECONDS
         elif finish == "length" and (max_tokens is None or num_tokens < max_tokens):
-            session.over = EpisodeEnd.TOKENS
+            session.exceeded_budget = EpisodeEnd.TOKENS
 
 
-def _left() -> RefusedRequestError:
+def _client_disconnected_error() -> RefusedRequestError:
     """The end of a request that no client waits for. No budget is over."""
     return RefusedRequestError("its client closed the connection before a token was sampled", 499, "client_gone")
 
@@ -203,25 +203,25 @@ def _left() -> RefusedRequestError:
 class ChatRequest:
     """A history of messages."""
 
-    def __init__(self, asked: AskedChat, *, is_retry: bool | None) -> None:
+    def __init__(self, chat_parameters: ChatParameters, *, is_retry: bool | None) -> None:
         """`is_retry`: as `RecordedTurn.is_retry`."""
-        self._asked = asked
+        self._chat_parameters = chat_parameters
         self._is_retry = is_retry
-        self._digests = history_digests(asked.messages, asked.tools)
-        self._num_characters = num_characters(asked.messages)
+        self._digests = history_digests(chat_parameters.messages, chat_parameters.tools)
+        self._num_characters = num_characters(chat_parameters.messages)
 
     @property
     def max_tokens(self) -> int | None:
-        return self._asked.max_tokens
+        return self._chat_parameters.max_tokens
 
     @property
     def stop(self) -> tuple[str, ...]:
-        return self._asked.stop
+        return self._chat_parameters.stop
 
-    def place(self, session: HarnessSession) -> TurnPlace:
+    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
-        messages = self._asked.messages
-        tools = self._asked.tools
+        messages = self._chat_parameters.messages
+        tools = self._chat_parameters.tools
         # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
         # event loop for seconds, and never fits
         if self._num_characters > 64 * session.parts.max_sequence_tokens:
@@ -230,69 +230,73 @@ class ChatRequest:
         if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
             reason = "rewritten" if has_answers else self._reason(session, "new")
-            return self._begun(session, self._rendered(session), reason)
+            return self._begin_sequence(session, self._render_prompt(session), reason)
         turn, count = longest_match
         tokens_before, sampled = session.record.turn_tokens(turn.number)
         turn.has_followers = True
         if any(message.get("role") == "assistant" for message in messages[count:]):
-            return self._begun(session, self._rendered(session), "rewritten", turn.number)
-        environment_tokens = _between(session, tokens_before, sampled, messages[count:], tools)
+            return self._begin_sequence(session, self._render_prompt(session), "rewritten", turn.number)
+        environment_tokens = _tokens_between(session, tokens_before, sampled, messages[count:], tools)
         if environment_tokens is None:
-            return self._begun(session, self._rendered(session), self._reason(session, "format"), turn.number)
+            return self._begin_sequence(
+                session, self._render_prompt(session), self._reason(session, "format"), turn.number
+            )
         if turn.is_extended or turn.is_abandoned:
-            return self._begun(
+            return self._begin_sequence(
                 session, [*tokens_before, *sampled, *environment_tokens], self._reason(session, "forked"), turn.number
             )
-        return TurnPlace(extended(session, turn, environment_tokens), self._digests[-1], turn.number)
+        return PendingTurn(extend_sequence(session, turn, environment_tokens), self._digests[-1], turn.number)
 
-    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        parsed = session.parts.renderer.parse(tokens_before, sampled, self._asked.tools)
+        parsed = session.parts.renderer.parse(tokens_before, sampled, self._chat_parameters.tools)
         call_ids = session.next_call_ids(len(parsed.calls))
         message = dict(assistant_message(parsed, call_ids))
         # `completion_body` sends it as `reasoning`, the name in vLLM's protocol.
         message.pop("reasoning_content", None)
-        for text in self._asked.stop:
+        for text in self._chat_parameters.stop:
             message["content"] = str(message["content"]).partition(text)[0]
         malformed = sum(bool(call.problem) for call in parsed.calls)
-        session.record.answered(number, tool_calls=len(parsed.calls), malformed_calls=malformed)
+        session.record.record_answer(number, tool_calls=len(parsed.calls), malformed_calls=malformed)
         kept_ids = tuple(call["id"] for call in message.get("tool_calls", ()))
-        remembered(session, place, number, kept_ids, message, is_retry=self._is_retry)
+        add_recorded_turn(session, pending_turn, number, kept_ids, message, is_retry=self._is_retry)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
         reason = stopped if finish == "stop" else "length"
-        return Answered(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
+        return TurnAnswer(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
 
-    def _begun(self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None) -> TurnPlace:
-        return TurnPlace(begun(session, prompt, reason), self._digests[-1], follows)
+    def _begin_sequence(
+        self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
+    ) -> PendingTurn:
+        return PendingTurn(begin_sequence(session, prompt, reason), self._digests[-1], follows)
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
 
-    def _rendered(self, session: HarnessSession) -> list[int]:
+    def _render_prompt(self, session: HarnessSession) -> list[int]:
         try:
-            return session.parts.renderer.prompt(self._asked.messages, self._asked.tools)
+            return session.parts.renderer.prompt(self._chat_parameters.messages, self._chat_parameters.tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
             raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
 
 
-def _between(
+def _tokens_between(
     session: HarnessSession,
-    before: list[int],
+    tokens_before: list[int],
     sampled: list[int],
     messages: Sequence[ChatMessage],
     tools: Sequence[ToolSchema],
 ) -> list[int] | None:
     """The tokens between a recorded turn and the next; None = the format does not extend it."""
     try:
-        return session.parts.renderer.next_turn(before, sampled, messages, tools)
+        return session.parts.renderer.next_turn(tokens_before, sampled, messages, tools)
     except Exception as error:  # as in `_rendered`
         raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
 
 
-def begun(session: HarnessSession, prompt: list[int], reason: str) -> int:
+def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> int:
     """Begin a sequence; `reason` is counted if it is a further one. Raises RefusedRequestError if it is too long."""
     record = session.record
     if len(prompt) >= session.parts.max_sequence_tokens:
@@ -302,32 +306,32 @@ def begun(session: HarnessSession, prompt: list[int], reason: str) -> int:
     if record.sequences:
         session.count_sequence(reason)
     elif start is not None:
-        if start.prompt_of(start, record.task_prompt).tolist() == prompt:
+        if start.sequence_prompt(start, record.task_prompt).tolist() == prompt:
             return record.begin_sequence(prompt, start)
         session.parts.note_discarded(session.task.environment, start.num_tokens)
     return record.begin_sequence(prompt)
 
 
-def extended(session: HarnessSession, turn: RecordedTurn, given: list[int]) -> int:
+def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: list[int]) -> int:
     """Give tokens to the sequence of a turn, which is its last. Raises RefusedRequestError if none would be left."""
     record = session.record
     sequence = record.turns[turn.number].sequence
-    if record.remaining_tokens(sequence) <= len(given):
-        raise too_long(session, f"a history of {record.sequences[sequence].num_tokens + len(given)} tokens")
+    if record.remaining_tokens(sequence) <= len(added_tokens):
+        raise too_long(session, f"a history of {record.sequences[sequence].num_tokens + len(added_tokens)} tokens")
     turn.is_extended = True
-    record.answered(
+    record.record_answer(
         turn.number,
         tool_calls=record.turns[turn.number].tool_calls,
         malformed_calls=record.turns[turn.number].malformed_calls,
         environment_seconds=time.monotonic() - turn.answered_at,
     )
-    record.sequences[sequence].completion.give(given)
+    record.sequences[sequence].completion.give(added_tokens)
     return sequence
 
 
-def remembered(
+def add_recorded_turn(
     session: HarnessSession,
-    place: TurnPlace,
+    pending_turn: PendingTurn,
     number: int,
     call_ids: tuple[str, ...],
     message: ChatMessage | None,
@@ -335,15 +339,23 @@ def remembered(
     is_retry: bool | None,
 ) -> None:
     """Remember a turn by the history that ends with its answer."""
-    turn = RecordedTurn(number, place.history, call_ids, time.monotonic(), place.follows, message, is_retry=is_retry)
+    turn = RecordedTurn(
+        number,
+        pending_turn.history_digest,
+        call_ids,
+        time.monotonic(),
+        pending_turn.follows,
+        message,
+        is_retry=is_retry,
+    )
     session.histories.add(turn)
 
 
-def too_long(session: HarnessSession, what: str) -> RefusedRequestError:
+def too_long(session: HarnessSession, history_description: str) -> RefusedRequestError:
     """The refusal of a history that leaves no token to sample."""
-    session.over = EpisodeEnd.TOKENS
+    session.exceeded_budget = EpisodeEnd.TOKENS
     return RefusedRequestError(
-        f"{what} leaves no room: an episode may have {session.task.max_tokens} tokens, and one sequence "
+        f"{history_description} leaves no room: an episode may have {session.task.max_tokens} tokens, and one sequence "
         f"{session.parts.max_sequence_tokens}",
         code="context_length_exceeded",
     )

@@ -23,7 +23,7 @@ class RecordedTurn:
 
     number: int
     """Index in `EpisodeRecord.turns`."""
-    asked: bytes
+    history_digest: bytes
     """Digest of the history that it answers."""
     call_ids: tuple[str, ...]
     answered_at: float
@@ -53,7 +53,7 @@ class Histories:
         """Remember a turn under the history that ends with its answer."""
         self.turns.append(turn)
         if turn.answer is not None:
-            self._by_digest.setdefault(_next(turn.asked, turn.answer), []).append(turn)
+            self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(turn)
 
     def longest(self, digests: Sequence[bytes], messages: Sequence[ChatMessage]) -> tuple[RecordedTurn, int] | None:
         """The recorded turn that most of the messages end with, and how many those are. None = none is recorded.
@@ -75,7 +75,7 @@ class Histories:
         unread = [turn for turn in self.turns if turn.is_abandoned and not turn.has_followers]
         pending: dict[bytes, list[RecordedTurn]] = {}
         for turn in self.turns:
-            earlier = pending.setdefault(turn.asked, [])
+            earlier = pending.setdefault(turn.history_digest, [])
             if earlier and turn.is_retry is not False:
                 replaced = earlier.pop()
                 if not replaced.is_abandoned:
@@ -86,21 +86,21 @@ class Histories:
 
     def was_asked(self, digest: bytes) -> bool:
         """Whether this very history has been sampled before."""
-        return any(turn.asked == digest for turn in self.turns)
+        return any(turn.history_digest == digest for turn in self.turns)
 
 
 def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[bytes]:
     """The digest of the tools, and one after each message."""
     digests = [_digest(b"", [dict(tool) for tool in tools])]
     for message in messages:
-        digests.append(_next(digests[-1], message))
+        digests.append(_next_digest(digests[-1], message))
     return digests
 
 
-def _next(before: bytes, message: ChatMessage) -> bytes:
+def _next_digest(previous_digest: bytes, message: ChatMessage) -> bytes:
     calls = [_call(call) for call in message.get("tool_calls") or ()]
     texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
-    return _digest(before, calls, texts)
+    return _digest(previous_digest, calls, texts)
 
 
 def _call(call: Mapping[str, Any]) -> list[Any]:
@@ -109,9 +109,9 @@ def _call(call: Mapping[str, Any]) -> list[Any]:
     return [function.get("name"), read_arguments(function.get("arguments"))]
 
 
-def _digest(before: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
+def _digest(previous_digest: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
     """Long texts are hashed as they are: as JSON they would be copied several times."""
-    digest = hashlib.blake2b(before, digest_size=16)
+    digest = hashlib.blake2b(previous_digest, digest_size=16)
     for text in (json.dumps(value, sort_keys=True, ensure_ascii=True), *texts):
         content = text.encode("utf-8", "surrogatepass")
         # With its length, so that the border between two texts counts.
@@ -120,7 +120,7 @@ def _digest(before: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
     return digest.digest()
 
 
-def _with_ids(found: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
+def _with_ids(candidate_turns: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
     """The turn with these ids of calls, else the newest, among those with the same history and answer."""
     ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
-    return next((turn for turn in reversed(found) if ids and turn.call_ids == ids), found[-1])
+    return next((turn for turn in reversed(candidate_turns) if ids and turn.call_ids == ids), candidate_turns[-1])

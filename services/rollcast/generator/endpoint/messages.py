@@ -11,8 +11,6 @@ from rollcast.chat.base import ChatMessage
 from rollcast.generator.endpoint.bodies import bounded_integer, count, is_too_deep
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 
-MAX_PARTS = 1_000
-"""Text parts of one message. Clients write one, or one for each file."""
 MAX_CALLS = 512
 """Tool calls of one message."""
 MAX_ARGUMENT_VALUES = 150_000
@@ -42,49 +40,51 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
     return checked_messages
 
 
-def _role(role: Any, place: str) -> str:
+def _role(role: Any, message_path: str) -> str:
     if not isinstance(role, str) or not role:
-        raise RefusedRequestError(f"{place}.role: give a role as text")
+        raise RefusedRequestError(f"{message_path}.role: give a role as text")
     # OpenAI's newer name of the same role, which chat templates do not know.
     return "system" if role == "developer" else role
 
 
-def _text(content: Any, place: str) -> str:
+def _text(content: Any, message_path: str) -> str:
     """The content; parts are joined."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise RefusedRequestError(f"{place}.content: only content that is text is served")
-    if len(content) > MAX_PARTS:
-        raise RefusedRequestError(f"{place}.content: has more than {MAX_PARTS:,} parts; join them")
+        raise RefusedRequestError(f"{message_path}.content: only content that is text is served")
+    # Text parts of one message. Clients write one, or one for each file.
+    max_parts = 1_000
+    if len(content) > max_parts:
+        raise RefusedRequestError(f"{message_path}.content: has more than {max_parts:,} parts; join them")
     parts = [
         content_part.get("text") if isinstance(content_part, dict) and content_part.get("type") == "text" else None
         for content_part in content
     ]
     texts = [text for text in parts if isinstance(text, str)]
     if len(texts) < len(parts):
-        raise RefusedRequestError(f"{place}.content: only content that is text is served")
+        raise RefusedRequestError(f"{message_path}.content: only content that is text is served")
     return texts[0] if len(texts) == 1 else "".join(texts)
 
 
-def _check_calls(calls: Any, place: str) -> int:
+def _check_calls(calls: Any, calls_path: str) -> int:
     """The number of values in their arguments, at most."""
     if not isinstance(calls, list):
-        raise RefusedRequestError(f"{place}: is not a list")
+        raise RefusedRequestError(f"{calls_path}: is not a list")
     if len(calls) > MAX_CALLS:
-        raise RefusedRequestError(f"{place}: has more than {MAX_CALLS} calls")
+        raise RefusedRequestError(f"{calls_path}: has more than {MAX_CALLS} calls")
     num_values = 0
     for index, call in enumerate(calls):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise RefusedRequestError(f"{place}.{index}: is not an object with a function and its name")
+            raise RefusedRequestError(f"{calls_path}.{index}: is not an object with a function and its name")
         if not isinstance(call.get("id") or "", str):
-            raise RefusedRequestError(f"{place}.{index}.id: is not text")
+            raise RefusedRequestError(f"{calls_path}.{index}.id: is not text")
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             num_values += _num_values(arguments)
         elif not isinstance(arguments, Mapping | None):
-            raise RefusedRequestError(f"{place}.{index}.function.arguments: is neither JSON as text nor an object")
+            raise RefusedRequestError(f"{calls_path}.{index}.function.arguments: is neither JSON as text nor an object")
     return num_values
 
 

@@ -26,7 +26,7 @@ class SessionPrograms:
         self._running: set[SessionProgram] = set()
         self._sources: dict[str, ProgramSource] = {}
 
-    async def start(self, session: HarnessSession, described: Mapping[str, str]) -> SessionProgram:
+    async def start(self, session: HarnessSession, session_description: Mapping[str, str]) -> SessionProgram:
         """Start the program of a session. Raises EnvironmentFailedError."""
         settings = session.settings
         source = self._sources.get(settings.name)
@@ -34,7 +34,7 @@ class SessionPrograms:
             source = self._sources[settings.name] = find_kind(settings).start(settings, self._surroundings)
         run = session.task.sampling
         sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
-        program = await source.start(session.task.row, described, sampling)
+        program = await source.start(session.task.row, session_description, sampling)
         self._running.add(program)
         return program
 

@@ -59,16 +59,12 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Values of settings that change nothing."""
 NO_HISTORY = ({"role": "user", "content": ""},)
 """Messages for vLLM's classes, which do not take a request without."""
-MAX_STOPS = 4
-"""Most stop texts that the OpenAI API takes."""
-MAX_STOP_CHARACTERS = 200
 MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
-MAX_TOOLS_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class AskedChat:
+class ChatParameters:
     """A request as far as it is honored."""
 
     messages: Sequence[ChatMessage]
@@ -88,7 +84,7 @@ class AskedChat:
     """Settings of sampling in place of which the run's are used."""
 
 
-def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> AskedChat:
+def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> ChatParameters:
     """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
     from pydantic import ValidationError
 
@@ -120,7 +116,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if request.tool_choice not in (None, "auto", "none"):
         raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
     options = request.stream_options
-    return AskedChat(
+    return ChatParameters(
         messages=messages,
         tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
         max_tokens=one_max_tokens(body),
@@ -175,8 +171,9 @@ def _check_counts(body: Mapping[str, Any]) -> None:
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
     if is_too_deep(body):
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
-    if num_characters(tools) > MAX_TOOLS_CHARACTERS:
-        raise RefusedRequestError(f"tools: a request may have {MAX_TOOLS_CHARACTERS} characters of them at most")
+    max_tools_characters = 1 << 20
+    if num_characters(tools) > max_tools_characters:
+        raise RefusedRequestError(f"tools: a request may have {max_tools_characters} characters of them at most")
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
 
@@ -191,10 +188,13 @@ def one_max_tokens(body: Mapping[str, Any]) -> int | None:
     return token_limits[0]
 
 
-def stop_texts(given: Any) -> tuple[str, ...]:
+def stop_texts(stop_setting: Any) -> tuple[str, ...]:
     """The texts that end a completion. Raises RefusedRequestError."""
-    stops = [given] if isinstance(given, str) else given or []
+    stops = [stop_setting] if isinstance(stop_setting, str) else stop_setting or []
     is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
-    if not is_list or len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in stops):
-        raise RefusedRequestError(f"stop: at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters each")
+    # Most stop texts that the OpenAI API takes.
+    max_stops = 4
+    max_stop_characters = 200
+    if not is_list or len(stops) > max_stops or not all(0 < len(stop) <= max_stop_characters for stop in stops):
+        raise RefusedRequestError(f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each")
     return tuple(stops)

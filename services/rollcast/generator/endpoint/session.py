@@ -69,14 +69,14 @@ class HarnessSession:
         """A former owner's part of the first turn."""
         self.has_begun = False
         """Whether any request has arrived."""
-        self.taken = asyncio.Event()
+        self.claimed = asyncio.Event()
         """Set when an external program has claimed the session."""
         self.has_answered = False
         """Whether a turn has ended that the close of the session did not cut."""
         self.last_refusal = ""
         """Why its last refused request was refused."""
         self.is_closed = False
-        self.over: EpisodeEnd | None = None
+        self.exceeded_budget: EpisodeEnd | None = None
         """The budget for want of which the last request was cut or refused."""
         self.is_last_turn_cut = False
         """Whether the last turn was cut by a budget of tokens, its request's own max_tokens included."""
@@ -84,7 +84,7 @@ class HarnessSession:
         """The reward that the program reported, not checked."""
         self.failure: Exception | None = None
         """The error of the engine, or of a wait for its slots, for the claim loop."""
-        self.ended: str | None = None
+        self.end_report: str | None = None
         """An outside program has reported its end: empty, or why it failed. None = it has not."""
         self._running: dict[object, int] = {}
         """Requests under way, each with the tokens that it may still sample."""
@@ -132,7 +132,7 @@ class HarnessSession:
         if self.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
         if self.is_over:
-            raise self.refused_for(EpisodeEnd.SECONDS)
+            raise self.refuse_over_budget(EpisodeEnd.SECONDS)
 
     @property
     def is_over(self) -> bool:
@@ -161,9 +161,9 @@ class HarnessSession:
             self._slot_seconds -= waited
             self.deadline += waited
 
-    def refused_for(self, end: EpisodeEnd) -> RefusedRequestError:
+    def refuse_over_budget(self, end: EpisodeEnd) -> RefusedRequestError:
         """Note the budget that is over; returns the refusal of a request for want of it."""
-        self.over = end
+        self.exceeded_budget = end
         return budget_over(OVER[end])
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
@@ -175,11 +175,11 @@ class HarnessSession:
             while True:
                 self.check_open()
                 if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
-                    raise self.refused_for(EpisodeEnd.TURNS)
+                    raise self.refuse_over_budget(EpisodeEnd.TURNS)
                 room = self.task.max_tokens - self.record.num_tokens - sum(self._running.values())
                 # Requests that run may use fewer tokens than they reserved, so the budget is over only when none runs.
                 if not self._running and room <= 0:
-                    raise self.refused_for(EpisodeEnd.TOKENS)
+                    raise self.refuse_over_budget(EpisodeEnd.TOKENS)
                 if not self._running or (max_tokens is not None and max_tokens <= room):
                     break
                 await self.changed.wait()
@@ -195,7 +195,7 @@ class HarnessSession:
         other_reservations = sum(self._running.values()) - self._running[request]
         self._running[request] = min(tokens, self.task.max_tokens - self.record.num_tokens - other_reservations)
         if self._running[request] <= 0:
-            raise self.refused_for(EpisodeEnd.TOKENS)
+            raise self.refuse_over_budget(EpisodeEnd.TOKENS)
         return self._running[request]
 
     async def give_back(self, request: object) -> None:

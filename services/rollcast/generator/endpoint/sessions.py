@@ -94,19 +94,19 @@ class Sessions:
                     self._arrival.notify()  # its task, if it got one, is for the next
                     raise
                 session = self._waiting.popleft()
-                session.taken.set()
+                session.claimed.set()
                 return session
         return None
 
     async def start(self, session: HarnessSession) -> SessionProgram:
         """Start a session's program. Raises EnvironmentFailedError."""
-        return await self._programs.start(session, self.described(session, self.url))
+        return await self._programs.start(session, self.describe_session(session, self.url))
 
     async def end(self, program: SessionProgram) -> None:
         """End a program and everything that it started."""
         await self._programs.end(program)
 
-    def described(self, session: HarnessSession, url: str) -> dict[str, str]:
+    def describe_session(self, session: HarnessSession, url: str) -> dict[str, str]:
         """A session for the program that takes its turns. `url`: of this generator's server."""
         session_url = f"{url}{PREFIX}{session.id}"
         return {
@@ -144,6 +144,6 @@ class Sessions:
         await self._programs.close()
 
 
-def row_of(reference: str) -> str:
+def row_json(reference: str) -> str:
     """The JSON text of a task's row, on one line."""
     return json.dumps(json.loads(reference))

@@ -54,7 +54,7 @@ class SingleCalls:
         self._parts = parts
         self._sessions = sessions
         # Calls that wait or sample at the same time
-        self._most = max(1, min(8, num_slots // SLOTS_FOR_EACH))
+        self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
         self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
         self._task = PromptTask(
             # No task has it, so that no rollout shares their KV
@@ -90,8 +90,8 @@ class SingleCalls:
         """Begin the session's request. Raises RefusedRequestError."""
         if self._engine.failed or self._engine.version is None:
             raise RefusedRequestError("the generator has no weights now; retry later", 503, "no_weights")
-        if len(self._admitted) >= self._most:
-            reason = f"{self._most} calls without a session are under way here; retry later"
+        if len(self._admitted) >= self._max_calls:
+            reason = f"{self._max_calls} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
         session.deadline = time.monotonic() + self._limits.max_seconds
         self._admitted.add(session)

@@ -21,19 +21,19 @@ class Deltas:
         self._reasoning = ""
         self._content = ""
 
-    def of(self, reasoning: str, content: str, *, has_calls: bool) -> list[dict[str, Any]]:
+    def sendable_parts(self, reasoning: str, content: str, *, has_calls: bool) -> list[dict[str, Any]]:
         """The parts of an unfinished turn that can be sent now."""
         if has_calls:
             return []
         content = content.strip()  # as in the message
         if not content:
-            return self._new(self._certain(reasoning), "")
+            return self._take_new_parts(self._sendable_prefix(reasoning), "")
         # A call may follow, and the message has no space before it.
-        return self._new(reasoning, self._certain(self._before_stop(content)).rstrip())
+        return self._take_new_parts(reasoning, self._sendable_prefix(self._before_stop(content)).rstrip())
 
     def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The parts of a turn that has ended which were not sent."""
-        return self._new(reasoning, content)
+        return self._take_new_parts(reasoning, content)
 
     def _before_stop(self, text: str) -> str:
         """The text before a stop text, or before what may be the beginning of one."""
@@ -42,7 +42,7 @@ class Deltas:
         partial_stop_sizes = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
         return text[: len(text) - max(partial_stop_sizes, default=0)]
 
-    def _certain(self, text: str) -> str:
+    def _sendable_prefix(self, text: str) -> str:
         text = text.rstrip("\ufffd")  # the bytes of a character that has not ended
         positions = [text.find(mark) for mark in MARKS] if self._has_tools else [text.rfind("<")]
         mark_positions = [position for position in positions if position >= 0]
@@ -52,7 +52,7 @@ class Deltas:
         # Without tools there are marks of thinking only, none of which is longer
         return text if not self._has_tools and len(text) - first > 32 else text[:first]
 
-    def _new(self, reasoning: str, content: str) -> list[dict[str, Any]]:
+    def _take_new_parts(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The new parts of both texts. A text that was read differently before is not sent further."""
         parts: list[dict[str, Any]] = []
         if reasoning.startswith(self._reasoning) and len(reasoning) > len(self._reasoning):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.generator.endpoint.call import Answered, TurnPlace, begun, extended, remembered
+from rollcast.generator.endpoint.call import PendingTurn, TurnAnswer, add_recorded_turn, begin_sequence, extend_sequence
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -56,24 +56,26 @@ class TokenRequest:
         stop = stop_texts(settings.get("stop"))
         return cls(token_ids, one_max_tokens(settings), stop, is_retry=is_retry), replaced
 
-    def place(self, session: HarnessSession) -> TurnPlace:
+    def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
         recorded_turn, length = self._longest(session)
         retried = session.histories.was_asked(self._history)
         if recorded_turn is None:
-            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "new"), self._history)
+            return PendingTurn(begin_sequence(session, self._token_ids, "retried" if retried else "new"), self._history)
         recorded_turn.has_followers = True
         if recorded_turn.is_extended or recorded_turn.is_abandoned:
-            return TurnPlace(begun(session, self._token_ids, "retried" if retried else "forked"), self._history)
-        return TurnPlace(extended(session, recorded_turn, self._token_ids[length:]), self._history)
+            return PendingTurn(
+                begin_sequence(session, self._token_ids, "retried" if retried else "forked"), self._history
+            )
+        return PendingTurn(extend_sequence(session, recorded_turn, self._token_ids[length:]), self._history)
 
-    def answer(self, session: HarnessSession, place: TurnPlace, number: int, finish: Finish) -> Answered:
+    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        remembered(session, place, number, (), None, is_retry=self._is_retry)
+        add_recorded_turn(session, pending_turn, number, (), None, is_retry=self._is_retry)
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
-        return Answered({}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs)
+        return TurnAnswer({}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs)
 
     def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
         longest_turn: RecordedTurn | None = None
@@ -87,28 +89,28 @@ class TokenRequest:
         return longest_turn, longest
 
 
-def generated_body(answered: Answered, name: str, model: str) -> dict[str, Any]:
+def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, Any]:
     """The answer, as vLLM's `GenerateTokensResponse` has it."""
-    pairs = zip(answered.token_ids, answered.logprobs, strict=True)
+    pairs = zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
     content = [{"token_id": token, "logprob": logprob} for token, logprob in pairs]
     choice = {
         "index": 0,
-        "finish_reason": answered.finish_reason,
-        "token_ids": answered.token_ids,
+        "finish_reason": turn_answer.finish_reason,
+        "token_ids": turn_answer.token_ids,
         "logprobs": {"content": content},
     }
-    sampled = len(answered.token_ids)
-    usage = {"prompt_tokens": len(answered.prompt_token_ids), "completion_tokens": sampled}
+    sampled = len(turn_answer.token_ids)
+    usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
     body = tokens_answer().model_validate({"request_id": name, "model": model, "choices": [choice], "usage": usage})
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)
     return response_body
 
 
-def _are_tokens(given: Any) -> bool:
+def _are_tokens(token_ids: Any) -> bool:
     """Whether it is a list of token ids, of any length that a body may have."""
     # By exact type: True is an int in Python.
-    if not isinstance(given, list) or not given or set(map(type, given)) != {int}:
+    if not isinstance(token_ids, list) or not token_ids or set(map(type, token_ids)) != {int}:
         return False
     # A token is 32 bits on the wire; the engine refuses those that its model does not have
-    return bool(min(given) >= 0 and max(given) <= ((1 << 31) - 1))
+    return bool(min(token_ids) >= 0 and max(token_ids) <= ((1 << 31) - 1))

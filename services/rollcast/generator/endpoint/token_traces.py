@@ -14,8 +14,6 @@ from rollcast.environments.openenv_sessions.helper import OpenEnvTrace
 from rollcast.generator.episodes.record import EpisodeRecord
 
 Ranges = Sequence[tuple[int, int]]
-MAX_RANGES = 10_000
-"""Stretches without loss of one episode. The record of a sequence has room for 65,536."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +26,14 @@ class TracedLoss:
     """The tokens without loss in each turn that it trains in part, counted from the turn's first."""
 
 
-def traced_loss(record: EpisodeRecord, read: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
-    """`read`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
+def traced_loss(record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
+    """`read_turns`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
 
     Of calls with the same tokens those that were read come first.
     """
-    unread = sorted(set(range(len(record.turns))) - set(read))
+    unread = sorted(set(range(len(record.turns))) - set(read_turns))
     numbers: dict[str, list[int]] = {}
-    for number in (*sorted(read), *unread):
+    for number in (*sorted(read_turns), *unread):
         numbers.setdefault(call_digest(*record.turn_tokens(number)), []).append(number)
     masked: dict[int, Ranges] = {}
     trained: set[int] = set()

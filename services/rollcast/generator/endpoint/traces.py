@@ -33,8 +33,8 @@ def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set
     """
     numbers = {turn.number: index for index, turn in enumerate(turns)}
     parents = [None if turn.follows is None else numbers.get(turn.follows) for turn in turns]
-    recorded = _chained([message_digest(turn.answer) for turn in turns], parents)
-    traced = _chained(
+    recorded = _chain_digests([message_digest(turn.answer) for turn in turns], parents)
+    traced = _chain_digests(
         [answer.digest for answer in trace.answers], [trace_answer.follows for trace_answer in trace.answers]
     )
     if recorded is None or traced is None or Counter(recorded) != Counter(traced):
@@ -54,7 +54,7 @@ def message_digest(answer: ChatMessage | None) -> str:
     return answer_digest(answer.get("content"), calls)
 
 
-def _chained(digests: Sequence[str], parents: Sequence[int | None]) -> list[str] | None:
+def _chain_digests(digests: Sequence[str], parents: Sequence[int | None]) -> list[str] | None:
     """A digest of each answer and all before it. None = an answer follows a later one."""
     chains: list[str] = []
     for digest, parent in zip(digests, parents, strict=True):

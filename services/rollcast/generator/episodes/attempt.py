@@ -22,7 +22,7 @@ from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, 
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
-from rollcast.generator.episodes.reward import reward_of
+from rollcast.generator.episodes.reward import request_reward
 from rollcast.generator.episodes.transcript import Transcript
 from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
@@ -93,7 +93,7 @@ class EpisodeAttempt:
 
     async def run(self) -> None:
         """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
-        environment = await self._acquired()
+        environment = await self._acquire_environment()
         is_reusable = False
         try:
             # From here on: the wait for a free environment is not the episode's time.
@@ -103,7 +103,7 @@ class EpisodeAttempt:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
             if not self._task.verifier:
                 self.stage = "reward"
-                self.graded = await reward_of(environment, self._settings.call_seconds, self._waits)
+                self.graded = await request_reward(environment, self._settings.call_seconds, self._waits)
                 # The server gives the reward of the last call again as the episode's, and it must count once.
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
@@ -129,11 +129,11 @@ class EpisodeAttempt:
             if finish == "abort":
                 return EpisodeEnd.SECONDS
             self.has_ended_turn = True
-            turn = self._parsed(opening.tools)
+            turn = self._parse_turn(opening.tools)
             if not turn.calls:
                 return EpisodeEnd.ANSWERED
             call_ids = transcript.next_call_ids(turn)
-            answers = await self._answers(environment, turn, call_ids)
+            answers = await self._answer_calls(environment, turn, call_ids)
             if answers.is_done:
                 return EpisodeEnd.DONE
             if len(self.record.turns) >= self._limits.max_turns:
@@ -142,9 +142,9 @@ class EpisodeAttempt:
                 return EpisodeEnd.SECONDS
             transcript.add(turn, call_ids, answers.messages)
             if not self._extend(sequence, answers.messages, opening.tools):
-                sequence = self.record.begin_sequence(self._prompt(transcript.messages, opening.tools))
+                sequence = self.record.begin_sequence(self._render_prompt(transcript.messages, opening.tools))
 
-    async def _acquired(self) -> LiveEnvironment:
+    async def _acquire_environment(self) -> LiveEnvironment:
         self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
         try:
             return await self._set_up(self._parts.environments.acquire(self._name), "none was free")
@@ -165,9 +165,9 @@ class EpisodeAttempt:
 
     def _first_sequence(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> int:
         """Begin the first sequence, with the tokens of a former owner if they follow the same prompt."""
-        prompt = self._prompt(messages, tools)
+        prompt = self._render_prompt(messages, tools)
         start = self.start
-        if start is not None and start.prompt_of(start, self._task.prompt_token_ids).tolist() != prompt:
+        if start is not None and start.sequence_prompt(start, self._task.prompt_token_ids).tolist() != prompt:
             self._parts.note_discarded(self._name, start.num_tokens)
             start = None
         self._is_set_up = True
@@ -176,7 +176,7 @@ class EpisodeAttempt:
             raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves no room in model.max_length")
         return sequence
 
-    def _prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+    def _render_prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
         length = sum(len(str(message.get("content"))) for message in messages)
         # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
         # event loop for seconds, and never fits
@@ -221,11 +221,13 @@ class EpisodeAttempt:
             self._slot_seconds -= waited
             self._deadline += waited
 
-    def _parsed(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
+    def _parse_turn(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
         tokens_before, tokens = self.record.turn_tokens(-1)
         return self._parts.renderer.parse(tokens_before, tokens, tools)
 
-    async def _answers(self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]) -> CallAnswers:
+    async def _answer_calls(
+        self, environment: LiveEnvironment, turn: AssistantTurn, call_ids: Sequence[str]
+    ) -> CallAnswers:
         seconds_before = self._waits.environment_seconds
         call_seconds = self._settings.call_seconds
         self.stage = "call"
@@ -235,7 +237,7 @@ class EpisodeAttempt:
             if error.is_overdue:
                 self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name)
             raise
-        self.record.answered(
+        self.record.record_answer(
             len(self.record.turns) - 1,
             tool_calls=len(turn.calls),
             malformed_calls=answers.num_malformed,

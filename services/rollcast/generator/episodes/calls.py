@@ -52,12 +52,12 @@ async def answer_calls(
         result = await _answer(environment, call, call_seconds, waits)
         text = result.text
         if len(text) > MAX_ANSWER_CHARACTERS:
-            text = shortened(text)
+            text = shorten_answer(text)
         answers.num_cut += result.is_cut or len(result.text) > MAX_ANSWER_CHARACTERS
         answers.num_malformed += result.is_malformed
         answers.num_overdue += result.is_overdue
         if result.reward is not None:
-            answers.rewards.append(_checked(result.reward))
+            answers.rewards.append(_validate_call_reward(result.reward))
         answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
         if result.is_done:
             answers.is_done = True
@@ -76,7 +76,7 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
         ) from None
 
 
-def _checked(reward: Any) -> float:
+def _validate_call_reward(reward: Any) -> float:
     """The reward of a call, which a server gave. Raises UnusableEpisodeError."""
     if isinstance(reward, bool) or not isinstance(reward, int | float):
         raise UnusableEpisodeError(f"gave a reward for a call that is not a number but {type(reward).__name__}")
@@ -85,7 +85,7 @@ def _checked(reward: Any) -> float:
     return float(reward)
 
 
-def shortened(text: str) -> str:
+def shorten_answer(text: str) -> str:
     """Beginning and end of a long answer, with a sentence between them."""
     half = MAX_ANSWER_CHARACTERS // 2
     left_out = len(text) - 2 * half

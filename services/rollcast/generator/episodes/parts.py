@@ -49,9 +49,9 @@ class EpisodeParts:
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
         """Give an environment back. Does not wait: its processes may take long to end, and a hand-over must not."""
-        self.do_aside(self.environments.release(environment, is_reusable=is_reusable))
+        self.run_in_background(self.environments.release(environment, is_reusable=is_reusable))
 
-    def do_aside(self, ending: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
         """End something of an environment without waiting for it."""
         task = asyncio.create_task(self._within_deadline(ending))
         self._releases.add(task)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from rollcast.generator.completion import Completion, Decode
-from rollcast.generator.episodes.shortening import shortened
+from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import Engine, Finish
 from rollcast.rollouts.records import (
@@ -60,7 +60,7 @@ class EpisodeRecord:
         """Take over the record of a former owner of the task."""
         episode = rollout.episode
         assert episode is not None
-        self.begin_sequence(rollout.prompt_of(rollout, self._task.prompt_token_ids).tolist(), rollout)
+        self.begin_sequence(rollout.sequence_prompt(rollout, self._task.prompt_token_ids).tolist(), rollout)
         for branch in episode.branches:
             self.begin_sequence(branch.prompt_token_ids.tolist(), _as_rollout(branch, self._index))
         self.turns = list(episode.turns)
@@ -163,7 +163,7 @@ class EpisodeRecord:
             self._has_stopped.append(finish == "stop" and not sampler.has_stopped_by_text)
         return finish
 
-    def answered(
+    def record_answer(
         self,
         turn: int,
         *,
@@ -218,7 +218,7 @@ class EpisodeRecord:
 
     def rollout(self) -> Rollout:
         """The record, not graded. Call it once, after `Engine.observe`, because it counts the preemptions."""
-        rollouts = [self._recorded(number) for number in range(len(self.sequences))]
+        rollouts = [self._sequence_rollout(number) for number in range(len(self.sequences))]
         # One without a token is left out, because the engine may have refused its prompt. Later ones move up.
         kept_numbers = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
         if not kept_numbers:
@@ -245,12 +245,12 @@ class EpisodeRecord:
         first.stop_reason = self.stop_reason
         return first
 
-    def _recorded(self, number: int) -> Rollout:
+    def _sequence_rollout(self, number: int) -> Rollout:
         rollout = self.sequences[number].rollout()
         end = self._ends.get(number, rollout.num_tokens)
         if end == rollout.num_tokens:
             return rollout
-        return shortened(rollout, end, len(self.sequences[number].prompt_token_ids))
+        return truncate_rollout(rollout, end, len(self.sequences[number].prompt_token_ids))
 
     @property
     def stop_reason(self) -> StopReason:

@@ -10,19 +10,19 @@ from rollcast.generator.grading import Graded
 from rollcast.rollouts.records import GradingStatus
 
 
-async def reward_of(environment: LiveEnvironment, call_seconds: float, waits: Waits) -> Graded:
+async def request_reward(environment: LiveEnvironment, call_seconds: float, waits: Waits) -> Graded:
     """The environment's verdict. Raises UnusableEpisodeError, EnvironmentFailedError, GivenUpError."""
     seconds_before = waits.environment_seconds
     try:
         reward = await waits.ask(environment.reward(), call_seconds + GRACE_SECONDS)
     except TimeoutError:
         raise EnvironmentFailedError(f"gave no reward within {call_seconds:g} seconds") from None
-    value = checked(reward)
+    value = validate_reward(reward)
     status = GradingStatus.OK if value > 0 else GradingStatus.WRONG
     return Graded(value, status, waits.environment_seconds - seconds_before)
 
 
-def checked(reward: Any) -> float:
+def validate_reward(reward: Any) -> float:
     """The reward as a number in [0, 1]. Raises UnusableEpisodeError."""
     if reward is None:
         raise UnusableEpisodeError("gave no reward")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from rollcast.rollouts.records import Leg, Rollout, VersionSpan
 
 
-def shortened(rollout: Rollout, end: int, num_prompt_tokens: int) -> Rollout:
+def truncate_rollout(rollout: Rollout, end: int, num_prompt_tokens: int) -> Rollout:
     """Tokens [0, end) with their spans, legs and marks."""
     experts = rollout.routed_experts
     return replace(

@@ -242,10 +242,10 @@ class Engine:
             finish=completion.finish_reason,
             num_cached_tokens=output.num_cached_tokens or 0,
             stopped_by_text=isinstance(completion.stop_reason, str),
-            routed_experts=self._experts_of(completion),
+            routed_experts=self._routed_experts(completion),
         )
 
-    def _experts_of(self, completion: Any) -> RoutedExperts | None:
+    def _routed_experts(self, completion: Any) -> RoutedExperts | None:
         if self.routing is None or completion.routed_experts is None:
             return None
         # vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte.

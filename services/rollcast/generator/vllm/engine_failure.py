@@ -131,7 +131,7 @@ def explained_start(model: Model, generator: Generator, folder: Path) -> Iterato
             explained = _does_not_start(model, generator, error, _read_note(folder, CAUSE))
         # A process that the kernel kills logs nothing.
         if kills() > killed:
-            raise _killed() from error
+            raise _kernel_kill_error() from error
         shortage = noted_shortage(folder)
         if shortage is None and is_out_of_memory(explained):
             shortage = str(explained)
@@ -147,27 +147,27 @@ def explained_start(model: Model, generator: Generator, folder: Path) -> Iterato
 
 
 def no_room_at_work(
-    generator: Generator, error: BaseException | None, said: str | None, *, killed: bool
+    generator: Generator, error: BaseException | None, shortage_note: str | None, *, killed: bool
 ) -> OutOfMemory | None:
     """The sentence for an engine that was at work; None = it did not run out of memory.
 
-    `error`: the error of the generator's part that ended. `said`: the engine's `noted_shortage`. `killed`: whether
-    the kernel has killed a process for lack of memory.
+    `error`: the error of the generator's part that ended. `shortage_note`: the engine's `noted_shortage`. `killed`:
+    whether the kernel has killed a process for lack of memory.
     """
     if killed:
-        return _killed()
-    if said is None and error is not None and is_out_of_memory(error):
-        said = str(error)
-    if said is None:
+        return _kernel_kill_error()
+    if shortage_note is None and error is not None and is_out_of_memory(error):
+        shortage_note = str(error)
+    if shortage_note is None:
         return None
     memory_use = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
     if not has_gpus():
-        return out_of_memory(memory_use, f"give the machine more, or lower {_cpu_cache(generator)}", said)
+        return out_of_memory(memory_use, f"give the machine more, or lower {_cpu_cache(generator)}", shortage_note)
     remedy = (
         f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
         "weights and KV cache"
     )
-    return out_of_memory(memory_use, remedy, said)
+    return out_of_memory(memory_use, remedy, shortage_note)
 
 
 def _does_not_start(model: Model, generator: Generator, error: Exception, cause: str | None) -> UserError:
@@ -185,7 +185,7 @@ def _does_not_start(model: Model, generator: Generator, error: Exception, cause:
     return UserError(f"{served}: vLLM cannot serve it ({cause or deepest_error(error)}); {remedy}")
 
 
-def _no_room_at_start(model: Model, generator: Generator, said: str) -> OutOfMemory:
+def _no_room_at_start(model: Model, generator: Generator, shortage_note: str) -> OutOfMemory:
     engine = f"vLLM's engine for model.path = {model.path}"
     share = f"generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g})"
     workers = f"generator.tensor_parallel (now {generator.tensor_parallel})"
@@ -197,14 +197,14 @@ def _no_room_at_start(model: Model, generator: Generator, said: str) -> OutOfMem
         free_memory_remedy = "end other processes that use the machine's memory"
         kv_cache_remedy = f"raise {_cpu_cache(generator)}"
         memory_remedy = f"give the machine more, or lower {_cpu_cache(generator)}"
-    if any(text in said for text in TAKEN_BY_OTHERS):
+    if any(text in shortage_note for text in TAKEN_BY_OTHERS):
         return OutOfMemory(f"out of memory: {engine} finds less free memory than it should take; {free_memory_remedy}")
-    if any(text in said for text in NO_KV_CACHE):
+    if any(text in shortage_note for text in NO_KV_CACHE):
         return OutOfMemory(
             f"out of memory: {engine} has no room for the KV cache of one rollout of model.max_length "
             f"{model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
         )
-    return out_of_memory(engine, memory_remedy, said)
+    return out_of_memory(engine, memory_remedy, shortage_note)
 
 
 def built_for_cuda() -> str | None:
@@ -214,7 +214,7 @@ def built_for_cuda() -> str | None:
     return torch.version.cuda or torch.version.hip
 
 
-def _killed() -> KilledForMemory:
+def _kernel_kill_error() -> KilledForMemory:
     return KilledForMemory(
         "the kernel ran out of host memory and ended the engine; give the machine or pod more, or keep less there "
         "(weights.stage, generator.cpu_kv_cache_gib)"

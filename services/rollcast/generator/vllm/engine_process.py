@@ -21,7 +21,7 @@ from typing import Any
 
 from rollcast.generator.vllm import engine_warden
 from rollcast.generator.vllm.engine_failure import noted_failure
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
 
 class EngineFork:
@@ -29,7 +29,7 @@ class EngineFork:
 
     def __init__(self) -> None:
         """Imports vLLM. Call it in the main thread, before any other thread is started."""
-        with uncollected():
+        with pause_garbage_collection():
             import vllm.v1.engine.async_llm  # noqa: F401
         context = multiprocessing.get_context("fork")
         child_orders, self._orders = context.Pipe(duplex=False)

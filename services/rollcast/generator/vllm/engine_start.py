@@ -19,11 +19,9 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.rollouts.codec import MAX_MESSAGE_BYTES
 from rollcast.telemetry.gpus import expected_gpus, unusable
-from rollcast.telemetry.heavy_imports import uncollected
+from rollcast.telemetry.heavy_imports import pause_garbage_collection
 
 WORKER_EXTENSION = "rollcast.generator.vllm.worker.GeneratorWorker"
-MAX_EXPERTS_PER_LAYER = 256
-"""A choice of an expert travels as one byte."""
 
 
 class RoutingShape(NamedTuple):
@@ -170,10 +168,12 @@ def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quanti
 
 def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None:
     """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a wire message."""
-    if routing.experts > MAX_EXPERTS_PER_LAYER:
+    # A choice of an expert travels as one byte.
+    max_experts_per_layer = 256
+    if routing.experts > max_experts_per_layer:
         raise UserError(
             f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is one byte on the "
-            f"wire, enough for {MAX_EXPERTS_PER_LAYER}; set it to false"
+            f"wire, enough for {max_experts_per_layer}; set it to false"
         )
     # Upper limit of a token's bytes on the wire without its experts
     group = rollouts * max_length * (len(routing.layers) * routing.choices + 12)
@@ -187,7 +187,7 @@ def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None
 
 def import_vllm() -> None:
     # Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine.
-    with uncollected():
+    with pause_garbage_collection():
         import vllm.v1.engine.async_llm  # noqa: F401
 
 

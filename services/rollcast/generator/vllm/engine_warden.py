@@ -37,7 +37,7 @@ def clear(folder: str) -> int:
 
     killed: set[int] = set()
     deadline = time.monotonic() + CLEAR_SECONDS
-    while (living_pids := _processes_of(folder)) and time.monotonic() < deadline:
+    while (living_pids := _list_processes(folder)) and time.monotonic() < deadline:
         for pid in living_pids:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -50,7 +50,7 @@ def clear(folder: str) -> int:
     return len(killed)
 
 
-def _processes_of(folder: str) -> list[int]:
+def _list_processes(folder: str) -> list[int]:
     """Ids of living processes except this one. A zombie does not count: its environment is empty."""
     mark = f"{FOLDER_VARIABLE}={folder}".encode()
     held_path = os.path.join(folder, HELD)

@@ -59,7 +59,7 @@ def _copy_stacks() -> None:
     def load_weights(layer: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[str]:
         single_weights: list[tuple[str, torch.Tensor]] = []
         for name, weight in weights:
-            if _is_stack_of(layer, name, weight):
+            if _is_whole_stack(layer, name, weight):
                 yield _load_stack(layer, name, weight)
             else:
                 single_weights.append((name, weight))
@@ -69,7 +69,7 @@ def _copy_stacks() -> None:
     RoutedExperts.load_weights = load_weights
 
 
-def _is_stack_of(layer: Any, name: str, weight: torch.Tensor) -> bool:
+def _is_whole_stack(layer: Any, name: str, weight: torch.Tensor) -> bool:
     """Whether the layer's memory has the form of this stack: all experts, not quantised, not transposed."""
     return (
         name in PARTS

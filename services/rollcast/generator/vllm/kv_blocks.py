@@ -31,7 +31,7 @@ class BlockMark:
     number: int
     """A hash of the mark before and of the weights it was computed with; a unique number below 0 if it was computed
     with several weights, or is not known."""
-    before: "BlockMark | None"
+    previous_mark: "BlockMark | None"
     """None: it is the first block, or the blocks before it are not known."""
 
 
@@ -50,8 +50,8 @@ class KvBlocks:
         self._marks: dict[int, BlockMark] = {}
         """By block: of its present content."""
         self._unique = itertools.count(-3, -1)  # Python hashes -1 and -2 alike
-        self._held: dict[str, list[list[int]]] = {}
-        self._seen: dict[str, list[list[BlockMark]]] = {}
+        self._request_blocks: dict[str, list[list[int]]] = {}
+        self._request_marks: dict[str, list[list[BlockMark]]] = {}
         """Marks of the blocks of a request, by group, as they were when it got or filled them. Blocks that it has left
         may hold something else by now."""
 
@@ -59,17 +59,17 @@ class KvBlocks:
         """New weights compute from now on. `computed`: tokens of each running request computed so far."""
         self._weights += 1
         for request_id, num_tokens in computed.items():
-            groups = zip(self._sizes, self._held[request_id], self._seen[request_id], strict=True)
+            groups = zip(self._sizes, self._request_blocks[request_id], self._request_marks[request_id], strict=True)
             for size, group_blocks, group_marks in groups:
                 # The weights before and after the change fill this block together.
                 if num_tokens % size:
                     index = num_tokens // size
-                    group_marks[index] = BlockMark(next(self._unique), group_marks[index].before)
+                    group_marks[index] = BlockMark(next(self._unique), group_marks[index].previous_mark)
                     self._marks[group_blocks[index]] = group_marks[index]
 
     def preempt(self, request_id: str) -> None:
         """A request has lost its blocks. Call it before others get them, possibly in the same step."""
-        self._held.pop(request_id, None)
+        self._request_blocks.pop(request_id, None)
 
     def begin(self, request_id: str, blocks: Blocks, computed: int) -> int:
         """A request runs, for the first time or again, on `blocks` that already hold its first `computed` tokens.
@@ -77,39 +77,39 @@ class KvBlocks:
         Requests that begin in the same step must come in the order of `computed`, because one may get a block that
         another fills. Returns how many of these tokens have the KV that the request has seen: all at its first run.
         """
-        former_marks = self._seen.get(request_id)
-        self._held[request_id] = [list(held) for held in blocks]
-        self._seen[request_id] = []
+        former_marks = self._request_marks.get(request_id)
+        self._request_blocks[request_id] = [list(block_ids) for block_ids in blocks]
+        self._request_marks[request_id] = []
         num_kept = computed
-        for group, (size, held) in enumerate(zip(self._sizes, blocks, strict=True)):
+        for group, (size, group_blocks) in enumerate(zip(self._sizes, blocks, strict=True)):
             num_found = computed // size
-            present_marks = self._marks_of(held[:num_found])
+            present_marks = self._find_marks(group_blocks[:num_found])
             if former_marks is not None:
-                rows = zip(held, present_marks, former_marks[group], strict=False)
+                rows = zip(group_blocks, present_marks, former_marks[group], strict=False)
                 changed_indices = (
                     index
                     for index, (block, present_mark, former_mark) in enumerate(rows)
                     if present_mark.number != former_mark.number and (block != NULL_BLOCK or group in self._recurrent)
                 )
                 num_kept = min(num_kept, size * next(changed_indices, num_found))
-            self._seen[request_id].append(present_marks)
+            self._request_marks[request_id].append(present_marks)
             self._fill(request_id, group)
         return num_kept
 
     def grow(self, request_id: str, blocks: Blocks) -> None:
         """A request got more blocks to fill. Call it before `begin` of the same step."""
-        for group, (group_blocks, more) in enumerate(zip(self._held[request_id], blocks, strict=True)):
+        for group, (group_blocks, more) in enumerate(zip(self._request_blocks[request_id], blocks, strict=True)):
             group_blocks.extend(more)
             self._fill(request_id, group)
 
     def end(self, request_id: str) -> None:
-        self._held.pop(request_id, None)
-        self._seen.pop(request_id, None)
+        self._request_blocks.pop(request_id, None)
+        self._request_marks.pop(request_id, None)
 
     def _fill(self, request_id: str, group: int) -> None:
         """Mark the blocks that have no mark yet, which the current weights compute."""
-        group_blocks = self._held[request_id][group]
-        group_marks = self._seen[request_id][group]
+        group_blocks = self._request_blocks[request_id][group]
+        group_marks = self._request_marks[request_id][group]
         for block in group_blocks[len(group_marks) :]:
             previous_mark = group_marks[-1] if group_marks else None
             # Never negative, so that it differs from every unique number.
@@ -118,7 +118,7 @@ class KvBlocks:
             if block != NULL_BLOCK:
                 self._marks[block] = group_marks[-1]
 
-    def _marks_of(self, blocks: Sequence[int]) -> list[BlockMark]:
+    def _find_marks(self, blocks: Sequence[int]) -> list[BlockMark]:
         """The marks of blocks with content; of null blocks those before the next block that has content."""
         marks: list[BlockMark] = []
         previous_mark: BlockMark | None = None
@@ -126,5 +126,5 @@ class KvBlocks:
         for block in reversed(blocks):
             mark = previous_mark if block == NULL_BLOCK else self._marks.get(block)
             marks.append(mark or UNKNOWN)
-            previous_mark = marks[-1].before
+            previous_mark = marks[-1].previous_mark
         return marks[::-1]

@@ -99,7 +99,7 @@ def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> 
     Returns [N, S, heads, values].
     """
     recurrent_states = layer.kv_cache[1]
-    query, key, value = _convolved(layer, slots, mixed)
+    query, key, value = _convolve(layer, slots, mixed)
     # exp(g) and beta of the formula above, one of each per head and token.
     decay = (-layer.A_log.float().exp() * F.softplus(a.float() + layer.dt_bias.float())).exp()
     strength = b.float().sigmoid()
@@ -118,7 +118,7 @@ def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> 
     return torch.stack(outputs, dim=1)
 
 
-def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _convolve(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values in float32 [N, S, heads, size], after the convolution over the last few tokens."""
     from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
 
@@ -137,10 +137,10 @@ def _convolved(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor
     )
     # Several heads of values share one head of queries and keys.
     repeats = value.shape[2] // key.shape[2]
-    query = _normalised(query).repeat_interleave(repeats, dim=2) * key.shape[-1] ** -0.5
-    return query, _normalised(key).repeat_interleave(repeats, dim=2), value
+    query = _normalise(query).repeat_interleave(repeats, dim=2) * key.shape[-1] ** -0.5
+    return query, _normalise(key).repeat_interleave(repeats, dim=2), value
 
 
-def _normalised(vectors: Tensor) -> Tensor:
+def _normalise(vectors: Tensor) -> Tensor:
     # Added to the squared length of queries and keys, as in the kernels for GPUs and in Transformers
     return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + 1e-6)

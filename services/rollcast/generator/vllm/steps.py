@@ -7,12 +7,12 @@ from rollcast.generator.vllm.kv_blocks import KvBlocks
 
 
 class KvRebuild(NamedTuple):
-    """A preempted request runs again: before its output token `num_output_tokens`, KV from `kept` on is rebuilt, by the
-    request or, since its preemption, by another rollout of the same prompt."""
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from `num_kept` on is rebuilt, by
+    the request or, since its preemption, by another rollout of the same prompt."""
 
     request_id: str
     num_output_tokens: int
-    kept: int
+    num_kept: int
 
 
 class EngineCounts(NamedTuple):
@@ -105,7 +105,7 @@ class StepObserver:
             elif blocks is not None:
                 self._blocks.grow(request_id, blocks)
         # A request may get a block that an earlier one of the same step fills (`KvBlocks.begin`).
-        beginning.sort(key=lambda each: each[0])
+        beginning.sort(key=lambda request: request[0])
         return {
             request_id: self._blocks.begin(request_id, blocks, computed) for computed, request_id, blocks in beginning
         }
@@ -117,12 +117,12 @@ class StepObserver:
             {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
         )
 
-    def step_ended(self, now: float) -> None:
-        """The step last observed has run; `now` in monotonic seconds."""
+    def step_ended(self, now_seconds: float) -> None:
+        """The step last observed has run; `now_seconds` in monotonic seconds."""
         if self._decodes:
             self.num_decode_steps += 1
-            self.decode_seconds += now - self.last_step_at
-        self.last_step_at = now
+            self.decode_seconds += now_seconds - self.last_step_at
+        self.last_step_at = now_seconds
 
     @property
     def num_inflight_tokens(self) -> int:

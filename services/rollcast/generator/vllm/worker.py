@@ -102,13 +102,13 @@ class GeneratorWorker:
         run = self.model_runner.execute_model
 
         # Before the step the scheduler's output is complete, and the requests' blocks are not filled yet.
-        def observed(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
+        def execute_and_observe(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
             self.step_observer.observe(scheduled)
             result = run(scheduled, *arguments, **keywords)
             self.step_observer.step_ended(time.monotonic())
             return result
 
-        self.model_runner.execute_model = observed
+        self.model_runner.execute_model = execute_and_observe
 
     def take_observations(self) -> tuple[EngineCounts, list[KvRebuild]]:
         """Counts since the start, KV rebuilds since the last call."""

@@ -128,10 +128,10 @@ def model_in_words(path: str) -> str:
     )
 
 
-def _size(path: str, found: Mapping[str, Any]) -> str | None:
+def _size(path: str, model_config: Mapping[str, Any]) -> str | None:
     """Parameters if the architecture is known, else the size of its weights on the disk."""
     try:
-        model = find_model_shape(found, folder=folder_here(path))
+        model = find_model_shape(model_config, folder=folder_here(path))
         return f"{_short(model.num_parameters).strip()} parameters"
     except UncountedModelError:
         stored = sum(file.stat().st_size for file in Path(path).glob("*.safetensors"))

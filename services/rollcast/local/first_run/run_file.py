@@ -6,16 +6,11 @@ from typing import Any
 
 import yaml
 
-from rollcast.curves.amounts import counted
+from rollcast.curves.amounts import format_count
 from rollcast.local.first_run.inspection import DataLook
 from rollcast.local.frozen_forecast import LEAST_EVALUATIONS
 from rollcast.tasks.mappings import MATH_TEMPLATE
 from rollcast.tasks.verifiers import is_built_in
-
-NUM_EVALUATIONS = 12
-"""Evaluations of a run: a forecast needs five, and more make it better."""
-EVERY_STEPS = 10
-"""Used while the number of steps is unknown: a tenth of the usual distance, because a first run is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +25,7 @@ class Answers:
     """Both None: a run without end, asked for."""
 
 
-def written(answers: Answers) -> str:
+def run_file_text(answers: Answers) -> str:
     """The text of the run file."""
     lines = [
         "# Made by `rollcast init`. What it leaves out is filled in: `rollcast config check` prints it.",
@@ -44,14 +39,19 @@ def written(answers: Answers) -> str:
     if answers.trusted:
         settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
+    # Evaluations of a run: a forecast needs five, and more make it better.
+    num_evaluations = 12
     if answers.steps is not None:
-        every = max(1, round(answers.steps / NUM_EVALUATIONS))
+        every = max(1, round(answers.steps / num_evaluations))
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
         comment = (
-            f"a point of the curve; `rollcast try` says how long a step takes, and {NUM_EVALUATIONS} points are enough"
+            f"a point of the curve; `rollcast try` says how long a step takes, and {num_evaluations} points are enough"
         )
-        lines.append(f"  evaluation: {{every_steps: {EVERY_STEPS}}} # {comment}")
+        # Used while the number of steps is unknown: a tenth of the usual distance, because a first
+        # run is short.
+        every_steps = 10
+        lines.append(f"  evaluation: {{every_steps: {every_steps}}} # {comment}")
     lines.append(_budget(answers))
     return "\n".join(lines) + "\n"
 
@@ -79,7 +79,7 @@ def _points(steps: int, every: int) -> str:
     """The number of evaluations after the start in a run of this many steps; the end always has one."""
     points = math.ceil(steps / every)
     few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
-    return f"{counted(points, 'point')} of the curve, from held-out prompts{few}"
+    return f"{format_count(points, 'point')} of the curve, from held-out prompts{few}"
 
 
 def _budget(answers: Answers) -> str:

@@ -30,11 +30,16 @@ def in_words(grade: Grade) -> str:
     return f"no verdict: {one_line(grade.failure)}"
 
 
-def _answers(prompt: Prompt, others: list[Prompt]) -> list[str]:
+def _answers(prompt: Prompt, other_prompts: list[Prompt]) -> list[str]:
     """The row's own answer as the verifier wants it, another row's, and none."""
     right_answer = _as_answer(prompt)
     wrong = next(
-        (found for other_prompt in others if (found := _as_answer(other_prompt)) not in (None, right_answer)), "no idea"
+        (
+            other_answer
+            for other_prompt in other_prompts
+            if (other_answer := _as_answer(other_prompt)) not in (None, right_answer)
+        ),
+        "no idea",
     )
     return [answer for answer in (right_answer, wrong, "") if answer is not None]
 

@@ -23,7 +23,7 @@ class Cispo:
         ratio = log_ratio(inputs).detach().exp().clamp(max=self.ratio_max)
         return ratio * inputs.advantages * live(inputs.logprobs, inputs)
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         """Return no token: a ratio is truncated, however large, and has no gradient of its own."""
         return no_token(inputs)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLoss
 from rollcast.recipe.losses.loss import LossInputs, live, log_ratio
-from rollcast.recipe.ratios import clamped, overflows
+from rollcast.recipe.ratios import clamp_log_ratio, overflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ClippedSurrogate:
     def terms(self, inputs: LossInputs) -> Tensor:
         return live(clipped_surrogate(log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs)
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         return overflows(log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
     def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
@@ -40,7 +40,7 @@ def make(settings: DapoLoss | GrpoLoss | BaseLoss) -> ClippedSurrogate:
 
 
 def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    ratio = clamped(log_ratio, advantages).exp()
+    ratio = clamp_log_ratio(log_ratio, advantages).exp()
     return torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
 
 

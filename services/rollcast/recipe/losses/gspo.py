@@ -30,7 +30,7 @@ class Gspo:
             clipped_surrogate(self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs
         )
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         return overflows(self._log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
 
     def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:

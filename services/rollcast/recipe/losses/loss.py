@@ -43,7 +43,7 @@ class Loss(Protocol):
     def terms(self, inputs: LossInputs) -> Tensor:
         """Return J_t [T], to be maximised; 0 if the weight is 0."""
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         """Return [T] bool, the tokens whose ratio was clamped because it overflows (`rollcast.recipe.ratios`)."""
 
 

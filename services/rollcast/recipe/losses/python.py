@@ -26,19 +26,23 @@ class PythonLoss:
         size = list(inputs.logprobs.shape)
         if not isinstance(terms, Tensor) or list(terms.shape) != size:
             result_description = f"a tensor {list(terms.shape)}" if isinstance(terms, Tensor) else terms
-            raise self.function.refused(result_description, f"a tensor {size}, one term for each token")
+            raise self.function.make_result_error(result_description, f"a tensor {size}, one term for each token")
         if not _is_finite(terms, inputs):
-            raise self.function.refused("terms that are not finite", "finite ones for tokens with finite log-probs")
+            raise self.function.make_result_error(
+                "terms that are not finite", "finite ones for tokens with finite log-probs"
+            )
         if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not terms.requires_grad:
-            raise self.function.refused("terms without gradient", "terms computed from inputs.logprobs")
+            raise self.function.make_result_error("terms without gradient", "terms computed from inputs.logprobs")
         return live(terms, inputs)
 
     def _check_gradient(self, gradient: Tensor) -> None:
         """Terms may be finite and their gradient not, such as that of sqrt at 0."""
         if not gradient.isfinite().all():
-            raise self.function.refused("terms whose gradient is not finite", "finite gradients at inputs.logprobs")
+            raise self.function.make_result_error(
+                "terms whose gradient is not finite", "finite gradients at inputs.logprobs"
+            )
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         """Return no token: what the function does with large ratios is not known here."""
         return no_token(inputs)
 

@@ -21,7 +21,7 @@ class Reinforce:
     def terms(self, inputs: LossInputs) -> Tensor:
         return inputs.advantages * live(inputs.logprobs, inputs)
 
-    def clamped(self, inputs: LossInputs) -> Tensor:
+    def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         return no_token(inputs)
 
     def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:

@@ -21,19 +21,7 @@ from rollcast.scaling.decisions.advice_answer import Advice, AdviceKind, Earlier
 from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import WaitPlan, best_wait, value_of_the_rest, waits_until
-from rollcast.scaling.decisions.settings import (
-    DEFAULT_BUDGET_FACTOR,
-    DEFAULT_PERSISTENCE,
-    GAIN_OF_DOUBLING,
-    MAX_PRICE,
-    MIN_DEFAULT_WORTH,
-    MIN_READINGS_PER_RECENT,
-    MIN_RECENT_READINGS,
-    MIN_WAIT_VALUE_SHARE,
-    NEGLIGIBLE_GAIN,
-    RECENT_READINGS_DIVISOR,
-    SOON_BUDGET_SHARE,
-)
+from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS, NEGLIGIBLE_GAIN
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
@@ -71,7 +59,7 @@ def advise(
     axis: Axis | None = None,
     evaluations_left: int | None = None,
     last: EarlierAdvice | None = None,
-    ended: str | None = None,
+    end_reason: str | None = None,
 ) -> Advice:
     """The advice on the rest of a budget.
 
@@ -84,7 +72,7 @@ def advise(
         axis: maps the compute of budget and answer to that of the fit; None: they are the same.
         evaluations_left: until the budget ends; None: as many as their recent spacing makes.
         last: the advice on the same terms before the newest evaluation; None: there was none.
-        ended: why the run ended before its budget; None: it did not.
+        end_reason: why the run ended before its budget; None: it did not.
 
     Raises:
         ValueError: budget, worth or price cannot be.
@@ -93,10 +81,11 @@ def advise(
         raise ValueError(f"budget: {budget:g} is no compute; give a value in {COMPUTES}.")
     if worth is not None and not 0 <= worth <= 1:
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
-    if price is not None and not 0 <= price <= MAX_PRICE:
+    # 1e9: largest price of one unit of compute that is accepted.
+    if price is not None and not 0 <= price <= 1e9:
         raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
     question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
-    return question.answer() if ended is None else question.after_the_end(ended)
+    return question.answer() if end_reason is None else question.after_the_end(end_reason)
 
 
 class _Question:
@@ -117,25 +106,33 @@ class _Question:
         self._price = price
         self._last = last
         self._verdict = forecast.verdict.kind
-        self._now = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
+        self._newest_compute = float(axis.to_device_hours(forecast.curve.compute[-1:])[0])
         self._is_assumed = budget is None
-        self._budget = DEFAULT_BUDGET_FACTOR * self._now if budget is None else budget
-        share = max(self._budget / self._now - 1.0, 0.0)
-        self._worth = max(GAIN_OF_DOUBLING * min(share, 1.0), MIN_DEFAULT_WORTH) if worth is None else worth
-        self._end = self._fitted(self._budget)
-        newest = forecast.counted.pass_rate[-self._num_level_readings :]
+        # 2.0: times the compute so far, if no budget is known; as far ahead as a verdict looks.
+        self._budget = 2.0 * self._newest_compute if budget is None else budget
+        share = max(self._budget / self._newest_compute - 1.0, 0.0)
+        # 0.02: pass rate that as much compute again as was spent must bring, if the user names no
+        # gain; less in proportion if less is left. Three runs of one recipe differ by as much (A.5
+        # of the paper), so a smaller gain could not be shown.
+        # 0.002: pass rate: least gain that the rest must bring if the user names none. Otherwise it
+        # shrinks to nothing with the rest, and the advice of the last evaluations turns with every
+        # reading.
+        self._worth = max(0.02 * min(share, 1.0), 0.002) if worth is None else worth
+        self._end = self._to_fitted(self._budget)
+        newest = forecast.counted_curve.pass_rate[-self._num_level_readings :]
         self._level = float(newest.mean())
         self._spacing = evaluation_spacing(forecast)
         promised = 0 if last is None else last.evaluations
         newest_fitted_compute = float(forecast.curve.compute[-1])
         self._waits = waits_until(newest_fitted_compute, self._end, self._spacing, evaluations_left, promised)
-        self._soon = min(self._now + SOON_BUDGET_SHARE * self._budget, max(self._budget, self._now))
+        # 0.1: share of the budget whose gain is reported separately; chosen, not measured.
+        self._soon = min(self._newest_compute + 0.1 * self._budget, max(self._budget, self._newest_compute))
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
         self._after_waits = newest_fitted_compute + self._spacing * np.array(self._waits, dtype=float)
-        requested_compute = np.concatenate([self._after_waits, [self._fitted(self._soon), self._end]])
+        requested_compute = np.concatenate([self._after_waits, [self._to_fitted(self._soon), self._end]])
         predicted_levels = forecast.predictive(requested_compute, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
         self._levels = predicted_levels[:, : EVEN_LEVELS.size]
-        self._shown = predicted_levels[:, EVEN_LEVELS.size :]
+        self._printed_levels = predicted_levels[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
 
     def after_the_end(self, reason: str) -> Advice:
@@ -145,9 +142,9 @@ class _Question:
         )
 
     def answer(self) -> Advice:
-        if self._budget <= self._now:
+        if self._budget <= self._newest_compute:
             return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would change that.")
-        num_missing = self._forecast.verdict.missing
+        num_missing = self._forecast.verdict.num_missing
         if num_missing:
             return self._advice(
                 AdviceKind.WAIT,
@@ -222,7 +219,10 @@ class _Question:
     @property
     def _clear_difference(self) -> float:
         """Pass rate by which a choice must be better to count as clearly better."""
-        return max(MIN_WAIT_VALUE_SHARE * self._worth, NEGLIGIBLE_GAIN)
+        # 0.1: share of worth by which a choice is clearly better. A wait must be that much better
+        # than stop and continue, since it costs a user's attention; with 0.3 the utility on curves
+        # of other groups is 4 % less. The last advice stays unless another one is that much better.
+        return max(0.1 * self._worth, NEGLIGIBLE_GAIN)
 
     def _best_kind(self, mean_gain: float, wait: WaitPlan | None) -> AdviceKind:
         """The choice of most value; of equal ones to stop."""
@@ -242,6 +242,7 @@ class _Question:
             return None
         newest_fitted_compute = float(self._forecast.curve.compute[-1])
         stack = self._forecast.options.prior.stack
+        # 0.5: stack.persistence of a law without a stack: that of a random walk.
         return best_wait(
             self._waits,
             self._levels[: len(self._waits)],
@@ -249,21 +250,21 @@ class _Question:
             (self._after_waits - newest_fitted_compute) / (self._end - newest_fitted_compute),
             self._level,
             self._worth,
-            DEFAULT_PERSISTENCE if stack is None else stack.persistence,
+            0.5 if stack is None else stack.persistence,
             0 if self._last is None else self._last.evaluations,
             self._clear_difference,
         )
 
     def _advice(self, kind: AdviceKind, reason: str, change: str, evaluations: int = 0) -> Advice:
-        is_known = self._forecast.verdict.missing == 0
+        is_known = self._forecast.verdict.num_missing == 0
         wait = None
         if kind is AdviceKind.WAIT:
             last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
-            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._now))
-            printed_levels = self._shown[self._waits.index(evaluations) if evaluations in self._waits else -1]
+            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._newest_compute))
+            printed_levels = self._printed_levels[self._waits.index(evaluations) if evaluations in self._waits else -1]
             wait = self._stretch(until, printed_levels)
         headline = kind.capitalize() if kind is not AdviceKind.WAIT else f"Wait for {_evaluations(evaluations)}"
-        has_rest = self._forecast.verdict.has_forecast and self._budget > self._now
+        has_rest = self._forecast.verdict.has_forecast and self._budget > self._newest_compute
         return Advice(
             kind=kind,
             headline=headline if is_known else None,
@@ -275,36 +276,39 @@ class _Question:
             level=self._level,
             mean_gain=value_of_the_rest(self._gains_of_the_rest) if has_rest else None,
             chance=self._chance() if has_rest else None,
-            soon=self._stretch(self._soon, self._shown[-2]),
-            rest=self._stretch(self._budget, self._shown[-1]),
+            soon=self._stretch(self._soon, self._printed_levels[-2]),
+            rest=self._stretch(self._budget, self._printed_levels[-1]),
             wait=wait,
             reason=reason,
             change=change,
         )
 
-    def _fitted(self, compute: float) -> float:
+    def _to_fitted(self, compute: float) -> float:
         """Compute that is paid for, not before now, on the axis of the fit."""
-        return float(self._axis.to_fitted(np.array([max(compute, self._now)]))[0])
+        return float(self._axis.to_fitted(np.array([max(compute, self._newest_compute)]))[0])
 
     @property
     def _num_level_readings(self) -> int:
         """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
-        curve = self._forecast.counted
+        curve = self._forecast.counted_curve
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
-        of_the_budget = int((len(curve) + to_come) / RECENT_READINGS_DIVISOR)
+        # 10: the level is the mean of a tenth of the readings of the whole budget.
+        of_the_budget = int((len(curve) + to_come) / 10)
         # Of a rising run the mean of more readings would lie far below its level.
-        count = min(of_the_budget, len(curve) // MIN_READINGS_PER_RECENT)
+        # 5: readings so far for each one of the level: at half of a budget a tenth of all is a
+        # fifth of those.
+        count = min(of_the_budget, len(curve) // 5)
         return max(MIN_RECENT_READINGS, count)
 
     def _stretch(self, until: float, levels: Array) -> Stretch:
         """`levels` (3,) at its end: 5 %, median, 95 %."""
-        spent = max(until - self._now, 0.0)
+        spent = max(until - self._newest_compute, 0.0)
         gain = None
         if self._forecast.verdict.has_forecast:
             low, median, high = (levels - self._level).tolist()
             gain = (low, median, high)
         money = None if self._price is None else self._price * spent
-        return Stretch(self._now + spent, spent, money, gain)
+        return Stretch(self._newest_compute + spent, spent, money, gain)
 
     def _chance(self) -> float:
         stack = self._forecast.options.prior.stack
@@ -313,7 +317,7 @@ class _Question:
         return float(np.mean(self._gains_of_the_rest >= self._worth))
 
     def _odds(self) -> str:
-        low, median, high = map(difference, (self._shown[-1] - self._level).tolist())
+        low, median, high = map(difference, (self._printed_levels[-1] - self._level).tolist())
         mean_gain = difference(value_of_the_rest(self._gains_of_the_rest))
         which = "As much compute again" if self._is_assumed else "The rest"
         caution = ""
@@ -335,7 +339,7 @@ class _Question:
         """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that have one."""
         forecast = self._forecast
         asymptote = float(forecast.asymptote((0.5,))[0])
-        if not forecast.verdict.is_described or self._shown[-1][1] <= asymptote:
+        if not forecast.verdict.is_described or self._printed_levels[-1][1] <= asymptote:
             return ""
         return (
             f" The end lies above A, {asymptote:.3f}, because gains end with a probability of "
@@ -345,7 +349,7 @@ class _Question:
 
 def evaluation_spacing(forecast: Forecast) -> float:
     """Recent compute from one evaluation to the next, on the fitted axis."""
-    compute = forecast.counted.compute
+    compute = forecast.counted_curve.compute
     recent = compute[-max(2, compute.size // 3) - 1 :]
     spacing = float(np.median(np.diff(recent))) if recent.size > 1 else float(compute[-1])
     return max(spacing, 1e-9 * float(compute[-1]))

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import MAX_ENUMERATED_RUNS, MAX_TIED_LOSS, MIN_RECENT_READINGS
+from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 
@@ -51,7 +51,7 @@ class Outlook:
 
     Attributes:
         has_forecast: without one it counts with its last readings and gets nothing.
-        now: pass rate that it keeps when it is stopped.
+        present_pass_rate: pass rate that it keeps when it is stopped.
         hours: device-hours that it gets.
         gain: of pass rate by these.
         gain_alone: by the whole budget.
@@ -61,7 +61,7 @@ class Outlook:
 
     verdict: VerdictKind
     has_forecast: bool
-    now: Spread
+    present_pass_rate: Spread
     hours: float
     gain: Spread
     gain_alone: Spread
@@ -105,7 +105,7 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     continued = runs.able
     for size in range(len(runs.able), -1, -1):
         # From all runs down to none: with many runs each size looks only at subsets of the best larger set.
-        final = runs.after(budget / size) if size else runs.now
+        final = runs.after(budget / size) if size else runs.present_pass_rates
         candidates = _candidates(runs.able, size, continued)
         for candidate in candidates:
             means[candidate] = float(runs.ends(final, candidate).max(axis=0).mean())
@@ -114,7 +114,9 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     choices = _choices(ends, budget)
     recommended = choices[-1]
     if runs.able and recommended.loss_upper >= least_gain:
-        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= MAX_TIED_LOSS][-1]
+        # 0.001: pass rate: choices whose expected losses differ by less are equally good. No
+        # evaluation shows less.
+        recommended = [choice for choice in choices[:-1] if choice.expected_loss <= 0.001][-1]
     return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
 
 
@@ -135,7 +137,7 @@ class _Runs:
             for place, forecast in enumerate(forecasts)
             if place not in self.able
         }
-        self.now = self.after(0.0)
+        self.present_pass_rates = self.after(0.0)
 
     def after(self, hours: float) -> Array:
         """(n, d) the pass rates if each run that has a forecast continues for `hours` device-hours."""
@@ -150,7 +152,7 @@ class _Runs:
 
     def ends(self, final: Array, continued: tuple[int, ...]) -> Array:
         """`final` for those that continue, now for the others."""
-        ends = self.now.copy()
+        ends = self.present_pass_rates.copy()
         ends[list(continued)] = final[list(continued)]
         return ends
 
@@ -168,7 +170,9 @@ def _recent(forecast: Forecast, rng: np.random.Generator) -> Array:
 
 def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Sets of `size` runs to look at; `larger` is the best that was found with one run more."""
-    if len(able) <= MAX_ENUMERATED_RUNS or size <= 1:
+    # 10: up to this many runs every subset is tried (1,024 of them); with more, runs are stopped
+    # one by one.
+    if len(able) <= 10 or size <= 1:
         return list(combinations(able, size))
     if size == len(able):
         return [able]
@@ -199,13 +203,13 @@ def _outlooks(
 ) -> tuple[Outlook, ...]:
     """`means`: expected pass rate of the best run, by the sets that were looked at."""
     highest_mean = max(means.values())
-    recommended_gains = runs.after(recommended.hours) - runs.now
-    alone = runs.after(budget) - runs.now
+    recommended_gains = runs.after(recommended.hours) - runs.present_pass_rates
+    alone = runs.after(budget) - runs.present_pass_rates
     return tuple(
         Outlook(
             verdict=forecast.verdict.kind,
             has_forecast=run in runs.able,
-            now=_spread(runs.now[run]),
+            present_pass_rate=_spread(runs.present_pass_rates[run]),
             hours=recommended.hours if run in recommended.continued else 0.0,
             gain=_spread(recommended_gains[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
             gain_alone=_spread(alone[run]),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.fit import check_start, fit_part
-from rollcast.scaling.decisions.settings import CUT_ROUNDING, MIN_BACKTEST_POINTS, NUM_OUTCOME_POINTS
+from rollcast.scaling.decisions.settings import CUT_ROUNDING
 from rollcast.scaling.decisions.verdict import Verdict
 from rollcast.scaling.law.baselines import power_law
 from rollcast.scaling.law.curve import Curve
@@ -61,24 +61,28 @@ def backtest(
     options = options or FitOptions()
     if not all(0 < share < 1 for share in shares):
         raise ValueError(f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be seen.")
-    if len(curve) < MIN_BACKTEST_POINTS + NUM_OUTCOME_POINTS:
+    # Points that a cut must show before the end is forecast from them.
+    min_backtest_points = 3
+    # Last points whose mean is the outcome that a backtest compares with. Chosen, not measured.
+    num_outcome_points = 3
+    if len(curve) < min_backtest_points + num_outcome_points:
         raise ValueError(
             f"curve {curve.name!r}: {len(curve)} evaluations are too few for a backtest; "
-            f"{MIN_BACKTEST_POINTS + NUM_OUTCOME_POINTS} are needed."
+            f"{min_backtest_points + num_outcome_points} are needed."
         )
     check_start(curve, options)
-    end = float(np.mean(curve.compute[-NUM_OUTCOME_POINTS:]))
-    outcome = float(np.mean(curve.pass_rate[-NUM_OUTCOME_POINTS:]))
+    end = float(np.mean(curve.compute[-num_outcome_points:]))
+    outcome = float(np.mean(curve.pass_rate[-num_outcome_points:]))
     past = []
     for share in shares:
         cut = share * float(curve.compute[-1]) * (1 + CUT_ROUNDING)
         count = int(np.sum(curve.compute <= cut))
-        if count < MIN_BACKTEST_POINTS or count > len(curve) - NUM_OUTCOME_POINTS:
+        if count < min_backtest_points or count > len(curve) - num_outcome_points:
             continue
         partial_curve = curve.window(stop=cut)
         forecast = fit_part(partial_curve, options)
         # The outcome is a mean of readings, whose white noise averages out.
-        error = forecast.reading_error / float(np.sqrt(NUM_OUTCOME_POINTS))
+        error = forecast.reading_error / float(np.sqrt(num_outcome_points))
         low, median, high = forecast.predictive([end], standard_error=error)[:, 0]
         past.append(
             PastForecast(

@@ -12,14 +12,6 @@ from itertools import pairwise
 import numpy as np
 
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import (
-    FIRST_TRIAL_FACTOR,
-    MIN_TRIAL_ROLLOUTS,
-    NUM_OUTCOME_NODES,
-    NUM_REACHED_LEVELS,
-    SLOPE_FACTOR,
-    TRIAL_FACTOR,
-)
 from rollcast.scaling.law.batch_split import BatchSplit, SplitLaw, fit_split_law
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
@@ -55,15 +47,21 @@ def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]
         ValueError: no run.
     """
     splits = [split for split, _ in runs]
-    levels = (np.arange(NUM_REACHED_LEVELS) + 0.5) / NUM_REACHED_LEVELS
+    # Quantiles of a forecast from which its mean and standard deviation are taken. Chosen, not
+    # measured.
+    num_reached_levels = 40
+    levels = (np.arange(num_reached_levels) + 0.5) / num_reached_levels
     at = np.asarray(compute, dtype=float)
-    places = np.concatenate([at, at * SLOPE_FACTOR, at / SLOPE_FACTOR])
+    # Times the compute, and divided by it, between which the slope of a curve is taken. Chosen, not
+    # measured.
+    slope_factor = 1.2
+    places = np.concatenate([at, at * slope_factor, at / slope_factor])
     # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
     drawn = np.array([forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs])
-    drawn = drawn.reshape(len(runs), 3, at.size, NUM_REACHED_LEVELS)
+    drawn = drawn.reshape(len(runs), 3, at.size, num_reached_levels)
     mean = drawn.mean(axis=-1)
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
-    slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(SLOPE_FACTOR)), 0.0).mean(axis=0)
+    slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(slope_factor)), 0.0).mean(axis=0)
     return [
         fit_split_law(
             splits, mean[:, 0, compute_index].tolist(), error[:, compute_index].tolist(), float(slope[compute_index])
@@ -112,13 +110,18 @@ def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list
         for power in (-1, 1):
             rollouts = round(split.rollouts * factor_of_rollouts**power)
             prompts = round(split.prompts * factor_of_prompts**power)
-            trials.add(BatchSplit(max(MIN_TRIAL_ROLLOUTS, rollouts), split.prompts))
+            # 2: fewest rollouts of a prompt: one alone has no advantage.
+            trials.add(BatchSplit(max(2, rollouts), split.prompts))
             trials.add(BatchSplit(split.rollouts, max(1, prompts)))
     return sorted(trials, reverse=True)
 
 
 def _trial_factor(values: set[int]) -> float:
-    return FIRST_TRIAL_FACTOR if len(values) == 1 else TRIAL_FACTOR
+    # 4.0: times the one trained number of rollouts or prompts that a further run may have: far
+    # enough for a difference to show above the spread between runs; chosen, not measured.
+    # 2.0: times a trained number if there are several: one doubling beyond them is as far as a
+    # parabola can be trusted.
+    return 4.0 if len(values) == 1 else 2.0
 
 
 def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
@@ -127,6 +130,7 @@ def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> fl
     mean = level.mean(axis=1)
     covariance = np.cov(level)[-1]
     moved: Array = covariance / math.sqrt(covariance[-1] + float(np.mean(law.spread**2)))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_OUTCOME_NODES)
+    # 41: outcomes of a further run over which its value is summed; chosen, not measured.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
     best_after = (mean[:, None] + moved[:, None] * nodes).max(axis=0)
     return float(best_after @ weights / weights.sum() - mean[:-1].max())

@@ -10,21 +10,12 @@ from scipy.special import expit
 
 from rollcast.scaling.decisions.digits import place
 from rollcast.scaling.decisions.settings import (
-    BREAK_LOG_PRIOR,
     MAX_EXPLAINED_SHARE,
-    MAX_SHOWN_ODDS,
-    MAX_STRAIGHT_RESIDUAL,
     MIN_BREAK,
-    MIN_BREAK_IMPROVEMENT,
-    MIN_BREAK_LOG_ODDS,
-    MIN_EXPLAINING_WEIGHT,
-    MIN_FREE_SQUARES,
     MIN_LAW_POINTS,
-    MIN_PEAK_DROP_STANDARD_ERRORS,
-    MIN_RESIDUAL_SQUARES,
     MIN_SUSPECTED_BREAK,
 )
-from rollcast.scaling.decisions.smoothing import smoothed
+from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array, SigmoidParameters
 from rollcast.scaling.law.observations import Observations
@@ -41,7 +32,9 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str
     `plain` and `broken`: the posteriors without and with a break. `unit`: of compute, for the reason.
     """
     log_odds = broken.log_evidence - plain.log_evidence
-    if log_odds < MIN_BREAK_LOG_ODDS:
+    # 4.6: ln of the evidence ratio at which a break is called, a hundred to one: its place was the
+    # best of dozens, and twenty to one comes about by chance in one healthy run of a hundred.
+    if log_odds < 4.6:
         return None
     departure, amplitude = _likeliest_break(broken, observations)
     if abs(amplitude) < MIN_BREAK:
@@ -61,7 +54,9 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str
 
 
 def _odds(log_odds: float) -> str:
-    if log_odds > np.log(MAX_SHOWN_ODDS):
+    # 1e6: odds above this are not printed: they come from the prior of the noise, not from the
+    # readings.
+    if log_odds > np.log(1e6):
         return "over a million"
     return f"{np.exp(log_odds):,.0f}"
 
@@ -84,19 +79,26 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
     total = float(residual @ residual)
     after_peak = _break_after_peak(observations)
     departures = []
+    # Floor of the squares of a whitened break shape that the law cannot explain: below it only
+    # rounding is left.
+    min_free_squares = 1e-9
     for shapes in break_shapes(compute):  # jumps, then slides: (breaks, n)
         phi = root * shapes
         phi = phi - (phi @ explained_already) @ explained_already.T
         squared = np.sum(phi * phi, axis=1)
         # Of a shape that the law's own parameters explain only rounding is left.
-        is_free = squared > MIN_FREE_SQUARES
+        is_free = squared > min_free_squares
         along = np.where(is_free, phi @ residual, 0.0)
-        explained = along**2 / np.maximum(squared, MIN_FREE_SQUARES)
+        explained = along**2 / np.maximum(squared, min_free_squares)
         index = int(np.argmax(explained))
-        share = min(float(explained[index]) / max(total, MIN_RESIDUAL_SQUARES), MAX_EXPLAINED_SHARE)
+        # 1e-12: floor of the squared whitened residuals, for readings that are on the law to the
+        # last digit.
+        share = min(float(explained[index]) / max(total, 1e-12), MAX_EXPLAINED_SHARE)
         improvement = -count * float(np.log1p(-share))
         amplitude_is_notable = abs(along[index]) > MIN_SUSPECTED_BREAK * squared[index]
-        if improvement > MIN_BREAK_IMPROVEMENT and amplitude_is_notable:
+        # 10.0: gain in n ln(sum of squares) from which the evidence of a break is computed. Chosen
+        # for speed: most curves show none.
+        if improvement > 10.0 and amplitude_is_notable:
             departures.append(_break(shapes, index, compute, prior))
         if after_peak is not None:
             departures.append(_break(shapes, after_peak, compute, prior))
@@ -106,12 +108,15 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
 def _is_straight(compute: Array, pass_rate: Array) -> bool:
     """Whether the readings (n,) are on one straight line, which no sigmoid is: the line has no place of a break."""
     line = np.polynomial.Polynomial.fit(compute, pass_rate, deg=1)
-    return bool(np.max(np.abs(pass_rate - line(compute))) < MAX_STRAIGHT_RESIDUAL)
+    # 0.005: pass rate: readings this close to a straight line have no noise, and any misfit of a
+    # sigmoid would have huge odds.
+    return bool(np.max(np.abs(pass_rate - line(compute))) < 0.005)
 
 
 def _break(shapes: Array, index: int, compute: Array, prior: Prior) -> Departure:
     at = float(compute[MIN_POINTS_BEFORE_BREAK + index])
-    return Departure(shapes[index], prior.break_scale, BREAK_LOG_PRIOR, at)
+    # -0.6931471805599453: ln of the prior probability of a jump, and of a slide: 1/2 each.
+    return Departure(shapes[index], prior.break_scale, -0.6931471805599453, at)
 
 
 def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) -> Array:
@@ -121,7 +126,9 @@ def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) ->
     # The measured start is at ln 0: B cannot move the law there.
     is_finite = np.isfinite(observations.log_compute)
     distance = np.where(is_finite, observations.log_compute - np.log(best.midpoint), 0.0)
-    likely = grid.departure_weight > MIN_EXPLAINING_WEIGHT
+    # 0.1: posterior weight from which a first phase or tail may explain residuals before a break
+    # does; chosen, not measured.
+    likely = grid.departure_weight > 0.1
     departures = [d for d, is_likely in zip(grid.axes.departures, likely, strict=True) if is_likely]
     phases = [d.shape for d in departures if d.shape is not None]
     tails = [d.tail.shape for d in departures if d.tail is not None]
@@ -131,10 +138,12 @@ def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) ->
 
 def _break_after_peak(observations: Observations) -> int | None:
     """Index in `break_shapes` of the break after the highest stretch, if the last points lie clearly below that."""
-    smooth = smoothed(observations.pass_rate)
+    smooth = smooth_readings(observations.pass_rate)
     top = int(np.argmax(smooth.mean))
     fall = smooth.mean[top] - smooth.mean[-1]
-    if fall < max(ASYMPTOTE_MARGIN, MIN_PEAK_DROP_STANDARD_ERRORS * smooth.noise * np.sqrt(2.0 / smooth.width)):
+    # 2.0: standard errors below the peak at which a fall from there is tried as a break; chosen,
+    # not measured.
+    if fall < max(ASYMPTOTE_MARGIN, 2.0 * smooth.noise * np.sqrt(2.0 / smooth.width)):
         return None
     last = observations.pass_rate.size - 2 - MIN_POINTS_BEFORE_BREAK
     return min(max(top + smooth.width - MIN_POINTS_BEFORE_BREAK, 0), last)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.settings import FIXED_ASYMPTOTE_STD, LOG_COMPUTE_RATIO_MARGIN, MIN_GAIN_ODDS
+from rollcast.scaling.decisions.settings import LOG_COMPUTE_RATIO_MARGIN
 from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.options import FitOptions
@@ -70,7 +70,8 @@ def compare(forecasts: Sequence[Forecast]) -> list[Comparison]:
 def with_asymptote(curve: Curve, asymptote: float, options: FitOptions | None = None) -> Forecast:
     """The fit with A held at `asymptote`."""
     options = options or FitOptions(prior=LAW_PRIOR)
-    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, FIXED_ASYMPTOTE_STD))))
+    # 1e-3: pass rate: prior standard deviation of an asymptote that is held at a value.
+    return fit(curve, replace(options, prior=replace(options.prior, asymptote=(asymptote, 1e-3))))
 
 
 def half_way(forecast: Forecast, asymptote: float) -> float:
@@ -81,8 +82,10 @@ def half_way(forecast: Forecast, asymptote: float) -> float:
 def log_compute_to(forecast: Forecast, pass_rate: float) -> Array:
     """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far outside the run if never."""
     draws = forecast.draws
-    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, MIN_GAIN_ODDS)
-    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, MIN_GAIN_ODDS, 1.0 / MIN_GAIN_ODDS)) / draws.exponent)
+    # Odds of the gain below which, or above whose inverse, a pass rate counts as never reached.
+    min_gain_odds = 1e-6
+    odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, min_gain_odds)
+    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, min_gain_odds, 1.0 / min_gain_odds)) / draws.exponent)
 
 
 def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
@@ -92,10 +95,10 @@ def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
     return np.log(curve.compute[inside]), law.exponent * np.log(law.midpoint) - np.log(ratio)
 
 
-def difference_of_draws(one: Array, two: Array) -> Array:
+def difference_of_draws(first_draws: Array, second_draws: Array) -> Array:
     """Differences of independent draws. The second set is shuffled, because both are in the order of their grids."""
-    shuffled: Array = np.random.default_rng(0).permutation(two)
-    return one - shuffled
+    shuffled: Array = np.random.default_rng(0).permutation(second_draws)
+    return first_draws - shuffled
 
 
 def triple(values: NDArray[np.floating[Any]]) -> Triple:

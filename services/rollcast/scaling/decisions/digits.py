@@ -1,13 +1,12 @@
 """How differences of pass rates are printed."""
 
-from rollcast.scaling.decisions.settings import MIN_SHOWN_DIFFERENCE
-
 
 def difference(value: float) -> str:
     """Three decimals; below 0.001 one significant digit, so that no difference reads 0.000."""
     if abs(value) >= 0.001:
         return f"{value:.3f}"
-    if abs(value) < MIN_SHOWN_DIFFERENCE:
+    # 1e-6: pass rate: smaller differences are only rounding and are printed as 0.
+    if abs(value) < 1e-6:
         return "0"
     one_digit = float(f"{value:.1g}")
     return f"{one_digit:f}".rstrip("0")

@@ -5,16 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.digits import place
-from rollcast.scaling.decisions.settings import (
-    MIN_COLLAPSE,
-    MIN_COLLAPSE_STANDARD_ERRORS,
-    MIN_DECLINES,
-    MIN_LAW_POINTS,
-    MIN_LOST_SHARE,
-    TRUNCATION_RISE_FACTOR,
-    UNSTABLE_TRUNCATION_RATIO,
-)
-from rollcast.scaling.decisions.smoothing import smoothed
+from rollcast.scaling.decisions.settings import MIN_COLLAPSE, MIN_DECLINES, MIN_LAW_POINTS
+from rollcast.scaling.decisions.smoothing import smooth_readings
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
@@ -62,7 +54,7 @@ def _fall(curve: Curve) -> _Fall | None:
     readings = curve.pass_rate
     if readings.size < MIN_LAW_POINTS:
         return None
-    smooth = smoothed(readings)
+    smooth = smooth_readings(readings)
     top = int(np.argmax(smooth.mean))
     peak = float(smooth.mean[top])
     at = float(curve.compute[min(top + smooth.width // 2, readings.size - 1)])
@@ -72,8 +64,11 @@ def _fall(curve: Curve) -> _Fall | None:
     # Without a measured start the lowest mean before the peak takes its place.
     start = float(smooth.mean[: top + 1].min()) if curve.initial is None else curve.initial
     error = smooth.difference_error
-    is_deep = depth > max(MIN_COLLAPSE, MIN_COLLAPSE_STANDARD_ERRORS * error)
-    if is_deep and depth > MIN_LOST_SHARE * (peak - start):
+    # 6.0: standard errors of the difference of two running means that a collapse must exceed. The
+    # peak is the best of many places, so 2 or 3 would be common by chance; chosen, not measured.
+    is_deep = depth > max(MIN_COLLAPSE, 6.0 * error)
+    # 0.25: share of the rise from start to peak that a collapse must undo; chosen, not measured.
+    if is_deep and depth > 0.25 * (peak - start):
         reason = f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. {GO_BACK}"
         return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
 
@@ -108,14 +103,18 @@ def judge_truncation(curve: Curve) -> Verdict | None:
     width = max(3, ratio.size // 20)
     recent_ratio = float(np.median(ratio[-width:]))
     earlier_ratio = float(np.median(ratio[: max(ratio.size // 2, 1)]))
-    if recent_ratio < UNSTABLE_TRUNCATION_RATIO or recent_ratio < TRUNCATION_RISE_FACTOR * earlier_ratio:
+    # 2.0: times the truncation of the first half: a run that was always truncated this often has
+    # not changed.
+    # Share of truncated answers from which runs of the paper's batch size turned unstable (A.15).
+    unstable_truncation_ratio = 0.10
+    if recent_ratio < unstable_truncation_ratio or recent_ratio < 2.0 * earlier_ratio:
         return None
-    stable = np.flatnonzero(ratio < UNSTABLE_TRUNCATION_RATIO)
+    stable = np.flatnonzero(ratio < unstable_truncation_ratio)
     first_unstable = 0 if stable.size == 0 else int(stable[-1]) + 1
     since = curve.compute[min(first_unstable, ratio.size - 1)]
     return Verdict(
         VerdictKind.REGIME_CHANGE,
         f"{recent_ratio:.0%} of the answers are truncated, {earlier_ratio:.0%} in the first half "
-        f"(above {UNSTABLE_TRUNCATION_RATIO:.0%} near {since:.4g} {curve.unit}); "
+        f"(above {unstable_truncation_ratio:.0%} near {since:.4g} {curve.unit}); "
         "such runs turn unstable and do not recover unaided.",
     )

@@ -9,18 +9,12 @@ from rollcast.scaling.decisions.falls import judge_fall, judge_truncation
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.misfit import judge_misfit
 from rollcast.scaling.decisions.no_learning import judge_early, judge_no_learning
-from rollcast.scaling.decisions.settings import (
-    FORECAST_FACTOR,
-    MAX_FIRST_PHASE_FALL_SCALES,
-    MIN_LAW_POINTS,
-    MIN_PHASE_END_WEIGHT,
-    NUM_MISFIT_TRAJECTORIES,
-)
+from rollcast.scaling.decisions.settings import FORECAST_FACTOR, MIN_LAW_POINTS
 from rollcast.scaling.decisions.trend import judge_trend
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
-from rollcast.scaling.posterior.fitting import Posterior, cut_before, departures_of, fitted_part, posterior_of
+from rollcast.scaling.posterior.fitting import Posterior, cut_before, fit_posterior, fitted_part, make_departures
 from rollcast.scaling.posterior.grid import Grid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import outline, solve
@@ -67,12 +61,12 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     Raises:
         ValueError: no point is left after `exclude_before`.
     """
-    posterior = posterior_of(curve, options)
-    forecast = _judged(curve, options, posterior, _verdict_on_the_readings(posterior))
+    posterior = fit_posterior(curve, options)
+    forecast = _make_forecast(curve, options, posterior, _verdict_on_the_readings(posterior))
     first_verdict = forecast.verdict
     if first_verdict.kind not in SECOND_REFIT_KINDS or _was_broken(curve, options):
         return forecast
-    forecast = _judged(curve, options, posterior, None)
+    forecast = _make_forecast(curve, options, posterior, None)
     if forecast.verdict.kind is VerdictKind.NO_LEARNING:
         return forecast
     reason = (
@@ -86,12 +80,12 @@ def _was_broken(curve: Curve, options: FitOptions) -> bool:
     earlier = curve.beginning(len(curve) - 1)
     if int(np.sum(earlier.compute >= cut_before(options))) < MIN_LAW_POINTS:
         return True
-    posterior = posterior_of(earlier, options)
-    verdict = _judged(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
+    posterior = fit_posterior(earlier, options)
+    verdict = _make_forecast(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
     return verdict.kind in SECOND_REFIT_KINDS
 
 
-def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
+def _make_forecast(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
     """The forecast of a run with this verdict on its readings; None: the forecast decides on the verdict."""
     begin = max(cut_before(options), _end_of_first_phase(posterior.grid))
     if verdict is not None and verdict.kind is VerdictKind.REGIME_CHANGE and verdict.at is not None:
@@ -99,7 +93,7 @@ def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Ve
         verdict = _counted_since(curve, verdict, change)
         if verdict.has_forecast:
             begin = change
-            posterior = posterior_of(curve, replace(options, exclude_before=begin, initial="fitted"))
+            posterior = fit_posterior(curve, replace(options, exclude_before=begin, initial="fitted"))
     forecast = Forecast(
         curve=curve,
         options=options,
@@ -117,7 +111,9 @@ def _judged(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Ve
 def _verdict_on_the_readings(posterior: Posterior) -> Verdict | None:
     """The first verdict that applies whatever is forecast, or None."""
     first_phase = _end_of_first_phase(posterior.grid)
-    deepest = MAX_FIRST_PHASE_FALL_SCALES * posterior.problem.prior.transient_scale
+    # 2.0: prior standard deviations of a first phase's amplitude up to which a fall from the start
+    # is put down to it.
+    deepest = 2.0 * posterior.problem.prior.transient_scale
     return (
         judge_number(posterior.curve)
         or judge_truncation(posterior.curve)
@@ -134,7 +130,7 @@ def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
         added = f"That part has {count} of the {MIN_LAW_POINTS} evaluations that a forecast needs."
     else:
         added = f"The forecast comes from the {count} evaluations of that part alone."
-    return replace(verdict, reason=f"{verdict.reason} {added}", missing=num_missing)
+    return replace(verdict, reason=f"{verdict.reason} {added}", num_missing=num_missing)
 
 
 def _judge_breaks(posterior: Posterior) -> Verdict | None:
@@ -150,7 +146,7 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     # The grid is solved again only if the usual prior differs.
     settled = posterior.grid
     if usual.prior != prior:
-        settled = outline(usual, departures_of(usual, posterior.first_phase_ends))
+        settled = outline(usual, make_departures(usual, posterior.first_phase_ends))
     suspects = suspected_breaks(problem.observations, settled, prior)
     if not suspects:
         return None
@@ -178,7 +174,8 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
         curve, draws, np.array(later), (float(low), float(high)), forecast.summary.smoothed
     )
     # Every k-th draw: the draws are in the order of the grid, so that these cover it evenly.
-    thinned_draws = draws[:: max(1, draws.initial.size // NUM_MISFIT_TRAJECTORIES)]
+    # 1024: draws that are compared with the readings: enough to see one in a thousand.
+    thinned_draws = draws[:: max(1, draws.initial.size // 1024)]
     law = thinned_draws.law(np.exp(points.log_compute))  # (n, d)
     if verdict.kind.is_decidable:
         verdict = judge_misfit(thinned_draws, law, points) or verdict
@@ -193,4 +190,5 @@ def _end_of_first_phase(grid: Grid) -> float:
     ends = np.array([departure.at for departure in grid.axes.departures])
     unique_ends, end_indices = np.unique(ends, return_inverse=True)
     weight = np.bincount(end_indices, grid.departure_weight)
-    return float(np.max(unique_ends[weight >= MIN_PHASE_END_WEIGHT], initial=0.0))
+    # 0.2: posterior weight from which the end of a first phase counts; chosen, not measured.
+    return float(np.max(unique_ends[weight >= 0.2], initial=0.0))

@@ -83,12 +83,12 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    whole: Forecast | Repeats,
+    whole_recipe: Forecast | Repeats,
     without: Sequence[Forecast | Repeats],
     *,
     null_controls: Collection[str] = (),
 ) -> LeaveOneOut:
-    """The table of `whole` and of each recipe of `without`; their curves' names are the rows' names.
+    """The table of `whole_recipe` and of each recipe of `without`; their curves' names are the rows' names.
 
     `null_controls`: names of the recipes of `without` that are the whole one in effect.
 
@@ -99,7 +99,7 @@ def leave_one_out(
         raise ValueError(
             "without: no run given; leave-one-out needs the whole recipe and at least one run without a part."
         )
-    recipes = [run if isinstance(run, Repeats) else Repeats(run, (run,)) for run in (whole, *without)]
+    recipes = [run if isinstance(run, Repeats) else Repeats(run, (run,)) for run in (whole_recipe, *without)]
     null = [recipe.joint.curve.name in null_controls for recipe in recipes]
     ceilings = _ceilings(recipes, null)
     # The mean of the median asymptotes of the recipes that share the ceiling.
@@ -110,7 +110,7 @@ def leave_one_out(
     for recipe_index, is_null in enumerate(null):
         row = _row(recipes, recipe_index, ceilings, speeds)
         rows.append(replace(row, kind=PartKind.NULL_CONTROL) if is_null else row)
-    return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.held])
+    return LeaveOneOut(common, speeds.level, rows, [recipe.joint for recipe in speeds.fixed_fits])
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ class _Ceilings:
 
 
 def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
-    spread = SeedSpread.of([[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null)
+    spread = SeedSpread.from_draws([[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null)
     draws = [recipe.joint.draws.asymptote for recipe in recipes]
-    losses = [spread.loss(draws, place) for place in range(1, len(recipes))]
+    losses = [spread.loss(draws, recipe_index) for recipe_index in range(1, len(recipes))]
     moves = [False]
     for place, loss in enumerate(losses, start=1):
         differs = not null[place] and is_off_zero(loss, ASYMPTOTE_MARGIN)
@@ -141,12 +141,12 @@ def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
     return _Ceilings(draws, spread, losses, moves)
 
 
-def _is_passed(recipes: Sequence[Repeats], place: int, asymptotes: SeedSpread, *, whole_is_better: bool) -> bool:
+def _is_passed(recipes: Sequence[Repeats], recipe_index: int, asymptotes: SeedSpread, *, whole_is_better: bool) -> bool:
     """Whether the better one of the whole recipe and the one at `place` has passed the asymptote of the other."""
-    better, worse = (0, place) if whole_is_better else (place, 0)
+    better, worse = (0, recipe_index) if whole_is_better else (recipe_index, 0)
     last = recipes[better].joint.curve.compute[-1]
     reached = recipes[better].joint.draws.law([last])[0]
-    gap = asymptotes.loss({better: reached, worse: recipes[worse].joint.draws.asymptote}, place)
+    gap = asymptotes.loss({better: reached, worse: recipes[worse].joint.draws.asymptote}, recipe_index)
     if whole_is_better:
         return gap[0] > 0
     return gap[2] < 0
@@ -157,7 +157,7 @@ class _Speeds:
     """The efficiency of all recipes with A held at the common value, the whole one first.
 
     Attributes:
-        held: the fits.
+        fixed_fits: the fits.
         level: the pass rate half-way up.
         exponents: draws of B, by recipe.
         exponent_spread: of B between runs of one recipe.
@@ -165,7 +165,7 @@ class _Speeds:
         log_compute_spread: the spread of these.
     """
 
-    held: list[Repeats]
+    fixed_fits: list[Repeats]
     level: float
     exponents: list[Array]
     exponent_spread: SeedSpread
@@ -174,42 +174,42 @@ class _Speeds:
 
 
 def _speeds(recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float) -> _Speeds:
-    fixed_fits = [recipe.held(common) for recipe in recipes]
+    fixed_fits = [recipe.with_fixed_asymptote(common) for recipe in recipes]
     level = half_way(fixed_fits[0].joint, common)
     shares_ceiling = [not moves for moves in ceilings.moves]
     exponents = [[run.draws.exponent for run in recipe.alone] for recipe in fixed_fits]
     log_computes = [[log_compute_to(run, level) for run in recipe.alone] for recipe in fixed_fits]
     return _Speeds(
-        held=fixed_fits,
+        fixed_fits=fixed_fits,
         level=level,
         exponents=[recipe.joint.draws.exponent for recipe in fixed_fits],
-        exponent_spread=SeedSpread.of(exponents, null, shares_ceiling),
+        exponent_spread=SeedSpread.from_draws(exponents, null, shares_ceiling),
         log_computes=[log_compute_to(recipe.joint, level) for recipe in fixed_fits],
-        log_compute_spread=SeedSpread.of(log_computes, null, shares_ceiling),
+        log_compute_spread=SeedSpread.from_draws(log_computes, null, shares_ceiling),
     )
 
 
-def _row(recipes: Sequence[Repeats], place: int, ceilings: _Ceilings, speeds: _Speeds) -> Row:
-    recipe = recipes[place]
+def _row(recipes: Sequence[Repeats], recipe_index: int, ceilings: _Ceilings, speeds: _Speeds) -> Row:
+    recipe = recipes[recipe_index]
     joint = recipe.joint
     # An asymptote is a pass rate, however far the runs stray.
-    asymptote = ceilings.spread.widened(ceilings.draws[place], place, joint.asymptote())
+    asymptote = ceilings.spread.widened_quantiles(ceilings.draws[recipe_index], recipe_index, joint.asymptote())
     row = Row(
         name=joint.curve.name,
         num_runs=len(recipe.alone),
         asymptote=triple(np.clip(asymptote, 0.0, 1.0)),
         exponent=triple(joint.exponent()),
         midpoint=triple(joint.midpoint()),
-        exponent_at_common=speeds.exponent_spread.widened(
-            speeds.exponents[place], place, speeds.held[place].joint.exponent()
+        exponent_at_common=speeds.exponent_spread.widened_quantiles(
+            speeds.exponents[recipe_index], recipe_index, speeds.fixed_fits[recipe_index].joint.exponent()
         ),
     )
-    if place == 0:
+    if recipe_index == 0:
         return row
-    exponent_loss = speeds.exponent_spread.loss(speeds.exponents, place)
+    exponent_loss = speeds.exponent_spread.loss(speeds.exponents, recipe_index)
     # ln of the whole recipe's compute half-way up over this one's.
-    delay = speeds.log_compute_spread.loss(speeds.log_computes, place)
-    moves = ceilings.moves[place]
+    delay = speeds.log_compute_spread.loss(speeds.log_computes, recipe_index)
+    moves = ceilings.moves[recipe_index]
     if moves:
         kind = PartKind.CEILING_MOVER
     elif is_off_zero(delay, LOG_COMPUTE_RATIO_MARGIN) or is_off_zero(exponent_loss):
@@ -218,7 +218,7 @@ def _row(recipes: Sequence[Repeats], place: int, ceilings: _Ceilings, speeds: _S
         kind = PartKind.CANNOT_TELL
     return replace(
         row,
-        asymptote_loss=ceilings.losses[place - 1],
+        asymptote_loss=ceilings.losses[recipe_index - 1],
         exponent_loss=exponent_loss,
         compute_ratio=None if moves else triple(np.exp(-np.array(delay[::-1]))),
         kind=kind,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from rollcast.scaling.decisions.settings import MIN_READING_VARIANCE, WAIT_EVALUATIONS
+from rollcast.scaling.decisions.settings import WAIT_EVALUATIONS
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
 
@@ -87,34 +87,37 @@ def best_wait(
     return best
 
 
-def _true_levels(after: Array, noise: float) -> Array:
+def _true_levels(readings: Array, noise: float) -> Array:
     """The level that each reading (u,) after a wait lets expect; `noise`: variance of the readings about it."""
-    middle = float(np.median(after))
-    share = max(1.0 - noise / max(float(np.var(after)), MIN_READING_VARIANCE), 0.0)
-    return middle + share * (after - middle)
+    middle = float(np.median(readings))
+    # 1e-12: floor of the variance of readings, in squared pass rate: it is divided by.
+    share = max(1.0 - noise / max(float(np.var(readings)), 1e-12), 0.0)
+    return middle + share * (readings - middle)
 
 
 def _wait(
     number: int,
-    after: Array,
-    kept: Array,
+    readings: Array,
+    true_levels: Array,
     end: Array,
     spent: float,
     level: float,
     worth: float,
     persistence: float,
 ) -> WaitPlan:
-    """`after` (u,) equally likely readings after the wait, in the order of `SCORES`; `kept` (u,) the level of each."""
+    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`; `true_levels` (u,) the level
+    of each.
+    """
     correlation = spent**persistence
     # (u, u) normal scores of the end, for each score after the wait.
     scores = correlation * SCORES[:, None] + np.sqrt(1.0 - correlation**2) * SCORES
     ends = np.interp(ndtr(scores), EVEN_LEVELS, end)
     going_on = np.maximum(ends - level, 0.0).mean(axis=1) - worth * (1.0 - spent)
-    stopping = np.maximum(kept - level, 0.0)
+    stopping = np.maximum(true_levels - level, 0.0)
     value = float(np.maximum(going_on, stopping).mean()) - worth * spent
     goes = going_on > stopping
-    continue_from = float(after[goes].min()) if goes.any() else None
-    stop_below = float(after[~goes].max()) if not goes.all() else None
+    continue_from = float(readings[goes].min()) if goes.any() else None
+    stop_below = float(readings[~goes].max()) if not goes.all() else None
     if stop_below is not None and continue_from is not None and stop_below >= continue_from:
         # The choice does not follow from the level alone, so no single limit separates the two.
         return WaitPlan(number, value, None, None)
@@ -122,12 +125,12 @@ def _wait(
 
 
 def waits_until(
-    now: float, end: float, spacing: float, evaluations_left: int | None = None, promised: int = 0
+    newest_compute: float, end: float, spacing: float, evaluations_left: int | None = None, promised: int = 0
 ) -> list[int]:
     """Numbers of evaluations that can be waited for before the budget ends, the `promised` one among them.
 
     `evaluations_left`: until the end, of which the last one comes too late for a decision; None = unknown.
     """
     numbers = sorted({*WAIT_EVALUATIONS, promised} - {0})
-    in_time = [number for number in numbers if now + number * spacing < end]
+    in_time = [number for number in numbers if newest_compute + number * spacing < end]
     return in_time if evaluations_left is None else [number for number in in_time if number < evaluations_left]

@@ -16,16 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.decisions.digits import difference
-from rollcast.scaling.decisions.settings import (
-    MAX_HIDDEN_MOVE,
-    MAX_RANKED_READINGS,
-    MAX_READING_CORRELATION,
-    MAX_UNLEARNED_EXCURSION_ERRORS,
-    MAX_UNLEARNED_RISE_ERRORS,
-    MAX_UNLEARNED_TREND_ERRORS,
-    MIN_READINGS_WITHOUT_LEARNING,
-    NORMAL_95,
-)
+from rollcast.scaling.decisions.settings import MIN_READINGS_WITHOUT_LEARNING
 from rollcast.scaling.decisions.smoothing import window_sums
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind
 from rollcast.scaling.law.curve import Array, Curve
@@ -64,14 +55,17 @@ def learning_statistics(curve: Curve) -> LearningStatistics:
     if curve.initial is not None:
         readings = np.append(curve.initial, readings)
     count = readings.size
-    if count > MAX_RANKED_READINGS:
+    # Readings that are ranked as they are; more are averaged in blocks first. Chosen for speed.
+    max_ranked_readings = 5000
+    if count > max_ranked_readings:
         # Means of equally many neighbours show a movement as well, and ranks of a million readings take long.
-        block = -(-count // MAX_RANKED_READINGS)
+        block = -(-count // max_ranked_readings)
         readings = readings[: count - count % block].reshape(-1, block).mean(axis=1)
     third = max(1, readings.size // 3)
     noise = max(_noise_of_differences(readings), MIN_STANDARD_ERROR)
     rise = float(readings[-third:].mean() - readings[:third].mean())
     error = noise * float(np.sqrt(2.0 / third))
+    # 1.645: 95 % quantile of the normal distribution.
     return LearningStatistics(
         count=count,
         level=float(readings.mean()),
@@ -80,7 +74,7 @@ def learning_statistics(curve: Curve) -> LearningStatistics:
         rise_errors=rise / error,
         trend_errors=_trend(readings),
         excursion_errors=_excursion(readings) / noise,
-        largest_move=abs(rise) + NORMAL_95 * _correlated_spread(readings) * float(np.sqrt(2.0 / third)),
+        largest_move=abs(rise) + 1.645 * _correlated_spread(readings) * float(np.sqrt(2.0 / third)),
     )
 
 
@@ -116,13 +110,16 @@ def has_not_moved(curve: Curve) -> bool:
 def _is_where_it_began(curve: Curve) -> bool:
     """Whether the level does not differ from that at the start. At the ceiling all is learned."""
     statistics = learning_statistics(curve)
+    # 4.0: standard errors by which the farthest running mean may be away from the first: it is the
+    # best of many places.
+    # 2.5: standard errors by which the last third may be away from the first.
+    # 2.5: standard errors of the rank correlation of reading and order.
     has_moved = (
-        abs(statistics.rise_errors) > MAX_UNLEARNED_RISE_ERRORS
-        or abs(statistics.trend_errors) > MAX_UNLEARNED_TREND_ERRORS
-        or statistics.excursion_errors > MAX_UNLEARNED_EXCURSION_ERRORS
+        abs(statistics.rise_errors) > 2.5 or abs(statistics.trend_errors) > 2.5 or statistics.excursion_errors > 4.0
     )
     is_at_the_ceiling = statistics.level > 1.0 - ASYMPTOTE_MARGIN
-    return not (has_moved or is_at_the_ceiling or statistics.largest_move > MAX_HIDDEN_MOVE)
+    # 0.03: pass rate: 95 % bound of the movement that the noise may hide.
+    return not (has_moved or is_at_the_ceiling or statistics.largest_move > 0.03)
 
 
 def _noise_of_differences(readings: Array) -> float:
@@ -166,5 +163,6 @@ def _correlated_spread(readings: Array) -> float:
     deviation = float(np.std(residual))
     if deviation < MIN_STANDARD_ERROR:
         return deviation
-    alike = float(np.clip(np.mean(residual[1:] * residual[:-1]) / deviation**2, 0.0, MAX_READING_CORRELATION))
+    # 0.9: largest correlation of successive readings that widens the bound of the movement.
+    alike = float(np.clip(np.mean(residual[1:] * residual[:-1]) / deviation**2, 0.0, 0.9))
     return deviation * float(np.sqrt((1.0 + alike) / (1.0 - alike)))

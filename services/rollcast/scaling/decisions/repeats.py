@@ -26,7 +26,7 @@ class Repeats:
     alone: tuple[Forecast, ...]
 
     @classmethod
-    def of(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> "Repeats":
+    def from_curves(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> "Repeats":
         """Fit them; by default with the law alone, since asymptotes and exponents are compared.
 
         Raises:
@@ -36,10 +36,10 @@ class Repeats:
             raise ValueError(f"recipe {name!r}: no run given; it needs one or more.")
         options = options or FitOptions(prior=LAW_PRIOR)
         alone = tuple(fit(curve, options) for curve in curves)
-        joint = alone[0] if len(curves) == 1 else fit(_merged(curves), options)
+        joint = alone[0] if len(curves) == 1 else fit(_merge_curves(curves), options)
         return cls(replace(joint, curve=replace(joint.curve, name=name)), alone)
 
-    def held(self, asymptote: float) -> "Repeats":
+    def with_fixed_asymptote(self, asymptote: float) -> "Repeats":
         """The fits with A held at `asymptote`."""
         joint = with_asymptote(self.joint.curve, asymptote, self.joint.options)
         if len(self.alone) == 1:
@@ -47,23 +47,23 @@ class Repeats:
         return Repeats(joint, tuple(with_asymptote(run.curve, asymptote, run.options) for run in self.alone))
 
 
-def _merged(curves: Sequence[Curve]) -> Curve:
+def _merge_curves(curves: Sequence[Curve]) -> Curve:
     """The points of all curves as one; a column that one of them lacks is unknown for all."""
     starts = [curve.initial for curve in curves if curve.initial is not None]
     errors = [curve.initial_standard_error for curve in curves if curve.initial_standard_error is not None]
     return Curve.from_points(
         np.concatenate([curve.compute for curve in curves]),
         np.concatenate([curve.pass_rate for curve in curves]),
-        _joined([curve.standard_error for curve in curves]),
+        _join_columns([curve.standard_error for curve in curves]),
         initial=float(np.mean(starts)) if starts else None,
         # The standard error of a mean of independent starts.
         initial_standard_error=float(np.sqrt(np.mean(np.square(errors)) / len(errors))) if errors else None,
-        truncation_ratio=_joined([curve.truncation_ratio for curve in curves]),
+        truncation_ratio=_join_columns([curve.truncation_ratio for curve in curves]),
         unit=curves[0].unit,
     )
 
 
-def _joined(columns: Sequence[Array | None]) -> Array | None:
+def _join_columns(columns: Sequence[Array | None]) -> Array | None:
     known_columns = [column for column in columns if column is not None]
     if len(known_columns) < len(columns):
         return None
@@ -85,7 +85,7 @@ class SeedSpread:
     freedom: int
 
     @classmethod
-    def of(
+    def from_draws(
         cls, draws: Sequence[Sequence[Array]], null: Sequence[bool], pooled: Sequence[bool] | None = None
     ) -> "SeedSpread":
         """The spread between the medians of runs.
@@ -108,19 +108,19 @@ class SeedSpread:
         deviation = float(np.sqrt(squares / max(freedom, 1)))
         return cls(tuple(values.size for values in medians), deviation, freedom)
 
-    def widened(self, joint: Array, place: int, plain: Array) -> Triple:
+    def widened_quantiles(self, joint: Array, recipe_index: int, plain: Array) -> Triple:
         """The quantiles of the recipe at `place`, seeds included.
 
         `joint`: the draws of its joint fit. `plain`: their own 5 %, median, 95 %.
         """
         if self.freedom == 0:
             return triple(plain)
-        return quantiles(joint + self._strays(1.0 / self.num_runs[place], joint.size))
+        return quantiles(joint + self._strays(1.0 / self.num_runs[recipe_index], joint.size))
 
-    def loss(self, joint: Sequence[Array] | Mapping[int, Array], place: int) -> Triple:
+    def loss(self, joint: Sequence[Array] | Mapping[int, Array], recipe_index: int) -> Triple:
         """By how much the whole recipe, the first, exceeds the one at `place`."""
-        lost = difference_of_draws(joint[0], joint[place])
-        return quantiles(lost + self._strays(1.0 / self.num_runs[0] + 1.0 / self.num_runs[place], lost.size))
+        lost = difference_of_draws(joint[0], joint[recipe_index])
+        return quantiles(lost + self._strays(1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index], lost.size))
 
     def _strays(self, variance: float, number: int) -> Array:
         """(number,) deviations of a mean whose variance is this multiple of that of one run."""

@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from rollcast.scaling.decisions.settings import NUM_BUDGET_NODES
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.model_size import ModelSizeLaw
 from rollcast.scaling.law.settings import MAX_LOG_BUDGET
@@ -50,7 +49,9 @@ def crossing(law: ModelSizeLaw, smaller: float, larger: float, quantiles: Sequen
 
 def size_changes(law: ModelSizeLaw, sizes: Sequence[float], low: float, high: float) -> list[SizeChange]:
     """The budgets between `low` and `high` device-hours at which the best of `sizes` changes, ascending."""
-    best = [position for _, position in law.switches(sizes, np.geomspace(low, high, NUM_BUDGET_NODES))]
+    # 2000: budgets at which the best model size is looked up, in equal steps of ln; chosen, not
+    # measured.
+    best = [position for _, position in law.switches(sizes, np.geomspace(low, high, 2000))]
     changes = []
     for previous_best, next_best in pairwise(best):
         smaller, larger = sorted((previous_best, next_best), key=lambda position: sizes[position])

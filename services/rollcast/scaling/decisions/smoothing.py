@@ -27,7 +27,7 @@ class Smoothed(NamedTuple):
         return self.noise * float(np.sqrt(2.0 / self.width))
 
 
-def smoothed(readings: Array) -> Smoothed:
+def smooth_readings(readings: Array) -> Smoothed:
     """Running means over a tenth of the readings, over two at least."""
     width = max(2, readings.size // 10)
     typical_step = float(np.median(np.abs(np.diff(readings))))

@@ -34,9 +34,6 @@ from scipy.special import stdtr
 
 from rollcast.scaling.decisions.settings import (
     MAX_EXPLAINED_SHARE,
-    MAX_TREND_READINGS,
-    MIN_TREND_LOG_ODDS,
-    SMALL_SAMPLE_TREND_LOG_ODDS,
     TREND_EXPONENTS,
     TREND_MIDPOINTS,
     TREND_NOISE_CORRELATIONS,
@@ -77,7 +74,12 @@ def has_trend(curve: Curve) -> bool:
 
 def least_trend_log_odds(curve: Curve) -> float:
     """The limit for that many readings, the measured start included."""
-    return MIN_TREND_LOG_ODDS + SMALL_SAMPLE_TREND_LOG_ODDS / (len(curve) + curve.num_at_start) ** 2
+    # 2.4: ln of the odds, 11 to 1, from which readings show a trend. Of runs without one, 5 % of
+    # those whose noise is an AR(1) process with 0.5 pass it, and 1 to 4 % of those with independent
+    # noise (python -m benchmarks.noise_verdicts).
+    # 20.0: added to this limit, times the squared number of readings: few readings fall in line by
+    # chance.
+    return 2.4 + 20.0 / (len(curve) + curve.num_at_start) ** 2
 
 
 def trend_log_odds(curve: Curve) -> float:
@@ -90,7 +92,9 @@ def trend_log_odds(curve: Curve) -> float:
         compute = np.append(0.0, compute)
         readings = np.append(curve.initial, readings)
         error = np.append(error[0] if first is None else first, error)
-    block = -(-readings.size // MAX_TREND_READINGS)
+    # 512: readings that are compared as they are; more are averaged in blocks first. Chosen for
+    # speed.
+    block = -(-readings.size // 512)
     if block > 1:
         # Means of equally many neighbours rise as well; the newest readings are kept.
         num_dropped = readings.size % block
@@ -110,11 +114,11 @@ def log_odds_of_rise(readings: Array, compute: Array, error: Array) -> Array:
     constant = []
     law = []
     for correlation in TREND_NOISE_CORRELATIONS:
-        level = _whitened(root, correlation)
+        level = _whiten(root, correlation)
         # ln g: the determinant of the correlation, and the information about the level.
         log_scale = -0.5 * (count - 1) * np.log(1.0 - correlation**2) - 0.5 * np.log(level @ level)
-        residual = _without(_whitened(readings * root, correlation), level)
-        shape = _without(_whitened(rise * root, correlation), level)
+        residual = _without(_whiten(readings * root, correlation), level)
+        shape = _without(_whiten(rise * root, correlation), level)
         shape = shape / np.maximum(np.linalg.norm(shape, axis=1, keepdims=True), MIN_STANDARD_ERROR)
         squares = np.sum(residual**2, axis=1)[:, None]  # (m, 1)
         along = residual @ shape.T  # (m, k)
@@ -135,7 +139,7 @@ def _rounding_squares(readings: Array, root: Array) -> Array:
     return np.asarray(variance * np.sum(root**2))[:, None]
 
 
-def _whitened(values: Array, correlation: float) -> Array:
+def _whiten(values: Array, correlation: float) -> Array:
     """(.., n) with AR(1) errors of variance 1 -> (.., n) with independent ones."""
     innovations = (values[..., 1:] - correlation * values[..., :-1]) / np.sqrt(1.0 - correlation**2)
     return np.concatenate([values[..., :1], innovations], axis=-1)

@@ -24,12 +24,7 @@ import numpy as np
 
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.settings import (
-    CLIMB_SPLIT_SPREAD,
     FLAT_SPLIT_SPREAD,
-    MAX_SPLIT_SPREAD,
-    MIN_SPLIT_SPREAD,
-    NUM_SPLIT_LAW_DRAWS,
-    NUM_SPREAD_NODES,
     PRIOR_LOG_SPREAD_STD,
     SPLIT_LAW_CLIMB_STD,
     SPLIT_LAW_FLAT_STD,
@@ -102,9 +97,14 @@ def fit_split_law(
     residual = np.asarray(level, dtype=float) - design @ np.array(SPLIT_LAW_PRIOR_MEAN)
     prior_std = np.array(SPLIT_LAW_FLAT_STD) + slope * np.array(SPLIT_LAW_CLIMB_STD)
     prior_covariance = np.diag(prior_std**2)
-    usual_spread = FLAT_SPLIT_SPREAD + slope * CLIMB_SPLIT_SPREAD
+    # 0.05: further spread for each unit of dR / d ln C: runs of one split are a twentieth apart in
+    # compute; chosen, not measured.
+    usual_spread = FLAT_SPLIT_SPREAD + slope * 0.05
     gain_of_points = prior_covariance @ design.T
-    nodes = np.geomspace(MIN_SPLIT_SPREAD, MAX_SPLIT_SPREAD, NUM_SPREAD_NODES)
+    # 0.2: pass rate: largest spread that is tried.
+    # 0.001: pass rate: smallest spread that is tried.
+    # 25: spreads that are tried, in equal steps of ln; chosen, not measured.
+    nodes = np.geomspace(0.001, 0.2, 25)
     log_weight = []
     means = []
     factors = []
@@ -119,8 +119,10 @@ def fit_split_law(
         log_weight.append(-0.5 * (misfit + surprise**2))
     weight = np.exp(np.array(log_weight) - max(log_weight))
     rng = np.random.default_rng(0)
-    node = rng.choice(nodes.size, NUM_SPLIT_LAW_DRAWS, p=weight / weight.sum())
-    normal = rng.standard_normal((NUM_SPLIT_LAW_DRAWS, len(SPLIT_LAW_PRIOR_MEAN)))
+    # Draws of the law across splits of a step: as many as of one forecast.
+    num_split_law_draws = 4096
+    node = rng.choice(nodes.size, num_split_law_draws, p=weight / weight.sum())
+    normal = rng.standard_normal((num_split_law_draws, len(SPLIT_LAW_PRIOR_MEAN)))
     coefficients = np.array(means)[node] + np.einsum("dij,dj->di", np.array(factors)[node], normal)
     return SplitLaw(centre, coefficients, nodes[node])
 

@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from rollcast.scaling.law.settings import MAX_LOG_COMPUTE_SPAN, MAX_STANDARD_ERROR
-
 Array = NDArray[np.float64]
 DEVICE_HOURS = "device-hours"
 """The default unit of compute."""
@@ -172,12 +170,14 @@ class Curve:
         )
 
 
-def _one_for_each(values: Sequence[float] | Array | None, num_points: int, what: str, name: str) -> Array | None:
+def _one_for_each(
+    values: Sequence[float] | Array | None, num_points: int, quantity_name: str, name: str
+) -> Array | None:
     if values is None:
         return None
     array = np.asarray(values, dtype=float).ravel()
     if array.size != num_points:
-        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {what}; give one for each.")
+        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {quantity_name}; give one for each.")
     return array
 
 
@@ -195,13 +195,17 @@ def _check_span(compute: Array, name: str) -> None:
         raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
     first = compute[0]
     last = compute[-1]
-    if np.log(last) - np.log(first) > MAX_LOG_COMPUTE_SPAN:
+    # 100.0: largest ln(last compute / first compute) of one curve. Limits overflow; no real curve
+    # comes near it; chosen, not measured.
+    if np.log(last) - np.log(first) > 100.0:
         raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
 
 
 def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
     """Whether each standard error is one that a pass rate can have; a huge one would overflow when squared."""
-    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= MAX_STANDARD_ERROR))
+    # 1.0: pass rate. A larger standard error is treated as unknown: even one toss of a fair coin
+    # has 0.5.
+    return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= 1.0))
 
 
 def _complete(error: Array) -> Array | None:

@@ -14,16 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.law.curve import Array
-from rollcast.scaling.law.settings import (
-    MAX_LOG_BUDGET,
-    MIN_LOSS,
-    MIN_SIZE_LAW_POINTS,
-    NUM_SATURATION_NODES,
-    NUM_SIZE_LAW_DRAWS,
-    PRIOR_LOG_LOSS_NOISE,
-    SATURATION_SEARCH_FACTOR,
-    SIZE_LAW_PRIOR_VARIANCE,
-)
+from rollcast.scaling.law.settings import MAX_LOG_BUDGET, SIZE_LAW_PRIOR_VARIANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +90,19 @@ def fit_model_size(
         raise ValueError(
             f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each per point."
         )
-    if n.size < MIN_SIZE_LAW_POINTS:
-        raise ValueError(f"points: {n.size} given; the law across sizes needs {MIN_SIZE_LAW_POINTS} or more.")
+    # Points that the law across sizes needs: one more than it has linear parameters.
+    min_size_law_points = 4
+    if n.size < min_size_law_points:
+        raise ValueError(f"points: {n.size} given; the law across sizes needs {min_size_law_points} or more.")
     if np.any(n <= 0) or np.any(x <= 0):
         raise ValueError("points: model size and compute must be positive.")
-    log_loss = np.log(np.maximum(1.0 - y, MIN_LOSS))
-    nodes = np.geomspace(n.min() / SATURATION_SEARCH_FACTOR, n.max() * SATURATION_SEARCH_FACTOR, NUM_SATURATION_NODES)
+    # 1e-4: floor of 1 - pass rate before its logarithm is taken.
+    log_loss = np.log(np.maximum(1.0 - y, 1e-4))
+    # 61: values of N_0 that are tried, in equal steps of ln; chosen, not measured.
+    # N_0 is searched from the smallest size divided by this to the largest size times this. Chosen,
+    # not measured.
+    saturation_search_factor = 30.0
+    nodes = np.geomspace(n.min() / saturation_search_factor, n.max() * saturation_search_factor, 61)
     precision = np.diag(1.0 / np.array(SIZE_LAW_PRIOR_VARIANCE))
     evidence = []
     means = []
@@ -112,22 +110,26 @@ def fit_model_size(
     scales = []
     # The posterior of a linear model with unknown noise is normal-inverse-gamma: one for each value of N_0.
     shape = 0.5 * (n.size + 2.0)
+    # Expected scatter of ln L about the law before any point is seen. Chosen, not measured.
+    prior_log_loss_noise = 0.03
     for node in nodes:
         design = np.stack([np.ones_like(n), np.log(n), -np.log(x) / (1.0 + node / n)], axis=1)
-        normal = design.T @ design + PRIOR_LOG_LOSS_NOISE**2 * precision
+        normal = design.T @ design + prior_log_loss_noise**2 * precision
         mean = np.linalg.solve(normal, design.T @ log_loss)
-        residual = float(np.sum((log_loss - design @ mean) ** 2)) + PRIOR_LOG_LOSS_NOISE**2 * float(
+        residual = float(np.sum((log_loss - design @ mean) ** 2)) + prior_log_loss_noise**2 * float(
             mean @ precision @ mean
         )
-        scale = 0.5 * (residual + 2.0 * PRIOR_LOG_LOSS_NOISE**2)
+        scale = 0.5 * (residual + 2.0 * prior_log_loss_noise**2)
         evidence.append(-0.5 * np.linalg.slogdet(normal)[1] - shape * np.log(scale))
         means.append(mean)
         factors.append(np.linalg.cholesky(np.linalg.inv(normal)))
         scales.append(scale)
     weight = np.exp(np.array(evidence) - max(evidence))  # relative to the largest, so that exp does not overflow
     rng = np.random.default_rng(0)
-    node = rng.choice(nodes.size, NUM_SIZE_LAW_DRAWS, p=weight / weight.sum())
-    noise = np.sqrt(np.array(scales)[node] / rng.gamma(shape, size=NUM_SIZE_LAW_DRAWS))
-    normal_draws = rng.standard_normal((NUM_SIZE_LAW_DRAWS, 3))
+    # Draws of the law across model sizes: as many as of one forecast.
+    num_size_law_draws = 4096
+    node = rng.choice(nodes.size, num_size_law_draws, p=weight / weight.sum())
+    noise = np.sqrt(np.array(scales)[node] / rng.gamma(shape, size=num_size_law_draws))
+    normal_draws = rng.standard_normal((num_size_law_draws, 3))
     linear = np.array(means)[node] + noise[:, None] * np.einsum("dij,dj->di", np.array(factors)[node], normal_draws)
     return ModelSizeLaw(linear[:, 0], linear[:, 1], np.maximum(linear[:, 2], 0.0), nodes[node], noise)

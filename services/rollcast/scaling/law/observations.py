@@ -19,14 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from rollcast.scaling.law.curve import Array, Curve
-from rollcast.scaling.law.settings import (
-    BIN_WIDENING_FACTOR,
-    MAX_MERGED_POINTS,
-    MIN_BIN_WIDTH_LOG_COMPUTE,
-    MIN_BINOMIAL_VARIANCE,
-    MIN_STANDARD_ERROR,
-    START_POSITION_WINDOWS,
-)
+from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +45,7 @@ class Observations:
     level: float
 
     @classmethod
-    def of(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
+    def from_curve(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance
@@ -103,20 +96,30 @@ def unit_variance(curve: Curve) -> Array:
     padded = np.pad(curve.pass_rate, (width // 2, width - 1 - width // 2), mode="edge")
     smooth = np.convolve(padded, np.full(width, 1.0 / width), mode="valid")
     # 4 R (1 - R) is 1 at R = 1/2, so that s is the standard deviation there.
-    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), MIN_BINOMIAL_VARIANCE))
+    # 0.02: floor of R (1 - R), in squared pass rate, if the noise is taken to be binomial: near 0
+    # and 1 runs scatter more than coins do; chosen, not measured.
+    return np.asarray(4.0 * np.maximum(smooth * (1.0 - smooth), 0.02))
 
 
 def _place(log_compute: Array, last: float) -> Array:
-    """(n,) compute in windows, `START_POSITION_WINDOWS` for the start."""
-    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), START_POSITION_WINDOWS)
+    """(n,) compute in windows, -1e6 for the start."""
+    # -1e6: position of the measured start on the axis of the drift, in lengths of the window. It is
+    # far enough from all points that its correlation with them is exactly 0.
+    return np.where(np.isfinite(log_compute), np.exp(log_compute - last), -1e6)
 
 
 def _bins(log_compute: Array) -> NDArray[np.intp]:
     """(n,) ascending -> (n,) bin of each point, 0.. without gaps, at most MAX_BINS of them."""
-    width = MIN_BIN_WIDTH_LOG_COMPUTE
+    # 0.03: ln compute. Points that are closer than this are merged: a 5 % bin moves the law by less
+    # than 1e-5.
+    width = 0.03
     while True:
         raw = np.floor((log_compute - log_compute[0]) / width)
         label = np.cumsum(np.diff(raw, prepend=raw[0]) > 0, dtype=np.intp)
-        if label[-1] < MAX_MERGED_POINTS:
+        # 48: merged points of one curve: the time to rotate them grows with the cube; chosen, not
+        # measured.
+        if label[-1] < 48:
             return label
-        width *= BIN_WIDENING_FACTOR
+        # 1.3: ratio by which all bins grow until at most 48 are left; chosen, not
+        # measured.
+        width *= 1.3

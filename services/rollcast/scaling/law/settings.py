@@ -3,55 +3,24 @@
 ASYMPTOTE_MARGIN = 0.02
 """Pass rate. Three independent runs of one recipe differ in A by as much (A.5 of arXiv 2510.13786). A smaller
 difference of asymptotes, or a smaller headroom, counts as zero."""
-MAX_LOG_COMPUTE_SPAN = 100.0
-"""Largest ln(last compute / first compute) of one curve. Limits overflow; no real curve comes near it. Chosen, not
-measured."""
-MAX_STANDARD_ERROR = 1.0
-"""Pass rate. A larger standard error is treated as unknown: even one toss of a fair coin has 0.5."""
 
-MAX_MERGED_POINTS = 48
-"""Merged points of one curve: the time to rotate them grows with the cube. Chosen, not measured."""
-MIN_BIN_WIDTH_LOG_COMPUTE = 0.03
-"""ln compute. Points that are closer than this are merged: a 5 % bin moves the law by less than 1e-5."""
-BIN_WIDENING_FACTOR = 1.3
-"""Ratio by which all bins grow until at most `MAX_MERGED_POINTS` are left. Chosen, not measured."""
 MIN_STANDARD_ERROR = 1e-4
 """Pass rate. A given standard error is raised to this, because a smaller one exhausts double precision in the normal
 equations. An evaluation would need 25 million samples to be as exact."""
-START_POSITION_WINDOWS = -1e6
-"""Position of the measured start on the axis of the drift, in lengths of the window. It is far enough from all points
-that its correlation with them is exactly 0."""
 STD_PER_MEDIAN_DEVIATION = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation, 1 / Phi^-1(3/4)."""
-MIN_BINOMIAL_VARIANCE = 0.02
-"""Floor of R (1 - R), in squared pass rate, if the noise is taken to be binomial: near 0 and 1 runs scatter more than
-coins do. Chosen, not measured."""
 
 HALF_WIDTH_90_STD = 1.6448536269514722
 """Half of the 90 % interval of a normal distribution, in standard deviations."""
 DEFAULT_BETWEEN_PROMPT_SHARE = 0.5
 """Share of the variance of a sample that lies between prompts, if it was not measured. Chosen, not measured."""
 
-NUM_SIZE_LAW_DRAWS = 4096
-"""Draws of the law across model sizes: as many as of one forecast."""
-MIN_SIZE_LAW_POINTS = 4
-"""Points that the law across sizes needs: one more than it has linear parameters."""
 MAX_LOG_BUDGET = 690.0
 """ln device-hours. Larger budgets are returned as infinite: exp overflows at 709."""
-SATURATION_SEARCH_FACTOR = 30.0
-"""N_0 is searched from the smallest size divided by this to the largest size times this. Chosen, not measured."""
-NUM_SATURATION_NODES = 61
-"""Values of N_0 that are tried, in equal steps of ln. Chosen, not measured."""
-MIN_LOSS = 1e-4
-"""Floor of 1 - pass rate before its logarithm is taken."""
-PRIOR_LOG_LOSS_NOISE = 0.03
-"""Expected scatter of ln L about the law before any point is seen. Chosen, not measured."""
 SIZE_LAW_PRIOR_VARIANCE = (25.0, 1.0, 1.0)
 """Variances of e_0, e_1 and k_max about 0. They are wide against anything measured, but let one size alone give an
 answer. Chosen, not measured."""
 
-NUM_SPLIT_LAW_DRAWS = 4096
-"""Draws of the law across splits of a step: as many as of one forecast."""
 SPLIT_LAW_PRIOR_MEAN = (0.5, 0.0, -0.01, 0.0, -0.003)
 """Prior means of b_0 to b_4, in pass rate. Those of the parabolas are below 0, since IsoCompute (arXiv 2603.12151)
 finds a best number of rollouts at every compute. Chosen, not measured."""
@@ -65,14 +34,5 @@ and that ratio. Chosen, not measured."""
 FLAT_SPLIT_SPREAD = 0.01
 """Pass rate: usual standard deviation between runs of one split on a plateau. Three runs of one recipe differ by 0.02
 in all (A.5 of arXiv 2510.13786)."""
-CLIMB_SPLIT_SPREAD = 0.05
-"""Further spread for each unit of dR / d ln C: runs of one split are a twentieth apart in compute. Chosen, not
-measured."""
 PRIOR_LOG_SPREAD_STD = 0.7
 """Prior standard deviation of the ln of that spread: a factor of 3 either way is rare. Chosen, not measured."""
-MIN_SPLIT_SPREAD = 0.001
-"""Pass rate: smallest spread that is tried."""
-MAX_SPLIT_SPREAD = 0.2
-"""Pass rate: largest spread that is tried."""
-NUM_SPREAD_NODES = 25
-"""Spreads that are tried, in equal steps of ln. Chosen, not measured."""

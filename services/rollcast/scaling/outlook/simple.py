@@ -14,14 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rollcast.scaling.law.curve import Array, Curve
-from rollcast.scaling.outlook.settings import (
-    MAX_AHEAD,
-    MAX_COARSE_SAMPLES,
-    MAX_SMOOTHED_READINGS,
-    NUM_LEVEL_READINGS,
-    SMOOTHING,
-    STEP_ROUNDING,
-)
+from rollcast.scaling.outlook.settings import NUM_LEVEL_READINGS, SMOOTHING
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Summary:
         coarse_error: standard error of the mean of three readings of a few answers each; 0 if they are not coarse.
     """
 
-    now: float
+    newest_compute: float
     smoothed: float
     last: float
     last_five: float
@@ -42,14 +35,14 @@ class Summary:
     coarse_error: float
 
     @classmethod
-    def of(cls, curve: Curve) -> "Summary":
+    def from_curve(cls, curve: Curve) -> "Summary":
         """The summary of a curve of five readings or more."""
         readings = curve.pass_rate
         log_compute = np.log(curve.compute / curve.compute[-1])
         late = max(5, readings.size // 2)
-        smoothed = _smoothed(readings)
+        smoothed = _smoothed_level(readings)
         return cls(
-            now=float(curve.compute[-1]),
+            newest_compute=float(curve.compute[-1]),
             smoothed=smoothed,
             last=float(readings[-1]),
             last_five=float(readings[-5:].mean()),
@@ -61,7 +54,9 @@ class Summary:
 
     def forecasts(self, compute: Array, law_gain: Array) -> Array:
         """Forecast of each method at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
-        log_ahead = np.log(np.clip(compute / self.now, 1.0, MAX_AHEAD))
+        # 12.0: times the compute so far beyond which the simple methods stay as they are: nothing
+        # was learned about more.
+        log_ahead = np.log(np.clip(compute / self.newest_compute, 1.0, 12.0))
         ones = np.ones_like(log_ahead)
         return np.stack(
             [
@@ -76,9 +71,10 @@ class Summary:
         )
 
 
-def _smoothed(readings: Array) -> float:
+def _smoothed_level(readings: Array) -> float:
     """The newest value of the exponential smoothing that would have forecast the next readings best."""
-    readings = readings[-MAX_SMOOTHED_READINGS:]
+    # 1024: newest readings that are smoothed: older ones have no weight left. Chosen for speed.
+    readings = readings[-1024:]
     weights = np.array(SMOOTHING)
     levels = np.full(weights.size, readings[0])
     errors = np.zeros(weights.size)
@@ -101,11 +97,15 @@ def _slope(position: Array, readings: Array) -> float:
 def _coarse_error(readings: Array, level: float) -> float:
     """The binomial error of three readings, if all are multiples of a step that few answers make; else 0."""
     steps = np.diff(np.unique(readings))
-    if steps.size == 0 or steps.min() < 1.0 / MAX_COARSE_SAMPLES:
+    # 64: answers of one reading up to which its step is coarse enough to count: the error of a
+    # larger one is in the noise.
+    if steps.size == 0 or steps.min() < 1.0 / 64:
         return 0.0
     samples = round(1.0 / float(steps.min()))
     in_steps = readings * samples
-    if np.max(np.abs(in_steps - np.rint(in_steps))) > STEP_ROUNDING:
+    # 0.05: largest distance of a reading from a multiple of the step, in steps: logs round to two
+    # or three digits.
+    if np.max(np.abs(in_steps - np.rint(in_steps))) > 0.05:
         return 0.0
     # Half an answer of each kind is added: no rate is certainly 0 or 1.
     rate = (level * samples + 0.5) / (samples + 1.0)

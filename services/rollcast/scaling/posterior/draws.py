@@ -14,26 +14,13 @@ from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 from rollcast.scaling.posterior.departure import Departure, Tail, tail_shape
 from rollcast.scaling.posterior.grid import Grid
-from rollcast.scaling.posterior.settings import (
-    CEILING_STRETCH_FACTOR,
-    CERTAIN_DRAW_STD,
-    MAX_LOG_COMPUTE,
-    MIN_BOUNDS_WEIGHT,
-    MIN_CONDITIONAL_VARIANCE,
-    MIN_DRAW_WEIGHT,
-    MIN_TAIL_RISE,
-    NUM_DRAWS,
-    TAIL_SEARCH_LOG_COMPUTE,
-    TAIL_SEARCH_STEP_LOG_COMPUTE,
-    UNIFORM_MARGIN,
-    UNWEIGHTED_BOUNDS_PROBABILITY,
-)
+from rollcast.scaling.posterior.settings import NUM_DRAWS, TAIL_SEARCH_LOG_COMPUTE, UNIFORM_MARGIN
 
 _PLASTIC_NUMBER = 1.324717957244746
 """The root of x^3 = x + 1: steps of 1/x and 1/x^2 fill the unit square evenly (the R2 sequence)."""
-_GOLDEN_RATIO = 1.618033988749895
-"""Steps of 1/x fill the unit interval evenly, and keep no step with the plastic number's."""
-_STEPS = [1 / _PLASTIC_NUMBER, 1 / _PLASTIC_NUMBER**2, 1 / _GOLDEN_RATIO]
+# 1.618033988749895: steps of 1/x fill the unit interval evenly, and keep no step with the plastic
+# number's.
+_STEPS = [1 / _PLASTIC_NUMBER, 1 / _PLASTIC_NUMBER**2, 1 / 1.618033988749895]
 UNIFORM: Array = np.mod(0.5 + np.outer(_STEPS, np.arange(1, NUM_DRAWS + 1)), 1.0).clip(
     UNIFORM_MARGIN, 1 - UNIFORM_MARGIN
 )
@@ -66,8 +53,8 @@ class Draws:
     log_onset: Array
     departures: tuple[Departure, ...]
 
-    def __getitem__(self, part: slice | NDArray[np.intp]) -> "Draws":
-        cut = {field.name: getattr(self, field.name)[part] for field in fields(self) if field.name != "departures"}
+    def __getitem__(self, indices: slice | NDArray[np.intp]) -> "Draws":
+        cut = {field.name: getattr(self, field.name)[indices] for field in fields(self) if field.name != "departures"}
         return Draws(**cut, departures=self.departures)
 
     def law(self, compute: ArrayLike) -> Array:
@@ -92,8 +79,10 @@ class Draws:
 
     @property
     def has_ceiling(self) -> NDArray[np.bool_]:
-        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by `CEILING_STRETCH_FACTOR`."""
-        return np.asarray(self.tail * np.log(CEILING_STRETCH_FACTOR) < ASYMPTOTE_MARGIN)
+        """(d,) whether the tail adds less than `ASYMPTOTE_MARGIN` while compute grows by ten."""
+        # 10.0: ratio of compute over which a tail must gain less than ASYMPTOTE_MARGIN: as far as
+        # forecasts are checked.
+        return np.asarray(self.tail * np.log(10.0) < ASYMPTOTE_MARGIN)
 
     def sigmoid(self, compute: ArrayLike) -> Array:
         """Eq (1) alone at `compute` (m,) device-hours -> (m, d)."""
@@ -114,25 +103,28 @@ class Draws:
         # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm finite.
         gained = np.where(is_between, target - self.initial, 1.0)
         remaining_gain = np.where(is_between, self.asymptote - target, 1.0)
-        log_compute = np.minimum(self.log_midpoint + np.log(gained / remaining_gain) / self.exponent, MAX_LOG_COMPUTE)
+        # 600.0: ln device-hours. Larger computes are cut to this: exp overflows at 709.
+        log_compute = np.minimum(self.log_midpoint + np.log(gained / remaining_gain) / self.exponent, 600.0)
         compute = np.where(is_never, np.inf, np.exp(log_compute))
         compute = np.where(is_reached, 0.0, compute)
         tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
         if tailed.size:
-            compute[tailed] = self[tailed]._searched(target)
+            compute[tailed] = self[tailed]._search_compute(target)
         return compute
 
-    def _searched(self, target: float) -> Array:
+    def _search_compute(self, target: float) -> Array:
         """(d,) device-hours at which law and tail together first reach `target`; inf if not within the search."""
         before_onset, after_onset = TAIL_SEARCH_LOG_COMPUTE
         reference = float(np.median(self.log_onset))
-        log_compute = reference + np.arange(-before_onset, after_onset, TAIL_SEARCH_STEP_LOG_COMPUTE)
+        # 0.25: e-folds of compute between the places of that search; in between it is interpolated.
+        log_compute = reference + np.arange(-before_onset, after_onset, 0.25)
         law = self.law(np.exp(log_compute))
         above = law >= target
         first_above = np.argmax(above, axis=0)  # (d,) the first place above; 0 also if no place is
         last_below = np.maximum(first_above - 1, 0)
         draw_index = np.arange(first_above.size)
-        rise = np.maximum(law[first_above, draw_index] - law[last_below, draw_index], MIN_TAIL_RISE)
+        # 1e-12: pass rate: floor of the rise between two places of the search that is divided by.
+        rise = np.maximum(law[first_above, draw_index] - law[last_below, draw_index], 1e-12)
         share = np.where(first_above > 0, np.clip((target - law[last_below, draw_index]) / rise, 0.0, 1.0), 1.0)
         log_crossing = log_compute[last_below] + share * (log_compute[first_above] - log_compute[last_below])
         return np.where(above.any(axis=0), np.exp(log_crossing), np.inf)
@@ -150,11 +142,15 @@ def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     gain = moments.covariance / spread**2
     initial_mean = moments.initial + gain * (asymptote - mean)
     initial_variance = moments.initial_variance - gain**2 * spread**2
-    initial_spread = np.sqrt(np.maximum(initial_variance, MIN_CONDITIONAL_VARIANCE))
+    # 1e-18: floor of the variance of R_0 given A, in squared pass rate: rounding may make it
+    # negative.
+    initial_spread = np.sqrt(np.maximum(initial_variance, 1e-18))
     initial, inside = _truncated_normal(1, initial_mean, initial_spread, asymptote)
     # The grid's weights know the bounds of A; those of R_0 given A are corrected here.
     keep = np.arange(NUM_DRAWS)
-    if np.any(inside < UNWEIGHTED_BOUNDS_PROBABILITY):
+    # 0.999: if every draw has at least this probability to lie within its bounds, the draws are not
+    # resampled.
+    if np.any(inside < 0.999):
         keep = _resample(inside)
     departure, noise, exponent, midpoint = np.unravel_index(node[keep], grid.weight.shape)
     axes = grid.axes
@@ -189,21 +185,22 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
     weight = np.full(tail.size, 0.5)
     weight[tail > 0.0] = 1.0 - falls
     weight[tail < 0.0] = falls
-    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(weight, MIN_DRAW_WEIGHT))]
+    # 1e-9: floor of a draw's weight: a prior may rule out all that the readings leave.
+    return replace(draws, tail=tail, log_onset=log_onset)[_resample(np.maximum(weight, 1e-9))]
 
 
 def _amplitude(
-    draws: Draws, mine: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
+    draws: Draws, draw_indices: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
 ) -> tuple[Array, Array]:
-    """Mean and variance (k,) of the tail's amplitude in the draws `mine` (k,).
+    """Mean and variance (k,) of the tail's amplitude in the draws `draw_indices` (k,).
 
     The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
     phase is projected out, because its own amplitude is unknown as well.
     """
-    sigmoid = draws[mine].sigmoid(np.exp(observations.log_compute))
+    sigmoid = draws[draw_indices].sigmoid(np.exp(observations.log_compute))
     residual = observations.rotation @ (observations.pass_rate[:, None] - sigmoid)
-    drift_variance = draws.drift[mine] ** 2 * observations.eigenvalues[:, None]
-    precision = 1.0 / (draws.noise[mine] ** 2 * (1.0 + drift_variance))  # (n, k)
+    drift_variance = draws.drift[draw_indices] ** 2 * observations.eigenvalues[:, None]
+    precision = 1.0 / (draws.noise[draw_indices] ** 2 * (1.0 + drift_variance))  # (n, k)
     weighted = (observations.rotation @ tail.shape)[:, None] * precision
     if departure.shape is not None:
         phi = (observations.rotation @ departure.shape)[:, None]
@@ -217,7 +214,9 @@ def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tup
     """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that interval."""
     values = mean + spread * NORMAL[row]
     inside = np.ones(mean.size)
-    is_cut = np.minimum(mean, upper - mean) < CERTAIN_DRAW_STD * spread
+    # 6.0: standard deviations from a bound beyond which a draw needs no truncation: the error is
+    # below 1e-9.
+    is_cut = np.minimum(mean, upper - mean) < 6.0 * spread
     if np.any(is_cut):
         mean = mean[is_cut]
         spread = spread[is_cut]
@@ -227,7 +226,9 @@ def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tup
         # Inverse of the distribution function, restricted to the interval.
         uniform = low + UNIFORM[row, is_cut] * (high - low)
         values[is_cut] = np.clip(mean + spread * ndtri(uniform), 0.0, upper)
-        inside[is_cut] = np.maximum(high - low, MIN_BOUNDS_WEIGHT)
+        # 1e-12: floor of the probability that a draw lies within its bounds: it is divided by, and
+        # far outside it rounds to 0.
+        inside[is_cut] = np.maximum(high - low, 1e-12)
     return values, inside
 
 

@@ -12,13 +12,6 @@ from rollcast.scaling.posterior.draws import Draws, draw
 from rollcast.scaling.posterior.grid import Grid, LinearPrior, NoisePrior, Problem
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import solve
-from rollcast.scaling.posterior.settings import (
-    FIXED_START_STD,
-    MIN_OUTLIER_SCALE,
-    MIN_ROBUST_POINTS,
-    OUTLIER_STANDARD_DEVIATIONS,
-    OUTLIER_WEIGHT,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +33,7 @@ class Posterior:
     draws: Draws
 
 
-def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
+def fit_posterior(curve: Curve, options: FitOptions) -> Posterior:
     """The posterior of a run, or of its beginning, which may not have risen above its start yet.
 
     Raises:
@@ -50,18 +43,19 @@ def posterior_of(curve: Curve, options: FitOptions) -> Posterior:
     with_start = options.initial == "measured" and curve.initial is not None
     ends = _first_phase_ends(fitted_curve, options, with_start)
     problem = _problem(fitted_curve, options, with_start, None)
-    grid = solve(problem, departures_of(problem, ends))
+    grid = solve(problem, make_departures(problem, ends))
     # Outliers are seen only against a fitted law, so the grid is solved twice if there are any.
-    if options.robust and len(fitted_curve) >= MIN_ROBUST_POINTS:
+    # 8: with fewer points an outlier cannot be separated from the curve; chosen, not measured.
+    if options.robust and len(fitted_curve) >= 8:
         weight = _outlier_weight(fitted_curve, grid.best())
         if weight is not None:
             problem = _problem(fitted_curve, options, with_start, weight)
-            grid = solve(problem, departures_of(problem, ends))
+            grid = solve(problem, make_departures(problem, ends))
     draws = draw(grid, problem.observations, problem.prior.tail_falls)
     return Posterior(fitted_curve, ends, problem, grid, draws)
 
 
-def departures_of(problem: Problem, ends: list[float]) -> list[Departure]:
+def make_departures(problem: Problem, ends: list[float]) -> list[Departure]:
     """The departures that the prior allows, with first phases until each of `ends`."""
     return candidates(problem.observations, problem.prior, ends)
 
@@ -79,28 +73,29 @@ def fitted_part(curve: Curve, options: FitOptions) -> Curve:
     return curve.window(cut) if cut > 0 else curve
 
 
-def _problem(kept: Curve, options: FitOptions, with_start: bool, weight: Array | None) -> Problem:
+def _problem(fitted_curve: Curve, options: FitOptions, with_start: bool, weight: Array | None) -> Problem:
     """`weight` (points,): relative precision of each point, below 1 for outliers; None for 1 everywhere."""
     prior = options.prior
     noise_prior = NoisePrior(prior.log_noise, prior.log_noise)
-    if kept.standard_error is not None:
+    if fitted_curve.standard_error is not None:
         # The noise then counts in units of the given errors, which leave the drift less room.
         noise_prior = NoisePrior(prior.log_error_scale, prior.log_drifting_error_scale)
         prior = replace(prior, drift_weight=prior.error_drift_weight)
-    points = Observations.of(kept, prior.drift_length, weight, with_start)
+    points = Observations.from_curve(fitted_curve, prior.drift_length, weight, with_start)
     initial, initial_std = prior.initial
     asymptote, asymptote_std = prior.asymptote
     if isinstance(options.initial, float | int):
         initial = float(options.initial)
-        initial_std = FIXED_START_STD
+        # 1e-4: pass rate: prior standard deviation of an R_0 that the user fixes.
+        initial_std = 1e-4
     linear = LinearPrior(np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2]))
     return Problem(points, prior, linear, noise_prior)
 
 
-def _first_phase_ends(kept: Curve, options: FitOptions, with_start: bool) -> list[float]:
+def _first_phase_ends(fitted_curve: Curve, options: FitOptions, with_start: bool) -> list[float]:
     """Candidates for the end of the first phase, ascending, in device-hours."""
-    first = float(kept.compute[0])
-    last = float(kept.compute[-1])
+    first = float(fitted_curve.compute[0])
+    last = float(fitted_curve.compute[-1])
     ends = []
     if with_start and options.exclude_before != 0:
         # A first phase that ends before the first point frees the start alone from the law.
@@ -123,11 +118,16 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
     )
     deviation = (residual - local) / np.sqrt(unit_variance(curve))
     scale = STD_PER_MEDIAN_DEVIATION * float(np.median(np.abs(deviation)))
-    standardised = np.abs(deviation) / max(scale, MIN_OUTLIER_SCALE)
-    is_outlier = standardised > OUTLIER_STANDARD_DEVIATIONS
+    # 1e-9: floor of the scatter that residuals are divided by: readings that repeat to the last
+    # digit have no scatter.
+    standardised = np.abs(deviation) / max(scale, 1e-9)
+    # Standardised residual beyond which a point loses weight. Chosen, not measured; switching
+    # outliers off changed no coverage (lab notes, "Calibration of the forecast").
+    outlier_standard_deviations = 4.0
+    is_outlier = standardised > outlier_standard_deviations
     if not np.any(is_outlier):
         return None
-    falling = (
-        OUTLIER_WEIGHT * (OUTLIER_STANDARD_DEVIATIONS / np.maximum(standardised, OUTLIER_STANDARD_DEVIATIONS)) ** 2
-    )
+    # 0.25: relative precision of a point just beyond that limit; it falls with the square of the
+    # distance.
+    falling = 0.25 * (outlier_standard_deviations / np.maximum(standardised, outlier_standard_deviations)) ** 2
     return np.where(is_outlier, falling, 1.0)

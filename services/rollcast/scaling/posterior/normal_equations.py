@@ -12,7 +12,6 @@ from scipy.special import ndtr
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.law.observations import Observations
 from rollcast.scaling.posterior.departure import Departure
-from rollcast.scaling.posterior.settings import CERTAIN_GRID_STD, MIN_BOUNDS_PROBABILITY, MIN_PROBABILITY
 
 
 class Normal(NamedTuple):
@@ -112,7 +111,10 @@ def _take_off(normal: Normal, direction: Array, price: Array, points: RotatedPoi
 
 
 def _directions(
-    shapes: Sequence[tuple[Array | None, float]], observations: Observations, weight: Array, taken: Array | None
+    shapes: Sequence[tuple[Array | None, float]],
+    observations: Observations,
+    weight: Array,
+    removed_directions: Array | None,
 ) -> tuple[Array, Array]:
     """v (h, j, n) that each shape takes off as v v^T, and (h, j) its price, ln(1 + scale^2 phi^T W phi).
 
@@ -121,14 +123,14 @@ def _directions(
     Args:
         shapes: (n,) phi and the prior scale of its amplitude; v is 0 for None.
         weight: (j, n) their precision before anything was taken off.
-        taken: (h, j, n) what each has lost already, or None.
+        removed_directions: (h, j, n) what each has lost already, or None.
     """
     scales = np.array([1.0 if shape is None else scale for shape, scale in shapes])
     zero = np.zeros(observations.log_compute.size)
     phi = np.stack([zero if shape is None else shape for shape, _ in shapes]) @ observations.rotation.T
     weighted = weight * phi[:, None]  # (h, j, n) W phi
-    if taken is not None:
-        weighted -= taken * np.einsum("hjn,hn->hj", taken, phi)[:, :, None]
+    if removed_directions is not None:
+        weighted -= removed_directions * np.einsum("hjn,hn->hj", removed_directions, phi)[:, :, None]
     information = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
     return weighted / np.sqrt(information)[:, :, None], np.log(information * scales[:, None] ** 2)
 
@@ -155,13 +157,13 @@ def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *
     )
 
 
-def log_evidence_of(normal: Normal, level: float) -> Array:
+def node_log_evidence(normal: Normal, level: float) -> Array:
     """(h, j, b m) ln of the evidence of every node, with A held to [0, 1]."""
     # One departure after the other, so that all that is computed for it stays in a processor's cache.
-    return np.stack([_log_evidence_of(Normal(*parts), level) for parts in zip(*normal, strict=True)])
+    return np.stack([_departure_log_evidence(Normal(*parts), level) for parts in zip(*normal, strict=True)])
 
 
-def _log_evidence_of(normal: Normal, level: float) -> Array:
+def _departure_log_evidence(normal: Normal, level: float) -> Array:
     """The evidence under one departure: (j, b m)."""
     p_00, p_01, p_11, b_0, b_1, constant = normal
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
@@ -177,18 +179,26 @@ def _log_evidence_of(normal: Normal, level: float) -> Array:
     from_one = (1.0 - level - asymptote) * scale
     from_zero = (asymptote + level) * scale
     inside = np.ones(())
-    if from_one.min() < CERTAIN_GRID_STD:
+    # Standard deviations from a bound beyond which a node's distribution counts as inside it: the
+    # error is below 3e-7.
+    certain_grid_std = 5.0
+    if from_one.min() < certain_grid_std:
         inside = _probability(from_one)
-    if from_zero.min() < CERTAIN_GRID_STD:
+    if from_zero.min() < certain_grid_std:
         inside = inside - _probability(-from_zero)
-    log_evidence += np.log(inverse * np.square(np.maximum(inside, MIN_PROBABILITY)))
+    # Floor of a probability before its logarithm is taken.
+    min_probability = 1e-100
+    log_evidence += np.log(inverse * np.square(np.maximum(inside, min_probability)))
 
     # A node at which the law falls: next to no part of its Gaussian may have R_0 <= A <= 1.
     falling = asymptote < initial
     if falling.any():
         spread = np.sqrt(((p_00 + p_11 + 2.0 * p_01) * inverse)[falling])  # of A - R_0
         room = ndtr(from_one[falling]) - ndtr((initial - asymptote)[falling] / spread)
-        share = np.clip(room / MIN_BOUNDS_PROBABILITY, MIN_PROBABILITY, 1.0)
+        # 1e-3: probability of R_0 <= A <= 1 below which a falling node loses weight. The draws
+        # correct the rest, but could not if no draw were inside the bounds: a run that reads 1 from
+        # its start on.
+        share = np.clip(room / 1e-3, min_probability, 1.0)
         log_evidence[falling] += 2.0 * np.log(share)
     log_evidence *= 0.5
     return log_evidence

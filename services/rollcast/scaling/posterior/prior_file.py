@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
-from rollcast.scaling.posterior.settings import MAX_PHASE_ENDS, MAX_PRIOR_FILE_BYTES, MAX_PRIOR_NUMBER
-from rollcast.scaling.posterior.stack import stack_of
+from rollcast.scaling.posterior.stack import parse_stack
 
 PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
 MAY_BE_ZERO = PROBABILITIES | {"drift", "drift_weight", "error_drift_weight", "turn_rate", "turn_scale"}
@@ -36,12 +35,14 @@ WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
 
 def read_prior(path: Path) -> Prior:
     """The prior in the file. Raises ValueError, one sentence: no such file, no JSON, an unknown field, a bad value."""
+    # Larger files are refused unread.
+    max_prior_file_bytes = 1 << 20
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_PRIOR_FILE_BYTES + 1)
+            text = file.read(max_prior_file_bytes + 1)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror}); give a file that holds a prior.") from None
-    if len(text) > MAX_PRIOR_FILE_BYTES:
+    if len(text) > max_prior_file_bytes:
         raise ValueError(f"{path}: is larger than a megabyte, so it is no prior; give a file that holds one.")
     try:
         prior_fields = json.loads(text)["prior"]
@@ -56,21 +57,23 @@ def read_prior(path: Path) -> Prior:
                 f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(defaults))}."
             )
         if name == "stack":
-            values[name] = None if value is None else stack_of(f"{path}: prior.stack", value)
+            values[name] = None if value is None else parse_stack(f"{path}: prior.stack", value)
             continue
-        values[name] = _checked(f"{path}: prior.{name}", name, value, defaults[name])
+        values[name] = _check_value(f"{path}: prior.{name}", name, value, defaults[name])
     return replace(DEFAULT_PRIOR, **values)
 
 
-def _checked(where: str, name: str, value: Any, default: Any) -> Any:
+def _check_value(where: str, name: str, value: Any, default: Any) -> Any:
     """The value of one field. Raises ValueError, which begins with `where`."""
     if name == "midpoint_reference" and value is None:
         return None
     if not isinstance(default, tuple):
         return _number(where, name, value)
     if name in ENDS:
-        count = f"1 to {MAX_PHASE_ENDS} numbers"
-        is_long_enough = isinstance(value, list) and 1 <= len(value) <= MAX_PHASE_ENDS
+        # Longest list of candidates for the end of a first phase; the default has 12.
+        max_phase_ends = 100
+        count = f"1 to {max_phase_ends} numbers"
+        is_long_enough = isinstance(value, list) and 1 <= len(value) <= max_phase_ends
     else:
         count = f"{len(default)} numbers"
         is_long_enough = isinstance(value, list) and len(value) == len(default)
@@ -95,7 +98,8 @@ def _number(where: str, name: str, value: Any) -> float:
         kind = "a number of 0 or more"
     else:
         kind = "a number above 0"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_PRIOR_NUMBER
+    # 1e300: largest absolute value of a number in a prior file; nan and inf are refused with it.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
     is_low = is_number and name and (value < 0 or (value == 0 and name not in MAY_BE_ZERO))
     is_high = is_number and name in PROBABILITIES and value > 1
     if not is_number or is_low or is_high:

@@ -24,8 +24,6 @@ LEARNED = Path(__file__).with_name("learned.json")
 """The numbers that are used without `--prior`."""
 NUM_METHODS = 7
 """Simple methods, in the order of `outlook/simple.py`."""
-MAX_COEFFICIENT = 50.0
-"""Largest absolute value of a coefficient: beyond it e^x says nothing about a pass rate."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +48,17 @@ class Stack:
 SIZES = {"weights": NUM_METHODS, "scale": 3, "side": 2}
 
 
-def stack_of(where: str, given: Any) -> Stack:
+def parse_stack(where: str, stack_fields: Any) -> Stack:
     """The stack that a JSON object holds; every field must be there.
 
     Raises ValueError, which begins with `where`: no object, a field that is absent or unknown, a bad value.
     """
     names = [field.name for field in fields(Stack)]
-    if not isinstance(given, dict) or sorted(given) != sorted(names):
+    if not isinstance(stack_fields, dict) or sorted(stack_fields) != sorted(names):
         raise ValueError(f"{where}: give an object with exactly the fields {', '.join(names)}.")
     values: dict[str, Any] = {}
     for name in names:
-        value = given[name]
+        value = stack_fields[name]
         if name in SIZES:
             if not isinstance(value, list) or len(value) != SIZES[name]:
                 raise ValueError(f"{where}.{name}: give a list of {SIZES[name]} numbers.")
@@ -80,13 +78,15 @@ def stack_of(where: str, given: Any) -> Stack:
 
 def _number(where: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or abs(value) > MAX_COEFFICIENT:
+    # Largest absolute value of a coefficient: beyond it e^x says nothing about a pass rate.
+    max_coefficient = 50.0
+    if not is_number or not math.isfinite(value) or abs(value) > max_coefficient:
         raise ValueError(
-            f"{where} {repr(value)[:200]}: give a number from -{MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}."
+            f"{where} {repr(value)[:200]}: give a number from -{max_coefficient:g} to {max_coefficient:g}."
         )
     return float(value)
 
 
 def learned_stack() -> Stack:
     """The stack of `learned.json`."""
-    return stack_of(str(LEARNED), json.loads(LEARNED.read_text())["prior"]["stack"])
+    return parse_stack(str(LEARNED), json.loads(LEARNED.read_text())["prior"]["stack"])

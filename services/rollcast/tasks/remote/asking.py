@@ -58,15 +58,15 @@ class Circuit:
     """
 
     def __init__(self, failures: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._pause_seconds = pause_seconds
         self._clock = clock
-        self._failed = 0
+        self._num_failures = 0
         self._closed_again_at = 0.0
 
     def allows(self) -> bool:
         """Whether a request may be made now; of an open one, once a pause."""
-        if self._failed < self._most:
+        if self._num_failures < self._max_failures:
             return True
         if self._clock() < self._closed_again_at:
             return False
@@ -75,8 +75,8 @@ class Circuit:
 
     def note(self, *, worked: bool) -> None:
         """What became of a request."""
-        self._failed = 0 if worked else self._failed + 1
-        if self._failed >= self._most:
+        self._num_failures = 0 if worked else self._num_failures + 1
+        if self._num_failures >= self._max_failures:
             self._closed_again_at = self._clock() + self._pause_seconds
 
 
@@ -105,9 +105,9 @@ class Asking:
         )
 
     async def ask(
-        self, url: str, body: dict[str, Any], read: Callable[[Any], Answer], deadline: float | None = None
+        self, url: str, body: dict[str, Any], parse_answer: Callable[[Any], Answer], deadline: float | None = None
     ) -> Answer:
-        """The result of `read` on the JSON answer; `read` raises ValueError, KeyError, TypeError or IndexError for
+        """The result of `parse_answer` on the JSON answer; it raises ValueError, KeyError, TypeError or IndexError for
         nonsense.
 
         Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open. `deadline`: on the
@@ -132,7 +132,7 @@ class Asking:
             async with asyncio.timeout_at(
                 asyncio.get_running_loop().time() + seconds if deadline is None else deadline
             ):
-                return await tries(self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), read)
+                return await tries(self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), parse_answer)
         except TimeoutError:
             error = self._timeout(failures[-1] if failures else None)
             self._note(error)
@@ -148,7 +148,7 @@ class Asking:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _once(self, url: str, body: bytes, read: Callable[[Any], Answer]) -> Answer:
+    async def _once(self, url: str, body: bytes, parse_answer: Callable[[Any], Answer]) -> Answer:
         async with self._places:
             if not self._circuit.allows():
                 self._count("paused")
@@ -158,7 +158,7 @@ class Asking:
                     f"{self._settings.pause_seconds:g} s; the last time: {self._last_failure}",
                 )
             try:
-                answer = _read(read, await self._post(url, body), self._settings.url)
+                answer = _read(parse_answer, await self._post(url, body), self._settings.url)
             except NoAnswer as error:
                 self._note(error)
                 raise
@@ -176,7 +176,7 @@ class Asking:
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise self._refused(response.status_code)
+                    raise self._make_refusal(response.status_code)
                 answer = bytearray()
                 async for chunk in response.aiter_raw():
                     answer += chunk
@@ -189,7 +189,7 @@ class Asking:
             error_message = f"{self._settings.url} cannot be reached ({reason})"
             raise NoAnswer("unreachable", error_message, may_pass=not isinstance(error, httpx.InvalidURL)) from error
 
-    def _refused(self, status: int) -> NoAnswer:
+    def _make_refusal(self, status: int) -> NoAnswer:
         is_passing = status >= SERVER_ERROR or status in PASSING_STATUS
         may_pass = is_passing if self._final_statuses is None else status not in self._final_statuses
         error_message = f"{self._settings.url} answers with status {status}"
@@ -202,9 +202,9 @@ class Asking:
             raise NoAnswer("refused", str(error)) from error
 
 
-def _read(read: Callable[[Any], Answer], content: bytes, url: str) -> Answer:
+def _read(parse_answer: Callable[[Any], Answer], content: bytes, url: str) -> Answer:
     try:
-        return read(json.loads(content))
+        return parse_answer(json.loads(content))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise NoAnswer("unreadable", f"{url} answers with something else than was asked for ({reason})") from error

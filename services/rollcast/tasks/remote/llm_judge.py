@@ -7,7 +7,7 @@ from typing import Any
 from rollcast.config.verifiers import DEFAULT_BEST_SCORE, JudgeVerifier
 from rollcast.tasks.remote.asking import Asking, Outcome
 from rollcast.tasks.thinking import final_answer
-from rollcast.tasks.verifiers import Grade, graded
+from rollcast.tasks.verifiers import Grade, make_grade
 
 _PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
 _NUMBER = r"(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})"
@@ -53,12 +53,12 @@ class LlmJudge:
         judge_text = choice["message"]["content"]
         if choice.get("finish_reason") == "length":  # of a 10 the 1 may be there
             raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{judge_text[-100:]!r}")
-        score = score_of(judge_text, self._settings.best_score)
+        score = find_score(judge_text, self._settings.best_score)
         if score is None:
             raise ValueError(f"no line `Score: N` in {judge_text[-100:]!r}")
         if not 0 <= score <= self._settings.best_score:
             raise ValueError(f"score {score:g} is not from 0 to {self._settings.best_score:g}")
-        return graded(score / self._settings.best_score, "the judge gave")
+        return make_grade(score / self._settings.best_score, "the judge gave")
 
 
 def question(template: str, completion: str, row: Any) -> str:
@@ -67,16 +67,16 @@ def question(template: str, completion: str, row: Any) -> str:
     places = {name: _as_text(field_value) for name, field_value in fields.items()} | {
         "completion": final_answer(completion)
     }
-    return _PLACE.sub(lambda place: places.get(place[1], place[0]), template)
+    return _PLACE.sub(lambda place_match: places.get(place_match[1], place_match[0]), template)
 
 
-def score_of(written: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
+def find_score(judge_text: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
     """The number of the last line that says `Score: N`, on the scale to `best_score`.
 
     A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line, and if
     the last one is unreadable: an earlier line that it corrects is no verdict.
     """
-    lines = reversed(written.replace("\N{MINUS SIGN}", "-").splitlines())
+    lines = reversed(judge_text.replace("\N{MINUS SIGN}", "-").splitlines())
     verdict = next((line for line in lines if _states_score(line)), "")
     score_match = _SCORE.fullmatch(verdict) if len(verdict) <= MAX_SCORE_LINE_CHARACTERS else None
     if score_match is None:
@@ -89,8 +89,12 @@ def _states_score(line: str) -> bool:
     return bool(_VERDICT.match(line) or (len(line) <= MAX_SCORE_LINE_CHARACTERS and _SCORE.fullmatch(line)))
 
 
-def _as_text(found: Any) -> str:
+def _as_text(field_value: Any) -> str:
     """A chat is what its messages hold, with who says it."""
-    if isinstance(found, list) and found and all(isinstance(item, dict) and "content" in item for item in found):
-        return "\n\n".join(f"{item.get('role', '')}: {item['content']}" for item in found)
-    return str(found)
+    if (
+        isinstance(field_value, list)
+        and field_value
+        and all(isinstance(item, dict) and "content" in item for item in field_value)
+    ):
+        return "\n\n".join(f"{item.get('role', '')}: {item['content']}" for item in field_value)
+    return str(field_value)

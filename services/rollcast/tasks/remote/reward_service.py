@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rollcast.config.verifiers import HttpVerifier
 from rollcast.tasks.remote.asking import Asking, NoAnswer, Outcome
-from rollcast.tasks.verifiers import Grade, graded
+from rollcast.tasks.verifiers import Grade, make_grade
 
 
 class _Waiting(NamedTuple):
@@ -88,4 +88,4 @@ class RewardService:
     def _grade(self, reward: Any) -> Grade:
         if reward is None:
             return Grade(0.0, "error", failure=f"{self._settings.url} gave no reward (null)")
-        return graded(reward, f"{self._settings.url} gave")
+        return make_grade(reward, f"{self._settings.url} gave")

@@ -108,7 +108,7 @@ class Sandbox:
             seconds_per_test=self._settings.seconds_per_test,
             memory_bytes=self._settings.memory_mib << 20,
         )
-        if known_grade := self._unreadable.known(verifier, reference):
+        if known_grade := self._unreadable.find_grade(verifier, reference):
             return known_grade
         server = self._server(verifier)
         if isinstance(server, str):
@@ -323,19 +323,19 @@ class _UnreadableReferences:
     """
 
     def __init__(self) -> None:
-        self._found: dict[bytes, Grade] = {}
+        self._grades_by_key: dict[bytes, Grade] = {}
         self._lock = threading.Lock()
 
-    def known(self, verifier: str, reference: str) -> Grade | None:
+    def find_grade(self, verifier: str, reference: str) -> Grade | None:
         """The grade of every completion of that row; None if its reference is not known to be at fault."""
-        return self._found.get(_key(verifier, reference)) if self._found else None
+        return self._grades_by_key.get(_key(verifier, reference)) if self._grades_by_key else None
 
-    def blame(self, failed: Grade, ordinary: Grade | None, verifier: str, reference: str) -> Grade:
+    def blame(self, failed_grade: Grade, ordinary: Grade | None, verifier: str, reference: str) -> Grade:
         """The grade of an answer whose judge was ended. `ordinary`: of an ordinary answer to the same reference."""
         if ordinary is not None and ordinary.status in ("ok", "wrong"):
-            return Grade(0.0, "wrong", failed.reason)
+            return Grade(0.0, "wrong", failed_grade.reason)
         if ordinary is None or not _was_ended(ordinary):
-            return Grade(0.0, "timeout", failed.reason, failed.failure)
+            return Grade(0.0, "timeout", failed_grade.reason, failed_grade.failure)
         # Longest reference in a report
         prefix = reference[:80]
         sentence = (
@@ -346,9 +346,9 @@ class _UnreadableReferences:
         key = _key(verifier, reference)
         with self._lock:
             # Remembered at most; further ones cost their time again
-            if key in self._found or len(self._found) >= 100_000:
+            if key in self._grades_by_key or len(self._grades_by_key) >= 100_000:
                 return grade
-            self._found[key] = grade
+            self._grades_by_key[key] = grade
         log.error("a reference cannot be evaluated", verifier=verifier, told=sentence)
         return grade
 

@@ -59,10 +59,10 @@ class TimeLimit(NamedTuple):
     least_wait_seconds: float = LEAST_WAIT_SECONDS
     """Wall time beyond the limit at least."""
 
-    def left(self, now: ClockReading) -> float:
+    def remaining_seconds(self, current_reading: ClockReading) -> float:
         """How soon the limit may be reached at the earliest, in seconds."""
-        cpu_left = self.seconds - (now.cpu - self.start.cpu)
-        wall_left = backstop_seconds(self.seconds, self.least_wait_seconds) - (now.wall - self.start.wall)
+        cpu_left = self.seconds - (current_reading.cpu - self.start.cpu)
+        wall_left = backstop_seconds(self.seconds, self.least_wait_seconds) - (current_reading.wall - self.start.wall)
         return min(cpu_left, wall_left)
 
     def only_waited(self, end: ClockReading) -> bool:
@@ -74,14 +74,14 @@ class TimeLimit(NamedTuple):
 class Patience:
     """Several limits together: the first that is reached counts."""
 
-    def __init__(self, read: Callable[[], ClockReading], *limits: TimeLimit) -> None:
-        self._read = read
+    def __init__(self, read_clocks: Callable[[], ClockReading], *limits: TimeLimit) -> None:
+        self._read_clocks = read_clocks
         self._limits = limits
 
     def milliseconds(self) -> int:
         """Longest poll until the clocks are read again. Raises TimeoutError if a limit is reached."""
-        current_reading = self._read()
-        seconds_left = min(limit.left(current_reading) for limit in self._limits)
+        current_reading = self._read_clocks()
+        seconds_left = min(limit.remaining_seconds(current_reading) for limit in self._limits)
         if seconds_left <= 0.0:
             raise TimeoutError("the program does not answer")
         return math.ceil(seconds_left * 1000)
@@ -89,5 +89,5 @@ class Patience:
     def only_waited(self) -> bool:
         """Whether no limit was reached except for want of a core. The program must have ended: the kernel reports a
         wait for a core only once it is over."""
-        end = self._read()
+        end = self._read_clocks()
         return all(limit.only_waited(end) for limit in self._limits)

@@ -19,7 +19,7 @@ _READS_INPUT = re.compile(r"\binput[ \t]*\(|\bstdin\b")
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CodeBlock:
     number: int
     block: Block
     definitions: Definitions | None
@@ -34,7 +34,7 @@ class _Part:
     def defines_itself(self, name: str) -> bool:
         return self.defines(name) and (self.definitions is None or name not in self.definitions.imported)
 
-    def converses(self, helpers: "Iterable[_Part]" = ()) -> bool:
+    def converses(self, helpers: "Iterable[_CodeBlock]" = ()) -> bool:
         """Whether it is a program that reads input and prints."""
         if self.definitions is None:
             return self.block.named and _READS_INPUT.search(self.block.source) is not None
@@ -49,20 +49,22 @@ class _Part:
         return frozenset() if self.definitions is None else self.definitions.defined
 
 
-def find_program(completion: str, names: Collection[str] = (), given: Collection[str] = ()) -> list[str] | None:
+def find_program(
+    completion: str, names: Collection[str] = (), predefined_names: Collection[str] = ()
+) -> list[str] | None:
     """Sources that make up the program, to be run one after the other in one module; None = the answer has no
     program. names: functions that the tests call. Empty = the program is run as a script. given: names that are there
     before it runs.
     """
     # Blocks of one answer; only the last ones are looked at
     blocks = deque(Fences(final_answer(completion)).blocks(), 64)
-    parts = [_Part(number, block, _definitions(block)) for number, block in enumerate(blocks)]
-    main = _defining(parts, names) if names else _script(parts, given)
+    parts = [_CodeBlock(number, block, _definitions(block)) for number, block in enumerate(blocks)]
+    main = _defining(parts, names) if names else _script(parts, predefined_names)
     main = main or _last_program(parts)
     if not main:
         return None
-    used = sorted({*main, *_dependencies(parts, main, given)}, key=lambda part: part.number)
-    sources = [part.block.source if part in main else _helper(part) for part in used]
+    used = sorted({*main, *_dependencies(parts, main, predefined_names)}, key=lambda code_block: code_block.number)
+    sources = [used_block.block.source if used_block in main else _helper(used_block) for used_block in used]
     # A longer program is wrong: no answer needs 128 Ki characters
     return sources if sum(map(len, sources)) <= (1 << 17) else None
 
@@ -76,19 +78,19 @@ def _definitions(block: Block) -> Definitions | None:
         return None
 
 
-def _defining(parts: list[_Part], names: Iterable[str]) -> list[_Part]:
+def _defining(parts: list[_CodeBlock], names: Iterable[str]) -> list[_CodeBlock]:
     """The last block that defines each name."""
     definers = (_definer(parts[::-1], name) for name in names)
     return [definer for definer in dict.fromkeys(definers) if definer is not None]
 
 
-def _definer(parts: list[_Part], name: str) -> _Part | None:
+def _definer(parts: list[_CodeBlock], name: str) -> _CodeBlock | None:
     """The first one that defines the name, or that imports it if none does."""
     definers = [code_block for code_block in parts if code_block.defines(name)]
     return next((definer for definer in definers if definer.defines_itself(name)), next(iter(definers), None))
 
 
-def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
+def _script(parts: list[_CodeBlock], predefined_names: Collection[str]) -> list[_CodeBlock]:
     """The last block that reads and prints: by itself, else with its dependencies; else that reads."""
     latest = parts[::-1]
     alone = (lone_block for lone_block in latest if lone_block.converses())
@@ -96,7 +98,7 @@ def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
         joined_block
         # Only this many of the last blocks are tried together with their dependencies
         for joined_block in latest[:8]
-        if joined_block.converses(_dependencies(parts, [joined_block], given))
+        if joined_block.converses(_dependencies(parts, [joined_block], predefined_names))
     )
     readers = (
         reading_block
@@ -106,7 +108,7 @@ def _script(parts: list[_Part], given: Collection[str]) -> list[_Part]:
     return [*itertools.islice(itertools.chain(alone, joined, readers), 1)]
 
 
-def _last_program(parts: list[_Part]) -> list[_Part]:
+def _last_program(parts: list[_CodeBlock]) -> list[_CodeBlock]:
     """The fallback if no block fits the task: first a block that is marked as Python and does something."""
     for named, active in itertools.product((True, False), (True, False)):
         for code_block in reversed(parts):
@@ -116,19 +118,21 @@ def _last_program(parts: list[_Part]) -> list[_Part]:
     return []
 
 
-def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str]) -> list[_Part]:
+def _dependencies(
+    parts: list[_CodeBlock], main: list[_CodeBlock], predefined_names: Collection[str]
+) -> list[_CodeBlock]:
     """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
-    dependencies: list[_Part] = []
+    dependencies: list[_CodeBlock] = []
     waiting = list(main)
-    settled = {*given, *(name for part in main for name in part.defined)}
+    settled = {*predefined_names, *(name for main_block in main for name in main_block.defined)}
     while waiting:
-        part = waiting.pop()
+        code_block = waiting.pop()
         around = [
             other_block
-            for other_block in (*parts[: part.number][::-1], *parts[part.number + 1 :])
+            for other_block in (*parts[: code_block.number][::-1], *parts[code_block.number + 1 :])
             if other_block.definitions
         ]
-        for name in sorted(set(part.needed) - settled):
+        for name in sorted(set(code_block.needed) - settled):
             if (definer := _definer(around, name)) is not None and name not in settled:
                 dependencies.append(definer)
                 waiting.append(definer)
@@ -137,5 +141,5 @@ def _dependencies(parts: list[_Part], main: list[_Part], given: Collection[str])
     return dependencies
 
 
-def _helper(part: _Part) -> str:
-    return part.block.source if part.definitions is None else part.definitions.without_demonstration()
+def _helper(code_block: _CodeBlock) -> str:
+    return code_block.block.source if code_block.definitions is None else code_block.definitions.without_demonstration()

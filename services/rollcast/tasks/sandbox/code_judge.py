@@ -28,7 +28,7 @@ def grade_code(completion: str, reference: CodeReference, launcher: Launcher) ->
     # Digits of a number that a program answers with; comparing longer ones would take most of the time
     sys.set_int_max_str_digits(100_000)
     tests = _KINDS[reference["kind"]](reference)
-    program = find_program(completion, tests.names, tests.given)
+    program = find_program(completion, tests.names, tests.predefined_names)
     if program is None:
         return Grade(0.0, "wrong")
     try:
@@ -52,7 +52,7 @@ class _Tests:
     """Whether a program, given as sources that make up one module, passes."""
     names: Collection[str]
     """What the tests call; empty = the program is run as a script."""
-    given: Collection[str]
+    predefined_names: Collection[str]
     """Names that are there before the program runs."""
 
 
@@ -117,13 +117,13 @@ def _bound_by(preamble: str) -> Collection[str]:
     return frozenset(name for statement in ast.parse(preamble).body for name in bound_names(statement))
 
 
-def _cases(reference: CodeReference, given: str, kind: type) -> list[tuple[Any, Any]]:
+def _cases(reference: CodeReference, input_field: str, kind: type) -> list[tuple[Any, Any]]:
     """(input, expected output); at least one."""
     # Further tests are not run: this many decide
     cases: list[Any] = list(reference["cases"])[:512]
-    pairs = [(case[given], case["output"]) for case in cases]
+    pairs = [(case[input_field], case["output"]) for case in cases]
     if not pairs or not all(isinstance(case_input, kind) for case_input, _ in pairs):
-        raise ValueError(f"a case without a {kind.__name__} as its {given!r}")
+        raise ValueError(f"a case without a {kind.__name__} as its {input_field!r}")
     return pairs
 
 

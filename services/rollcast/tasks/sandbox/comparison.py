@@ -95,37 +95,37 @@ class ResultComparison:
             and self._close(output_number, expected_number)
         )
 
-    def _same_line(self, got: str, wanted: str) -> bool:
-        if got == wanted:
+    def _same_line(self, output_line: str, expected_line: str) -> bool:
+        if output_line == expected_line:
             return True
-        output_words = got.split()
-        expected_words = wanted.split()
+        output_words = output_line.split()
+        expected_words = expected_line.split()
         if len(output_words) != len(expected_words):
             return False
         return all(map(self._same_word, output_words, expected_words))
 
-    def _as_expected(self, got: str, wanted: str) -> bool:
+    def _as_expected(self, output_word: str, expected_word: str) -> bool:
         """By what the expected word is: the text of a number decides whether another may stand for it."""
-        if got == wanted:
+        if output_word == expected_word:
             return True
-        if not _PRINTED_NUMBER.fullmatch(got):
+        if not _PRINTED_NUMBER.fullmatch(output_word):
             return False
-        if _EXPECTED_INTEGER.fullmatch(wanted):
-            return _same_decimal(got, wanted)
-        if not _EXPECTED_DECIMAL.fullmatch(wanted):
+        if _EXPECTED_INTEGER.fullmatch(expected_word):
+            return _same_decimal(output_word, expected_word)
+        if not _EXPECTED_DECIMAL.fullmatch(expected_word):
             return False
         # 2 is 2.0, but 12000 is no other way to write 12e3, which may be a code.
-        may_differ = "." in wanted or not _INTEGER.fullmatch(got)
-        return may_differ and (_same_decimal(got, wanted) or self._near(got, wanted))
+        may_differ = "." in expected_word or not _INTEGER.fullmatch(output_word)
+        return may_differ and (_same_decimal(output_word, expected_word) or self._near(output_word, expected_word))
 
-    def _same_number(self, got: str, wanted: str) -> bool:
-        if got == wanted or _same_decimal(got, wanted):
+    def _same_number(self, output_word: str, expected_word: str) -> bool:
+        if output_word == expected_word or _same_decimal(output_word, expected_word):
             return True
-        if _INTEGER.fullmatch(got) and _INTEGER.fullmatch(wanted):
+        if _INTEGER.fullmatch(output_word) and _INTEGER.fullmatch(expected_word):
             return False
         try:
-            value = float(got)
-            expected = float(wanted)
+            value = float(output_word)
+            expected = float(expected_word)
         except ValueError:
             return False
         return (math.isnan(value) and math.isnan(expected)) or self._near(value, expected)
@@ -137,15 +137,15 @@ def _close(reference: CodeReference) -> Close:
         # Relative or absolute, whichever allows more: what judges of competitions usually allow
         # 0.999999 is within the tolerance of 1, and their difference in floats is slightly more
         allowed = 1e-6 * (1 + 1e-9)
-        return lambda got, wanted: abs(got - wanted) <= max(allowed, allowed * abs(wanted))
+        return lambda got, expected: abs(got - expected) <= max(allowed, allowed * abs(expected))
     relative = float(tolerance["relative"])
     absolute = float(tolerance["absolute"])
-    return lambda got, wanted: abs(got - wanted) <= absolute + relative * abs(wanted)
+    return lambda got, target: abs(got - target) <= absolute + relative * abs(target)
 
 
-def _same_decimal(got: str, wanted: str) -> bool:
+def _same_decimal(output_word: str, expected_word: str) -> bool:
     try:
-        return Decimal(got) == Decimal(wanted)
+        return Decimal(output_word) == Decimal(expected_word)
     except InvalidOperation:
         return False
 

@@ -22,8 +22,6 @@ LONGEST_WAIT_SECONDS = 600.0
 """Wait for a core before a grading is given up without a verdict."""
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 """Limit of a container, as `QUOTA PERIOD` in microseconds, or `max PERIOD`."""
-_FIRST_PAUSE_SECONDS = 0.002
-_LONGEST_PAUSE_SECONDS = 0.05
 
 
 def usable_cores() -> set[int]:
@@ -45,10 +43,12 @@ def one_core() -> Iterator[bool]:
     """Waits for a core that no other grading uses; False = none became free in LONGEST_WAIT_SECONDS."""
     folder = _lock_folder()
     until = time.monotonic() + LONGEST_WAIT_SECONDS
-    pause = _FIRST_PAUSE_SECONDS
+    first_pause_seconds = 0.002
+    pause = first_pause_seconds
+    longest_pause_seconds = 0.05
     while (lock := _lock_one(folder)) is None and time.monotonic() < until:
         time.sleep(pause * random.uniform(0.5, 1.0))  # so that two that wait do not ask in step
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, longest_pause_seconds)
     try:
         yield lock is not None
     finally:

@@ -84,15 +84,15 @@ class Fences:
         source = self._between(at, closing)
         if len(source) > self._left_to_parse:
             return Block(source, None, named), closing
-        tree = self._parsed(source)
+        tree = self._parse(source)
         if tree is None and (dedented := textwrap.dedent(source)) != source:
-            tree = self._parsed(dedented)
+            tree = self._parse(dedented)
             source = source if tree is None else dedented
         if tree is None and ('"""' in source or "'''" in source):
             # Fences that are tried as the end of one block; if none makes it Python, the first one ends it
             for further in itertools.islice(self._closing(at), 1, 16):
                 longer = self._between(at, further)
-                if (tree := self._parsed(longer)) is not None:
+                if (tree := self._parse(longer)) is not None:
                     return Block(longer, tree, named), further
         return Block(source, tree, named), closing
 
@@ -105,9 +105,9 @@ class Fences:
         lines = self._lines[opening.line + 1 : self._fences[closing].line]
         if opening.is_quoted:
             lines = [_QUOTE.sub("", line, count=1) for line in lines]
-        return "".join(f"{_outdented(line, opening.columns)}\n" for line in lines)
+        return "".join(f"{_outdent(line, opening.columns)}\n" for line in lines)
 
-    def _parsed(self, source: str) -> ast.Module | None:
+    def _parse(self, source: str) -> ast.Module | None:
         self._left_to_parse -= len(source)
         if self._left_to_parse < 0:
             return None
@@ -128,7 +128,7 @@ def _read_line(number: int, line: str) -> _Fence | None:
     return _Fence(number, quote is not None, len(prefix.expandtabs(4)), fence_match["run"], info, can_close)
 
 
-def _outdented(line: str, columns: int) -> str:
+def _outdent(line: str, columns: int) -> str:
     """Without the columns of its fence, or as many of them as the line has."""
     if not columns:
         return line

@@ -130,10 +130,10 @@ class ForkServer:
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
 
-    def _look_at(self, grading: RunningGrading, now: float) -> None:
+    def _look_at(self, grading: RunningGrading, now_seconds: float) -> None:
         """End the grading if its judge used up its time, or see when that could be at the earliest."""
         limit = grading.limits.deadline_seconds
-        wall = now - grading.began
+        wall = now_seconds - grading.began
         if self._judges is None:  # trusted: its work need not be this process's
             self._close(grading, "deadline")
             return
@@ -150,13 +150,13 @@ class ForkServer:
             self._close(grading, "backstop")
         else:
             # Between two looks at the clocks of one judge
-            grading.next_look = now + max(0.005, min(cpu_left, wall_left))
+            grading.next_look = now_seconds + max(0.005, min(cpu_left, wall_left))
 
-    def _let_go(self, *kept: socket.socket) -> None:
+    def _let_go(self, *kept_sockets: socket.socket) -> None:
         """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
         ends = [end for grading in self._gradings for end in (grading.connection, grading.requests)]
         for end in [self._control, *self._forgotten, *ends]:
-            if end not in kept:
+            if end not in kept_sockets:
                 end.close()
         self._poll.close()
         os.close(self._woken)
@@ -219,7 +219,7 @@ class ForkServer:
             if (end := _end(grading.judge)) is not None:
                 self._close(grading, "ended", judge_code=end.code)
 
-    def _close(self, grading: RunningGrading, why: str, *, judge_code: int | None = None) -> None:
+    def _close(self, grading: RunningGrading, end_reason: str, *, judge_code: int | None = None) -> None:
         """Nothing of the grading lives on after this."""
         self._gradings.remove(grading)
         if self._judges is None:  # what a trusted verifier started is of its group
@@ -229,11 +229,11 @@ class ForkServer:
             _kill(grading.program)
         if judge_code is None:
             end = _kill(grading.judge)
-            if why == "backstop":
+            if end_reason == "backstop":
                 own_seconds = time.monotonic() - grading.began - end.waited
-                why = "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
+                end_reason = "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
         with contextlib.suppress(OSError):
-            end_record = json.dumps({"ended": why, "code": judge_code})
+            end_record = json.dumps({"ended": end_reason, "code": judge_code})
             grading.connection.send(b"\n" + end_record.encode() + b"\n", socket.MSG_DONTWAIT)
         self._forget(grading.connection)
         self._forget(grading.requests)
@@ -290,7 +290,7 @@ def _kill(pid: int) -> _End:
     return end
 
 
-def _lowered(descriptor: int) -> int:
+def _lower_descriptor(descriptor: int) -> int:
     """A duplicate of the file under the lowest free number: of a grader with many files it comes under a number that
     no child closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
     low = os.dup(descriptor)
@@ -319,7 +319,7 @@ def _ends_with_client(control: socket.socket) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lowered(int(arguments[0])))
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lower_descriptor(int(arguments[0])))
     name = arguments[1]
     trusted = arguments[2:] == [TRUSTED]
     if not trusted:

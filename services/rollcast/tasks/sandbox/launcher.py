@@ -44,7 +44,7 @@ class Launcher:
         self._own_waits = own_waits
         self._limits = limits
         self._running: _Running | None = None
-        self._ended = ClockReading(0.0, 0.0, 0.0)
+        self._finished_usage = ClockReading(0.0, 0.0, 0.0)
         """What programs took that have ended; their wall time is not counted apart."""
         self._grading = self._time_limit(limits.deadline_seconds)
 
@@ -87,7 +87,7 @@ class Launcher:
             finally:
                 self._end()
         if code != 0:
-            raise _ended(code)
+            raise _make_exit_error(code)
         return output.decode("utf-8", "replace")
 
     def patience(self) -> Patience:
@@ -100,8 +100,8 @@ class Launcher:
 
     def _read(self) -> ClockReading:
         """CPU time of this process and its programs together: work that a program causes here counts as its own."""
-        cpu = self._ended.cpu + time.process_time()
-        waited = self._ended.waited + waited_seconds(self._own_waits)
+        cpu = self._finished_usage.cpu + time.process_time()
+        waited = self._finished_usage.waited + waited_seconds(self._own_waits)
         if self._running is not None:
             waited += waited_seconds(self._running.waits)
             with contextlib.suppress(OSError):  # it has ended; its exit code brings the number
@@ -121,7 +121,9 @@ class Launcher:
         if self._running is not None:
             os.close(self._running.waits)
         self._running = None
-        self._ended = ClockReading(0.0, self._ended.cpu + answer["cpu"], self._ended.waited + answer["waited"])
+        self._finished_usage = ClockReading(
+            0.0, self._finished_usage.cpu + answer["cpu"], self._finished_usage.waited + answer["waited"]
+        )
         return int(answer["code"])
 
     def _patient_exit_code(self, patience: Patience) -> int:
@@ -146,10 +148,10 @@ class Launcher:
         """The end of a program that hung up. Raises TimeoutError if the fork server does not report it."""
         try:
             # Time for a program that hung up to end; one that takes longer is killed
-            return _ended(self._exit_code(0.2))
+            return _make_exit_error(self._exit_code(0.2))
         except TimeoutError:
             code = self._kill()
-        return ProgramError("garbled") if code == -signal.SIGKILL else _ended(code)
+        return ProgramError("garbled") if code == -signal.SIGKILL else _make_exit_error(code)
 
     def why_it_is_late(self, patience: Patience) -> ProgramError:
         """It is killed first: a process that waits for a core shows how long it waited only once it got one."""
@@ -157,7 +159,7 @@ class Launcher:
         return ProgramError("busy" if patience.only_waited() else "time")
 
 
-def _ended(code: int) -> ProgramError:
+def _make_exit_error(code: int) -> ProgramError:
     """What an exit code says about a program that should have gone on, or ended with 0."""
     if code >= 0:
         return ProgramError("exit")

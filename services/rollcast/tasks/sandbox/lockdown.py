@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from rollcast.tasks.sandbox.limits import Limits, limit_this_process
+from rollcast.tasks.sandbox.linux import Prctl
 from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
 
 MAX_SERVER_FILES = 4096
 """Descriptors that a fork server may have open: a child closes as many."""
 FIRST_KEPT_DESCRIPTOR = 3
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
 _SIGKILL = 9
 
 
@@ -51,22 +49,22 @@ _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 def die_with_parent(signal_number: int = _SIGKILL) -> None:
     """All that a process promises whose verifier is trusted."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    _libc.prctl(Prctl.SET_PDEATHSIG, signal_number, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
     """What a descendant leaves behind becomes a child of this process."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(Prctl.SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def hide_memory() -> None:
     """No process of the same user may look into this one or its children."""
-    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _libc.prctl(Prctl.SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def show_descriptors() -> None:
     """Undo `hide_memory` in a process without secrets, so that another of the same user can see its open files."""
-    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    _libc.prctl(Prctl.SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def has_signal_scope() -> bool:

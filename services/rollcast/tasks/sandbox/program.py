@@ -60,7 +60,7 @@ def _serve_calls(channel: Channel, sources: list[str]) -> NoReturn:
         names = _execute(sources, "program")
         channel.send({"value": None})
     except BaseException as error:
-        channel.send(_raised(error))
+        channel.send(_make_error_answer(error))
         os._exit(0)
     while True:
         try:
@@ -70,7 +70,7 @@ def _serve_calls(channel: Channel, sources: list[str]) -> NoReturn:
         try:
             channel.send({"value": _find(names, call["name"])(*call["arguments"], **call["keywords"])})
         except BaseException as error:
-            channel.send(_raised(error))
+            channel.send(_make_error_answer(error))
 
 
 def _execute(sources: list[str], name: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _find(names: dict[str, Any], name: str) -> Any:
     return getattr(solution(), name) if solution is not None and hasattr(solution, name) else names[name]
 
 
-def _raised(error: BaseException) -> dict[str, Any]:
+def _make_error_answer(error: BaseException) -> dict[str, Any]:
     try:
         # Characters of an exception's text that are passed to the judge
         message = str(error)[:200]

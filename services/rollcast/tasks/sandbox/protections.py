@@ -8,22 +8,21 @@ import sys
 
 from rollcast.config.errors import UserError
 
-_READ_KERNEL_LOG = 3
 _NEWER_GVISOR = "gvisor"
 _FIRST_LINE_OF_GVISOR = b"Starting gVisor"
 
 
 @functools.cache
 def has_landlock() -> bool:
-    return _installed("landlockpy") and bool(importlib.import_module("landlockpy").supported())
+    return _is_installed("landlockpy") and bool(importlib.import_module("landlockpy").supported())
 
 
 @functools.cache
 def has_seccomp() -> bool:
-    return _installed("seccompy") and bool(importlib.import_module("seccompy").supported())
+    return _is_installed("seccompy") and bool(importlib.import_module("seccompy").supported())
 
 
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     return sys.platform == "linux" and importlib.util.find_spec(package) is not None
 
 
@@ -33,7 +32,8 @@ def in_gvisor() -> bool:
     if sys.platform != "linux":
         return False
     log = ctypes.create_string_buffer(4096)
-    length = ctypes.CDLL(None).klogctl(_READ_KERNEL_LOG, log, len(log))
+    read_kernel_log = 3
+    length = ctypes.CDLL(None).klogctl(read_kernel_log, log, len(log))
     return _NEWER_GVISOR in os.uname().release.lower() or _FIRST_LINE_OF_GVISOR in log.raw[: max(0, length)]
 
 
@@ -53,7 +53,7 @@ def missing(*, keeps_modes: bool = True) -> list[str]:
 
 
 def _package_hint(package: str) -> str:
-    return "" if _installed(package) else f"; package {package} is not installed"
+    return "" if _is_installed(package) else f"; package {package} is not installed"
 
 
 def require_protections() -> None:

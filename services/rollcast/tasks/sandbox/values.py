@@ -43,44 +43,44 @@ class Opaque:
 
 def encode(value: Any) -> bytes:
     """Raises ValueError for a number with too many digits, RecursionError for a value nested too deep."""
-    return json.dumps(_tagged(value), separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(_tag_value(value), separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes) -> Any:
     """Raises ValueError or RecursionError for what `encode` cannot have written."""
     try:
-        return _untagged(json.loads(data.decode("utf-8", "surrogatepass")))
+        return _untag_value(json.loads(data.decode("utf-8", "surrogatepass")))
     except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not an encoded value: {error!r}") from error
 
 
-def _tagged(value: Any) -> Any:
+def _tag_value(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if kind in (list, tuple):
         # Shorter lists are not worth the packing
-        if len(value) >= 16 and (packed := _packed(value)):
+        if len(value) >= 16 and (packed := _pack_numbers(value)):
             return {"l" if kind is list else "u": packed}
-        parts = [item if type(item) in _SCALARS else _tagged(item) for item in value]
+        parts = [item if type(item) in _SCALARS else _tag_value(item) for item in value]
         return parts if kind is list else {"t": parts}
     for base, tag, parts_of, _ in _KINDS:
         if isinstance(value, base):
             return {tag: parts_of(value)}
     for plain in _SUBCLASSED:
         if isinstance(value, plain):
-            return _tagged(plain(value))
+            return _tag_value(plain(value))
     if isinstance(value, _ITERATORS):
         # A program may return an endless generator; what lies beyond is cut off
         return {"i": _items(itertools.islice(value, 1 << 20))}
     if isinstance(value, _VIEWS):
         return _items(value)
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
-        return _tagged(value.tolist())
+        return _tag_value(value.tolist())
     return {"x": kind.__name__}
 
 
-def _packed(numbers: Sequence[Any]) -> list[str] | None:
+def _pack_numbers(numbers: Sequence[Any]) -> list[str] | None:
     """Doubles or 64-bit integers in base64, led by their type; None if the items are not all of one of these types."""
     code = _CODES.get(type(numbers[0]))
     if code is None or len(set(map(type, numbers))) != 1:
@@ -91,7 +91,7 @@ def _packed(numbers: Sequence[Any]) -> list[str] | None:
         return None
 
 
-def _unpacked(parts: Any) -> list[Any]:
+def _unpack_numbers(parts: Any) -> list[Any]:
     code, data = parts
     if code not in _CODES.values():
         raise ValueError("not a packed type")
@@ -101,11 +101,11 @@ def _unpacked(parts: Any) -> list[Any]:
 
 
 def _items(value: Any) -> list[Any]:
-    return [_tagged(item) for item in value]
+    return [_tag_value(item) for item in value]
 
 
 def _pairs(value: Any) -> list[Any]:
-    return [[_tagged(key), _tagged(item)] for key, item in dict.items(value)]
+    return [[_tag_value(key), _tag_value(item)] for key, item in dict.items(value)]
 
 
 def _base64(value: Any) -> str:
@@ -115,12 +115,12 @@ def _base64(value: Any) -> str:
 def _list(parts: Any) -> list[Any]:
     if not isinstance(parts, list):
         raise ValueError("not a list")
-    return [_untagged(tagged_value) for tagged_value in parts]
+    return [_untag_value(tagged_value) for tagged_value in parts]
 
 
 _KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     (tuple, "t", _items, lambda parts: tuple(_list(parts))),
-    (dict, "d", _pairs, lambda parts: {_untagged(key): _untagged(item) for key, item in parts}),
+    (dict, "d", _pairs, lambda parts: {_untag_value(key): _untag_value(item) for key, item in parts}),
     (set, "s", _items, lambda parts: set(_list(parts))),
     (frozenset, "f", _items, lambda parts: frozenset(_list(parts))),
     (bytes, "b", _base64, lambda parts: base64.b64decode(parts, validate=True)),
@@ -142,17 +142,17 @@ _KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] 
 )
 """Class, tag, what is written, and how the value is built from that again. The first class that fits counts."""
 _REBUILD: dict[str, Callable[[Any], Any]] = {
-    "l": _unpacked,
-    "u": lambda parts: tuple(_unpacked(parts)),
+    "l": _unpack_numbers,
+    "u": lambda parts: tuple(_unpack_numbers(parts)),
     "i": lambda parts: iter(_list(parts)),
     "x": lambda kind: Opaque(str(kind)),
     **{tag: rebuild for _, tag, _, rebuild in _KINDS},
 }
 
 
-def _untagged(value: Any) -> Any:
+def _untag_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [item if type(item) in _SCALARS else _untagged(item) for item in value]
+        return [item if type(item) in _SCALARS else _untag_value(item) for item in value]
     if isinstance(value, dict):
         ((tag, parts),) = value.items()
         return _REBUILD[tag](parts)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import LengthPenalty, Recipe
 from rollcast.recipe.difficulty import coefficient_factors
-from rollcast.recipe.distillation import distilled, token_reverse_kl
+from rollcast.recipe.distillation import distillation_advantages, token_reverse_kl
 from rollcast.recipe.effective_batch import EffectiveBatch, effective_batch, kept_rollouts
 from rollcast.recipe.length_control import length_penalty
 from rollcast.recipe.own_parts import CompletionRecord, own_advantages, own_penalty
@@ -65,26 +65,28 @@ def assemble(
         shaped=shaped if recipe.uses_reward else np.zeros(len(rollouts)),
         group=owner,
         loss_tokens=_loss_tokens(rollouts),
-        excluded=_excluded(rollouts, recipe, answers),
+        excluded=_exclusion_mask(rollouts, recipe, answers),
         normalisation=recipe.advantage_normalisation,
         aggregation=recipe.aggregation,
         # With a teacher alone a group is of use although its rewards are equal.
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
         own_advantages=partial(own_advantages, recipe.advantage) if recipe.advantage else None,
         keeps_group=lambda index, record: group_filter.keeps(groups[index], record),
-        graded=_graded(rollouts),
-        compared=_compared(rollouts, recipe),
+        graded=_verdict_mask(rollouts),
+        compared=_comparison_keys(rollouts, recipe),
     )
-    kept_sequences = {groups[index].sequence for index in np.unique(owner[effective.kept])}
+    kept_sequences = {groups[index].sequence for index in np.unique(owner[effective.kept_mask])}
     factors = None
     if recipe.scale_by_difficulty:
-        factors = coefficient_factors(rewards, owner, effective.kept & _graded(rollouts))
-    token_advantages = turn_credited(rollouts, shaped, owner, effective.kept, recipe)
+        factors = coefficient_factors(rewards, owner, effective.kept_mask & _verdict_mask(rollouts))
+    token_advantages = turn_credited(rollouts, shaped, owner, effective.kept_mask, recipe)
     if answers is None or recipe.distillation is None:
         return AssembledBatch(
             training_sequences(groups, effective, factors, token_advantages), frozenset(kept_sequences)
         )
-    token_advantages = _distilled(rollouts, answers, effective, token_advantages, recipe.distillation.coefficient)
+    token_advantages = _distillation_advantages(
+        rollouts, answers, effective, token_advantages, recipe.distillation.coefficient
+    )
     sequences = training_sequences(groups, effective, factors, token_advantages)
     return AssembledBatch(sequences, frozenset(kept_sequences), _teacher_kl(rollouts, answers, effective))
 
@@ -96,11 +98,11 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
         rewards=_rewards(rollouts),
         group=np.zeros(len(rollouts), dtype=np.int64),
         loss_tokens=_loss_tokens(rollouts),
-        excluded=_excluded(rollouts, recipe, None),
+        excluded=_exclusion_mask(rollouts, recipe, None),
         zero_variance_filter=recipe.zero_variance_filter and recipe.uses_reward,
         keeps_group=lambda _, record: own_filter.keeps(group, record),
-        graded=_graded(rollouts),
-        compared=_compared(rollouts, recipe),
+        graded=_verdict_mask(rollouts),
+        compared=_comparison_keys(rollouts, recipe),
     )
     return bool(is_kept.any())
 
@@ -115,7 +117,7 @@ def _loss_tokens(rollouts: Sequence[Rollout]) -> NDArray[np.int64]:
     return np.array([num_loss_tokens(rollout) for rollout in rollouts], dtype=np.int64)
 
 
-def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64] | None:
+def _comparison_keys(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64] | None:
     """[R] equal numbers for equal rewards, those of turns included. None = the filter compares the rewards alone."""
     if not uses_turn_credit(recipe):
         return None
@@ -125,12 +127,12 @@ def _compared(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64
     return np.array([number.setdefault(key, float(len(number))) for key in compared])
 
 
-def _graded(rollouts: Sequence[Rollout]) -> NDArray[np.bool_]:
+def _verdict_mask(rollouts: Sequence[Rollout]) -> NDArray[np.bool_]:
     """[R] rollouts with a verdict."""
     return np.array([rollout.has_verdict for rollout in rollouts], dtype=np.bool_)
 
 
-def _excluded(
+def _exclusion_mask(
     rollouts: Sequence[Rollout], recipe: Recipe, answers: Sequence[RolloutLogprobs | None] | None
 ) -> NDArray[np.bool_]:
     """[R] rollouts that must not be trained on."""
@@ -146,30 +148,30 @@ def _excluded(
     return excluded
 
 
-def _distilled(
+def _distillation_advantages(
     rollouts: Sequence[Rollout],
     answers: Sequence[RolloutLogprobs | None],
     effective: EffectiveBatch,
-    of_tokens: Mapping[int, SequenceAdvantages],
+    token_advantages: Mapping[int, SequenceAdvantages],
     coefficient: float,
 ) -> dict[int, SequenceAdvantages]:
     """Return the token advantages of each kept rollout, by its index: those of the reward with the teacher's part.
 
-    `of_tokens`: those of the reward, of rollouts whose tokens do not share one.
+    `token_advantages`: those of the reward, of rollouts whose tokens do not share one.
     """
     advantages_by_rollout = {}
     for index, (rollout, answer) in enumerate(zip(rollouts, answers, strict=True)):
-        if not effective.kept[index] or answer is None:
+        if not effective.kept_mask[index] or answer is None:
             continue
         rollout_advantages = []
         for number, sequence in enumerate(rollout.sequences):
             student_logprobs = sequence.logprobs.astype(np.float64)
             base = np.full(len(student_logprobs), effective.advantages[index])
-            if index in of_tokens:
-                base = of_tokens[index][number].astype(np.float64)
+            if index in token_advantages:
+                base = token_advantages[index][number].astype(np.float64)
             teacher_logprobs = answer[number].astype(np.float64)
             rollout_advantages.append(
-                distilled(base, student_logprobs, teacher_logprobs, coefficient).astype(np.float32)
+                distillation_advantages(base, student_logprobs, teacher_logprobs, coefficient).astype(np.float32)
             )
         advantages_by_rollout[index] = rollout_advantages
     return advantages_by_rollout
@@ -180,7 +182,7 @@ def _teacher_kl(
 ) -> float | None:
     """Mean over the loss tokens of the kept rollouts; None without any."""
     differences = []
-    for rollout, answer, is_kept in zip(rollouts, answers, effective.kept, strict=True):
+    for rollout, answer, is_kept in zip(rollouts, answers, effective.kept_mask, strict=True):
         if not is_kept or answer is None:
             continue
         for sequence, teachers in zip(rollout.sequences, answer, strict=True):

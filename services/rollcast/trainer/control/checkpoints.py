@@ -17,8 +17,8 @@ class CheckpointUnderWay:
     version: PolicyVersion
     started: float
     """Monotonic seconds."""
-    written: Future[Place]
-    held: dict[int, str]
+    write_future: Future[Place]
+    releasable_groups: dict[int, str]
     """Groups that no restart needs once it is on the disk: task sequence -> stream id."""
 
 
@@ -54,14 +54,14 @@ class Checkpoints:
         if under_way is None:
             return
         self._under_way = None
-        under_way.written.result()
+        under_way.write_future.result()
         self._reporter.checkpoint_written(under_way.version, time.monotonic() - under_way.started)
         # A restart from this checkpoint then finds device-hours that are not older.
         self._state.compute.save()
-        self._intake.done_with(under_way.held.values())
-        for sequence in under_way.held:
+        self._intake.done_with(under_way.releasable_groups.values())
+        for sequence in under_way.releasable_groups:
             self._state.ledger.held.pop(sequence, None)
 
     def release_if_written(self) -> None:
-        if self._under_way is not None and self._under_way.written.done():
+        if self._under_way is not None and self._under_way.write_future.done():
             self.wait_written()

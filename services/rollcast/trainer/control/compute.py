@@ -24,10 +24,6 @@ ROLES = (GENERATOR, TRAINER)
 TEACHER = "teacher"
 """Has an entry in runs with an endpoint that distils and whose devices are counted."""
 SECONDS_PER_HOUR = 3_600.0
-MAX_RESTART_SECONDS = 900.0
-"""A longer absence of the trainer means that the whole run was stopped, generators included.
-
-Also the most that a generator may claim to have waited for a trainer, since only its own report shows it."""
 log = get_logger()
 
 
@@ -68,19 +64,23 @@ class ComputeLedger:
         # Devices are allocated from the start of the process, long before this call.
         start = self._last = self.clock() - allocated_seconds
         earlier = _read(self.path)
-        unseen = MAX_RESTART_SECONDS
+        # A longer absence of the trainer means that the whole run was stopped, generators included.
+        # Also the most that a generator may claim to have waited for a trainer, since only its own
+        # report shows it.
+        max_restart_seconds = 900.0
+        unseen = max_restart_seconds
         if earlier is not None:
-            self.spent = _of_known_roles(earlier.spent)
+            self.spent = _known_role_hours(earlier.spent)
             away = max(0.0, self.wall_clock() - allocated_seconds - earlier.at)
-            unseen = min(away, MAX_RESTART_SECONDS)
+            unseen = min(away, max_restart_seconds)
             # The generators stayed up, and no trainer counted their devices meanwhile.
-            if not earlier.stopped and away <= MAX_RESTART_SECONDS:
+            if not earlier.stopped and away <= max_restart_seconds:
                 for role in {GENERATOR, TEACHER} & earlier.devices.keys() & self.spent.keys():
                     self.spent[role] += away * earlier.devices[role] / SECONDS_PER_HOUR
                 unseen = 0.0
         self._since = start - unseen
         if state is not None:
-            self.state = _of_known_roles(state)
+            self.state = _known_role_hours(state)
         self.start_up = start_up
         self._starts_at = self.total_state
         self._devices[TRAINER] = trainer_devices
@@ -144,7 +144,7 @@ class ComputeLedger:
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
 
 
-def _of_known_roles(hours: dict[str, float]) -> dict[str, float]:
+def _known_role_hours(hours: dict[str, float]) -> dict[str, float]:
     return {role: float(hours[role]) for role in (*ROLES, TEACHER) if role in hours}
 
 

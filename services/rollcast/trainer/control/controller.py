@@ -78,7 +78,7 @@ class Controller:
             start_up=self.state.progress.start_up,
         )
         self._publish()
-        self._reporter.started()
+        self._reporter.record_start()
         log.info("trainer ready", version=str(self.state.version), rpc_port=port)
         return port
 
@@ -143,7 +143,7 @@ class Controller:
         batch = self._pipeline.take(sequences)
         stats = self._update(batch.assembled.sequences)
         if stats is None:
-            self._pipeline.settle(batch.deliveries, kept=frozenset())
+            self._pipeline.settle(batch.deliveries, kept_sequences=frozenset())
             return
         progress.step += 1
         progress.trained_tokens += stats.tokens
@@ -154,7 +154,7 @@ class Controller:
             self._publish()
         # Not earlier: returned credit would let groups start with older weights on top of those under way
         # (staleness.py).
-        self._pipeline.settle(batch.deliveries, kept=batch.assembled.kept_groups)
+        self._pipeline.settle(batch.deliveries, kept_sequences=batch.assembled.kept_groups)
         longest_ratio = self._pipeline.note_step(batch)
         if batch.assembled.teacher_kl is not None:
             stats = replace(stats, teacher_kl=batch.assembled.teacher_kl)

@@ -22,16 +22,13 @@ from rollcast.trainer.control.episode_defects import (
     MAX_GROUP_SECONDS,
     environment_defect,
     episode_defect,
-    own_prompts_of,
+    recorded_prompts,
 )
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.learner.batch import Routing
 
 MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
-MIN_LOGPROB = -104.0
-"""The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0 and is never sampled."""
-SPARE_MARKS = 16
 MIN_CERTAIN_TOKENS = 256
 """A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
 its rollouts would be equal, and teach nothing."""
@@ -204,15 +201,16 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
     for sequence in rollout.sequences:
         if not sequence.kv_marks:
             continue
-        num_prompt = len(rollout.prompt_of(sequence, task_prompt))
+        num_prompt = len(rollout.sequence_prompt(sequence, task_prompt))
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
         # KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over
-        if len(sequence.kv_marks) > 2 * length + SPARE_MARKS:
+        # 16: marks that even a short sequence may have.
+        if len(sequence.kv_marks) > 2 * length + 16:
             return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
-            if not 0 < mark.position < length or mark.kept > num_prompt + mark.position:
-                return f"has a KV mark at {mark.position} that keeps {mark.kept}, of {length} tokens"
+            if not 0 < mark.position < length or mark.num_kept > num_prompt + mark.position:
+                return f"has a KV mark at {mark.position} that keeps {mark.num_kept}, of {length} tokens"
             if mark.version not in versions:
                 return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
     return None
@@ -251,7 +249,7 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     """One look at the numbers of all rollouts together; which of them is wrong is found only if one is."""
     sequences = [(rollout.index, sequence) for rollout in rollouts for sequence in rollout.sequences]
     tokens = [sequence.token_ids for _, sequence in sequences]
-    own_prompts = [prompt for rollout in rollouts for prompt in own_prompts_of(rollout)]
+    own_prompts = [prompt for rollout in rollouts for prompt in recorded_prompts(rollout)]
     ids = np.concatenate([*tokens, *own_prompts])
     logprobs = np.concatenate([sequence.logprobs for _, sequence in sequences])
     if len(ids) and (ids.min() < 0 or ids.max() >= vocab_size):
@@ -261,15 +259,18 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     lowest = float(logprobs.min())
     highest = float(logprobs.max())  # nan if any is nan
     # False for NaN too.
-    if lowest >= MIN_LOGPROB and highest <= MAX_LOGPROB:
+    # The smallest probability in float32 is 2^-149, whose logarithm is -103.3. A smaller one is 0
+    # and is never sampled.
+    min_logprob = -104.0
+    if lowest >= min_logprob and highest <= MAX_LOGPROB:
         return None
     owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])
-    invalid_index = int(np.argmin((logprobs >= MIN_LOGPROB) & (logprobs <= MAX_LOGPROB)))
+    invalid_index = int(np.argmin((logprobs >= min_logprob) & (logprobs <= MAX_LOGPROB)))
     value = float(logprobs[invalid_index])
     name = f"rollout {owner[invalid_index]}"
     if not np.isfinite(value):
         return f"{name} has a log-probability that is not finite"
-    bound = "above 0" if value > 0 else f"below {MIN_LOGPROB:g}, which is never sampled"
+    bound = "above 0" if value > 0 else f"below {min_logprob:g}, which is never sampled"
     return f"{name} has a log-probability of {value:g}, {bound}"
 
 

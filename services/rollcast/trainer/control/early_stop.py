@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rollcast.config.run_end import Budget, StopWhen
-from rollcast.curves.axis import curve_of
+from rollcast.curves.axis import make_curve
 from rollcast.curves.evaluations import CurvePoint, RunHistory
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.runfolder.records import EvaluationRecord
@@ -65,14 +65,14 @@ class EarlyStop:
         if points[-1].step == 0:
             return
         try:
-            axis, curve = curve_of(RunHistory("run", points))
+            axis, curve = make_curve(RunHistory("run", points))
             forecast = fit(curve)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
             log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
             return
         # Compute at the end of a run without a budget, over its compute so far
         end = self._budget.end(points) or 1e6 * points[-1].compute
-        self._refits.append(Refit.of(forecast, float(axis.to_fitted(np.array([end]))[0])))
+        self._refits.append(Refit.from_forecast(forecast, float(axis.to_fitted(np.array([end]))[0])))
         self.reason = self.reason or stop_reason(self._rule, self._refits)
 
 

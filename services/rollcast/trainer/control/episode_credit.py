@@ -39,7 +39,7 @@ def turn_credited(
     rollouts: Sequence[Rollout],
     shaped: NDArray[np.float64],
     group: NDArray[np.int64],
-    kept: NDArray[np.bool_],
+    is_kept: NDArray[np.bool_],
     recipe: Recipe,
 ) -> dict[int, SequenceAdvantages]:
     """Return the token advantages of the kept rollouts by index; nothing if the recipe credits whole episodes.
@@ -50,13 +50,13 @@ def turn_credited(
     credit = recipe.episodes.credit
     if not isinstance(credit, TurnCredit) or not uses_turn_credit(recipe):
         return {}
-    kept_indices = np.flatnonzero(kept)
+    kept_indices = np.flatnonzero(is_kept)
     returns = [
         turn_returns(_turn_rewards(rollouts[index]), float(shaped[index]), credit.discount) for index in kept_indices
     ]
     advantages = turn_advantages(recipe.advantage_normalisation, returns, group[kept_indices])
     return {
-        int(rollout_index): _of_tokens(rollouts[rollout_index], values)
+        int(rollout_index): _spread_over_tokens(rollouts[rollout_index], values)
         for rollout_index, values in zip(kept_indices, advantages, strict=True)
     }
 
@@ -67,7 +67,7 @@ def _turn_rewards(rollout: Rollout) -> NDArray[np.float64]:
     return np.array([turn.reward for turn in turns] or [0.0])
 
 
-def _of_tokens(rollout: Rollout, advantages: NDArray[np.float64]) -> SequenceAdvantages:
+def _spread_over_tokens(rollout: Rollout, advantages: NDArray[np.float64]) -> SequenceAdvantages:
     """[L] of each sequence from [T] of the turns."""
     lengths = [len(sequence.token_ids) for sequence in rollout.sequences]
     offsets = np.concatenate(([0], np.cumsum(lengths)))

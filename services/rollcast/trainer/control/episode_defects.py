@@ -21,10 +21,6 @@ MAX_GROUP_SECONDS = 7 * 86_400.0
 """Longest grading, longest time of an episode in its environment or in sampling, and longest time between a group's
 begin and end: the group may be handed over, outlive outages and weekends without a trainer, and end on a clock that was
 set back or is another machine's. A longer time would spoil the pacing and the sums of seconds."""
-MAX_TURN_REWARD = 64_000.0
-"""Reward of one turn, either sign: a thousand for each of its calls, which is the most that a generator accepts."""
-MAX_RESTARTS = 10
-"""The most that `restarts` of an environment can be."""
 WHOLE_ENDS = frozenset({EpisodeEnd.ANSWERED, EpisodeEnd.DONE})
 TRUNCATED_ENDS = frozenset({EpisodeEnd.TOKENS, EpisodeEnd.TURNS, EpisodeEnd.SECONDS})
 
@@ -50,7 +46,7 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     return None
 
 
-def own_prompts_of(rollout: Rollout) -> list[TokenIds]:
+def recorded_prompts(rollout: Rollout) -> list[TokenIds]:
     """The prompts that came with it, which its task does not have."""
     if rollout.episode is None:
         return []
@@ -80,7 +76,7 @@ def _budget_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_len
     total = 0
     for sequence in rollout.sequences:
         length = len(sequence.token_ids)
-        num_prompt = len(rollout.prompt_of(sequence, task.prompt_token_ids))
+        num_prompt = len(rollout.sequence_prompt(sequence, task.prompt_token_ids))
         if num_prompt + length > max_length:
             return f"has a sequence of {num_prompt} + {length} tokens, and the longest may have {max_length}"
         total += length
@@ -99,8 +95,10 @@ def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
     has_tokens = any(len(sequence.token_ids) for sequence in rollout.sequences)
     if not episode.turns and (episode.end in WHOLE_ENDS or (has_tokens and rollout.has_verdict)):
         return f"has no turn, and its episode ended for {episode.end}"
-    if not 0 <= episode.restarts <= MAX_RESTARTS:
-        return f"began again {episode.restarts} times, and {MAX_RESTARTS} is the most"
+    # The most that restarts of an environment can be.
+    max_restarts = 10
+    if not 0 <= episode.restarts <= max_restarts:
+        return f"began again {episode.restarts} times, and {max_restarts} is the most"
     turn_seconds = (turn.environment_seconds for turn in episode.turns)
     seconds = max(episode.environment_seconds, episode.sampling_seconds, *turn_seconds)
     if not seconds <= MAX_GROUP_SECONDS:
@@ -109,12 +107,15 @@ def _end_defect(rollout: Rollout, episode: Episode) -> str | None:
 
 
 def _turns_defect(episode: Episode) -> str | None:
+    # Reward of one turn, either sign: a thousand for each of its calls, which is the most that a
+    # generator accepts.
+    max_turn_reward = 64_000.0
     for number, turn in enumerate(episode.turns):
         # Tool calls of one turn: a generator makes half as many at most
         if not 0 <= turn.malformed_calls <= turn.tool_calls <= 64:
             return f"has {turn.malformed_calls} malformed of {turn.tool_calls} calls in turn {number}"
-        if not abs(turn.reward) <= MAX_TURN_REWARD:
-            return f"has a reward of {turn.reward:g} for turn {number}, more than {MAX_TURN_REWARD:g}"
+        if not abs(turn.reward) <= max_turn_reward:
+            return f"has a reward of {turn.reward:g} for turn {number}, more than {max_turn_reward:g}"
     return None
 
 

@@ -36,13 +36,14 @@ class EvaluationPlan:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Weights of a mixture's parts by their names; empty = one data set."""
 
-    def is_due(self, step: int, *, at_start: bool, asked: int, evaluated: int) -> bool:
+    def is_due(self, step: int, *, at_start: bool, asked_step: int, evaluated_step: int) -> bool:
         """Due at every N-th step, and at the start also if a restart lost the answers to the last one.
 
-        `asked`, `evaluated`: steps of the newest evaluation that was asked for and that was closed; -1 = none.
+        `asked_step`, `evaluated_step`: steps of the newest evaluation that was asked for and that was closed; -1 =
+        none.
         """
-        lost = at_start and evaluated < step - step % self.every_steps
-        return (step % self.every_steps == 0 or lost) and max(asked, evaluated) < step
+        lost = at_start and evaluated_step < step - step % self.every_steps
+        return (step % self.every_steps == 0 or lost) and max(asked_step, evaluated_step) < step
 
 
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
@@ -125,13 +126,13 @@ class OpenEvaluations:
         self._clock = clock
         self._open: list[OpenEvaluation] = []
         self._looked_at = clock()
-        self._asked: dict[str, int] = {}
+        self._asked_steps: dict[str, int] = {}
 
     def asked_step(self, plan: EvaluationPlan) -> int:
         """Step of the newest evaluation asked for; -1 = none yet."""
-        return self._asked.get(plan.dataset, -1)
+        return self._asked_steps.get(plan.dataset, -1)
 
-    def unanswered(self) -> dict[int, PromptTask]:
+    def unanswered_tasks(self) -> dict[int, PromptTask]:
         return {sequence: item.tasks[sequence] for item in self._open for sequence in sorted(item.unanswered)}
 
     @property
@@ -139,11 +140,11 @@ class OpenEvaluations:
         return bool(self._open)
 
     def ask(self, plan: EvaluationPlan, moment: Moment, tasks: Sequence[PromptTask]) -> None:
-        self._asked[plan.dataset] = moment.step
+        self._asked_steps[plan.dataset] = moment.step
         by_sequence = {task.sequence: task for task in tasks}
         self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
 
-    def wanted(self, sequence: int) -> PromptTask | None:
+    def find_wanted_task(self, sequence: int) -> PromptTask | None:
         """The task if its answer is still wanted; None if it has one, or if a lost incarnation asked for it."""
         item = self._waiting_for(sequence)
         return item.tasks[sequence] if item else None
@@ -183,9 +184,9 @@ class OpenEvaluations:
             item.seconds_left -= elapsed if generators else 0.0
         closing = [item for item in self._open if not item.unanswered or item.seconds_left < 0]
         self._open = [item for item in self._open if item not in closing]
-        return [self._closed(item) for item in closing]
+        return [self._close_evaluation(item) for item in closing]
 
-    def _closed(self, item: OpenEvaluation) -> Closed:
+    def _close_evaluation(self, item: OpenEvaluation) -> Closed:
         plan = item.plan
         overall_point = self._point(item, plan.dataset, item.tasks)
         parts = {}
@@ -273,22 +274,26 @@ def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:
 
 
 def _weighted_mean(
-    whole: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
+    overall_point: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
 ) -> EvaluationRecord:
-    """`whole` with the mean of the parts' pass rates and its standard error; the parts are sampled independently."""
+    """`overall_point` with the mean of the parts' pass rates and its standard error; the parts are sampled
+    independently.
+    """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
     return replace(
-        whole,
+        overall_point,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
-        standard_error=_of_the_mean(shares, {name: part_point.standard_error for name, part_point in parts.items()}),
-        standard_error_new_prompts=_of_the_mean(
+        standard_error=_weighted_standard_error(
+            shares, {name: part_point.standard_error for name, part_point in parts.items()}
+        ),
+        standard_error_new_prompts=_weighted_standard_error(
             shares, {name: part_record.standard_error_new_prompts for name, part_record in parts.items()}
         ),
     )
 
 
-def _of_the_mean(shares: Mapping[str, float], errors: Mapping[str, float | None]) -> float | None:
+def _weighted_standard_error(shares: Mapping[str, float], errors: Mapping[str, float | None]) -> float | None:
     """The standard error of the parts' weighted mean, the root of sum (share error)^2; None if a part's is unknown."""
     variance = 0.0
     for name, share in shares.items():

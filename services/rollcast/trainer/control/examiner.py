@@ -9,7 +9,7 @@ from rollcast.trainer.control.early_stop import EarlyStop
 from rollcast.trainer.control.evaluation import Closed, EvaluationPlan, Moment, OpenEvaluations
 from rollcast.trainer.control.prompt_book import Books, PromptBook, TaskMaker
 from rollcast.trainer.control.reporting import Reporter
-from rollcast.trainer.control.sample_texts import sampled
+from rollcast.trainer.control.sample_texts import make_samples_record
 from rollcast.trainer.control.state import TrainerState
 
 
@@ -51,8 +51,8 @@ class Examiner:
             if plan.is_due(
                 self._state.progress.step,
                 at_start=at_start,
-                asked=self._open_evaluations.asked_step(plan),
-                evaluated=self._state.progress.newest_evaluation(plan.dataset),
+                asked_step=self._open_evaluations.asked_step(plan),
+                evaluated_step=self._state.progress.newest_evaluation(plan.dataset),
             )
         ]
 
@@ -102,7 +102,7 @@ class Examiner:
             self._reporter.evaluation(part_evaluation)
         if closed.sampled:
             text = self._prompts(closed.dataset).text
-            self._reporter.samples(sampled(closed, self._state.incarnation, text))
+            self._reporter.samples(make_samples_record(closed, self._state.incarnation, text))
         # Generators need not answer them any more.
         self._queue.retire(closed.unanswered)
 

@@ -116,7 +116,7 @@ class Fleet:
             floor=self._schedule.floor(state.step),
             max_staleness=self._schedule.max_staleness,
             waited_for=waited_for,
-            now=time.time(),
+            now_seconds=time.time(),
         )
         requested = self._hand_overs.request(moves, self._state.ledger.outstanding, self.publisher.hand_over)
         for generator, sequences in requested.items():
@@ -131,7 +131,7 @@ class Fleet:
             return
         started = time.monotonic()
         with self.publisher.kept_away(self._state.published.step, self.settings.acknowledge_timeout_seconds):
-            self._reporter.waited(time.monotonic() - started, "weights")
+            self._reporter.record_wait(time.monotonic() - started, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:

@@ -15,13 +15,13 @@ class GroupFilter:
     """Remembers the answer for as long as the group exists. A recipe without a filter of its own keeps all."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._part = recipe.filter
+        self._filter_part = recipe.filter
         self._answers: WeakKeyDictionary[RolloutGroup, bool] = WeakKeyDictionary()
 
     def keeps(self, group: RolloutGroup, record: GroupRecord) -> bool:
         """`record`: of the group's rollouts that count."""
-        if self._part is None:
+        if self._filter_part is None:
             return True
         if group not in self._answers:
-            self._answers[group] = own_filter(self._part, record)
+            self._answers[group] = own_filter(self._filter_part, record)
         return self._answers[group]

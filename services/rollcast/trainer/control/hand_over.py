@@ -5,9 +5,10 @@
     here           = remaining / the owner's rate
     there          = the move + the queue + remaining / the fastest rate
 
-A group is moved when its owner is far slower than the fastest generator, `here` misses the group's deadline, `there` is
-sooner, and waiting longer would be risky. Until then the owner goes on sampling, because short groups may still end in
-time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one do not distort them.
+A group is moved when its owner is far slower than the fastest generator, `stay_seconds` misses the group's deadline,
+`move_seconds` is sooner, and waiting longer would be risky. Until then the owner goes on sampling, because short
+groups may still end in time. Lengths are in tokens, which do not depend on the generator: recent groups of a slow one
+do not distort them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -44,12 +45,12 @@ def groups_to_move(
     floor: int,
     max_staleness: int,
     waited_for: Collection[int],
-    now: float,
+    now_seconds: float,
 ) -> dict[str, list[int]]:
     """Return the sequences that each generator should hand over.
 
     `rates`: decode rates of one rollout in tokens per second, by generator, of those that may claim; 0 = unknown.
-    `waited_for`: sequences that the trainer waits for already, whatever their deadline. `now`: Unix seconds.
+    `waited_for`: sequences that the trainer waits for already, whatever their deadline. `now_seconds`: Unix seconds.
     """
     fastest = max(rates.values(), default=0.0)
     moves: dict[str, list[int]] = {}
@@ -61,7 +62,7 @@ def groups_to_move(
         last_step = deadline(group, floor=floor, max_staleness=max_staleness)
         steps_left = 0 if group.sequence in waited_for else max(0, last_step - step)
         seconds_left = steps_left * outlook.step_seconds
-        if _is_to_move(max(0.0, now - claim.claimed_at), rate, fastest, seconds_left, outlook):
+        if _is_to_move(max(0.0, now_seconds - claim.claimed_at), rate, fastest, seconds_left, outlook):
             moves.setdefault(claim.owner, []).append(group.sequence)
     return moves
 
@@ -84,7 +85,7 @@ def _is_to_move(elapsed: float, rate: float, fastest: float, seconds_left: float
 class HandOvers:
     """Asks each owner once for each task: one that gets it again, because no other had room, keeps it."""
 
-    _asked: set[tuple[int, str]] = field(default_factory=set)
+    _requested_pairs: set[tuple[int, str]] = field(default_factory=set)
 
     def request(
         self,
@@ -96,11 +97,11 @@ class HandOvers:
 
         `outstanding`: tasks that are worth remembering. `ask(generator, sequences)`: False = it cannot be reached.
         """
-        self._asked = {pair for pair in self._asked if pair[0] in outstanding}
+        self._requested_pairs = {pair for pair in self._requested_pairs if pair[0] in outstanding}
         requested = {}
         for generator, sequences in moves.items():
-            new = [sequence for sequence in sequences if (sequence, generator) not in self._asked]
+            new = [sequence for sequence in sequences if (sequence, generator) not in self._requested_pairs]
             if new and ask(generator, new):
-                self._asked.update((sequence, generator) for sequence in new)
+                self._requested_pairs.update((sequence, generator) for sequence in new)
                 requested[generator] = new
         return requested

@@ -28,8 +28,6 @@ from rollcast.trainer.control.evaluation import OpenEvaluations
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.teacher import TeacherClient, TeacherLogprobs
 
-MAX_GROUPS_PER_READ = 64
-"""Groups that one call to the queue returns. `collect` calls it until fewer come."""
 log = get_logger()
 
 
@@ -75,18 +73,20 @@ class Intake:
 
     def collect(self, block_seconds: float) -> None:
         """Read finished groups, waiting up to `block_seconds` for the first."""
-        deliveries = self._queue.read(MAX_GROUPS_PER_READ, block_seconds)
+        # Groups that one call to the queue returns. collect calls it until fewer come.
+        max_groups_per_read = 64
+        deliveries = self._queue.read(max_groups_per_read, block_seconds)
         while deliveries:
             for delivery in deliveries:
-                self._sort(delivery)
-            deliveries = self._queue.read(MAX_GROUPS_PER_READ, 0.0) if len(deliveries) == MAX_GROUPS_PER_READ else []
+                self._route(delivery)
+            deliveries = self._queue.read(max_groups_per_read, 0.0) if len(deliveries) == max_groups_per_read else []
         if self.teacher is not None:
-            for sequence in self.teacher.answered():
+            for sequence in self.teacher.answered_sequences():
                 # Others are ready already, and stay answered until a batch takes them.
                 if sequence in self._at_teacher:
                     self.ready[sequence] = self._at_teacher.pop(sequence)
 
-    def _sort(self, delivery: Delivery) -> None:
+    def _route(self, delivery: Delivery) -> None:
         group = delivery.group
         tokens = group.num_tokens
         self.generated_tokens[group.purpose] += tokens
@@ -96,12 +96,12 @@ class Intake:
             self._exporter.add(trainer_metrics.CONSUMED_TOKENS, tokens)
         elif any(version.incarnation == self._state.history.incarnation for version in group.versions):
             self.has_own_rollouts = True
-        if task := self._open_evaluations.wanted(group.sequence):
-            self._sort_evaluation(delivery, task)
+        if task := self._open_evaluations.find_wanted_task(group.sequence):
+            self._route_evaluation(delivery, task)
         else:
-            self._sort_training(delivery)
+            self._route_training(delivery)
 
-    def _sort_training(self, delivery: Delivery) -> None:
+    def _route_training(self, delivery: Delivery) -> None:
         group = delivery.group
         sequence = group.sequence
         prompt_id = self._state.ledger.outstanding.get(sequence)
@@ -135,7 +135,7 @@ class Intake:
             return self._at_teacher
         return self.ready
 
-    def _sort_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
+    def _route_evaluation(self, delivery: Delivery, task: PromptTask) -> None:
         group = delivery.group
         if defect := self.find_defect(group, task):
             self._refuse(delivery, defect)
@@ -200,7 +200,7 @@ class Intake:
         self.snapshot = self._queue.outstanding()
         if self.snapshot.dead:
             self._bury_dead()
-        unanswered = self._open_evaluations.unanswered()
+        unanswered = self._open_evaluations.unanswered_tasks()
         if lost := unanswered.keys() - self.snapshot.sequences:
             log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
@@ -216,7 +216,7 @@ class Intake:
             event = "task given up" if is_final else "unusable answer"
             # Length of a reason in the log: it may quote text that another program wrote to Redis
             log.warning(event, task=sequence, reason=dead.reason[:500])
-            if self._open_evaluations.wanted(sequence):
+            if self._open_evaluations.find_wanted_task(sequence):
                 if not self._open_evaluations.note_failures(sequence, dead.attempt):
                     self._exporter.add(trainer_metrics.GROUPS, outcome="dead")
             # A usable answer that came meanwhile counts.

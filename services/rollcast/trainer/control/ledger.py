@@ -29,7 +29,7 @@ StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DispatchRecord:
     """The request of one dispatch of a task, with which its answer is compared.
 
     Another incarnation of the trainer may dispatch the same task with other settings, and an answer to either may come.
@@ -48,7 +48,7 @@ class Asked:
 
     def task_for(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
         """`task` as this dispatch asked for it. The prompt is the group's own if it has the digest."""
-        is_same_prompt = digest_of(group.prompt_token_ids) == self.prompt_digest
+        is_same_prompt = token_digest(group.prompt_token_ids) == self.prompt_digest
         # No answer is compared with messages and seconds, so those of a dispatch are not kept.
         episode = EpisodeTask(self.environment, "", self.max_turns, math.inf) if self.environment else None
         return replace(
@@ -74,7 +74,7 @@ class Ledger:
     """Task sequence -> rollouts asked for, of every outstanding task."""
     refused: dict[Sequence, int] = field(default_factory=dict)
     """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
-    asked: dict[Sequence, list[Asked]] = field(default_factory=dict)
+    asked: dict[Sequence, list[DispatchRecord]] = field(default_factory=dict)
     """Task sequence -> what each incarnation that dispatched it asked for, of every outstanding task."""
     held: dict[Sequence, StreamId] = field(default_factory=dict)
     """Used or filtered, on the queue until the next checkpoint: task sequence -> stream id."""
@@ -90,10 +90,10 @@ class Ledger:
 
     def note_dispatch(self, task: PromptTask) -> None:
         """Note what an outstanding task asks for, before it is sent."""
-        dispatch_record = Asked(
+        dispatch_record = DispatchRecord(
             task.incarnation,
             task.dataset,
-            digest_of(task.prompt_token_ids),
+            token_digest(task.prompt_token_ids),
             task.sampling,
             task.length,
             environment=task.episode.environment if task.episode else "",
@@ -146,6 +146,6 @@ class Ledger:
         return sorted(self.outstanding.keys() - set(present))
 
 
-def digest_of(token_ids: TokenIds) -> str:
+def token_digest(token_ids: TokenIds) -> str:
     # Digest of a prompt's tokens: long enough to notice that a prompt was changed by mistake
     return hashlib.blake2b(np.asarray(token_ids, dtype="<i4").tobytes(), digest_size=8).hexdigest()

@@ -15,9 +15,6 @@ from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.verifiers import Verifiers, answers_at_once
 from rollcast.trainer.control.hand_over import GroupOutlook
 
-NUM_RECENT_STEPS = 16
-"""Steps whose durations count."""
-
 
 def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: float) -> float:
     """The longest wait for a verdict: all slots of a generator end together, and each grading takes all its time.
@@ -25,7 +22,7 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
     Verifiers that answer immediately take no time; services have a deadline that includes the wait for them.
     `grading_seconds`: the longest that one grading may take.
     """
-    verifiers = Verifiers.of(tasks)
+    verifiers = Verifiers.from_tasks(tasks)
     longest_seconds = 0.0
     for name in verifier_names(tasks):
         declared = verifiers.declared.get(name)
@@ -69,10 +66,12 @@ class Pacing:
         self._token_budget = recipe.max_completion_tokens
         self._drop_after_budgets = drop_after_budgets
         self._other_seconds = other_seconds
-        self._step_seconds: deque[float] = deque(maxlen=NUM_RECENT_STEPS)
-        self._group_seconds: deque[list[float]] = deque(maxlen=NUM_RECENT_STEPS)
+        # Steps whose durations count.
+        num_recent_steps = 16
+        self._step_seconds: deque[float] = deque(maxlen=num_recent_steps)
+        self._group_seconds: deque[list[float]] = deque(maxlen=num_recent_steps)
         """Lifetimes of each recent step's groups, with those filtered and replaced since the step before."""
-        self._longest_tokens: deque[int] = deque(maxlen=NUM_RECENT_STEPS)
+        self._longest_tokens: deque[int] = deque(maxlen=num_recent_steps)
         """Length of each recent step's longest rollout."""
         self._slowest_rate: float | None = None
 
@@ -133,7 +132,7 @@ class Pacing:
         """Decode rates of one rollout, as the present generators report them; 0 = unknown."""
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
-    def overdue(self, claims: Mapping[int, Claim], now: float, *, redis_back_at: float) -> list[int]:
+    def overdue(self, claims: Mapping[int, Claim], now_seconds: float, *, redis_back_at: float) -> list[int]:
         """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate), at least a minute,
         plus the time that environments and grading may take.
 
@@ -144,4 +143,8 @@ class Pacing:
         deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
         # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget
         allowed = max(60.0, deadline) + self._other_seconds
-        return [sequence for sequence, claim in claims.items() if now - max(claim.claimed_at, redis_back_at) > allowed]
+        return [
+            sequence
+            for sequence, claim in claims.items()
+            if now_seconds - max(claim.claimed_at, redis_back_at) > allowed
+        ]

@@ -67,9 +67,9 @@ class GroupPipeline:
         if filtered:
             groups = [delivery.group for delivery in filtered]
             self.observe(groups)
-            self.settle(filtered, kept=frozenset())
+            self.settle(filtered, kept_sequences=frozenset())
             self._replaced += groups
-            self._reporter.replaced(len(self._replaced))
+            self._reporter.note_replaced_groups(len(self._replaced))
 
     def wait(self, block_seconds: float, reason: WaitReason) -> None:
         """`collect`; the time that it took counts under `reason`, without that for which Redis was away."""
@@ -80,7 +80,7 @@ class GroupPipeline:
         seconds = max(0.0, time.monotonic() - started - away_seconds)
         if reason in (WaitReason.STRAGGLER, WaitReason.TEACHER):  # the next step does not count it as its own
             self._straggler_seconds += seconds
-        self._reporter.waited(seconds, reason)
+        self._reporter.record_wait(seconds, reason)
 
     def reason(self, wait: Wait) -> WaitReason:
         """Why the trainer waits: for the teacher, if the schedule lacks only groups that are there."""
@@ -173,16 +173,16 @@ class GroupPipeline:
         teacher = self.intake.teacher_logprobs(sequences)
         return GroupBatch(deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter))
 
-    def settle(self, deliveries: Sequence[Delivery], kept: frozenset[int]) -> None:
+    def settle(self, deliveries: Sequence[Delivery], kept_sequences: frozenset[int]) -> None:
         """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
         progress = self._state.progress
         for delivery in deliveries:
             group = delivery.group
             prompt_id = self._state.ledger.settle(group.sequence)
-            is_used = group.sequence in kept
+            is_used = group.sequence in kept_sequences
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
-            self._reporter.settled("used" if is_used else "filtered", group)
+            self._reporter.record_group_outcome("used" if is_used else "filtered", group)
             # After a restart from the checkpoint such a group could be used again: all of its tokens survive.
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
                 self._state.ledger.held[group.sequence] = delivery.stream_id

@@ -18,9 +18,9 @@ Count = Annotated[int, Field(ge=0)]
 Version = Annotated[int, Field(ge=1)]
 
 
-def _whole_row(found: Any) -> Any:
+def _whole_row(stored_row: Any) -> Any:
     """An earlier release wrote the first four numbers alone."""
-    return [*found, *[None] * 4] if isinstance(found, list) and len(found) == 4 else found
+    return [*stored_row, *[None] * 4] if isinstance(stored_row, list) and len(stored_row) == 4 else stored_row
 
 
 CurveRow = Annotated[
@@ -35,10 +35,10 @@ class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpo
 
 
 def _with_all(names: Collection[str]) -> BeforeValidator:
-    def check(found: Any) -> Any:
-        if isinstance(found, dict) and (missing_names := set(names) - found.keys()):
+    def check(stored_fields: Any) -> Any:
+        if isinstance(stored_fields, dict) and (missing_names := set(names) - stored_fields.keys()):
             raise ValueError(f"lacks {min(missing_names)}")
-        return found
+        return stored_fields
 
     return BeforeValidator(check)
 

@@ -34,16 +34,14 @@ from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.telemetry import (
     EvaluationSeries,
+    count_staleness,
     export_batch,
     export_lost_prompts,
     export_ratios,
-    staleness_of,
 )
 from rollcast.trainer.learner.step_sums import UpdateStats
 from rollcast.wire.version import PolicyVersion
 
-NUM_PASS_RATE_BINS = 4
-"""Groups are counted by the quarter of the past pass rate of their prompt."""
 log = get_logger()
 
 
@@ -67,7 +65,7 @@ class Reporter:
     def __post_init__(self) -> None:
         self._series = EvaluationSeries(self._exporter)
 
-    def started(self) -> None:
+    def record_start(self) -> None:
         history = self._state.history
         step = self._state.progress.step
         record = IncarnationRecord(history.incarnation, step, time.time())
@@ -98,10 +96,10 @@ class Reporter:
             self._count_by_bias("dispatched", task.prompt_id)
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
-    def mark(self, what: TaskEvent, **details: Any) -> None:
-        append_line(self._state.folder / files.TASKS, as_json(TaskMark(what, time.time(), **details)))
+    def mark(self, event: TaskEvent, **details: Any) -> None:
+        append_line(self._state.folder / files.TASKS, as_json(TaskMark(event, time.time(), **details)))
 
-    def settled(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
+    def record_group_outcome(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
         """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
@@ -123,7 +121,9 @@ class Reporter:
         decile = str(self._prompts.length_decile(prompt_id))
         self._exporter.add(trainer_metrics.GROUPS_BY_DECILE, outcome=outcome, decile=decile)
         pass_rate = self._state.curriculum.pass_rate(prompt_id)
-        quarter = "new" if pass_rate is None else str(min(NUM_PASS_RATE_BINS - 1, int(pass_rate * NUM_PASS_RATE_BINS)))
+        # Groups are counted by the quarter of the past pass rate of their prompt.
+        num_pass_rate_bins = 4
+        quarter = "new" if pass_rate is None else str(min(num_pass_rate_bins - 1, int(pass_rate * num_pass_rate_bins)))
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
@@ -132,7 +132,7 @@ class Reporter:
         That it holds no token older than k is our own invariant.
         """
         step = self._state.progress.step
-        counts = staleness_of(groups, step)
+        counts = count_staleness(groups, step)
         assert max(counts, default=0) <= self.max_staleness, (
             f"a token is {max(counts)} steps old at step {step}, k is {self.max_staleness}"
         )
@@ -152,7 +152,7 @@ class Reporter:
         """The newest batch's; None before the first."""
         return self._batch.get("truncation_ratio")
 
-    def replaced(self, count: int) -> None:
+    def note_replaced_groups(self, count: int) -> None:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
         # Groups filtered and replaced before one batch, in batches, above which the log warns
         if count > 10 * self._recipe.prompts_per_step and self._may_warn("refill"):
@@ -237,7 +237,7 @@ class Reporter:
         if self._may_warn("back-pressure"):
             log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self.max_bytes)
 
-    def waited(self, seconds: float, reason: str) -> None:
+    def record_wait(self, seconds: float, reason: str) -> None:
         self._exporter.add(trainer_metrics.TRAINER_WAIT, seconds, **{"for": reason})
 
     def evaluation(self, evaluation: EvaluationRecord) -> None:
@@ -295,7 +295,7 @@ class Reporter:
         finished = queue.outstanding().finished.values()
         self._exporter.set(wire_metrics.QUEUE_GROUPS, len(finished))
         self._exporter.set(wire_metrics.QUEUE_BYTES, sum(group.num_bytes for group in finished))
-        self._raise_to(trainer_metrics.GROUPS, queue.refused(), outcome="refused")
+        self._raise_to(trainer_metrics.GROUPS, queue.count_refused(), outcome="refused")
         away_seconds = queue.away_seconds
         self._raise_to(wire_metrics.REDIS_AWAY, away_seconds)
         self._raise_to(trainer_metrics.TRAINER_WAIT, away_seconds, **{"for": "redis"})

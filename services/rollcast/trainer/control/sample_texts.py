@@ -24,7 +24,7 @@ Text = Callable[[Sequence[int]], str]
 """Decodes token ids, special tokens included."""
 
 
-def sampled(closed: Closed, incarnation: int, text: Text) -> SamplesRecord:
+def make_samples_record(closed: Closed, incarnation: int, text: Text) -> SamplesRecord:
     """The first completion of each of the evaluation's first prompts."""
     samples = [_completion(group, text) for group in closed.sampled]
     return SamplesRecord(incarnation, closed.step, closed.dataset, samples, time.time())
@@ -37,8 +37,8 @@ def _completion(group: RolloutGroup, text: Text) -> SampledCompletion:
     if episode is not None and episode.prompt_token_ids is not None:
         prompt = episode.prompt_token_ids
     return SampledCompletion(
-        prompt=shortened(text(prompt.tolist())),
-        completion=shortened(text(rollout.token_ids.tolist())),
+        prompt=shorten_text(text(prompt.tolist())),
+        completion=shorten_text(text(rollout.token_ids.tolist())),
         reward=rollout.reward,
         status=str(rollout.grading_status),
         num_tokens=rollout.num_tokens,
@@ -48,7 +48,7 @@ def _completion(group: RolloutGroup, text: Text) -> SampledCompletion:
     )
 
 
-def shortened(text: str, max_characters: int = MAX_CHARACTERS) -> str:
+def shorten_text(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     """Beginning and end, with the number of characters left out between them."""
     if len(text) <= max_characters:
         return text
@@ -67,7 +67,7 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
     return SampledEpisode(
         environment=episode.environment,
         end=str(episode.end),
-        reason=shortened(episode.reason, num_characters),
+        reason=shorten_text(episode.reason, num_characters),
         turns=[writer.turn(number, turn) for number, turn in numbered],
         num_turns=len(episode.turns),
         environment_seconds=episode.environment_seconds,
@@ -106,11 +106,11 @@ class _TurnWriter:
         end = min(later, default=len(sequence.token_ids))
         prompt = ""
         if isinstance(sequence, Branch) and turn.start == min(starts):
-            prompt = shortened(self.text(sequence.prompt_token_ids.tolist()), self.max_characters)
+            prompt = shorten_text(self.text(sequence.prompt_token_ids.tolist()), self.max_characters)
         return SampledTurn(
             number=number,
             sequence=turn.sequence,
-            legs=[*self._sampled(sequence, turn), *self._legs(sequence, turn.end, end)],
+            legs=[*self._sampled_legs(sequence, turn), *self._legs(sequence, turn.end, end)],
             prompt=prompt,
             reward=turn.reward,
             tool_calls=turn.tool_calls,
@@ -118,7 +118,7 @@ class _TurnWriter:
             environment_seconds=turn.environment_seconds,
         )
 
-    def _sampled(self, sequence: Rollout | Branch, turn: Turn) -> Iterator[SampledLeg]:
+    def _sampled_legs(self, sequence: Rollout | Branch, turn: Turn) -> Iterator[SampledLeg]:
         """The first and the last tokens of the turn, with a leg for those that are left out between them."""
         num_left_out = turn.end - turn.start - self.max_tokens
         if num_left_out <= 0:
@@ -145,7 +145,7 @@ class _TurnWriter:
         is_masked = any(low <= first < high for low, high in sequence.loss_masked)
         token_ids = sequence.token_ids[first:stop].tolist()
         if kind is LegKind.GIVEN:
-            environment_text = shortened(self.text(token_ids), self.max_characters)
+            environment_text = shorten_text(self.text(token_ids), self.max_characters)
             return SampledLeg(str(kind), version, [environment_text], [], is_trained=False)
         # Digits that a reader can use. Adding 0 makes 0 of -0.
         logprobs = [round(float(value), 3) + 0.0 for value in sequence.logprobs[first:stop]]

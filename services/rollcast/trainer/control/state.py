@@ -12,7 +12,7 @@ from rollcast.config.rules_versions import GRADING_RULES
 from rollcast.config.run import RunConfig
 from rollcast.config.run_end import Budget
 from rollcast.recipe.curriculum import Curriculum
-from rollcast.recipe.data_reuse import reduced
+from rollcast.recipe.data_reuse import reduce_shares
 from rollcast.recipe.mixture import MixtureCurriculum, Share, make_curriculum
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.keys import Keys
@@ -140,10 +140,10 @@ def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], pro
     if progress.is_restored:
         history = SurvivingHistory(progress.earlier, progress.incarnation).continued_by(incarnation, progress.step)
     curriculum = make_curriculum(
-        reduced(parts, config.recipe.unique_prompts, seed=config.seed),
+        reduce_shares(parts, config.recipe.unique_prompts, seed=config.seed),
         seed=config.seed,
         remove_at=config.recipe.removal_pass_rate,
-        own=config.recipe.curriculum,
+        own_part=config.recipe.curriculum,
     )
     _restore_curriculum(curriculum, progress)
     return TrainerState(

@@ -71,7 +71,7 @@ class TeacherClient:
         self._exporter = exporter
         self._is_wanted = is_wanted
         self._max_answer_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * max_tokens
-        self._asked: dict[int, Future[TeacherLogprobs]] = {}
+        self._answer_futures: dict[int, Future[TeacherLogprobs]] = {}
         """By task sequence."""
         self._warned_at = -WARN_SECONDS
         self._silent_groups = 0
@@ -95,31 +95,31 @@ class TeacherClient:
         """Begin to ask about a group; False = it is not wanted."""
         if not self._is_wanted(group):
             return False
-        self._asked[group.sequence] = self._on_loop(self._of_group(group))
+        self._answer_futures[group.sequence] = self._on_loop(self._ask_group(group))
         return True
 
-    def answered(self) -> list[int]:
+    def answered_sequences(self) -> list[int]:
         """Task sequences of the groups whose answers are complete, or given up, and not yet taken.
 
         Raises UserError if the teacher answers nothing any more; PassingError if it may have failed for now.
         """
         if self._silent_groups >= SILENT_GROUPS:
             raise self._silent()
-        return [sequence for sequence, future in self._asked.items() if future.done()]
+        return [sequence for sequence, future in self._answer_futures.items() if future.done()]
 
     def take(self, sequence: int) -> TeacherLogprobs | None:
-        """The answers on a group of `answered`. None = it was never asked about."""
-        future = self._asked.pop(sequence, None)
+        """The answers on a group of `answered_sequences`. None = it was never asked about."""
+        future = self._answer_futures.pop(sequence, None)
         return None if future is None else future.result(0.0)  # it is done
 
     def forget(self, sequence: int) -> None:
         """The group is given up."""
-        if (future := self._asked.pop(sequence, None)) is not None:
+        if (future := self._answer_futures.pop(sequence, None)) is not None:
             future.cancel()
 
     def close(self) -> None:
         """Cancel the requests under way; a teacher that holds one is left behind with its thread."""
-        for sequence in list(self._asked):
+        for sequence in list(self._answer_futures):
             self.forget(sequence)
         try:
             self._on_loop(self._end()).result(STOP_SECONDS)
@@ -150,21 +150,21 @@ class TeacherClient:
         is_outage = failure is not None and failure.outcome in PASSING_OUTCOMES and not failure.is_own_mistake
         return PassingError(sentence) if is_outage else UserError(sentence)
 
-    async def _of_group(self, group: RolloutGroup) -> TeacherLogprobs:
+    async def _ask_group(self, group: RolloutGroup) -> TeacherLogprobs:
         prompt = group.prompt_token_ids
         deadline = self._loop.time() + self._settings.deadline_seconds
-        requests = (self._of_rollout(prompt, rollout, deadline) for rollout in group.rollouts)
+        requests = (self._ask_rollout(prompt, rollout, deadline) for rollout in group.rollouts)
         # Rollouts ask at the same time, and `_places` bounds them over all groups.
         answers = tuple(await asyncio.gather(*requests))
         is_silent = all(answer is None for answer in answers)
         self._silent_groups = self._silent_groups + 1 if is_silent else 0
         return answers
 
-    async def _of_rollout(self, task_prompt: TokenIds, rollout: Rollout, deadline: float) -> RolloutLogprobs | None:
+    async def _ask_rollout(self, task_prompt: TokenIds, rollout: Rollout, deadline: float) -> RolloutLogprobs | None:
         answers: list[Logprobs] = []
         num_tokens = 0
         for sequence in rollout.sequences:
-            prompt = rollout.prompt_of(sequence, task_prompt)
+            prompt = rollout.sequence_prompt(sequence, task_prompt)
             try:
                 await self._place_until(deadline)
                 try:

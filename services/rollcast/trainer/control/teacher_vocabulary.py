@@ -38,14 +38,16 @@ def check_teacher(settings: Distillation | None, model: Model, tokenizer: Tokeni
             asyncio.run(_compare_endpoint(endpoint, model, model_tokenizer))
 
 
-def _compare_folder(path: str, model: Model, own: WholeVocabulary) -> None:
+def _compare_folder(path: str, model: Model, model_tokenizer: WholeVocabulary) -> None:
     setting = "recipe.distillation.teacher.path"
     try:
         teacher = cast(WholeVocabulary, load_tokenizer(model.model_copy(update={"path": path})))
     except UserError as error:
         raise type(error)(str(error).replace("model.path", setting)) from error
     teacher_vocabulary = teacher.get_vocab()
-    differing = sorted(token for token, number in own.get_vocab().items() if teacher_vocabulary.get(token) != number)
+    differing = sorted(
+        token for token, number in model_tokenizer.get_vocab().items() if teacher_vocabulary.get(token) != number
+    )
     if differing:
         raise UserError(
             f"{setting} = {path!r} has another tokenizer than model.path = {model.path!r}: {len(differing)} tokens "
@@ -53,14 +55,14 @@ def _compare_folder(path: str, model: Model, own: WholeVocabulary) -> None:
         )
 
 
-async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeVocabulary) -> None:
+async def _compare_endpoint(settings: EndpointTeacher, model: Model, model_tokenizer: WholeVocabulary) -> None:
     # How long a teacher may take to answer at the start of a run: one that is still loading is waited for
     patience = min(settings.deadline_seconds, 60.0)
     brief = settings.model_copy(update={"deadline_seconds": patience})
     # The text of a whole vocabulary has some megabytes
     asking = Asking(brief, lambda _: None, 32 << 20)
     root = settings.url.rstrip("/").removesuffix(API)
-    token_ids = sorted(own.get_vocab().values())
+    token_ids = sorted(model_tokenizer.get_vocab().values())
     length_request = {"model": settings.model, "prompt": "a"}
     words_request = {"model": settings.model, "tokens": token_ids}
     try:
@@ -74,7 +76,7 @@ async def _compare_endpoint(settings: EndpointTeacher, model: Model, own: WholeV
     finally:
         await asking.close()
     # All tokens are one text, in which a difference of any of them shows.
-    if text != own.decode(token_ids):
+    if text != model_tokenizer.decode(token_ids):
         raise UserError(
             f"recipe.distillation.teacher.url = {settings.url!r}: {settings.model} has another tokenizer than "
             f"model.path = {model.path!r}; give a teacher with the same tokenizer"

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.group_signal import GroupSignal, signal_of, why_none_is_used
+from rollcast.recipe.group_signal import GroupSignal, classify_group, why_none_is_used
 from rollcast.rollouts.records import Purpose, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import evaluation_metrics, trainer_metrics
@@ -65,7 +65,7 @@ def export_ratios(exporter: Exporter, stats: UpdateStats) -> None:
     exporter.set(trainer_metrics.GENERATOR_KL, stats.generator_kl)
 
 
-def staleness_of(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
+def count_staleness(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
     """Number of tokens by staleness: the trainer's step minus the token's."""
     counts: Counter[int] = Counter()
     for group in groups:
@@ -113,7 +113,7 @@ class GroupSignals:
         """Count a group that answers its task, once."""
         rollouts = group.rollouts
         compared = [compared_reward(rollout, self._recipe) for rollout in rollouts]
-        signal = signal_of(
+        signal = classify_group(
             [sum(rewards) for rewards in compared],
             [rollout.truncated for rollout in rollouts],
             [rollout.has_verdict for rollout in rollouts],
@@ -134,7 +134,7 @@ class EvaluationSeries:
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
-        self._shown: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
+        self._exported_labels: defaultdict[str, deque[dict[str, str]]] = defaultdict(deque)
 
     def show(self, evaluation: EvaluationRecord) -> None:
         """A value that is not known has no series."""
@@ -143,7 +143,7 @@ class EvaluationSeries:
             "incarnation": str(evaluation.incarnation),
             "step": str(evaluation.step),
         }
-        exported_labels = self._shown[evaluation.dataset]
+        exported_labels = self._exported_labels[evaluation.dataset]
         if labels in exported_labels:
             exported_labels.remove(labels)
         exported_labels.append(labels)

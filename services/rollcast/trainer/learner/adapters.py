@@ -116,12 +116,12 @@ def make_adapters(policy: nn.Module, seed: int, device: torch.device) -> None:
         _set_weight(layer.lora_B[ADAPTER], torch.zeros(layer.lora_B[ADAPTER].weight.shape), device)
 
 
-def _set_weight(module: nn.Module, whole: Tensor, device: torch.device) -> None:
+def _set_weight(module: nn.Module, full_weight: Tensor, device: torch.device) -> None:
     sharded = module.weight
     assert isinstance(sharded, DTensor)
     # Without a source rank, because every rank has drawn the whole weight.
     distributed_weight = distribute_tensor(
-        whole.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None
+        full_weight.to(device), sharded.device_mesh, sharded.placements, src_data_rank=None
     )
     module.weight = nn.Parameter(distributed_weight)
 

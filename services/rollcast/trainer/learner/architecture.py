@@ -18,8 +18,6 @@ from rollcast.trainer.learner.quantised_files import is_known
 from rollcast.trainer.learner.recurrence import shorten_chunks
 from rollcast.trainer.learner.unsupported import Unsupported
 
-NUM_PROBE_TOKENS = 4
-"""Positions at which the model's own logits are compared with the head's."""
 RANDOM_ROUTERS = frozenset({"phimoe"})
 """Model types whose routers draw experts at random while they train."""
 STACKS = {
@@ -130,13 +128,15 @@ def _check_head(causal_lm: Any) -> None:
         raise Unsupported("has a bias of the output projection")
     width = causal_lm.get_output_embeddings().weight.shape[1]
     numbers = torch.Generator().manual_seed(0)
-    hidden = torch.randn(1, NUM_PROBE_TOKENS, width, generator=numbers)
+    # Positions at which the model's own logits are compared with the head's.
+    num_probe_tokens = 4
+    hidden = torch.randn(1, num_probe_tokens, width, generator=numbers)
     # Rows of the head in that comparison
     weight = torch.randn(8, width, generator=numbers)
     expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
     try:
         with torch.no_grad(), _bare(causal_lm, hidden, weight):
-            logits = causal_lm(input_ids=torch.zeros(1, NUM_PROBE_TOKENS, dtype=torch.long), use_cache=False).logits
+            logits = causal_lm(input_ids=torch.zeros(1, num_probe_tokens, dtype=torch.long), use_cache=False).logits
         is_known = torch.allclose(expected, logits, rtol=0, atol=1e-4 * float(logits.abs().max()))
     except (RuntimeError, NotImplementedError):  # it uses more weights than these, and they are on no device
         is_known = False

@@ -27,8 +27,6 @@ BACKENDS = {
 """torch's kernels by our names."""
 PACKED = "rollcast_packed"
 """Transformers' name of our attention. It has no mask function, so that Transformers makes no mask for it."""
-LEAST_FLASH_CAPABILITY = 8
-"""Ampere: the first GPUs, by major compute capability, that flash attention runs on."""
 NOT_PASSED = -1
 """The model's attention passes no window: some models have it in the mask alone."""
 CHANGES_SCORES = ("s_aux", "softcap", "position_bias")
@@ -113,8 +111,10 @@ def _why_no_flash(config: Any, device: torch.device) -> str | None:
     # Flash attention takes head sizes that are multiples of 8, up to 256
     if size != value_size or size > 256 or size % 8:
         return f"flash attention has no heads of {size} with values of {value_size}"
-    if torch.cuda.get_device_capability(device)[0] < LEAST_FLASH_CAPABILITY:
-        return f"flash attention needs a GPU of compute capability {LEAST_FLASH_CAPABILITY}.0 or more"
+    # Ampere: the first GPUs, by major compute capability, that flash attention runs on.
+    least_flash_capability = 8
+    if torch.cuda.get_device_capability(device)[0] < least_flash_capability:
+        return f"flash attention needs a GPU of compute capability {least_flash_capability}.0 or more"
     return None
 
 
@@ -139,14 +139,14 @@ def packed_attention(
     sliding_window: int | None = NOT_PASSED,
     cu_seq_lens_q: Tensor,
     max_length_q: int,
-    **others: Any,
+    **other_arguments: Any,
 ) -> tuple[Tensor, None]:
     """Attention of every token to those before it in its own sequence, as Transformers calls it.
 
     `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1, T, heads,
     head size]. Raises UserError: the model changes scores in a way that it does not know.
     """
-    if attention_mask is not None or any(others.get(name) is not None for name in CHANGES_SCORES):
+    if attention_mask is not None or any(other_arguments.get(name) is not None for name in CHANGES_SCORES):
         raise UserError(
             "trainer.packing = true: this model's attention has a mask or scores of its own; set it to false"
         )

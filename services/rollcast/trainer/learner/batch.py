@@ -99,14 +99,14 @@ def training_sequences(
     the rollouts whose tokens do not share one advantage, [L] for each of their sequences.
     """
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
-    assert len(rollouts) == len(effective.kept)
+    assert len(rollouts) == len(effective.kept_mask)
     kept_sequences = []
-    for index in np.flatnonzero(effective.kept):
+    for index in np.flatnonzero(effective.kept_mask):
         group, rollout = rollouts[index]
         sequence_advantages = token_advantages.get(int(index))
         for number, sequence in enumerate(rollout.sequences):
             training_sequence = TrainingSequence(
-                prompt_token_ids=rollout.prompt_of(sequence, group.prompt_token_ids),
+                prompt_token_ids=rollout.sequence_prompt(sequence, group.prompt_token_ids),
                 token_ids=sequence.token_ids,
                 generator_logprobs=sequence.logprobs,
                 loss_mask=loss_mask(sequence),

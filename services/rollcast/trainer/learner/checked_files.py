@@ -47,7 +47,7 @@ class CheckedFileSystem(FileSystem):
         finally:
             checked.end()
         # Only for a whole file: `end` has raised the error of a refused write.
-        Path(checksum_of(path)).write_text(checked.checksum)
+        Path(checksum_name(path)).write_text(checked.checksum)
 
 
 class CheckedStream(io.BufferedIOBase):
@@ -106,7 +106,7 @@ class CheckedStream(io.BufferedIOBase):
             raise self._refusal
 
 
-def checksum_of(path: str | os.PathLike[str]) -> str:
+def checksum_name(path: str | os.PathLike[str]) -> str:
     """The name of the checksum of the file that torch writes as `path`."""
     return f"{os.fspath(path).removesuffix(TEMPORARY)}{CHECKSUM}"
 

@@ -131,8 +131,8 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
     # First, so that no rank begins to read tensors from damaged files.
-    saved = _agreed(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
-    shapes = _agreed(checkpoint, learner, lambda: _shapes(storage, name))
+    saved = _read_on_all_ranks(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
+    shapes = _read_on_all_ranks(checkpoint, learner, lambda: _shapes(storage, name))
     remedy = (
         "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
     )
@@ -196,10 +196,10 @@ def _lora(learner: Learner) -> dict[str, Any] | None:
     return None if lora is None else lora.model_dump(mode="json")
 
 
-def _agreed(checkpoint: Place, learner: Learner, read: Callable[[], Read]) -> Read:
-    """The result of `read`, on every rank or on none."""
+def _read_on_all_ranks(checkpoint: Place, learner: Learner, reader: Callable[[], Read]) -> Read:
+    """The result of `reader`, on every rank or on none."""
     try:
-        content = read()
+        content = reader()
     except UserError as error:  # every rank reads the same words
         raise UserError(
             f"checkpoint {checkpoint}: {error}; resume with the release that wrote it, or a newer one"
@@ -220,12 +220,12 @@ def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> No
     dist.all_reduce(gravest, dist.ReduceOp.MAX)
     if gravest.item() == GOOD:
         return
-    sentence = damaged(checkpoint, failure or "another rank could not")
+    sentence = damage_message(checkpoint, failure or "another rank could not")
     kind = PassingError if gravest.item() == PASSING else DamagedCheckpoint
     raise kind(sentence) from failure
 
 
-def damaged(checkpoint: Place, reason: object) -> str:
+def damage_message(checkpoint: Place, reason: object) -> str:
     return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
 
 
@@ -299,19 +299,19 @@ def read_controller(text: str) -> ControllerFile:
     return ControllerFile(updates, world_size, controller, lora)
 
 
-def _is_count(value: Any, least: int) -> bool:
-    return type(value) is int and value >= least
+def _is_count(value: Any, minimum: int) -> bool:
+    return type(value) is int and value >= minimum
 
 
 def finite_json(text: str | bytes) -> Any:
     """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
     try:
-        return json.loads(text, parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 

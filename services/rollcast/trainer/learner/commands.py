@@ -51,7 +51,7 @@ class CommandSender:
     def __init__(self, store: Store, world_size: int) -> None:
         self.store = store
         self.followers = range(1, world_size)
-        self.sent = 0
+        self.num_sent = 0
         self._sending = threading.Lock()
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
@@ -62,16 +62,16 @@ class CommandSender:
                 data = body if isinstance(body, bytes) else body[rank]
                 chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
                 for index, chunk in enumerate(chunks):
-                    self.store.set(f"{rank}/{self.sent}/{index}", chunk)  # type: ignore[arg-type]
+                    self.store.set(f"{rank}/{self.num_sent}/{index}", chunk)  # type: ignore[arg-type]
                 # Last: a rank that sees the header finds all chunks.
                 header = HEADER.pack(kind, len(chunks), len(data))
-                self.store.set(f"{rank}/{self.sent}", header)  # type: ignore[arg-type]
-            self.sent += 1
+                self.store.set(f"{rank}/{self.num_sent}", header)  # type: ignore[arg-type]
+            self.num_sent += 1
 
     def wait_received(self, seconds: float) -> bool:
         """Wait until every other rank holds the last command; False = one did not take it in time."""
         deadline = time.monotonic() + seconds
-        waiting = [f"{rank}/{self.sent - 1}" for rank in self.followers]
+        waiting = [f"{rank}/{self.num_sent - 1}" for rank in self.followers]
         while waiting := [key for key in waiting if self.store.check([key])]:
             if time.monotonic() > deadline:
                 return False
@@ -88,14 +88,14 @@ class CommandReceiver:
     def __init__(self, store: Store, rank: int) -> None:
         self.store = store
         self.rank = rank
-        self.received = 0
+        self.num_received = 0
 
     def receive(self, meanwhile: Callable[[], None] = lambda: None) -> RankCommand:
         """Wait for the next command, without deadline; `meanwhile` is called before each question.
 
         Raises DistNetworkError when the store is gone.
         """
-        key = f"{self.rank}/{self.received}"
+        key = f"{self.rank}/{self.num_received}"
         started_at = time.monotonic()
         meanwhile()
         while not self.store.check([key]):
@@ -109,7 +109,7 @@ class CommandReceiver:
         assert len(body) == num_bytes
         # Last: `wait_received` waits for the end of this key.
         self.store.delete_key(key)
-        self.received += 1
+        self.num_received += 1
         return RankCommand(CommandKind(kind), body)
 
     def ask_to_stop(self) -> None:

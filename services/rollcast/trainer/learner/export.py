@@ -30,7 +30,7 @@ from rollcast.config.model import Model
 from rollcast.config.own_part import OwnPart
 from rollcast.memory.host import EXPORT_FILE_BYTES
 from rollcast.trainer.learner.model import Policy
-from rollcast.trainer.learner.quantised_files import dequantised
+from rollcast.trainer.learner.quantised_files import dequantise
 from rollcast.trainer.learner.stored_model import StoredModel, read_whole, stored_model
 from rollcast.trainer.learner.stored_tensors import Slices, StoredTensor
 
@@ -71,12 +71,12 @@ class Export:
 
     def take_part(self) -> None:
         """Ranks above 0: contribute to the weights that rank 0 gathers."""
-        for _ in self._gathered():
+        for _ in self._gather_weights():
             pass
 
     def write(self) -> None:
         """Rank 0. Raises UserError if the folder cannot be written; the others have done their part by then."""
-        gathered = self._gathered()
+        gathered = self._gather_weights()
         try:
             shutil.rmtree(self._partial, ignore_errors=True)
             self._partial.mkdir(parents=True)
@@ -91,15 +91,15 @@ class Export:
             # The other ranks go on in the same collectives, and would hang without this one.
             for _ in gathered:
                 pass
-            raise self._refused(_of_the_disk(error)) from error
+            raise self._write_error(_disk_error(error)) from error
 
-    def _refused(self, error: OSError) -> UserError:
+    def _write_error(self, error: OSError) -> UserError:
         reason = error.strerror or error
         return refused_by_the_world(
             error, f"export folder {self._folder} cannot be written ({reason}); free space or choose another"
         )
 
-    def _gathered(self) -> Iterator[tuple[str, Tensor]]:
+    def _gather_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Each weight under Transformers' name, in the model's dtype on the host; one weight at a time."""
         for name, weight in self._policy.trained_weights():
             # Narrowed on each rank, so that fewer bytes are gathered.
@@ -108,22 +108,22 @@ class Export:
         for name, buffer in self._policy.stored_buffers():
             yield name, buffer.cpu()
 
-    def _stored(self, name: str, whole: Tensor, source: StoredModel) -> dict[str, Tensor]:
+    def _stored_tensors(self, name: str, full_weight: Tensor, source: StoredModel) -> dict[str, Tensor]:
         """The form in which the source's files have a weight, such as experts in a stack or one by one."""
         from transformers.core_model_loading import revert_weight_conversion
 
         if name in source.text:
-            stored = {name: whole}
+            stored = {name: full_weight}
         else:
-            stored = revert_weight_conversion(self._policy.causal_lm, {name: whole})
-        return {source.published(key): stored_tensor.contiguous() for key, stored_tensor in stored.items()}
+            stored = revert_weight_conversion(self._policy.causal_lm, {name: full_weight})
+        return {source.published_name(key): stored_tensor.contiguous() for key, stored_tensor in stored.items()}
 
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
         source = stored_model(self._settings.path, self._policy.causal_lm)
         plan = split_torch_state_dict_into_shards(self._shapes(source), max_shard_size=self._file_bytes)
         waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
         buffered_tensors: dict[str, Tensor] = {}
-        trained = (self._stored(name, full_weight, source) for name, full_weight in gathered)
+        trained = (self._stored_tensors(name, full_weight, source) for name, full_weight in gathered)
         rest = ({name: read_whole(tensor).to(self._rest_dtype(tensor))} for name, tensor in self._rest(source).items())
         for stored in chain(trained, rest):
             buffered_tensors |= stored
@@ -145,7 +145,7 @@ class Export:
         shapes_and_dtypes |= {name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()}
         shapes: dict[str, Tensor] = {}
         for name, (shape, dtype) in shapes_and_dtypes.items():
-            stored = self._stored(name, torch.empty(shape, dtype=dtype, device="meta"), source)
+            stored = self._stored_tensors(name, torch.empty(shape, dtype=dtype, device="meta"), source)
             shapes |= {
                 key: torch.empty(stored_tensor.shape, dtype=dtype, device="meta")
                 for key, stored_tensor in stored.items()
@@ -155,7 +155,7 @@ class Export:
         return shapes
 
     def _rest(self, source: StoredModel) -> dict[str, Slices]:
-        return dequantised(source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None))
+        return dequantise(source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None))
 
     def _rest_dtype(self, tensor: Slices) -> torch.dtype:
         from transformers.modeling_utils import str_to_torch_dtype
@@ -201,7 +201,7 @@ def _let_the_umask_decide(folder: Path) -> None:
             path.chmod(mode)
 
 
-def _of_the_disk(error: Exception) -> OSError:
+def _disk_error(error: Exception) -> OSError:
     """The system's error; safetensors reports it as text."""
     if isinstance(error, OSError):
         return error

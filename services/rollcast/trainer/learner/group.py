@@ -31,7 +31,7 @@ from rollcast.config.run import RunConfig
 from rollcast.config.services import Trainer
 from rollcast.recipe.learning_rate import scaled_to_batch
 from rollcast.recipe.losses.make import make_loss
-from rollcast.runfolder.files import Place, checkpoint_place, place_of
+from rollcast.runfolder.files import Place, checkpoint_place, parse_location
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.ending import TrainerEnding
 from rollcast.trainer.learner.adapter_export import AdapterExport
@@ -266,9 +266,9 @@ class LearnerGroup:
                 self.saver.wait_written()
                 self.saver.begin(PolicyVersion.parse(command.body.decode()), None)
             case CommandKind.RESTORE:
-                return self._read(place_of(command.body.decode()), "", load_checkpoint)
+                return self._read(parse_location(command.body.decode()), "", load_checkpoint)
             case CommandKind.TAKE_WEIGHTS:
-                return self._read(place_of(command.body.decode()), " (model.from_run)", load_weights)
+                return self._read(parse_location(command.body.decode()), " (model.from_run)", load_weights)
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None
@@ -297,10 +297,10 @@ class LearnerGroup:
             return self.learner.update(micro_batches, total, between)
 
     def _read(
-        self, checkpoint: Place, setting: str, read: Callable[[Place, Learner], dict[str, Any]]
+        self, checkpoint: Place, setting: str, read_state: Callable[[Place, Learner], dict[str, Any]]
     ) -> dict[str, Any]:
         with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}{setting}", MORE_RANKS):
-            return read(checkpoint, self.learner)
+            return read_state(checkpoint, self.learner)
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""

@@ -54,7 +54,7 @@ class HeadSettings:
 
     def between_products(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as this head calls it."""
-        return function if self.compiler is None else _compiled(function, self.compiler)
+        return function if self.compiler is None else _compile(function, self.compiler)
 
 
 class Head(nn.Module):
@@ -139,7 +139,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
 
 
 @cache
-def _compiled(function: Callable[..., Any], compiler: str) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], compiler: str) -> Callable[..., Any]:
     """One compilation for all chunks; the last one's other length is dynamic."""
     return torch.compile(function, backend=compiler, dynamic=True)
 

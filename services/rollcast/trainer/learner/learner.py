@@ -171,7 +171,7 @@ class Learner:
         total, kl = self._objective(corrected.inputs, inputs.weights, batch, entropy, reference_logprobs)
         # Before the backward pass: a loss that counts rollouts makes the host wait for all queued work.
         low, high = cut_tokens(self.loss, corrected.inputs)
-        is_clamped = self._clamped(corrected.inputs, inputs.weights, reference_logprobs)
+        is_clamped = self._clamped_token_mask(corrected.inputs, inputs.weights, reference_logprobs)
         # FSDP averages over the ranks, which their number undoes.
         (total * (-self.ranks.world_size / denominator)).backward()  # type: ignore[no-untyped-call]
         gaps = (logprobs.detach() - inputs.generator_logprobs).double()
@@ -219,9 +219,9 @@ class Learner:
         return total, kl
 
     @torch.no_grad()
-    def _clamped(self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None) -> Tensor:
+    def _clamped_token_mask(self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None) -> Tensor:
         """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not differentiated."""
-        clamped = self.loss.clamped(inputs)
+        clamped = self.loss.clamped_tokens(inputs)
         if reference_logprobs is None:
             return clamped
         return clamped | clamped_kl(inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights)

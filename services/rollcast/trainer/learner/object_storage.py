@@ -17,7 +17,7 @@ from torch.distributed.checkpoint._fsspec_filesystem import FileSystem, FsspecRe
 from torch.serialization import set_crc32_options
 
 from rollcast.runfolder.files import CONTROLLER
-from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_of
+from rollcast.trainer.learner.checked_files import CHECKSUM, CheckedStream, check, checksum_name
 from rollcast.trainer.learner.saved_metadata import PlainReader
 from rollcast.trainer.learner.storage import newest_first
 
@@ -56,7 +56,7 @@ class ObjectFiles(FileSystem):
                 yield checked
             finally:
                 checked.end()
-            self.fs.pipe_file(checksum_of(path), checked.checksum.encode())
+            self.fs.pipe_file(checksum_name(path), checked.checksum.encode())
 
     def mkdir(self, path: str | os.PathLike[str]) -> None:
         """Does nothing: torch would create a missing bucket."""

@@ -33,7 +33,7 @@ def is_known(quantization: Mapping[str, Any]) -> bool:
     return method == "mxfp4" or (method == "fp8" and quantization.get("weight_block_size") is not None)
 
 
-def dequantised(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | None) -> dict[str, Slices]:
+def dequantise(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | None) -> dict[str, Slices]:
     """The tensors without scales, under the names that an unquantised model's files have.
 
     Raises Unsupported for a tensor of few bits whose scales are not there.

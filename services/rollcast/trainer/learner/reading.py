@@ -27,7 +27,7 @@ from rollcast.trainer.learner.architecture import has_other_parts, skeleton
 from rollcast.trainer.learner.layers import COMPILER
 from rollcast.trainer.learner.learner import Reference
 from rollcast.trainer.learner.model import Policy, shard_policy
-from rollcast.trainer.learner.quantised_files import dequantised
+from rollcast.trainer.learner.quantised_files import dequantise
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.trainer.learner.stored_model import stored_model
 from rollcast.trainer.learner.stored_tensors import Slices
@@ -90,9 +90,9 @@ def read_policy(
         _check_experts(policy, ranks)
         stored = stored_model(settings.path, causal_lm)
         quantization = getattr(causal_lm.config, "quantization_config", None)
-        dequantised(stored.rest, quantization)  # an export needs it, so it refuses before the run
+        dequantise(stored.rest, quantization)  # an export needs it, so it refuses before the run
         with without_adapters(causal_lm):
-            _read_weights(policy, dequantised(stored.text, quantization), ranks.device)
+            _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
         make_adapters(policy, seed, ranks.device)
         # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
         # first step would, and the buffers that checkpoints reserved for the old memory would be lost.

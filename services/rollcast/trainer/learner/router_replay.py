@@ -61,7 +61,7 @@ class _Choices(TorchFunctionMode):
         super().__init__()
         self._experts = experts
         self._step = step
-        self.asked: list[tuple[int, int]] = []
+        self.topk_arguments: list[tuple[int, int]] = []
         self.values: Tensor | None = None
         """The result of the last `topk`, if nothing is replayed: a leaf, which shows what depends on it."""
 
@@ -75,11 +75,11 @@ class _Choices(TorchFunctionMode):
         result = function(*arguments, **(named or {}))
         if function not in TOPK:
             return result
-        self.asked.append((arguments[0].shape[-1], result.indices.shape[-1]))
+        self.topk_arguments.append((arguments[0].shape[-1], result.indices.shape[-1]))
         if self._experts is None:
             self.values = result.values.detach().requires_grad_()
             return torch.return_types.topk((self.values.clone(), result.indices))
-        if len(self.asked) != self._step:
+        if len(self.topk_arguments) != self._step:
             return result
         chosen = torch.where(self._experts == UNKNOWN_EXPERT, result.indices, self._experts)
         return torch.return_types.topk((arguments[0].gather(-1, chosen), chosen))
@@ -99,17 +99,17 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     # With gradient, which shows what the weights depend on (`_depends_on`).
     with torch.enable_grad(), choices:
         router_outputs = router(token, *biases)
-    if not choices.asked or choices.asked[-1][0] != experts:
+    if not choices.topk_arguments or choices.topk_arguments[-1][0] != experts:
         raise Unsupported(f"has routers ({name}) whose choice of experts recipe.router_replay does not find", remedy)
-    steps = len(choices.asked)
+    steps = len(choices.topk_arguments)
     # Of several steps the last one sees the scores of the chosen groups alone (DeepSeek-V2).
     if steps > 1 and _depends_on(choices.values, router_outputs):
         raise Unsupported(f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy)
-    return steps, *choices.asked[-1]
+    return steps, *choices.topk_arguments[-1]
 
 
-def _depends_on(leaf: Tensor | None, made: Sequence[Tensor]) -> bool:
+def _depends_on(leaf: Tensor | None, outputs: Sequence[Tensor]) -> bool:
     """Whether one of these was computed from the leaf."""
     assert leaf is not None
-    total = sum(output.sum() for output in made if output.requires_grad)
+    total = sum(output.sum() for output in outputs if output.requires_grad)
     return isinstance(total, Tensor) and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None

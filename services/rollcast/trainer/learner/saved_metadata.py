@@ -80,7 +80,7 @@ def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
             if not isinstance(tensor, dcp.TensorStorageMetadata):
                 raise ValueError(f".metadata is damaged: {name[:200]} is not a tensor")
             _check_tensor(name, tensor)
-            _check_places([file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files)
+            _check_file_ranges([file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files)
     except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f".metadata is damaged: {type(error).__name__} {str(error)[:100]}") from None
 
@@ -100,8 +100,8 @@ def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
         raise ValueError(f".metadata is damaged: the parts of {name[:200]} do not make it whole")
 
 
-def _check_places(places: list[_StorageInfo], data_files: Collection[str]) -> None:
-    for file_range in places:
+def _check_file_ranges(file_ranges: list[_StorageInfo], data_files: Collection[str]) -> None:
+    for file_range in file_ranges:
         if file_range.relative_path not in data_files:
             raise ValueError(f"{str(file_range.relative_path)[:200]}, which .metadata names, does not exist")
         if (
@@ -132,24 +132,24 @@ class _Machine(pickle._Unpickler):
         return _Named(name)
 
     def _append(self) -> None:
-        _of_type(self.stack[-2], list).append(self.stack.pop())
+        _require_type(self.stack[-2], list).append(self.stack.pop())
 
     def _appends(self) -> None:
         items = self.pop_mark()
-        _of_type(self.stack[-1], list).extend(items)
+        _require_type(self.stack[-1], list).extend(items)
 
     def _setitem(self) -> None:
         value = self.stack.pop()
         key = self.stack.pop()
-        _of_type(self.stack[-1], dict)[_key(key)] = value
+        _require_type(self.stack[-1], dict)[_key(key)] = value
 
     def _setitems(self) -> None:
         items = self.pop_mark()
-        _of_type(self.stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
+        _require_type(self.stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
 
     def _make(self) -> None:
-        arguments = _of_type(self.stack.pop(), tuple)
-        name = _of_type(self.stack.pop(), _Named).name
+        arguments = _require_type(self.stack.pop(), tuple)
+        name = _require_type(self.stack.pop(), _Named).name
         if name in _CALLS:
             self.stack.append(_CALLS[name](*arguments))
         elif arguments:
@@ -164,7 +164,7 @@ class _Machine(pickle._Unpickler):
         if type(instance) is dcp.TensorProperties:
             instance.__setstate__(state)  # type: ignore[no-untyped-call]
         elif type(instance) in _RECORDS.values():
-            instance.__dict__.update(_of_type(state, dict))
+            instance.__dict__.update(_require_type(state, dict))
         else:
             raise ValueError(f"a state for {type(instance).__name__}")
 
@@ -179,7 +179,7 @@ class _Machine(pickle._Unpickler):
     }
 
 
-def _of_type(value: Any, kind: type[Any]) -> Any:
+def _require_type(value: Any, kind: type[Any]) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{type(value).__name__} in the place of {kind.__name__}")
     return value

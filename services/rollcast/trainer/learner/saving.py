@@ -42,7 +42,7 @@ class CheckpointSaver:
         self._group = dist.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
         # It keeps its buffers: pinned pages are slow to allocate.
         self._stager = DefaultStager(StagingOptions(on_gpu, False, False, on_gpu))
-        self._written: Future[Place] | None = None
+        self._write_future: Future[Place] | None = None
 
     def reserve(self) -> None:
         """Take the memory that checkpoints are copied into: new pages would make the first copy many times as long."""
@@ -68,7 +68,7 @@ class CheckpointSaver:
             async_stager=self._stager,
         )
         cast("Future[Any]", upload).add_done_callback(lambda done: self._end(done, write_future, name, text))
-        self._written = write_future
+        self._write_future = write_future
         return write_future
 
     def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Place | None:
@@ -80,15 +80,15 @@ class CheckpointSaver:
                 return None
             self._storage.replace_controller(name, controller_text(self._learner, controller))
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._write_error(error) from error
         return self._storage.at(name)
 
     def wait_written(self, seconds: float | None = None) -> None:
         """Wait until the checkpoint under way is written or has failed, for `seconds` at most."""
-        if self._written is not None:
-            wait([self._written], timeout=seconds)
+        if self._write_future is not None:
+            wait([self._write_future], timeout=seconds)
 
-    def _end(self, upload: Future[Any], written: Future[Place], name: str, text: str) -> None:
+    def _end(self, upload: Future[Any], write_future: Future[Place], name: str, text: str) -> None:
         """Called in the writing thread: complete the checkpoint, or remove it."""
         is_first = self._learner.ranks.rank == 0
         try:
@@ -99,11 +99,11 @@ class CheckpointSaver:
             if is_first:
                 self._storage.abandon(name)
             refusal = disk_failure(error) if isinstance(error, CheckpointException) else error
-            written.set_exception(self._refused(refusal) if isinstance(refusal, OSError) else error)
+            write_future.set_exception(self._write_error(refusal) if isinstance(refusal, OSError) else error)
             return
         if is_first:
             self._remove_old_ones()
-        written.set_result(self._storage.at(name))
+        write_future.set_result(self._storage.at(name))
 
     def _remove_old_ones(self) -> None:
         """Remove old checkpoints. One that cannot be removed now is tried again after the next checkpoint."""
@@ -125,9 +125,9 @@ class CheckpointSaver:
         number = torch.tensor([0 if refusal is None else refusal.errno or errno.EIO])
         dist.broadcast(number, src=0)
         if number.item():
-            raise self._refused(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
+            raise self._write_error(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
 
-    def _refused(self, error: OSError) -> UserError:
+    def _write_error(self, error: OSError) -> UserError:
         location = self._storage.location
         reason = error.strerror or str(error)
         return refused_by_the_world(

@@ -37,17 +37,17 @@ class StoredModel:
     rest: Mapping[str, StoredTensor]
     """By their names in the files."""
 
-    def published(self, name: str) -> str:
+    def published_name(self, name: str) -> str:
         """The name in the files of a tensor of the text model. As it is, if no file has this name."""
         return self.text[name].name if name in self.text else name
 
 
 def stored_model(path: str, causal_lm: Any) -> StoredModel:
     """The files are fetched from the hub if `path` is a name there. `causal_lm`: the text model."""
-    return divided(stored_tensors(path), causal_lm._keys_to_ignore_on_load_unexpected or ())
+    return split_text_tensors(stored_tensors(path), causal_lm._keys_to_ignore_on_load_unexpected or ())
 
 
-def divided(tensors: Mapping[str, StoredTensor], ignored: Iterable[str]) -> StoredModel:
+def split_text_tensors(tensors: Mapping[str, StoredTensor], ignored: Iterable[str]) -> StoredModel:
     """`ignored`: patterns of names that Transformers' text model leaves unread."""
     is_whole = any(name.startswith(tuple(TEXT_PREFIXES)) for name in tensors)
     patterns = [re.compile(pattern) for pattern in ignored]

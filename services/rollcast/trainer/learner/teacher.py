@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rollcast.recipe.distillation import distilled, token_reverse_kl
+from rollcast.recipe.distillation import distillation_advantages, token_reverse_kl
 from rollcast.trainer.learner.device_batch import DeviceBatch
 
 
@@ -28,7 +28,7 @@ class HeldTeacher:
         teacher_logprobs = self.logprobs(batch).double()
         self._reverse_kls.append(token_reverse_kl(generator_logprobs, teacher_logprobs).sum())
         self._num_tokens += len(batch.targets)
-        return distilled(batch.advantages, generator_logprobs, teacher_logprobs, self.coefficient)
+        return distillation_advantages(batch.advantages, generator_logprobs, teacher_logprobs, self.coefficient)
 
     def take_reverse_kl(self) -> float:
         """Return the mean of log pi_gen - log pi_teacher over the loss tokens of all ranks since the last call."""

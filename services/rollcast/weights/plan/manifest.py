@@ -29,7 +29,6 @@ DTYPE_BYTES = {
 
 PIECE_BYTES = 64 << 20
 """Larger buckets (one huge tensor) are sent in pieces of this size, so that a deadline is always that of a piece."""
-MAX_TENSORS = 1 << 20
 MAX_BYTES = 1 << 44
 
 
@@ -95,8 +94,9 @@ def manifest_from_proto(message: weights_pb2.Manifest) -> Manifest:
     """Inverse of `manifest_to_proto`. Raises ManifestError."""
     buckets = tuple(_bucket_from_proto(bucket) for bucket in message.buckets)
     tensors = [tensor for bucket in buckets for tensor in bucket.tensors]
-    if len(tensors) > MAX_TENSORS:
-        raise ManifestError(f"manifest: {len(tensors)} tensors, at most {MAX_TENSORS} are accepted")
+    max_tensors = 1 << 20
+    if len(tensors) > max_tensors:
+        raise ManifestError(f"manifest: {len(tensors)} tensors, at most {max_tensors} are accepted")
     # Both sides load by name, so a name must be unique.
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise ManifestError("manifest: a tensor's name occurs twice")

@@ -12,9 +12,6 @@ import torch
 from rollcast.weights.plan.manifest import BucketSpec, TensorSpec
 from rollcast.wire.version import PolicyVersion
 
-ALIGNMENT_BYTES = 64
-"""Every bucket starts at a multiple of it."""
-
 
 class Snapshot:
     """Bytes in one memory.
@@ -32,7 +29,7 @@ class Snapshot:
         offset = 0
         for spec in self.specs:
             self.buffers.append(memory[offset : offset + spec.num_bytes])
-            offset += _aligned(spec.num_bytes)
+            offset += _align(spec.num_bytes)
         self.version: PolicyVersion | None = None
         self.checksum: int | None = None
         """Checksum of all buffers (`ProcessorChecksum`); None = computed when they are sent."""
@@ -87,8 +84,10 @@ def new_pages(size: int) -> torch.Tensor:
 
 def memory_bytes(specs: Sequence[BucketSpec]) -> int:
     """Size of a snapshot of these buckets."""
-    return sum(_aligned(spec.num_bytes) for spec in specs)
+    return sum(_align(spec.num_bytes) for spec in specs)
 
 
-def _aligned(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+def _align(num_bytes: int) -> int:
+    # Every bucket starts at a multiple of it.
+    alignment_bytes = 64
+    return -(-num_bytes // alignment_bytes) * alignment_bytes

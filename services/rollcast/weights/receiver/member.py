@@ -44,7 +44,6 @@ Send = Callable[[weights_pb2.FromGenerator], Awaitable[None]]
 CONNECT_SECONDS = 10.0
 LEAVE_WITHOUT_STREAM_SECONDS = CONNECT_SECONDS / 5
 """How long a leaving member without a stream waits for one. A trainer that has ended cannot confirm."""
-MIN_RECONNECT_PAUSE_SECONDS = 0.1
 MIN_LOG_SECONDS = 1.0
 """Length of an outage from which it is logged again, each time it has doubled: the trainer may have ended for good."""
 REPORT_SECONDS = 5.0
@@ -178,12 +177,13 @@ class WeightMember:
         return self._confirmed
 
     async def _stay_connected(self) -> None:
-        pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
+        min_reconnect_pause_seconds = 0.1
+        pause_seconds = min_reconnect_pause_seconds
         away_since = time.monotonic()
         next_log_seconds = 0.0
         while not self._over.is_set():
             try:
-                await first_of(self._session(), self._over.wait())
+                await run_until_first(self._session(), self._over.wait())
             except _LeftError:
                 self._confirmed = True
                 self._over.set()
@@ -195,7 +195,7 @@ class WeightMember:
                     raise UserError(f"the trainer at {where} refuses this generator: {error.details()}") from None
                 # It was connected: the trainer is probably back soon.
                 if self._send is not None:
-                    pause_seconds = MIN_RECONNECT_PAUSE_SECONDS
+                    pause_seconds = min_reconnect_pause_seconds
                     away_since = time.monotonic()
                     next_log_seconds = 0.0
                 away_seconds = time.monotonic() - away_since
@@ -219,7 +219,7 @@ class WeightMember:
         await self._reception.leave_groups()
         if self.version is not None:
             self._exporter.remove(generator_metrics.POLICY_STEP, generator=self.name)
-        self.name = await self._engine.fenced(reason)
+        self.name = await self._engine.change_owner(reason)
         self._export_version()
 
     # One session
@@ -247,7 +247,7 @@ class WeightMember:
             if self._leaving is not None:
                 await send(self._leaving_message())
             commands: asyncio.Queue[weights_pb2.FromTrainer] = asyncio.Queue()
-            await first_of(
+            await run_until_first(
                 self._listen(call, commands),
                 self._carry_out(commands, send),
                 self._send_heartbeats(send),
@@ -343,7 +343,7 @@ class WeightMember:
         return weights_pb2.FromGenerator(leaving=weights_pb2.Leaving(reason=self._leaving or ""))
 
 
-async def first_of(*work: Coroutine[Any, Any, object]) -> None:
+async def run_until_first(*work: Coroutine[Any, Any, object]) -> None:
     """Run all until the first ends, then cancel the others; raises the error of the first."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:

@@ -26,7 +26,7 @@ from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, 
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
 from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.lane_transfer import receive, turns_of
+from rollcast.weights.transport.lane_transfer import plan_turns, receive
 from rollcast.weights.transport.process_group import (
     Backend,
     GroupAddress,
@@ -177,7 +177,7 @@ class Receiver:
         for lane in lanes:
             lane.abandon()
         with self._lock:
-            self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.ended()]
+            self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.wait_released()]
 
     def _lane_ended(
         self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
@@ -203,19 +203,19 @@ class Receiver:
         self,
         lanes: list[GroupWorker],
         manifest: Manifest,
-        whole: Future[tuple[Snapshot, LaneTurns]],
+        staging_future: Future[tuple[Snapshot, LaneTurns]],
         group: WeightGroup,
     ) -> None:
         """On the lane's thread: fill its rows and verify them."""
         patience_seconds = group.address.timeout_seconds
         if group.address.lane == 0:
             try:
-                turns = turns_of(manifest.buckets, group.address.num_lanes)
-                whole.set_result((self._stage(lanes, manifest.buckets, patience_seconds / 2), turns))
+                turns = plan_turns(manifest.buckets, group.address.num_lanes)
+                staging_future.set_result((self._stage(lanes, manifest.buckets, patience_seconds / 2), turns))
             except BaseException as error:
-                whole.set_exception(error)
+                staging_future.set_exception(error)
         try:
-            staged, turns = whole.result(patience_seconds)
+            staged, turns = staging_future.result(patience_seconds)
         except TimeoutError:
             raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
         receive(group, staged, manifest.version, turns)
@@ -225,7 +225,7 @@ class Receiver:
         deadline = time.monotonic() + patience_seconds
         with self._lock:
             abandoned = list(self._lanes_abandoned)
-        free = all(lane.ended(max(0.0, deadline - time.monotonic())) for lane in abandoned)
+        free = all(lane.wait_released(max(0.0, deadline - time.monotonic())) for lane in abandoned)
         staged = self._staged
         if staged is None or staged.specs != specs or not free:
             staged = None

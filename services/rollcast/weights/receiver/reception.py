@@ -68,7 +68,7 @@ class Reception:
         if state is None:
             return None
         if state.status == FAILED:
-            return self._failed(state)
+            return self._failure_message(state)
         self.joined = True
         return weights_pb2.FromGenerator(joined=weights_pb2.Joined(epoch=join.epoch))
 
@@ -87,7 +87,7 @@ class Reception:
         if state.no_room:
             raise OutOfMemory(state.reason)
         if state.status == FAILED:
-            return self._failed(state, publish.manifest.version)
+            return self._failure_message(state, publish.manifest.version)
         self._exporter.observe(generator_metrics.WEIGHT_RECEIVE_SECONDS, state.seconds)
         acknowledge = weights_pb2.Acknowledge(
             version=publish.manifest.version,
@@ -125,9 +125,11 @@ class Reception:
         return await within(self._settings.bucket_timeout_seconds, work)
 
     async def _complete(
-        self, verb: ReceiverVerb, message: bytes, epoch: int, wanted: str, deadline_seconds: float
+        self, verb: ReceiverVerb, message: bytes, epoch: int, target_status: str, deadline_seconds: float
     ) -> ReceiveState | None:
-        """Start a join or a reception, and poll until it is `wanted` or failed; None = a newer epoch was announced."""
+        """Start a join or a reception, and poll until it is `target_status` or failed; None = a newer epoch was
+        announced.
+        """
         if epoch != self.newest_epoch:
             return None
         state = ReceiveState()
@@ -137,14 +139,14 @@ class Reception:
                 await self.call(verb, message)
                 while epoch == self.newest_epoch:
                     state = await self.call("poll")
-                    if state.status in (wanted, FAILED):
+                    if state.status in (target_status, FAILED):
                         return state
                     waited = time.monotonic() - started
                     # The interval is a share of the time waited so far, so that completion is noticed at most 5 % late;
                     # below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
-            reason = f"the engine was {state.status} after {deadline_seconds} s, not {wanted}"
+            reason = f"the engine was {state.status} after {deadline_seconds} s, not {target_status}"
             return ReceiveState(FAILED, epoch, reason=reason)
         # A newer Join is queued: leave the dead groups now, so that it does not wait for their deadlines.
         await self.call("abandon")
@@ -167,7 +169,7 @@ class Reception:
         self._exporter.observe(generator_metrics.WEIGHT_PAUSE_SECONDS, pause_seconds)
         return pause_seconds
 
-    def _failed(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
+    def _failure_message(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False
         failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)

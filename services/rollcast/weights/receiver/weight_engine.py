@@ -83,7 +83,7 @@ class WeightEngine(Protocol):
         May overlap with the calls above.
         """
 
-    async def fenced(self, reason: str) -> str:
+    async def change_owner(self, reason: str) -> str:
         """The trainer gave this generator's tasks to others: abort all rollouts; returns the new owner name.
 
         Claim new tasks only under the new name.

@@ -129,7 +129,7 @@ class Epoch:
         error = self.work.exception() if self.work.done() else None
         return no_room_to_send(error) if isinstance(error, NoRoomError) else None
 
-    def unanswered(self) -> list[Seat]:
+    def unanswered_seats(self) -> list[Seat]:
         return [seat for seat in self.seats if seat.answer is None]
 
     def reasons(self) -> list[str]:

@@ -171,19 +171,19 @@ class Publisher:
     def wait_acknowledged(self, step: int, timeout_seconds: float) -> bool:
         """Wait until `lowest_step` is >= step; True immediately if no generator has weights."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._acknowledged(step), timeout_seconds)
+            return self._changed.wait_for(lambda: self._all_have(step), timeout_seconds)
 
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
         """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
-        return self._sharing.held(lambda: not self._acknowledged(step) or bool(self._due_joiners()), timeout_seconds)
+        return self._sharing.pause(lambda: not self._all_have(step) or bool(self._due_joiners()), timeout_seconds)
 
-    def _acknowledged(self, step: int) -> bool:
+    def _all_have(self, step: int) -> bool:
         lowest = self._roster.lowest_step()
         return lowest is None or lowest >= step
 
     # Messages of the streams (SyncEvents)
 
-    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
+    def handle_announcement(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
         with self._changed:
             if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
                 seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
@@ -195,7 +195,7 @@ class Publisher:
                 outgoing.put(seat)
             return None
 
-    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
+    def handle_message(self, seat: Seat, message: weights_pb2.FromGenerator) -> None:
         with self._changed:
             if seat not in self._roster:
                 return  # fenced, and informed of it
@@ -217,7 +217,7 @@ class Publisher:
                     seat.leaving = True
             self._notify()
 
-    def disconnected(self, seat: Seat) -> None:
+    def handle_disconnect(self, seat: Seat) -> None:
         with self._changed:
             seat.connected = False
             self._notify()
@@ -247,7 +247,7 @@ class Publisher:
         with self._changed:
             self._look_for_faults()
             has_leavers = self._membership.confirm_leavers()
-            joined = self._roster.joined()
+            joined = self._roster.joined_seats()
             joiners = self._due_joiners()
             # Groups are fixed for their life: another membership needs another epoch.
             if self._epoch is not None and set(self._epoch.seats) != set(joined):
@@ -348,7 +348,7 @@ class Publisher:
                 working = [epoch for epoch in epochs if epoch.working]
                 # The others of a group that does not open would answer at their deadline only: the next Join ends it.
                 awaited_epochs = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
-                owing = [seat for epoch in awaited_epochs for seat in epoch.unanswered() if seat in self._roster]
+                owing = [seat for epoch in awaited_epochs for seat in epoch.unanswered_seats() if seat in self._roster]
                 now_seconds = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
                 if not working and answers_deadline is None:
@@ -384,7 +384,7 @@ class Publisher:
 
     def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
         # Called with the lock held, like everything of `Roster` and `Membership`.
-        suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered()}
+        suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered_seats()}
         if self._membership.look_for_faults(suspects, self._staging.newest()):
             self._notify()
 

@@ -21,8 +21,6 @@ from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, surviv
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
 """Broken groups in a row that count against a generator (`Roster.blame`), after which it is fenced."""
-MAX_NAME_BYTES = 256
-MAX_WORKERS = 1024
 NAME_TAKEN = "another generator of this name is alive"
 """Reason for refusing an announcement."""
 
@@ -92,12 +90,12 @@ class Seat:
     def send(self, message: weights_pb2.FromTrainer) -> None:
         self.outgoing.put(message)
 
-    def note_heartbeat(self, heartbeat: weights_pb2.Heartbeat, now: float) -> None:
+    def note_heartbeat(self, heartbeat: weights_pb2.Heartbeat, now_seconds: float) -> None:
         """Record a heartbeat."""
         # An engine with work must have stepped, except while it applies an update.
         may_stand_still = heartbeat.applying or not heartbeat.running_rollouts
         if may_stand_still or heartbeat.engine_steps != self.heartbeat.engine_steps:
-            self.stepped_at = now
+            self.stepped_at = now_seconds
         self.heartbeat = heartbeat
 
     def respond(self, epoch: int, answer: SeatAnswer) -> None:
@@ -113,19 +111,21 @@ class Seat:
         self.failures = 0
         self.respond(epoch, SeatAnswer(good=True))
 
-    def fault(self, now: float, patience_seconds: float, suspicion_seconds: float, suspected: bool) -> Fault | None:
+    def fault(
+        self, now_seconds: float, patience_seconds: float, suspicion_seconds: float, suspected: bool
+    ) -> Fault | None:
         """Why it must be fenced; None = it need not.
 
         patience_seconds: longest silence, and longest standstill of an engine with work. suspicion_seconds: the shorter
         time that applies while its stream is broken, or while a group failed that it has not reported (`suspected`). If
         both are true it is fenced immediately.
         """
-        silent = now - self.heard_at
+        silent = now_seconds - self.heard_at
         if not self.connected and (suspected or silent > suspicion_seconds):
             return "disconnected"
         if silent > (suspicion_seconds if suspected else patience_seconds):
             return "silent"
-        if now - self.stepped_at > patience_seconds:
+        if now_seconds - self.stepped_at > patience_seconds:
             return "hung"
         if self.failures >= MAX_FAILURES:
             return "failed"
@@ -172,13 +172,13 @@ class Roster:
     def __contains__(self, seat: Seat) -> bool:
         return self._seats.get(seat.name) is seat
 
-    def joined(self) -> list[Seat]:
+    def joined_seats(self) -> list[Seat]:
         return [seat for seat in self if seat.joined]
 
-    def due_joiners(self, before: float) -> list[Seat]:
-        """Generators that wait to join, once one of them has waited since `before`: others may join with it."""
+    def due_joiners(self, arrival_cutoff: float) -> list[Seat]:
+        """Generators that wait to join, once one of them has waited since `arrival_cutoff`: others may join with it."""
         waiting = self.still_joining([seat for seat in self if not seat.joined])
-        return waiting if any(seat.arrived_at <= before for seat in waiting) else []
+        return waiting if any(seat.arrived_at <= arrival_cutoff for seat in waiting) else []
 
     def still_joining(self, seats: Sequence[Seat]) -> list[Seat]:
         """Seats that are still there: the others would only be waited for."""
@@ -197,7 +197,9 @@ class Roster:
         # claims nothing, nor does one whose weights a restart lost, because it withdraws them.
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
-    def admit(self, announce: weights_pb2.Announce, outgoing: Outgoing, now: float) -> Seat | SeatRefusal | None:
+    def admit(
+        self, announce: weights_pb2.Announce, outgoing: Outgoing, now_seconds: float
+    ) -> Seat | SeatRefusal | None:
         """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
         if (refusal := self._refusal(announce)) is not None:
             return refusal
@@ -215,14 +217,14 @@ class Roster:
             if announced_version is not None and survives(announced_version, self._incarnation, self._history)
             else None
         )
-        claimed_since = now - announce.uncounted_seconds
-        allocated_since = max(claimed_since, self.sightings.claim(announce.key, now))
+        claimed_since = now_seconds - announce.uncounted_seconds
+        allocated_since = max(claimed_since, self.sightings.claim(announce.key, now_seconds))
         if old is None and allocated_since - claimed_since > LAPSE_SECONDS:
             log.warning(
                 "only the part of a generator's start-up in which it was seen is counted",
                 generator=name,
                 claimed_seconds=announce.uncounted_seconds,
-                counted_seconds=now - allocated_since,
+                counted_seconds=now_seconds - allocated_since,
             )
         seat = Seat(
             name=name,
@@ -230,9 +232,9 @@ class Roster:
             slots=announce.slots,
             outgoing=outgoing,
             version=version,
-            arrived_at=now,
-            heard_at=now,
-            stepped_at=now,
+            arrived_at=now_seconds,
+            heard_at=now_seconds,
+            stepped_at=now_seconds,
             allocated_since=allocated_since,
             key=announce.key,
         )
@@ -248,8 +250,10 @@ class Roster:
         """Why the announcement contradicts itself or this trainer's settings, if it does."""
         if mismatch := wire_mismatch(generator=announce.wire, trainer=WIRE_VERSION):
             return SeatRefusal(mismatch)
-        if not 0 < len(announce.generator.encode()) <= MAX_NAME_BYTES or not 0 < announce.num_workers <= MAX_WORKERS:
-            return SeatRefusal(f"announce: the name needs 1-{MAX_NAME_BYTES} bytes, num_workers 1-{MAX_WORKERS}")
+        max_name_bytes = 256
+        max_workers = 1024
+        if not 0 < len(announce.generator.encode()) <= max_name_bytes or not 0 < announce.num_workers <= max_workers:
+            return SeatRefusal(f"announce: the name needs 1-{max_name_bytes} bytes, num_workers 1-{max_workers}")
         if len(announce.key) > MAX_KEY_BYTES:
             return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
         if not 0 <= announce.uncounted_seconds < math.inf:

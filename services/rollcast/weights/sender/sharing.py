@@ -38,7 +38,7 @@ class Sharing:
                     self._changed.notify_all()
 
     @contextmanager
-    def held(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
+    def pause(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
         """Keep broadcasts away. Waits for due ones at most `timeout_seconds`, and for a running one until it ends."""
         with self._changed:
             # After the timeout no due broadcast is waited for: generators that do not answer must not stop training.

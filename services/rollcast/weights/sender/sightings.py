@@ -25,37 +25,39 @@ class Sightings:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._opened_at: float | None = None
-        self._seen: dict[bytes, tuple[float, float]] = {}  # since when it is seen without a lapse, and last
+        self._seen_intervals: dict[bytes, tuple[float, float]] = {}  # since when it is seen without a lapse, and last
 
-    def open(self, now: float) -> None:
+    def open(self, now_seconds: float) -> None:
         """The trainer's port opens. Until then every claim is believed."""
-        self._opened_at = now
+        self._opened_at = now_seconds
 
-    def note(self, key: bytes, now: float) -> None:
+    def note(self, key: bytes, now_seconds: float) -> None:
         """The process of this key was heard of."""
         # The report comes before the announcement is checked, so the key may be anything.
         if not 0 < len(key) <= MAX_KEY_BYTES:
             return
         with self._lock:
-            is_early = self._opened_at is None or now - self._opened_at <= EARLY_SECONDS
-            since, last = self._seen.pop(key, (-math.inf if is_early else now - UNSEEN_SECONDS, now))
-            self._seen[key] = (since if now - last <= LAPSE_SECONDS else now, now)
-            while len(self._seen) > MAX_PROCESSES:
-                del self._seen[next(iter(self._seen))]
+            is_early = self._opened_at is None or now_seconds - self._opened_at <= EARLY_SECONDS
+            since, last = self._seen_intervals.pop(
+                key, (-math.inf if is_early else now_seconds - UNSEEN_SECONDS, now_seconds)
+            )
+            self._seen_intervals[key] = (since if now_seconds - last <= LAPSE_SECONDS else now_seconds, now_seconds)
+            while len(self._seen_intervals) > MAX_PROCESSES:
+                del self._seen_intervals[next(iter(self._seen_intervals))]
 
-    def claim(self, key: bytes, now: float) -> float:
+    def claim(self, key: bytes, now_seconds: float) -> float:
         """The moment from which a process that announces itself now may count its devices."""
         if self._opened_at is None:
             return -math.inf
         with self._lock:
-            self.note(key, now)
-            since, _ = self._seen.get(key, (now - UNSEEN_SECONDS, now))
+            self.note(key, now_seconds)
+            since, _ = self._seen_intervals.get(key, (now_seconds - UNSEEN_SECONDS, now_seconds))
             # The same time must not be believed a second time.
-            self.count(key, now)
+            self.count(key, now_seconds)
         return since
 
     def count(self, key: bytes, until: float) -> None:
         """The time of this process is counted until that moment."""
         with self._lock:
-            if key in self._seen:
-                self._seen[key] = (until, until)
+            if key in self._seen_intervals:
+                self._seen_intervals[key] = (until, until)

@@ -34,7 +34,7 @@ class StagingSlots:
         """`shard`: this rank's rows of every bucket."""
         self._lock = threading.Lock()
         self._shard = shard
-        self._snapshots = [self._made(), self._made()]
+        self._snapshots = [self._make_snapshot(), self._make_snapshot()]
         self._readers: dict[GroupWorker, set[int]] = {}  # of dropped groups, with the slots that they may still read
 
     def __getitem__(self, slot: int) -> Snapshot:
@@ -48,7 +48,7 @@ class StagingSlots:
         stuck = self._still_reading(slot, patience_seconds)
         if stuck:
             log.warning("a broken group still holds its buffers; new ones are made", groups=len(stuck))
-            self._snapshots[slot] = self._made()
+            self._snapshots[slot] = self._make_snapshot()
             # Their buffers are no slot any more, so that they never hold this one up again.
             with self._lock:
                 for reader in stuck:
@@ -67,7 +67,9 @@ class StagingSlots:
         worker.abandon()
         # Its thread takes until the deadline of a piece to notice, and may read a slot until then.
         with self._lock:
-            self._readers = {reader: slots for reader, slots in self._readers.items() if slots and not reader.ended()}
+            self._readers = {
+                reader: slots for reader, slots in self._readers.items() if slots and not reader.wait_released()
+            }
             self._readers[worker] = set(range(len(self._snapshots)))
 
     def wait_for_readers(self, patience_seconds: float) -> int:
@@ -80,9 +82,9 @@ class StagingSlots:
         with self._lock:
             readers = [reader for reader, slots in self._readers.items() if slot in slots]
         deadline = time.monotonic() + patience_seconds
-        return [reader for reader in readers if not reader.ended(max(0.0, deadline - time.monotonic()))]
+        return [reader for reader in readers if not reader.wait_released(max(0.0, deadline - time.monotonic()))]
 
-    def _made(self) -> Snapshot:
+    def _make_snapshot(self) -> Snapshot:
         snapshot = Snapshot.on(CPU, self._shard)
         lock_pages(snapshot)
         return snapshot

@@ -19,18 +19,15 @@ from rollcast.weights.sender.roster import Outgoing, Seat, SeatRefusal
 from rollcast.weights.sender.sightings import Sightings
 from rollcast.wire import weights_pb2, weights_pb2_grpc
 
-ANNOUNCE_SECONDS = 10.0
-"""Deadline for the first message; then the call is ended."""
-
 log = get_logger()
 
 
 class SyncEvents(Protocol):
     """The publisher's reactions to the streams' messages; called from many threads."""
 
-    def announced(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
-    def received(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
-    def disconnected(self, seat: Seat) -> None: ...
+    def handle_announcement(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
+    def handle_message(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
+    def handle_disconnect(self, seat: Seat) -> None: ...
 
 
 class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
@@ -48,10 +45,12 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         if not context.add_callback(lambda: outgoing.put(None)):
             return
         threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
+        # Deadline for the first message; then the call is ended.
+        announce_seconds = 10.0
         try:
-            message = outgoing.get(timeout=ANNOUNCE_SECONDS)
+            message = outgoing.get(timeout=announce_seconds)
         except Empty:
-            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {ANNOUNCE_SECONDS} s")
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {announce_seconds} s")
         while message is not None:
             if isinstance(message, SeatRefusal):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.reason)
@@ -64,9 +63,9 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         try:
             for message in requests:
                 if seat is not None:
-                    self._events.received(seat, message)
+                    self._events.handle_message(seat, message)
                 elif message.WhichOneof("kind") == "announce":
-                    seat = self._events.announced(message.announce, outgoing)
+                    seat = self._events.handle_announcement(message.announce, outgoing)
                     if seat is None:
                         return
                 else:
@@ -77,5 +76,5 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
                 log.info("a generator's stream broke", generator=seat.name)
         finally:
             if seat is not None:
-                self._events.disconnected(seat)
+                self._events.handle_disconnect(seat)
             outgoing.put(None)

@@ -21,7 +21,6 @@ ROW_WORDS = 1 << 14
 GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio: spreads consecutive factors over all bits."""
 FNV_PRIME_64 = 0x100000001B3
-_MASK = (1 << 64) - 1
 
 
 class ProcessorChecksum:
@@ -46,7 +45,8 @@ class GpuChecksum:
 
     def add(self, buffer: torch.Tensor) -> None:
         for word in (buffer.numel(), *_row_sums(buffer)):
-            self._value = (self._value * FNV_PRIME_64 + word) & _MASK
+            # (1 << 64) - 1: the checksum has 64 bits.
+            self._value = (self._value * FNV_PRIME_64 + word) & ((1 << 64) - 1)
 
     def value(self) -> int:
         return self._value
@@ -101,7 +101,7 @@ def checksum(buffers: Iterable[torch.Tensor], device: torch.device) -> int:
 
 
 def _row_sums(buffer: torch.Tensor) -> list[int]:
-    weights = (torch.arange(ROW_WORDS, device=buffer.device) * signed(GOLDEN_RATIO_64)) | 1
+    weights = (torch.arange(ROW_WORDS, device=buffer.device) * signed_word(GOLDEN_RATIO_64)) | 1
     row_bytes = ROW_WORDS * 8
     full = buffer.numel() // row_bytes * row_bytes
     rows = buffer[:full].view(torch.int64).view(-1, ROW_WORDS)
@@ -115,6 +115,6 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     return torch.cat(sums).tolist() if sums else []
 
 
-def signed(word: int) -> int:
+def signed_word(word: int) -> int:
     """The 64 bits of an unsigned word as torch's int64."""
     return word - (1 << 64) if word >> 63 else word

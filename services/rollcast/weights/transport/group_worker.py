@@ -6,11 +6,11 @@
     The first failure ends the thread too. The thread itself closes the group, since an abort of NCCL takes half a
     second; the lanes of an epoch do it side by side.
 
-`ended` reports when the caller's memory is free again: after the close, or immediately if no job can have begun. A
-thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
+`wait_released` reports when the caller's memory is free again: after the close, or immediately if no job can have
+begun. A thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
 
 The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
-ends while a thread is inside gloo aborts, so the end of the process waits up to EXIT_SECONDS for these threads.
+ends while a thread is inside gloo aborts, so the end of the process waits up to 6 s for these threads.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from rollcast.weights.transport.process_group import GroupAddress, GroupError, N
 
 Result = TypeVar("Result")
 
-EXIT_SECONDS = 6.0
-"""A little longer than the default deadline of a piece (weights.bucket_timeout_seconds), which ends a call of gloo."""
 
 log = get_logger()
 
 
 class GroupWorker:
-    def __init__(self, address: GroupAddress, device: torch.device, after: GroupWorker | None = None) -> None:
+    def __init__(self, address: GroupAddress, device: torch.device, previous_lane: GroupWorker | None = None) -> None:
         """Start to open the group; `opened` is done when it is open.
 
         after: the lane before this one at the same receiver. NCCL needs one order of opening at all members.
@@ -59,9 +57,9 @@ class GroupWorker:
         self._abandoned = threading.Event()
         self._released = threading.Event()
         self._turn = threading.Event()
-        self._after = after
-        if after is not None:
-            after.opened.add_done_callback(lambda _: self._turn.set())
+        self._previous_lane = previous_lane
+        if previous_lane is not None:
+            previous_lane.opened.add_done_callback(lambda _: self._turn.set())
         _report_lingering()
         self._thread = threading.Thread(
             target=self._run, name=f"weight-group-{address.epoch}.{address.lane}", daemon=True
@@ -93,7 +91,7 @@ class GroupWorker:
             self._released.set()
             _conclude(self.opened, None, self._error("abandoned while it was opened"))
 
-    def ended(self, timeout_seconds: float = 0.0) -> bool:
+    def wait_released(self, timeout_seconds: float = 0.0) -> bool:
         """Whether it no longer touches any buffer of its caller."""
         return self._released.wait(timeout_seconds)
 
@@ -113,7 +111,7 @@ class GroupWorker:
         try:
             group = self._open()
         except Exception as error:
-            failure = self._described(error)
+            failure = self._strip_traceback(error)
         with self._lock:
             self._is_open = group is not None
         _conclude(self.opened, None, failure)
@@ -128,10 +126,10 @@ class GroupWorker:
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
             torch.cuda.set_stream(_lane_stream(self._device, self.address.lane))
-        if self._after is not None:
-            previous_opening = self._after.opened
+        if self._previous_lane is not None:
+            previous_opening = self._previous_lane.opened
             # Otherwise each lane would keep all those before it.
-            self._after = None
+            self._previous_lane = None
             self._turn.wait(self.address.opening_seconds)
             if not previous_opening.done() or previous_opening.exception() is not None:
                 raise self._error("the lane before it was not opened")
@@ -145,7 +143,7 @@ class GroupWorker:
                 raise self._error("abandoned")
             result = job(group)
         except Exception as error:
-            failure = self._described(error)
+            failure = self._strip_traceback(error)
         _conclude(future, result, failure)
         return failure
 
@@ -171,7 +169,7 @@ class GroupWorker:
             if item is not None:
                 _conclude(item[1], None, self._error("abandoned"))
 
-    def _described(self, error: Exception) -> GroupError:
+    def _strip_traceback(self, error: Exception) -> GroupError:
         """The error without its traceback, whose frames would keep the group and its connections open."""
         # Distinguished, because a new group would fail in the same way.
         if is_out_of_memory(error):
@@ -216,7 +214,9 @@ def _report_lingering() -> None:
 @atexit.register
 def _end_all() -> None:
     workers = _all_running()
-    deadline = time.monotonic() + EXIT_SECONDS
+    # 6.0: a little longer than the default deadline of a piece (weights.bucket_timeout_seconds),
+    # which ends a call of gloo.
+    deadline = time.monotonic() + 6.0
     for worker in workers:
         worker.abandon()
     for worker in workers:

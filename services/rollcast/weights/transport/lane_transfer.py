@@ -17,16 +17,13 @@ import torch
 from rollcast.weights.plan.manifest import PIECE_BYTES, BucketSpec
 from rollcast.weights.plan.shards import shard_segments
 from rollcast.weights.plan.snapshot import Snapshot
-from rollcast.weights.transport.checksum import ChecksumBeside, signed
+from rollcast.weights.transport.checksum import ChecksumBeside, signed_word
 from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupError, WeightGroup
 from rollcast.weights.transport.turns import LaneTurns
 from rollcast.wire.version import PolicyVersion
 
 WORD_BYTES = 8
-MIN_PIECE_BYTES = 1 << 20
-"""Smaller pieces cost more in calls than in bytes."""
-TRAILER_WORDS = 3
-TRAILER_BYTES = TRAILER_WORDS * WORD_BYTES
+TRAILER_BYTES = 3 * WORD_BYTES
 
 
 def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
@@ -53,21 +50,21 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
     # Without the trailer no receiver accepts the pieces that were read while the next version was staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
-    trailer = [signed(number) for number in (*version, total)]
+    trailer = [signed_word(number) for number in (*version, total)]
     group.broadcast(torch.tensor(trailer, device=group.device).view(torch.uint8))
 
 
-def receive(group: WeightGroup, whole: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None) -> None:
-    """Fill the rows of `whole` that this lane carries. `turns`: those of all lanes; None = this is the only one.
+def receive(group: WeightGroup, snapshot: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None) -> None:
+    """Fill the rows of `snapshot` that this lane carries. `turns`: those of all lanes; None = this is the only one.
 
     Raises GroupError, also if the received bytes are not those of `version`.
     """
     lane = group.address.lane
-    turns = turns or turns_of(whole.specs, group.address.num_lanes, group.address.num_lanes)
+    turns = turns or plan_turns(snapshot.specs, group.address.num_lanes, group.address.num_lanes)
     try:
         with ChecksumBeside(group.device) as checksum:
             arrivals = _Arrivals(group, turns, checksum)
-            for stretches in _targets(whole, lane, group.address.num_lanes):
+            for stretches in _targets(snapshot, lane, group.address.num_lanes):
                 arrivals.begin(stretches)
             arrivals.finish_all()
             total = checksum.wait()
@@ -78,7 +75,7 @@ def receive(group: WeightGroup, whole: Snapshot, version: PolicyVersion, turns: 
         raise
     if (incarnation, step) != version:
         raise GroupError(f"version {version} was announced, {incarnation}.{step} came over lane {lane}")
-    if sent_total != signed(total):
+    if sent_total != signed_word(total):
         raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
 
@@ -132,7 +129,7 @@ class _Arrivals:
             stretch.copy_(stretch_bytes)
 
 
-def turns_of(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None) -> LaneTurns:
+def plan_turns(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None) -> LaneTurns:
     """The order in which one receiver takes a version's pieces and trailers. `at_once`: as for `LaneTurns`."""
 
     def count(lane: int) -> int:
@@ -145,7 +142,9 @@ def turns_of(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = 
 def piece_bytes(num_lanes: int) -> int:
     """Size of a lane's piece: together the lanes have about PIECE_BYTES on their way."""
     size = PIECE_BYTES // num_lanes // PIECES_IN_FLIGHT
-    return max(MIN_PIECE_BYTES, size // MIN_PIECE_BYTES * MIN_PIECE_BYTES)
+    # Smaller pieces cost more in calls than in bytes.
+    min_piece_bytes = 1 << 20
+    return max(min_piece_bytes, size // min_piece_bytes * min_piece_bytes)
 
 
 def pieces_at_once(num_lanes: int) -> int:
@@ -164,9 +163,9 @@ def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
     return stretch.device == group.device and stretch.storage_offset() % WORD_BYTES == 0
 
 
-def _targets(whole: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
+def _targets(snapshot: Snapshot, lane: int, num_lanes: int) -> Iterator[list[torch.Tensor]]:
     """The stretches of the version that each piece of the lane fills."""
-    for bucket, buffer in zip(whole.specs, whole.buffers, strict=True):
+    for bucket, buffer in zip(snapshot.specs, snapshot.buffers, strict=True):
         segments = shard_segments(bucket, lane, num_lanes)
         for start, end in _pieces(sum(length for _, length in segments), num_lanes):
             yield [buffer[byte_range] for byte_range in _stretches(segments, start, end)]

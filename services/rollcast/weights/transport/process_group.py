@@ -41,8 +41,6 @@ CPU = torch.device("cpu")
 PIECES_IN_FLIGHT = 2
 """Pieces of one lane that travel at the same time: while one is on the wire, the next is copied and its call is made.
 A third would only take more memory, since a copy to the device is faster than the wire."""
-OPENING_SECONDS = 60.0
-"""Default of weights.opening_timeout_seconds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,8 @@ class GroupAddress:
     rank: int  # 0 is the trainer rank
     world_size: int
     timeout_seconds: float  # of every piece, and of the connection to the store
-    opening_seconds: float = OPENING_SECONDS  # of all lanes of the epoch together
+    # 60.0: default of weights.opening_timeout_seconds.
+    opening_seconds: float = 60.0  # of all lanes of the epoch together
 
 
 def backend_for(
@@ -125,7 +124,7 @@ class WeightGroup:
         self._in_flight: deque[tuple[Any, torch.Tensor]] = deque()
         self._group: Any = None
         self._store: Any = None
-        self._of = device
+        self._version_device = device
         try:
             self._open(time.monotonic() + max(0.0, address.opening_seconds - waited))
         except (RuntimeError, ValueError) as error:
@@ -188,8 +187,8 @@ class WeightGroup:
                 with suppress(RuntimeError):
                     work.wait(self._timeout)
         # Copies out of scratch memory are only queued.
-        if self._of.type == "cuda":
-            torch.cuda.current_stream(self._of).synchronize()
+        if self._version_device.type == "cuda":
+            torch.cuda.current_stream(self._version_device).synchronize()
         self._group = None
         self._in_flight.clear()
         self._forget()

@@ -31,7 +31,7 @@ class LaneTurns:
         rounds = sorted((index, lane) for lane, count in enumerate(counts) for index in range(count))
         self._order = {piece: turn for turn, piece in enumerate(rounds)}
         self._next = [0] * len(counts)
-        self._begun: list[deque[int]] = [deque() for _ in counts]
+        self._running_turns: list[deque[int]] = [deque() for _ in counts]
         self._over = [False] * len(rounds)
         self._first = 0  # the lowest unfinished turn
         self._at_once = at_once if len(counts) > at_once else len(rounds)
@@ -52,12 +52,12 @@ class LaneTurns:
             if not self._has_come(turn):
                 self._break()
                 raise GroupError(f"lane {lane} waited for lanes that do not move")
-            self._begun[lane].append(turn)
+            self._running_turns[lane].append(turn)
 
     def end(self, lane: int) -> None:
         """The oldest piece that the lane has begun is over."""
         with self._changed:
-            self._over[self._begun[lane].popleft()] = True
+            self._over[self._running_turns[lane].popleft()] = True
             # Turns may end out of order; only the lowest unfinished one lets a later one begin.
             while self._first < len(self._over) and self._over[self._first]:
                 self._first += 1
