@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
+from typing import Any
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.histories import Histories
@@ -57,6 +58,8 @@ class HarnessSession:
         self.parts = parts
         self.record = record
         self.histories = Histories()
+        self.responses: dict[str, list[dict[str, Any]]] = {}
+        """By the id of a response, the chat that ends with it; for requests that name it as the previous one."""
         self.changed = asyncio.Condition()
         """Notified whenever a request has ended."""
         self.deadline = float("inf")
