@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import (
+    UNTRAINED,
     completion_body,
     error_body,
     extras,
@@ -40,7 +41,7 @@ from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
 from rollcast.generator.endpoint.streamed_turn import ENDING, StreamedTurn, wait_for_disconnect
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 RETRIES_HEADER = "x-stainless-retry-count"
 """How often the request was sent before."""
+UNTRAINED_HEADER = "x-rollcast-untrained"
+"""With 1 the request is answered and never trained, as with the second name of the model."""
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks again."""
 MAX_WAITING_PROGRAMS = 256
@@ -161,6 +164,9 @@ class EndpointApplication:
         content = await read_content(request)
         async with self._turns.take(content):
             chat_body = await dialect.read(read_json(content), session)
+            if _is_untrained(request, chat_body, self._sessions.model):
+                chat_body = {**chat_body, "model": self._sessions.model}
+                session = self._untrained_session(session)
             chat_parameters = read_request(chat_body, self._sessions.model, session.task.sampling, replaces=replaces)
             chat = ChatRequest(chat_parameters, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, chat_parameters.replaced)
@@ -173,6 +179,12 @@ class EndpointApplication:
         turn_answer = await self._sample_turn(request, call)
         more = extras(turn_answer, chat_parameters, session.record.decode)
         return JSONResponse(dialect.answer(completion_body(turn_answer, name, self._sessions.model, more)))
+
+    def _untrained_session(self, session: HarnessSession) -> HarnessSession:
+        """A session of its own for a request of an episode that is answered and never trained."""
+        if self.single_calls is None:
+            raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
+        return self.single_calls.session(None if isinstance(session, SingleSession) else session)
 
     async def _count_tokens(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -309,6 +321,13 @@ def _token(request: "Request") -> bytes:
         return key.encode()
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.encode() if scheme.lower() == "bearer" else b""
+
+
+def _is_untrained(request: "Request", body: Any, model: str) -> bool:
+    """Whether the request names the model's second name, or has the header that says the same."""
+    if request.headers.get(UNTRAINED_HEADER, "0") not in ("", "0"):
+        return isinstance(body, dict)
+    return isinstance(body, dict) and body.get("model") == model + UNTRAINED
 
 
 def _is_retry(request: "Request") -> bool | None:
