@@ -226,6 +226,12 @@ async def test_refusals_have_the_form_that_each_client_reads(versions: Versions,
             await client.responses.create(model=MODEL, input="x", background=True)
         with pytest.raises(openai.BadRequestError, match="input"):
             await client.responses.create(model=MODEL, input=[])
+        with pytest.raises(openai.BadRequestError, match=r"input.0: is not an object"):
+            await client.responses.create(model=MODEL, input=[1])
+        with pytest.raises(openai.BadRequestError, match=r"input.0.type = 'other': no such item is served"):
+            await client.responses.create(model=MODEL, input=[{"type": "other"}] * 10_000)
+        with pytest.raises(openai.BadRequestError, match="call_id"):
+            await client.responses.create(model=MODEL, input=[{"type": "function_call", "name": "look"}])
         with pytest.raises(openai.NotFoundError, match="is not served here"):
             await client.responses.create(model="gpt", input="x")
         with pytest.raises(openai.NotFoundError, match="/v1/embeddings is not served"):

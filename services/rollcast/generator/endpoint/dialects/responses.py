@@ -40,12 +40,17 @@ class Responses:
             raise RefusedRequestError("background = true is not served; wait for the answer, or stream it")
         earlier_messages = self._earlier_messages(body.get("previous_response_id"), session)
         try:
-            request = protocol.responses_request().model_validate(body)
+            # pydantic tries thirty classes for each item of another form, which takes minutes for ten thousand of them.
+            request = protocol.responses_request().model_validate({**body, "input": ""})
             utils = protocol.responses_utils()
             messages = utils.construct_input_messages(
-                request_instructions=request.instructions, request_input=request.input, prev_msg=earlier_messages
+                request_instructions=request.instructions,
+                request_input=items if isinstance(items, str) else list(_read_items(items)),
+                prev_msg=earlier_messages,
             )
             tools = utils.construct_tool_dicts(request.tools, request.tool_choice)
+        except RefusedRequestError:
+            raise
         except Exception as error:  # pydantic's and vLLM's own checks
             raise describe_invalid(error) from None
         self._request = request
@@ -152,6 +157,24 @@ class _Events:
         body = {**fields, "type": kind, "sequence_number": self._num_sent}
         self._num_sent += 1
         return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
+
+
+def _read_items(items: list[Any]) -> Iterator[Any]:
+    """The items as vLLM's conversion takes them. Raises RefusedRequestError, and pydantic's error for a wrong call."""
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise RefusedRequestError(f"input.{index}: is not an object")
+        match item.get("type", "message"):
+            case "reasoning":
+                continue  # no chat template gets it, as with other clients that send it back
+            case "function_call":
+                yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+            case "message" if isinstance(item.get("role"), str):
+                yield item
+            case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
+                yield item
+            case kind:
+                raise RefusedRequestError(f"input.{index}.type = {str(kind)[:100]!r}: no such item is served")
 
 
 def _chat_body(
