@@ -109,7 +109,6 @@ def _names_curves(curve: CurveSheet, label: Label, groups: Numbers, rows: Number
     if label.name.casefold() in (*LABELS, RUN) or label.is_of_stages:
         return True
     if not is_binary:
-        # Rewards do not show by their values what the label distinguishes, so its words decide.
         return not words_in(label.name) & ITEM_WORDS
     texts = np.array(curve.sheet.texts(label.name), dtype=object)[rows]
     for kind in label.kinds:

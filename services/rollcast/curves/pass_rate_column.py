@@ -137,7 +137,6 @@ def _candidates(sheet: Sheet) -> list[_Candidate]:
         # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
         comparable_values = np.where(np.isnan(values), np.nan, values + 0.0)
         best.setdefault(sha256(comparable_values.tobytes()).digest(), candidate)
-    # Sentences name the columns in the order in which the user sees them in the file.
     column_order = {name: number for number, name in enumerate(sheet.columns)}
     return sorted(best.values(), key=lambda candidate: column_order[candidate.name])
 

@@ -166,7 +166,6 @@ def _column_of_tries(sheet: Sheet, count: str) -> str | None:
     best = sorted(possible, key=lambda name: -_likeness(count, name))
     nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
     known = [sheet.numbers(name).values for name in nearest]
-    # Several totals are no problem if their values are the same.
     is_clear = bool(known) and all(np.array_equal(values, known[0], equal_nan=True) for values in known)
     return nearest[0] if is_clear else None
 
