@@ -138,7 +138,6 @@ class Evaluations(Sequence[CurvePoint]):
     def __getitem__(self, place: int | slice) -> "CurvePoint | Evaluations":
         if isinstance(place, slice):
             return Evaluations(self.run, {name: values[place] for name, values in self.columns.items()})
-        # A range counts negative places from the end and raises IndexError, as any sequence does.
         row = range(len(self))[place]
         [point] = self[row : row + 1]
         return point

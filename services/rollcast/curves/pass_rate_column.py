@@ -256,7 +256,6 @@ def _only_other(sheet: Sheet) -> list[str]:
     numeric = [name for name in sheet.columns if np.any(np.isfinite(sheet.numbers(name).values))]
     other_columns = [name for name in numeric if not _is_compute(name)]
     return (
-        # A single column has no other one over which it could be drawn.
         other_columns if len(other_columns) == 1 < len(numeric) and not words_in(other_columns[0]) & OTHER_WORDS else []
     )
 

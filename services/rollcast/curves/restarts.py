@@ -91,7 +91,6 @@ def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     # Rows that reach the level again redo steps, and rows from the first step on may begin another run.
     if not low or low[-1] == reached or low[0] == steps[0]:
         return 0
-    # A run may evaluate less often than it did at first, so its newest interval counts too.
     newest_interval = max(interval, reached - steps[fall - 2]) if fall > 1 else interval
     # Intervals from the row before them to the next row, if that one continues the run
     is_continued = steps[end] - reached <= 2.0 * newest_interval

@@ -50,7 +50,6 @@ class RunBudget:
     def evaluations_left(self, evaluations: Sequence[CurvePoint]) -> int | None:
         """Evaluations until the last step, at their recent spacing in steps; None if no step ends the run."""
         steps = column(evaluations, "step")
-        # Steps that are evaluated twice have no spacing.
         spacings = np.diff(np.unique(steps))[-MIN_INTERVALS:]
         if self.steps is None or spacings.size == 0:
             return None
