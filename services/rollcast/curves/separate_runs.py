@@ -80,7 +80,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
         if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
             raise UserError(f"no row is left; check {curve.column_options.option('where')}, --run and the file")
         return _without_redone(curve, counts, tell) if runs else curve
-    # With a column of epochs, a counter that begins again in each was already continued.
+    # With a column of epochs, a counter that begins again in each was handled when the columns were chosen.
     names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
     if requested_run is None and not names_epochs and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
