@@ -45,7 +45,7 @@ class Responses:
             utils = protocol.responses_utils()
             messages = utils.construct_input_messages(
                 request_instructions=request.instructions,
-                request_input=items if isinstance(items, str) else list(_read_items(items)),
+                request_input=list(_read_items(items)) if isinstance(items, list) else items,
                 prev_msg=earlier_messages,
             )
             tools = utils.construct_tool_dicts(request.tools, request.tool_choice)
