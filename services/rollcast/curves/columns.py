@@ -115,6 +115,7 @@ def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
     spellings = list(names)
+    # Reversed, so that of two spellings the first column of the file is found.
     by_folded = {name.casefold(): name for name in reversed(spellings)}
     for name in wanted_names:
         if name in spellings:
@@ -126,6 +127,7 @@ def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None
 
 def words_in(name: str) -> set[str]:
     """The words of a column's name, in lower case: `train/global_step` -> train, global, step."""
+    # Names in camel case have no separator: `evalReward` is eval and reward.
     return {word.casefold() for word in _WORDS.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name))}
 
 
@@ -142,6 +144,7 @@ def is_step_counter(name: str) -> bool:
 def find_unit(column: str) -> str:
     """The unit in the name of a column. A name without one becomes the unit: `units of flops`."""
     words = words_in(column)
+    # Before the words of units: `time/total_timesteps` counts steps, although it names a time.
     if is_step_counter(column):
         return STEPS
     if {"gpu", "gpus"} & words and {"hours", "hour", "h"} & words:
@@ -149,6 +152,7 @@ def find_unit(column: str) -> str:
     if column.casefold() in COMPUTE_NAMES or {"device", "hours"} <= words:
         return DEVICE_HOURS
     named_unit = next((unit for unit, marks in _UNITS_BY_WORD if marks & words), None)
+    # `tokens_per_second` and `step_time` name a unit too, but do not add up over a run.
     is_rate = bool(words & _RATE_WORDS) or (named_unit == STEPS and bool(words & _DURATION_WORDS))
     return f"units of {column}" if named_unit is None or is_rate or words & _OTHER_TIME_WORDS else named_unit
 

@@ -69,10 +69,12 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         name, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
+        # No column names the runs, so the requested one is found later by where the log begins again.
         if name.casefold() == RUN and not names_runs:
             wanted_run = value
             continue
         sheet = _rows_with(sheet, name, value)
+    # A log of Rollcast also holds parts of the prompts and downstream data sets, each a curve of its own.
     is_chosen = any(condition.startswith("dataset=") for condition in column_options.where)
     if not is_chosen and sheet.column("dataset") is not None:
         sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
@@ -184,6 +186,7 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
     is_malformed, complaint = _find_malformed(curve, named, now_seconds)
     is_kept = is_evaluation & is_finite & ~is_malformed
+    # Most logs need no selection, which would copy all columns of a file that may hold a million rows.
     if not is_kept.all():
         values = {quantity: column[is_kept] for quantity, column in values.items()}
     points = Evaluations(run, _with_known_values(values))

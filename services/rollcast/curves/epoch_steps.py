@@ -38,9 +38,11 @@ def counted_on(sheet: Sheet, step: str, pass_rate: str) -> Sheet | None:
     is_known = np.isfinite(steps) & np.isfinite(epochs)
     is_evaluation = is_known & np.isfinite(sheet.numbers(pass_rate).values)
     places = np.unique(np.column_stack((epochs, steps))[is_evaluation], axis=0)
+    # An epoch with a fraction already says where in the epoch an evaluation is.
     if len(places) == np.unique(places[:, 0]).size or np.any(epochs[is_known] % 1):
         return None
     rows = np.flatnonzero(is_known)
+    # Epochs may begin at 1, or later in the log of a resumed run.
     offsets = (epochs[rows] - epochs[rows].min()) * length_of_epoch(steps[rows])
     return sheet.with_column(step, Column(rows, (offsets + steps[rows]).tolist()))
 
@@ -67,4 +69,5 @@ def _begin_alike(steps: Array, epochs: Array) -> bool:
     order = np.lexsort((steps, epochs))
     is_first = np.diff(epochs[order], prepend=np.nan) != 0
     least = steps[order[is_first]]
+    # A column with the same value in all rows is a setting and no counter.
     return least.size > 1 and bool(np.all(least == least[0]) and np.any(steps > least[0]))

@@ -71,11 +71,13 @@ def validate_evaluation(evaluation: CurvePoint) -> CurvePoint:
         ValueError: a value that the curve needs is out of bounds.
     """
     if not (
+        # A slash in a run's name would split the path of its address.
         evaluation.run and len(evaluation.run) <= 200 and evaluation.run.isprintable() and "/" not in evaluation.run
     ):
         raise ValueError(f"run {evaluation.run[:50]!r}: give 1 to 200 printable characters without a slash")
     if not (len(evaluation.dataset) <= 200 and evaluation.dataset.isprintable()):
         raise ValueError(f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters")
+    # Not written as `< 0 or > 1`, because both are false for nan.
     if not 0 <= evaluation.pass_rate <= 1:
         raise ValueError(f"pass rate {evaluation.pass_rate:g} lies outside [0, 1]")
     if not (evaluation.compute == 0 or MIN_COMPUTE <= evaluation.compute <= MOST_COMPUTE):
@@ -124,6 +126,7 @@ class Evaluations(Sequence[CurvePoint]):
         names = [field.name for field in fields(CurvePoint) if field.name in self.columns]
         values = [self.columns[name].tolist() for name in names]
         for row in zip(*values, strict=True):
+            # Only nan differs from itself; in a column it means unknown.
             yield CurvePoint(self.run, "", *(None if value != value else value for value in row))  # type: ignore[arg-type]
 
     @overload
@@ -227,6 +230,7 @@ class EvaluationLog:
         Raises:
             OverflowError: the log is full.
         """
+        # Before the limit: a full log must not refuse the evaluations that it already holds.
         if evaluation.key in self.evaluations:
             return False
         if len(self.evaluations) >= self.limit:
@@ -237,6 +241,7 @@ class EvaluationLog:
     def sorted_out(self) -> SortedOut:
         """The surviving ones, and how many were left out for which reason."""
         surviving_points = surviving(self.evaluations.values(), self.starts)
+        # After the survivors, because an incomplete evaluation also shows which steps were made again.
         complete_points = [item for item in surviving_points if is_complete(item.graded_share)]
         return SortedOut(
             curve_points=tuple(sorted(complete_points, key=lambda item: (item.compute, item.step))),

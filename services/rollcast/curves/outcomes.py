@@ -35,6 +35,7 @@ Numbers = NDArray[np.int64]
 def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     """The sheet with one evaluation for each step, or for each stretch of steps, if its rows are single outcomes."""
     sheet = curve.sheet
+    # A row with an error or a number of prompts is already an evaluation of many answers.
     if curve.columns.standard_error is not None or sheet.column("num_prompts") is not None:
         return curve
     values = sheet.numbers(curve.columns.pass_rate).values
@@ -86,6 +87,7 @@ def _stretches(curve: CurveSheet, at: Array, rows: Numbers) -> Numbers:
     names = sheet.texts(RUN)
     numbers: dict[str, int] = {}
     runs = np.array([numbers.setdefault(names[row], len(numbers)) for row in rows.tolist()], dtype=np.int64)
+    # Rows of several runs may alternate, so a lower step in the next row is no restart.
     if len(numbers) > 1:
         return runs
     begins = np.zeros(sheet.num_rows, dtype=np.int64)
@@ -156,9 +158,11 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
         errors = binomial_errors(means * sizes, sizes.astype(float))
     else:
         squares = np.bincount(groups, weights=(values - means[groups]) ** 2)
+        # One value alone has no spread: its error of 0 counts as unknown later.
         errors = np.sqrt(squares / np.maximum(sizes - 1, 1) / sizes)
     order = np.argsort(groups, kind="stable")
     ends = np.cumsum(sizes)
+    # Outcomes in a row are averaged over a range of steps, and the mean belongs to its middle.
     middles = rows[order[ends - sizes + (sizes - 1) // 2]]
     row_order = np.argsort(middles)
     sheet = curve.sheet.with_column(curve.columns.pass_rate, Column(middles[row_order], means[row_order].tolist()))

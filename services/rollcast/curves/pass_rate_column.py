@@ -80,6 +80,7 @@ def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
         reason = f"fewer than {min_readings} readings after the start in {some(hidden)}"
         return PassRateChoice(choice.columns, f"{reason}, so {chosen_column} is taken instead")
     if stage is not Stage.HELD_OUT and len(choice.columns) == 1:
+        # The log may hold evaluations under names that no list here knows, so a sentence names them.
         unknown = unknown_evaluations(sheet, choice.columns[0])
         sentence = f"{choice.columns[0]} is taken; rows of evaluations hold {some(unknown)}" if unknown else ""
         return PassRateChoice(choice.columns, "; ".join(filter(None, (choice.sentence, sentence))))
@@ -129,6 +130,7 @@ def _candidates(sheet: Sheet) -> list[_Candidate]:
         finite_values = values[np.isfinite(values)]
         if finite_values.size and not _is_something_else(measure, finite_values):
             candidates.append(_Candidate(measure, finite_values))
+    # Some frameworks log one reading under two names, which would look ambiguous.
     best: dict[bytes, _Candidate] = {}
     for candidate in sorted(candidates, key=_preference):
         values = sheet.numbers(candidate.name).values
@@ -148,6 +150,7 @@ def _preference(candidate: _Candidate) -> tuple[int, bool, int, int, int]:
 def _is_something_else(measure: Measure, values: Array) -> bool:
     """Whether the values say that it counts right answers, or is not a measure at all."""
     if measure.kind is MeasureKind.UNNAMED:
+        # A bare data set under `eval/` may also hold a loss, a length or a setting.
         return bool(np.any((values < 0) | (values > 1))) or bool(np.all(values == values[0]))
     is_whole = bool(np.all(values == np.floor(values)))
     return measure.may_count and is_whole and bool(values.max() > 1)
@@ -181,6 +184,7 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
         for part_candidate in parts
         if part_candidate.measure.is_correctness and part_candidate.is_in_range
     ]
+    # A total with a bonus for length or format is no pass rate, but its part for right answers is one.
     if not chosen_candidate.is_in_range and len(right) == 1:
         sentence = (
             f"{right[0].name} is taken, the part of {chosen_candidate.name} for right answers; the total leaves [0, 1]"
@@ -230,6 +234,7 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
     def rank(candidate: _Candidate) -> tuple[bool, int, int]:
         attempts = candidate.measure.attempts
+        # The best of several attempts rises with their number, so a mean of any kind comes before it.
         return (attempts > 1, candidate.measure.kind, attempts)
 
     best_rank = min(map(rank, candidates))

@@ -84,10 +84,12 @@ def _with_shares(sheet: Sheet) -> Sheet:
             continue
         cells = []
         for field in column.fields:
+            # A field may be a long text of a model, but two counts fit into 40 characters.
             cell = _PASSED_OF_TOTAL.fullmatch(field[:40]) if isinstance(field, str) else None
             if cell is None or not int(cell[1]) <= int(cell[2]) > 0:
                 break
             cells.append((int(cell[1]), int(cell[2])))
+        # Every cell must match: a column of answers may hold `3/4` by chance.
         if len(cells) < len(column.fields):
             continue
         right, tries = np.array(cells, dtype=float).T
@@ -101,6 +103,7 @@ def _with_shares(sheet: Sheet) -> Sheet:
 def _is_count(sheet: Sheet, name: str) -> bool:
     """Whether a column counts right answers, by its name and by its values."""
     values = _whole_values(sheet, name) if is_count_name(name) else np.empty(0)
+    # Zeros and ones alone are single outcomes or a rate.
     return bool(values.size) and float(values.max()) > 1
 
 
@@ -114,6 +117,7 @@ def _is_total(sheet: Sheet, name: str) -> bool:
 
 def _rises(values: Array) -> bool:
     """Whether (n,) tries are all those since the start of the run."""
+    # Of two totals the second may be larger by chance.
     return values.size > 2 and bool(np.all(np.diff(values) > 0))
 
 
@@ -154,6 +158,7 @@ def _column_of_tries(sheet: Sheet, count: str) -> str | None:
     for name in totals:
         tries = sheet.numbers(name).values
         both = is_known & np.isfinite(tries)
+        # `eval_correct` may have a total that names no stage, `num_games`, but never that of training.
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
         # Share of a count's rows in which its total must be known
         if is_of_a_stage and both.sum() >= 0.95 * is_known.sum() and np.all(right[both] <= tries[both]):
@@ -171,6 +176,7 @@ def _likeness(count: str, total: str) -> int:
         (letter_index for letter_index, (a, b) in enumerate(zip(count, total, strict=False)) if a != b),
         min(len(count), len(total)),
     )
+    # Doubled, so that the word total decides only between names that begin alike.
     return 2 * common + ("total" in words_in(total))
 
 
@@ -178,5 +184,6 @@ def binomial_errors(right: Array, tries: Array) -> Array:
     """(n,) standard errors of the shares right / tries. If none or all are right, of half a try more on either side."""
     share = right / tries
     is_extreme = (share == 0) | (share == 1)
+    # Otherwise the error would be 0, but 64 of 64 right answers do not prove a pass rate of 1.
     share = np.where(is_extreme, (right + 0.5) / (tries + 1), share)
     return np.asarray(np.sqrt(share * (1 - share) / tries))

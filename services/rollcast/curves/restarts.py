@@ -24,6 +24,7 @@ Rows = NDArray[np.int64]
 
 def row_kinds(sheet: Sheet, is_evaluation: Mask) -> Rows:
     """(n,) a number for each row, equal for evaluations, and for other rows with fields in the same columns."""
+    # The random numbers of a row's columns are combined by xor, so equal results mean equal columns.
     random = np.random.default_rng(0)
     kinds = np.zeros(sheet.num_rows, dtype=np.int64)
     for column in sheet.columns.values():
@@ -76,6 +77,7 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
             strays.extend(range(fall, done))
         else:
             begins.append(fall)
+            # Otherwise a row that is printed late after this restart would look like a second restart.
             newest.clear()
     return rows[begins], rows[strays]
 
@@ -86,6 +88,7 @@ def _num_strays(steps: list[float], fall: int, interval: float) -> int:
     # Up to three rows that fall back before the log goes on above are no restart: lines that a model quotes, say
     end = next((at for at in range(fall, min(fall + 4, len(steps))) if steps[at] > reached), fall)
     low = steps[fall:end]
+    # Rows that reach the level again redo steps, and rows from the first step on may begin another run.
     if not low or low[-1] == reached or low[0] == steps[0]:
         return 0
     newest_interval = max(interval, reached - steps[fall - 2]) if fall > 1 else interval
@@ -129,6 +132,7 @@ def whole_numbers(numbers: Numbers) -> tuple[Rows, Mask]:
     """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
     with np.errstate(invalid="ignore"):
         is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
+    # `100%` is read as 1.0, but it is a progress and not step 1.
     is_whole &= ~numbers.per_cent
     return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
 
@@ -146,6 +150,7 @@ def incarnations(
     begins = np.isin(rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation))
     evaluated = np.flatnonzero(is_evaluation[rows])
     again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
+    # A step that is there twice at one compute is one reading, logged twice, and no restart.
     if again.size:
         computes = sheet.texts(compute)
         for earlier_row, later_row in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
@@ -156,9 +161,11 @@ def incarnations(
     first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
     number = np.where(is_told, recorded_incarnations, number)
     rows = np.flatnonzero(is_told & has_step)
+    # In a file that is not in order of time no incarnation cuts off another one.
     if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
         return number, dict.fromkeys(first_steps, NEVER_ENDED)
     if rows.size == 0:
+        # Without a record, a run is taken to continue from just before the first step that is there again.
         return number, {later: first - 1 for later, first in first_steps.items()}
     starts: dict[int, int] = {}
     for incarnation, first in zip(recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True):

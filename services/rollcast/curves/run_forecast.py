@@ -39,6 +39,7 @@ class RunBudget:
         if self.steps is not None and rate is not None:
             ends.append(evaluations[-1].compute + (self.steps - evaluations[-1].step) * rate)
         end = min(ends, default=None)
+        # A budget of fewer steps than were made may convert to a negative amount.
         return end if end is not None and end > 0 else None
 
     def rest_after(self, evaluations: Sequence[CurvePoint]) -> "RunBudget":
@@ -136,6 +137,7 @@ class RunForecast:
 
     def headroom(self, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """A minus the level now, from which the advice counts every gain -> (q,)."""
+        # Lower quantiles of the asymptote may be below the level now, but a loss is no headroom.
         return np.maximum(self.forecast.asymptote(quantiles) - self.advice().level, 0.0)
 
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
@@ -144,6 +146,7 @@ class RunForecast:
 
     def expected_gain(self, stop: float) -> tuple[float, float, float]:
         """R(stop) - R(now): mean, 5 % and 95 % quantile."""
+        # A stop that has passed gains nothing; without the maximum it would look like a loss.
         start, end = self.to_fitted([self.newest.compute, max(stop, self.newest.compute)])
         return self.forecast.expected_gain(float(start), float(end))
 
@@ -196,6 +199,7 @@ class RunForecast:
 
     def with_budget(self, budget: float | None) -> "RunForecast":
         """The same run, of which the user says at which compute it ends; None: as it is."""
+        # The evaluations that are left were counted to the end of the old budget.
         return self if budget is None else replace(self, end=budget, evaluations_left=None)
 
     def to_fitted(self, compute: ArrayLike) -> Array:
@@ -210,6 +214,7 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     """
     options = options or FitOptions()
     axis, curve = make_curve(history)
+    # The user counts in device-hours, but the law may be fitted on tokens.
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
@@ -242,6 +247,7 @@ def _convert_verdict(forecast: Forecast, axis: ComputeAxis, kept_checkpoints: Ke
         return forecast
     unit = forecast.curve.unit
     at = float(axis.to_device_hours(np.array([verdict.at]))[0])
+    # The reason is a finished sentence by now, so the place in it is replaced as text.
     reason = verdict.reason.replace(place(verdict.at, unit), place(at, unit))
     if kept_checkpoints is not None:
         reason = reason.removesuffix(f" {GO_BACK}")

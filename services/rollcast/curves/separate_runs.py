@@ -80,6 +80,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
         if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
             raise UserError(f"no row is left; check {curve.column_options.option('where')}, --run and the file")
         return _without_redone(curve, counts, tell) if runs else curve
+    # With a column of epochs, a counter that begins again in each was handled when the columns were chosen.
     names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
     if requested_run is None and not names_epochs and _is_each_epoch(runs):
         tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
@@ -91,8 +92,10 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
         chosen = [run for run in runs if requested_run in (run.title, str(run.number))]
         if not chosen:
             raise UserError(f"--run {requested_run}: holds no such run, but these: {listed}; choose one with {option}")
+        # Two runs may have one title, and the newer one is more likely to be meant.
         return _select_rows(curve, chosen[-1])
     is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
+    # A live page cannot ask its user, so it follows the newest run.
     if is_newest_alone or curve.column_options.in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
@@ -111,6 +114,7 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
     rates = sheet.numbers(curve.columns.pass_rate).values
     known_rows = np.flatnonzero(np.isfinite(counts))
     _, is_told = whole_numbers(sheet.numbers("incarnation"))
+    # A log with a column of incarnations states its restarts itself.
     if is_told.any() or is_unordered(counts[known_rows]):
         return []
     begins = going_back(sheet, counts, np.isfinite(rates))
@@ -147,6 +151,7 @@ def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
     first = float(stretch_counts[0])
     base = float(run_counts[np.isfinite(run_counts)][0])
     distinct = np.unique(stretch_counts)
+    # The first reading of a run is at step 0 or, without an evaluation at the start, one interval later.
     interval = float(np.median(np.diff(distinct))) if distinct.size > 1 else 0.0
     has_other_name = run.title != stretch.title and bool(run.title and stretch.title)
     if first <= max(base, interval) or (has_other_name and not stretch.title.startswith(SEED)):
@@ -174,6 +179,7 @@ def _noise(rates: Array) -> float:
     """The standard deviation of readings about a smooth curve, from their second differences."""
     if rates.size < COMPARED_READINGS:
         return 0.0
+    # The second difference of independent noise has 1 + 4 + 1 = 6 times its variance.
     return float(np.sqrt(np.mean(np.diff(rates, n=2) ** 2) / 6))
 
 
@@ -192,6 +198,7 @@ def _join_stretch(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
 
 def _is_each_epoch(runs: list[LoggedRun]) -> bool:
     """Whether each run has the others' name, is as long, and continues the level at which the one before it ended."""
+    # The last epoch may be unfinished, so only its beginning is compared.
     bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
     if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
         return False
@@ -226,6 +233,7 @@ def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
         return curve
     is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
     for begin in begins.tolist():
+        # Rows without a count (nan) are not redone: no comparison with nan is true.
         with np.errstate(invalid="ignore"):
             is_redone[:begin] |= counts[:begin] >= counts[begin]
     tell(f"{format_count(int(np.sum(is_redone & rates.is_given)), 'evaluation')} left out, {MADE_AGAIN}")

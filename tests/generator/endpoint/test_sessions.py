@@ -58,7 +58,7 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
             assert choice.message.tool_calls[0].function.name == "look"
             messages += answer_calls(choice.message, f"door {step}")
             await versions.apply(10 + step)
-        assert [one.id async for one in client.models.list()] == [MODEL]
+        assert [one.id async for one in client.models.list()] == [MODEL, f"{MODEL}-untrained"]
 
     task = episode_task(1, 1, LengthBudget(max_tokens=300))
     sampler, rollout = await play_session(endpoint, task, program, 0.25)
@@ -200,7 +200,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
         with pytest.raises(openai.NotFoundError, match="is not served here"):
             await client.chat.completions.create(model="gpt", messages=[USER])
         with pytest.raises(openai.NotFoundError, match="recorded from /v1/chat/completions"):
-            await client.responses.create(model=MODEL, input="x")
+            await client.completions.create(model=MODEL, prompt="x")
         same = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "seed": None, "user": "me"}
         assert (await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=2, **same)).choices
         async with make_client(endpoint, session, api_key="guessed") as stranger:
@@ -220,7 +220,7 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
     _, rollout = await play_session(endpoint, task, program)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 1
-    assert endpoint.count(episode_metrics.ENDPOINT_REFUSED, code="sampling_of_run") == 7
+    assert endpoint.count(episode_metrics.ENDPOINT_REFUSED, code="sampling_of_run") == 8
 
 
 async def test_an_update_during_the_prefill(versions: Versions, endpoint: ServedEndpoint) -> None:

@@ -39,6 +39,9 @@ class SessionEnvironment(EnvironmentSettings):
     sampling: Literal["refuse", "run"] = "refuse"
     """Handling of a request whose temperature, top_p or similar differs from the run's. `refuse`: it is refused in a
     sentence. `run`: it is answered with the run's settings, and counted."""
+    untrained_requests: Annotated[int, Field(ge=0, le=100_000)] = 64
+    """Requests of one episode for the model `MODEL-untrained`: titles, summaries and judges, which are answered and never
+    trained. 0 = none. Enough for an agent of 60 turns that asks once a turn; without a bound they were a way round budgets."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for a program's first request. Two minutes: an import may take one on a busy machine."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0

@@ -293,6 +293,7 @@ def _is_place_in_code(step: re.Match[str]) -> bool:
 def _without_step(step: re.Match[str]) -> str:
     if _is_place_in_code(step):
         return step[0]
+    # The word stays, because it marks the values behind it as held out.
     return " eval | " if step["name"].casefold() == "eval" else " | "
 
 
@@ -312,6 +313,7 @@ def _values(pairs: Iterable[re.Match[str]]) -> Iterator[tuple[str, str, int]]:
         words = pair["name"].split(" ")
         while len(words) > 1 and _is_level(words[0]):
             words = words[1:]
+        # A name before `=` is one word: in `done reward=0.5` `done` is not a part of it.
         if "=" in pair[0]:
             words = words[-1:]
         value = pair["value"] + (pair["sign"] or "").strip()

@@ -54,6 +54,7 @@ def read(log: LogFile) -> Sheet:
         first = _after_comments(first, lines)
     if first[:9].strip().casefold() in DELIMITER_LINES:
         first = next(lines, first)
+    # Before the csv module splits it: a hostile header may hold millions of delimiters.
     refuse_wide(max(first.count(mark) for mark in NAMES if mark not in LOOSE_DELIMITERS))
     delimiter = ","
     header: list[str] = []

@@ -103,6 +103,7 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
             begin = None
             if len(row) > MAX_COLUMNS:
                 raise TooMuch(f"holds more than {MAX_COLUMNS:,} columns")
+        # HTML may leave out the end tag of a row, so the next row or the end of the table ends it.
         if name in ("table", "tr") and row and table is not None:
             _add_row(table, row, is_heading=is_heading)
             row = []

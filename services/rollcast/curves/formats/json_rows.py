@@ -71,6 +71,7 @@ def _last_step(value: Any) -> float | None:
 def _document(text: str) -> Any:
     """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
     first, _, further_lines = text.lstrip().partition("\n")
+    # The limit for one piece of JSON must not refuse a long file of lines.
     if further_lines.strip() and _parse_line(first) is not None:
         raise ValueError("one object a line")
     refuse_json(text)

@@ -103,6 +103,7 @@ def _join_tables(tables: Sequence[_Table]) -> Objects:
         return longest.rows
     rows = [row for table in chosen for row in table.named_rows()]
     counter = next((name for name in STEP_NAMES if all(isinstance(row.get(name), (int, float)) for row in rows)), None)
+    # Otherwise the steps would fall where one table ends and the next begins, as at a restart.
     return rows if counter is None else sorted(rows, key=lambda row: row[counter])
 
 
@@ -157,6 +158,7 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
                 [dict(zip(column_group, values, strict=True)) for values in zip(*column_group.values(), strict=True)],
             )
     for name, value in document.items():
+        # Settings may hold lists of objects that look like tables.
         if columns[name] is not None or words_in(name) & SETTINGS_WORDS:
             continue
         if isinstance(value, list):

@@ -41,6 +41,7 @@ def _newest_state(folder: Path) -> Path | None:
     newest = max(states, default=None)
     if not folder_state.is_file():
         return None if newest is None else newest[1]
+    # A resumed run writes newer checkpoints next to the state that its first part left at its end.
     if newest is not None and newest[0] > _read_last_step(folder_state):
         return newest[1]
     return folder_state

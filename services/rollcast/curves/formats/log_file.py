@@ -51,6 +51,7 @@ class LogFile:
         """All bytes of the file. Raises UserError: it cannot be read or is too large."""
         try:
             with self.path.open("rb") as file:
+                # One byte more shows that the file is too large, even if it grows while it is read.
                 content = file.read(self.max_bytes + 1)
         except OSError as error:
             raise UserError(
@@ -105,6 +106,7 @@ class LogFile:
         except UnicodeDecodeError:
             if b"\x00" not in content:
                 self.tell(f"{self.path}: is not UTF-8, read as Latin-1")
+            # Latin-1 takes any bytes; a binary file is refused later for its control characters.
             return content.decode("latin-1")
 
 

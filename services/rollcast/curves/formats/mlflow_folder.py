@@ -58,6 +58,7 @@ def read(log: LogFile) -> Sheet:
             num_left -= len(metric.content)
             if len(metric_values) > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} values")
+    # Each metric has a file of its own; in order of time their values are one log again.
     metric_values.sort(key=lambda item: item[3])
     names = distinct(called)
     return Sheet.from_rows(NAME, merge_rows((names[run], *rest) for run, *rest in metric_values))  # type: ignore[misc]

@@ -28,6 +28,7 @@ def read(log: LogFile) -> Sheet:
         if began := _STEP.search(line):
             step = int(began[1])
             row = None
+        # The training and the validation of one step have a block each.
         elif block := _RESULTS.search(line):
             prefix = _PREFIX[block[1]]
             row = {"step": step}

@@ -15,6 +15,7 @@ def flat(nested: Mapping[str, Any]) -> Row:
 
     Lists are left out, and so are fields deeper than 8 levels or after the 2,000th one. Long names are cut.
     """
+    # Most rows are flat already, and a log may hold a million of them.
     if len(nested) <= MAX_FIELDS and _PLAIN_TYPES.issuperset(map(type, nested.values())):
         return dict(nested)
     row: Row = {}

@@ -41,6 +41,7 @@ class OneLineConsole:
 
     def read(self, log: LogFile) -> Sheet:
         """One row for each line of metrics."""
+        # A list would take four times the memory, and a long log may have a million lines of metrics.
         line_numbers = array("L")
 
         def rows() -> Iterator[Row]:
@@ -56,6 +57,7 @@ class OneLineConsole:
         number = 1
         counted = 0
         for line in self.line.finditer(text):
+            # Counted from the previous match, so that a long text is read only once.
             number += text.count("\n", counted, line.start())
             counted = line.start()
             line_fields = line.groupdict()
@@ -72,6 +74,7 @@ VERL = OneLineConsole(
 )
 OPENRLHF = OneLineConsole(
     name="console log of OpenRLHF",
+    # A part of both `Global step` and `global_step`.
     mark="lobal",
     line=re.compile(r"\b(?:[Gg]lobal step|global_step) (?P<step>\d{1,12})(?:, eval_metrics)?: (?P<metrics>\{.*)"),
     item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\)?(?=[,}])"),

@@ -37,15 +37,18 @@ def read(log: LogFile) -> Sheet:
         if _begins(line):
             row = {}
             group = unfinished = ""
+        # A table without its lower edge is left out: the log may end within it.
         elif row is not None and _END.search(line):
             rows.append(row)
             row = None
         elif row is not None and (table_text := _inside(line)) is not None:
+            # The rest of a broken line may look like a group: a value with blanks behind it.
             if not unfinished and (named := _GROUP.match(table_text)):
                 group = named[1]
             table_text = f"{unfinished} {table_text}"
             unfinished = broken[1] if (broken := _BROKEN.search(table_text)) else ""
             if group not in _TRAINING_GROUPS:
+                # `other` holds the counters, which are looked for by their plain names.
                 prefix = "" if group == "other" else f"{group}/"
                 row.update({prefix + name: value for name, value in _ITEM.findall(table_text)})
     return Sheet.from_rows(NAME, rows)

@@ -36,6 +36,7 @@ def read(log: LogFile) -> Sheet:
         elif start_match := _BEGUN.search(line):
             evaluated = int(start_match[1]) if start_match[1] else step
         elif (entry_match := _EVALUATED.search(line)) and (end := line.rfind(")")) >= entry_match.end():
+            # Several data sets follow one line that names the step, so the step stays for all of them.
             at = step if evaluated is None else evaluated
             if step_match := _AT_STEP.search(line):
                 at = int(step_match[1])

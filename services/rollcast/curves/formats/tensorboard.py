@@ -31,6 +31,7 @@ def recognises(log: LogFile) -> bool:
     if len(log.content) < HEADER.size:
         return False
     length, checksum = HEADER.unpack_from(log.content)
+    # The first record holds the version of the format alone, so a long one is of another format.
     return bool(length < 1 << 20 and masked_crc32c(log.content[:8]) == checksum)
 
 
@@ -75,6 +76,7 @@ def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
                 continue
             if not scalars:
                 continue
+            # A tag that comes again at one step is another reading.
             if row.get("step") != step or scalars.keys() & row.keys() or len(row) > MAX_FIELDS:
                 if row:
                     yield row
@@ -142,6 +144,7 @@ def _read_tensor(message: memoryview) -> float | None:
     for number, kind, payload, value in fields(message):
         if (number, kind) == (1, WIRE_VARINT):
             data_type = value
+        # Fields of a TensorProto: 4 tensor_content, 5 float_val, 6 double_val.
         elif number in (4, 5, 6) and kind != WIRE_VARINT:
             raw = bytes(payload)
     if (data_type, len(raw)) == (_TYPE_FLOAT, 4):

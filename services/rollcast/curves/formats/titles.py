@@ -36,6 +36,7 @@ def _find_titles(text: str) -> Iterator[tuple[int, str, str]]:
                 kind = match["kind"]
                 if kind != "seed":
                     yield number, kind, match["name"].rstrip(".")
+                # In a sentence a word follows `seed`, in a setting a number.
                 elif match["name"].isdigit():
                     yield number, kind, f"{SEED}{match['name']}"
 

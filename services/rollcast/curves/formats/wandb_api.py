@@ -15,6 +15,7 @@ _ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
 
 def read(source: str) -> Sheet:
     """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
+    # The browser's address has /runs/ between the project and the run.
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
     if not _ADDRESS.fullmatch(address):
         raise UserError(f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in its address")

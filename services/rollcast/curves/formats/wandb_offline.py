@@ -53,6 +53,7 @@ def rows(log: LogFile) -> Iterator[Row]:
             # Field 2 of a record is an entry of the history.
             payloads = [payload for number, kind, payload, _ in fields(record) if (number, kind) == (2, WIRE_BYTES)]
             history_rows = [row for part in payloads if (row := _history(part))]
+        # TooMuch is a ValueError, but a limit refuses the whole file and not one record.
         except TooMuch:
             raise
         except (ValueError, RecursionError):
@@ -71,6 +72,7 @@ def _records(content: bytes) -> Iterator[memoryview]:
     pieces: bytearray | None = None
     while at + RECORD.size <= len(content):
         block_bytes_left = BLOCK_BYTES - at % BLOCK_BYTES
+        # LevelDB pads the end of a block that has no room for another header.
         if block_bytes_left < RECORD.size:
             at += block_bytes_left
             continue
@@ -112,6 +114,7 @@ def _item(message: memoryview) -> tuple[str, str]:
     key = text = ""
     nested: list[str] = []
     for number, kind, payload, _ in fields(message):
+        # Fields of wandb's HistoryItem: 1 key, 2 nested_key, 16 value_json.
         spelt = bytes(payload).decode(errors="replace") if kind == WIRE_BYTES else ""
         if number == 1:
             key = spelt

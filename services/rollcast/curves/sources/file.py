@@ -91,6 +91,7 @@ class CurveFileReader:
         signature = _signature(path)
         reading = Reading()
         if signature != self._signature and time.monotonic() >= self._not_before:
+            # Set before the read: a file that cannot be read is not read again until it changes.
             self._signature = signature
             self._not_before = time.monotonic() + sum(size for _, size, _ in signature) / MAX_BYTES_PER_SECOND
             self._failure = ""
@@ -123,6 +124,7 @@ class CurveFileReader:
         by_key: dict[tuple[str, int, int], CurvePoint] = {}
         for point in run_evaluations.points:
             try:
+                # Only checked: impossible values are already unknown in these columns.
                 validate_evaluation(point)
             except ValueError as error:
                 complaint = complaint or str(error)

@@ -66,6 +66,7 @@ class MetricsPages:
                 samples += self._pages[url].read()
             except SourceAway as error:
                 failures.append(error)
+        # A trainer that was started again may serve another port.
         for url in self._pages.keys() - set(urls):
             self._pages.pop(url).close()
         if len(failures) == len(urls):
@@ -138,6 +139,7 @@ def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str
         if name == _STALENESS_BUCKET:
             buckets = reading.status.setdefault(run, TrainerStatus()).staleness
             bound = float(labels.get("le", ""))
+            # Several pages may hold a series of this run, and their counts add up.
             buckets[bound] = buckets.get(bound, 0.0) + value
         elif name == trainer_metrics.GROUP_SIGNALS.name:
             signals = reading.status.setdefault(run, TrainerStatus()).group_signals

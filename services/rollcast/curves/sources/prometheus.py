@@ -49,6 +49,7 @@ class PrometheusQueries:
         now_seconds = time.time()
         for curve in self._curves:
             self._untold.append(curve.read(now_seconds))
+        # The clock may have been set back since the last look.
         since, since_whole = (max(0.0, now_seconds - last) for last in (self._last, self._last_whole))
         is_whole = since_whole >= WHOLE_EVERY_SECONDS
         if is_whole:
@@ -62,6 +63,7 @@ class PrometheusQueries:
         samples += self._prometheus.query(self._metric_selector(STATUS_NAMES))
         reading = interpret(samples, at=now_seconds)
         self._date(reading, window, now_seconds, is_whole=is_whole)
+        # Only now: if a query failed, the next look covers the same time again.
         self._last = now_seconds
         if is_whole:
             self._last_whole = now_seconds
@@ -108,6 +110,7 @@ class PrometheusQueries:
             scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
                 key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
+                # An evaluation may have several series, one for each address from which it was scraped.
                 scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
             first |= scrape_times
             since_first = now_seconds - min(first.values(), default=now_seconds) + resolution

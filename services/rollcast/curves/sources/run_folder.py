@@ -72,6 +72,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
     newer format.
     """
+    # The path `.` has no name before it is resolved.
     name = folder.resolve().name
     if not (folder / EVALUATIONS).is_file():
         raise UserError(f"run folder {folder}: holds no {EVALUATIONS}; give the folder of one run")
@@ -81,6 +82,7 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
         name = points[0].run
     if run not in (None, name):
         raise UserError(f"run folder {folder}: holds the run {name!r}, not {run!r}; leave --run out")
+    # A folder is read once, so the limit of a live page does not apply.
     log = EvaluationLog(starts=reading.starts.get(name, {}), limit=len(points))
     for item in points:
         if (item.run, item.dataset) == (name, points[0].dataset):

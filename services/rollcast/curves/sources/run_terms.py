@@ -66,9 +66,11 @@ def early_end(folder: Path) -> str | None:
     except OSError:
         return None
     for line in reversed(lines):
+        # Most marks are of other kinds, and a look at their bytes is faster than parsing them.
         if b'"stopped_early"' not in line and b'"resumed"' not in line:
             continue
         try:
+            # The tail may begin within a line, and its last line may be unfinished.
             mark = parse(line, TaskMark)
         except ValueError:
             continue
@@ -79,6 +81,7 @@ def early_end(folder: Path) -> str | None:
 def _last_advice(folder: Path, num_evaluations: int) -> EarlierAdvice | None:
     records = RecordFile(folder / FORECASTS_SAID, ForecastRecord).read()
     last_records = deque((record for record in records if record.num_evaluations <= num_evaluations), maxlen=1)
+    # A newer version may have written a kind of advice that this one does not know.
     if not last_records or last_records[0].headline is None or last_records[0].advice not in list(AdviceKind):
         return None
     return EarlierAdvice.after(

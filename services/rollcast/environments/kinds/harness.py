@@ -45,6 +45,11 @@ def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
     return row_variables | {
         "OPENAI_BASE_URL": described["base_url"],
         "OPENAI_API_KEY": described["token"],
+        # Anthropic's clients add /v1 themselves.
+        "ANTHROPIC_BASE_URL": described["base_url"].removesuffix("/v1"),
+        "ANTHROPIC_AUTH_TOKEN": described["token"],
+        "ANTHROPIC_MODEL": described["model"],
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": f"{described['model']}-untrained",
         "ROLLCAST_REWARD_URL": described["reward_url"],
         "ROLLCAST_MODEL": described["model"],
     }

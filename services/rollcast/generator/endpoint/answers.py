@@ -11,6 +11,8 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.vllm.protocol import chat_answer, chat_part
 
+UNTRAINED = "-untrained"
+"""After the model's name: requests for it are answered and never trained."""
 KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error"}
 
 
@@ -104,9 +106,9 @@ def error_body(refusal: RefusedRequestError) -> dict[str, Any]:
 
 
 def models_body(model: str) -> dict[str, Any]:
-    """The one model that is served."""
-    card = {"id": model, "object": "model", "created": int(time.time()), "owned_by": "rollcast"}
-    return {"object": "list", "data": [card]}
+    """The one model that is served, under both of its names."""
+    card = {"object": "model", "created": int(time.time()), "owned_by": "rollcast"}
+    return {"object": "list", "data": [{"id": name, **card} for name in (model, model + UNTRAINED)]}
 
 
 def _logprob(token: int, logprob: float, text: str | None) -> dict[str, Any]:

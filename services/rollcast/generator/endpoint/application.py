@@ -1,14 +1,16 @@
 """The endpoint over HTTP, in the thread of the generator's server; sampling runs on the engine's loop.
 
     POST /rollcast/SESSION/v1/chat/completions       with tools, as a stream or not
+    POST /rollcast/SESSION/v1/responses              the same in OpenAI's newer form
+    POST /rollcast/SESSION/v1/messages               the same in Anthropic's form
+    POST /rollcast/SESSION/v1/messages/count_tokens  the tokens of such a request
     GET  /rollcast/SESSION/v1/models                 the model's name
     POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
     POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
     POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
-    /v1/responses, /v1/messages                      a sentence
 
-    Without /rollcast/SESSION the first three answer with the run's token, and nothing of it is trained.
+    Without /rollcast/SESSION those of /v1 and /inference answer with the run's token, and nothing of it is trained.
 
 Bodies are bounded. A request ends with its episode's time, or when its client is gone.
 """
@@ -16,28 +18,31 @@ Bodies are bounded. A request ends with its episode's time, or when its client i
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import (
-    chunk_body,
+    UNTRAINED,
     completion_body,
     error_body,
     extras,
-    final_deltas,
     models_body,
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
 from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
-from rollcast.generator.endpoint.protocol import ChatParameters, read_request
+from rollcast.generator.endpoint.dialects.anthropic_messages import AnthropicMessages, anthropic_error, count_tokens
+from rollcast.generator.endpoint.dialects.dialect import ChatCompletions, Dialect, ErrorForm
+from rollcast.generator.endpoint.dialects.responses import Responses
+from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
-from rollcast.generator.endpoint.single_calls import SingleCalls
-from rollcast.generator.endpoint.streaming import Deltas
+from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
+from rollcast.generator.endpoint.streamed_turn import ENDING, StreamedTurn, wait_for_disconnect
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
 from rollcast.telemetry.logging import get_logger
@@ -49,6 +54,8 @@ if TYPE_CHECKING:
 
 RETRIES_HEADER = "x-stainless-retry-count"
 """How often the request was sent before."""
+UNTRAINED_HEADER = "x-rollcast-untrained"
+"""With 1 the request is answered and never trained, as with the second name of the model."""
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks again."""
 MAX_WAITING_PROGRAMS = 256
@@ -57,7 +64,6 @@ MAX_WAITING_PROGRAMS = 256
 GUARDED_HERE = frozenset({PREFIX, "/v1/", "/inference/"})
 """Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the OpenAI API read."""
 
-ENDING = RefusedRequestError("the generator ends; this episode begins again elsewhere", 503, "ending")
 T = TypeVar("T")
 log = get_logger()
 Handler = Callable[["Request", HarnessSession], Coroutine[Any, Any, "Response"]]
@@ -80,28 +86,40 @@ class EndpointApplication:
         session_path = f"{PREFIX}{{session}}"
         return [
             Route(f"{PREFIX}v1/sessions", self._next_task, methods=["POST"]),
-            Route(f"{session_path}/v1/chat/completions", self._in_session(self._chat), methods=["POST"]),
+            *(
+                Route(f"{session_path}{path}", self._in_session(handler, form), methods=["POST"])
+                for path, handler, form in self._dialects()
+            ),
             Route(f"{session_path}/v1/models", self._in_session(self._models)),
             Route(f"{session_path}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
             Route(f"{session_path}/reward", self._in_session(self._reward), methods=["POST"]),
             Route(f"{session_path}/end", self._in_session(self._end), methods=["POST"]),
             # Starlette takes the first route that matches, so the one for all other paths is the last.
             Route(f"{session_path}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
-            Route("/v1/chat/completions", self._single(self._chat), methods=["POST"]),
+            *(Route(path, self._single(handler, form), methods=["POST"]) for path, handler, form in self._dialects()),
             Route("/v1/models", self._single(self._models)),
             Route("/inference/v1/generate", self._single(self._generate), methods=["POST"]),
             Route("/v1/{path:path}", self._single(_not_served), methods=["GET", "POST"]),
         ]
 
-    def _in_session(self, handler: Handler) -> Any:
+    def _dialects(self) -> "list[tuple[str, Handler, ErrorForm]]":
+        """Paths of requests that sample, or count what would be sampled from, in each form."""
+        return [
+            ("/v1/chat/completions", partial(self._chat, lambda: ChatCompletions()), error_body),
+            ("/v1/responses", partial(self._chat, lambda: Responses(self._sessions.model)), error_body),
+            ("/v1/messages", partial(self._chat, lambda: AnthropicMessages(self._sessions.loop)), anthropic_error),
+            ("/v1/messages/count_tokens", self._count_tokens, anthropic_error),
+        ]
+
+    def _in_session(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
         """A handler of requests that carry a session and its token."""
 
         def find_session(request: "Request") -> HarnessSession:
             return self._sessions.find(request.path_params["session"], _token(request))
 
-        return self._answer_refusals(handler, find_session)
+        return self._answer_refusals(handler, find_session, error_form)
 
-    def _single(self, handler: Handler) -> Any:
+    def _single(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
         """A handler of requests without a session, each in one of its own."""
 
         def make_session(request: "Request") -> HarnessSession:
@@ -110,9 +128,11 @@ class EndpointApplication:
                 raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
             return self.single_calls.session()
 
-        return self._answer_refusals(handler, make_session)
+        return self._answer_refusals(handler, make_session, error_form)
 
-    def _answer_refusals(self, handler: Handler, get_session: "Callable[[Request], HarnessSession]") -> Any:
+    def _answer_refusals(
+        self, handler: Handler, get_session: "Callable[[Request], HarnessSession]", error_form: ErrorForm
+    ) -> Any:
         """A handler whose refusals are answers."""
         from starlette.requests import Request
 
@@ -124,37 +144,55 @@ class EndpointApplication:
             except RefusedRequestError as refusal:
                 if session is not None:
                     self._sessions.note_refused(session, refusal)
-                return _refusal_response(refusal)
+                return _refusal_response(refusal, error_form)
             except asyncio.CancelledError:  # the server stops, and waits for no request longer
-                return _refusal_response(ENDING)
+                return _refusal_response(ENDING, error_form)
             except Exception as error:  # the engine is dead, say: the claim loop ends the process
                 log.error("a request of a harness failed", reason=repr(error)[:500])
-                return _refusal_response(
-                    RefusedRequestError("the generator failed; this episode begins again", 500, "failed")
-                )
+                failure = RefusedRequestError("the generator failed; this episode begins again", 500, "failed")
+                return _refusal_response(failure, error_form)
 
         return answer
 
-    async def _chat(self, request: "Request", session: HarnessSession) -> "Response":
+    async def _chat(
+        self, make_dialect: Callable[[], Dialect], request: "Request", session: HarnessSession
+    ) -> "Response":
         from starlette.responses import JSONResponse, StreamingResponse
 
         replaces = session.settings.sampling == "run"
+        dialect = make_dialect()
         content = await read_content(request)
         async with self._turns.take(content):
-            chat_parameters = read_request(
-                read_json(content), self._sessions.model, session.task.sampling, replaces=replaces
-            )
+            chat_body = await dialect.read(read_json(content), session)
+            if _is_untrained(request, chat_body, self._sessions.model):
+                chat_body = {**chat_body, "model": self._sessions.model}
+                session = self._untrained_session(session)
+            chat_parameters = read_request(chat_body, self._sessions.model, session.task.sampling, replaces=replaces)
             chat = ChatRequest(chat_parameters, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, chat_parameters.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
         if chat_parameters.is_streamed:
-            stream = _Stream(self._sessions, session, chat_parameters, chat, name)
+            stream = StreamedTurn(self._sessions, session, chat_parameters, chat, name)
             await stream.begin(request)
-            return StreamingResponse(stream.parts(), media_type="text/event-stream")
+            return StreamingResponse(dialect.stream(stream.parts()), media_type="text/event-stream")
         call = EndpointCall(session, chat)
         turn_answer = await self._sample_turn(request, call)
         more = extras(turn_answer, chat_parameters, session.record.decode)
-        return JSONResponse(completion_body(turn_answer, name, self._sessions.model, more))
+        return JSONResponse(dialect.answer(completion_body(turn_answer, name, self._sessions.model, more)))
+
+    def _untrained_session(self, session: HarnessSession) -> HarnessSession:
+        """A session of its own for a request of an episode that is answered and never trained."""
+        if self.single_calls is None:
+            raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
+        return self.single_calls.session(None if isinstance(session, SingleSession) else session)
+
+    async def _count_tokens(self, request: "Request", session: HarnessSession) -> "Response":
+        from starlette.responses import JSONResponse
+
+        content = await read_content(request)
+        async with self._turns.take(content):
+            num_tokens = await count_tokens(read_json(content), session, self._sessions.loop)
+        return JSONResponse({"input_tokens": num_tokens})
 
     async def _models(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
@@ -261,105 +299,21 @@ class EndpointApplication:
         )
 
 
-class _Stream:
-    """One streamed completion: `begin`, then `parts`."""
-
-    def __init__(
-        self, sessions: Sessions, session: HarnessSession, chat_parameters: ChatParameters, chat: ChatRequest, name: str
-    ) -> None:
-        self._sessions = sessions
-        self._session = session
-        self._chat_parameters = chat_parameters
-        self._name = name
-        self._server_loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
-        self._tokens: list[int] = []
-        self._call = EndpointCall(session, chat, self._forward_tokens)
-        self._deltas = Deltas(chat_parameters.stop, has_tools=bool(chat_parameters.tools))
-        self._answer_future: asyncio.Future[TurnAnswer] | None = None
-
-    async def begin(self, request: "Request") -> None:
-        """Wait until the first token, so that a refusal still has its status. Raises RefusedRequestError."""
-        future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
-        self._answer_future = asyncio.wrap_future(future)
-        self._answer_future.add_done_callback(lambda _: self._changed.set())
-        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(_wait_for_disconnect(request))]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not self._changed.is_set():
-            self._sessions.loop.call_soon_threadsafe(self._call.abandon)
-        for wait in waits:
-            wait.cancel()
-        if self._answer_future.done():
-            self._answer_future.result()
-
-    async def parts(self) -> AsyncIterator[str]:
-        """Server-sent events."""
-        assert self._answer_future is not None
-        try:
-            yield self._event({"role": "assistant", "content": ""})
-            while not self._answer_future.done():
-                # Before the parse: tokens that arrive during it end the wait below.
-                self._changed.clear()
-                began = time.monotonic()
-                for delta in self._parse_deltas():
-                    yield self._event(delta)
-                # Each part is parsed from the turn's first token. So the pause is at least ten times the last parse:
-                # a long turn does not occupy a core.
-                await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
-                await self._changed.wait()
-            try:
-                turn_answer = self._answer_future.result()
-            except RefusedRequestError as refusal:  # the session was closed in the middle of it
-                self._sessions.note_refused(self._session, refusal)
-                yield _event(error_body(refusal))
-                return
-            for delta in final_deltas(turn_answer, self._deltas):
-                yield self._event(delta)
-            # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
-            yield _event(chunk_body(self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more))
-            if self._chat_parameters.wants_usage:
-                yield _event(chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer))
-            yield "data: [DONE]\n\n"
-        except asyncio.CancelledError:  # as above
-            yield _event(error_body(ENDING))
-        finally:
-            if not self._answer_future.done():
-                self._sessions.loop.call_soon_threadsafe(self._call.abandon)
-
-    def _forward_tokens(self, tokens: list[int]) -> None:
-        """On the engine's loop."""
-        # The stream is read in the thread of the server, whose event may be set there only.
-        self._server_loop.call_soon_threadsafe(self._note, tokens)
-
-    def _note(self, tokens: list[int]) -> None:
-        self._tokens = tokens
-        self._changed.set()
-
-    def _parse_deltas(self) -> list[dict[str, Any]]:
-        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._chat_parameters.tools)
-        return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
-
-    def _event(self, delta: dict[str, Any]) -> str:
-        return _event(chunk_body(self._name, self._sessions.model, delta))
-
-
-def _event(body: dict[str, Any]) -> str:
-    return f"data: {json.dumps(body)}\n\n"
-
-
 async def _not_served(request: "Request", session: HarnessSession) -> "Response":
     path = request.url.path.rpartition("/v1/")[2]
     raise RefusedRequestError(
-        f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions", 404, "not_served"
+        f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions, /v1/responses and "
+        "/v1/messages",
+        404,
+        "not_served",
     )
 
 
-def _refusal_response(refusal: RefusedRequestError) -> "Response":
+def _refusal_response(refusal: RefusedRequestError, error_form: ErrorForm = error_body) -> "Response":
     from starlette.responses import JSONResponse
 
     # Client libraries repeat a request that failed unless they are asked not to.
-    return JSONResponse(error_body(refusal), refusal.status, headers={"x-should-retry": "false"})
+    return JSONResponse(error_form(refusal), refusal.status, headers={"x-should-retry": "false"})
 
 
 def _token(request: "Request") -> bytes:
@@ -369,22 +323,23 @@ def _token(request: "Request") -> bytes:
     return token.encode() if scheme.lower() == "bearer" else b""
 
 
+def _is_untrained(request: "Request", body: Any, model: str) -> bool:
+    """Whether the request names the model's second name, or has the header that says the same."""
+    if request.headers.get(UNTRAINED_HEADER, "0") not in ("", "0"):
+        return isinstance(body, dict)
+    return isinstance(body, dict) and body.get("model") == model + UNTRAINED
+
+
 def _is_retry(request: "Request") -> bool | None:
     """Whether a client library asks again because a request had failed, as OpenAI's say. None = it does not say."""
     retries = request.headers.get(RETRIES_HEADER)
     return None if retries is None else retries != "0"
 
 
-async def _wait_for_disconnect(request: "Request") -> None:
-    """Wait until the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _answer_unless_disconnected(request: "Request", answer_future: Future[T], abandon: Callable[[], object]) -> T:
     """The answer of the engine's loop; `abandon` is called if the client is gone before."""
     local_future = asyncio.wrap_future(answer_future)
-    disconnect = asyncio.create_task(_wait_for_disconnect(request))
+    disconnect = asyncio.create_task(wait_for_disconnect(request))
     waits: set[asyncio.Future[Any]] = {local_future, disconnect}
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

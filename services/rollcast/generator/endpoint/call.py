@@ -222,10 +222,7 @@ class ChatRequest:
         """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
         messages = self._chat_parameters.messages
         tools = self._chat_parameters.tools
-        # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
-        # event loop for seconds, and never fits
-        if self._num_characters > 64 * session.parts.max_sequence_tokens:
-            raise too_long(session, f"a chat of {self._num_characters} characters")
+        check_renderable(session, self._num_characters)
         longest_match = session.histories.longest(self._digests, messages)
         if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
@@ -276,10 +273,25 @@ class ChatRequest:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
 
     def _render_prompt(self, session: HarnessSession) -> list[int]:
-        try:
-            return session.parts.renderer.prompt(self._chat_parameters.messages, self._chat_parameters.tools)
-        except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-            raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
+        return render_prompt(session, self._chat_parameters.messages, self._chat_parameters.tools)
+
+
+def check_renderable(session: HarnessSession, num_characters: int) -> None:
+    """Raises RefusedRequestError for a chat that is not rendered.
+
+    With more characters for each token that a sequence may have it would hold up the event loop for seconds, and never
+    fits.
+    """
+    if num_characters > 64 * session.parts.max_sequence_tokens:
+        raise too_long(session, f"a chat of {num_characters} characters")
+
+
+def render_prompt(session: HarnessSession, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+    """The tokens of a whole chat. Raises RefusedRequestError."""
+    try:
+        return session.parts.renderer.prompt(messages, tools)
+    except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
+        raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
 
 
 def _tokens_between(

@@ -6,7 +6,8 @@ already, check the rest. They see no message: they make an error for each kind t
     honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs,
                return_token_ids and return_tokens_as_token_ids of vLLM
     the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it differs, or replaced
-    refused    n > 1, another model, content that is not text, tool_choice required, parallel_tool_calls false
+               (parallel_tool_calls false and a tool_choice that forces a call are grammars, so they sample too)
+    refused    n > 1, another model, content that is not text
     ignored    settings that change no token: user, metadata, store, ...
 """
 
@@ -86,35 +87,25 @@ class ChatParameters:
 
 def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> ChatParameters:
     """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
-    from pydantic import ValidationError
-
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
-    _check_counts(body)
+    check_size(body.get("messages"), "messages", body)
     messages = read_messages(body["messages"])
     stop = stop_texts(body.get("stop"))
-    replaced = other_settings(body, sampling, HONORED)
+    replaced = other_settings(body, sampling, HONORED) + _forcing_settings(body)
     if replaced and not replaces:
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
-        rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages"}}
+        rest = {key: body[key] for key in body if key in HONORED - {"stop", "messages", *replaced}}
         request = chat_request().model_validate({**rest, "messages": NO_HISTORY})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field_path = ".".join(map(str, first["loc"]))
-        raise RefusedRequestError(f"{field_path[:200]}: {' '.join(str(first['msg']).split())[:300]}") from None
-    except Exception as error:  # vLLM's own checks raise errors of its own
-        raise RefusedRequestError(" ".join(str(error).split())[:300]) from error
+    except Exception as error:
+        raise describe_invalid(error) from None
     if request.model is not None and request.model != model:
         raise RefusedRequestError(
             f"model = {request.model[:200]!r} is not served here; this run's is {model!r}", 404, "model_not_found"
         )
     if request.n not in (None, 1):
         raise RefusedRequestError(f"n = {request.n}: one request samples one completion; send {request.n} requests")
-    if request.parallel_tool_calls is False:
-        raise RefusedRequestError("parallel_tool_calls = false would need a grammar; leave it out")
-    if request.tool_choice not in (None, "auto", "none"):
-        raise RefusedRequestError("tool_choice: only auto and none are served, others would need a grammar")
     options = request.stream_options
     return ChatParameters(
         messages=messages,
@@ -161,13 +152,33 @@ def other_sampling(name: str, value: Any) -> RefusedRequestError:
     )
 
 
-def _check_counts(body: Mapping[str, Any]) -> None:
-    """Raises RefusedRequestError."""
-    messages = body.get("messages")
+def _forcing_settings(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Settings by which a request forces calls or forbids a second one: vLLM samples them under a grammar."""
+    forces_call = body.get("tool_choice") not in (None, "auto", "none")
+    forbids_second = body.get("parallel_tool_calls") is False
+    return ("tool_choice",) * forces_call + ("parallel_tool_calls",) * forbids_second
+
+
+def describe_invalid(error: Exception) -> RefusedRequestError:
+    """The refusal of a body that pydantic or a check of vLLM does not accept."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return RefusedRequestError(" ".join(str(error).split())[:300])
+    first = error.errors(include_url=False)[0]
+    field_path = ".".join(map(str, first["loc"]))
+    return RefusedRequestError(f"{field_path[:200]}: {' '.join(str(first['msg']).split())[:300]}")
+
+
+def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
+    """Raises RefusedRequestError for a body that would take long to check. `messages`: its field `name`."""
     if not isinstance(messages, list) or not messages:
-        raise RefusedRequestError("messages: give a list of at least one message")
+        raise RefusedRequestError(f"{name}: give a list of at least one message")
     tools = body.get("tools")
-    if len(messages) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
+    num_parts = sum(
+        len(message["content"]) for message in messages if isinstance(message, dict) and _has_parts(message)
+    )
+    if max(len(messages), num_parts) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
     if is_too_deep(body):
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
@@ -176,6 +187,10 @@ def _check_counts(body: Mapping[str, Any]) -> None:
         raise RefusedRequestError(f"tools: a request may have {max_tools_characters} characters of them at most")
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
+
+
+def _has_parts(message: Mapping[str, Any]) -> bool:
+    return isinstance(message.get("content"), list)
 
 
 def one_max_tokens(body: Mapping[str, Any]) -> int | None:

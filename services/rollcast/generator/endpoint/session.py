@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
+from typing import Any
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.histories import Histories
@@ -57,6 +58,8 @@ class HarnessSession:
         self.parts = parts
         self.record = record
         self.histories = Histories()
+        self.responses: dict[str, list[dict[str, Any]]] = {}
+        """By the id of a response, the chat that ends with it; for requests that name it as the previous one."""
         self.changed = asyncio.Condition()
         """Notified whenever a request has ended."""
         self.deadline = float("inf")
@@ -91,6 +94,8 @@ class HarnessSession:
         self._cancels: dict[object, Callable[[], object]] = {}
         self._idle_since = time.monotonic()
         self._num_calls = 0
+        self._num_untrained = 0
+        """Requests that the episode's program had answered without being trained on."""
 
     def knows(self, token: bytes) -> bool:
         """Whether it is the session's token, compared in constant time."""
@@ -116,6 +121,17 @@ class HarnessSession:
         self.check_open()
         self.has_begun = True
         self._cancels[request] = cancel
+
+    def enter_untrained(self, request: object, cancel: Callable[[], object]) -> None:
+        """A request has come that is answered in a session of its own. Raises RefusedRequestError."""
+        self._num_untrained += 1
+        if self._num_untrained > self.settings.untrained_requests:
+            raise RefusedRequestError(
+                f"this episode's {self.settings.untrained_requests} untrained requests are used up; more need a larger "
+                "untrained_requests of the environment",
+                code="untrained_requests",
+            )
+        self.enter(request, cancel)
 
     def leave(self, request: object) -> None:
         """A request is answered."""

@@ -1,4 +1,4 @@
-"""Calls without a session: a look at the policy as it is now, by `curl` or any client with the run's token.
+"""Calls that nothing is trained on: a look at the policy by `curl`, or an agent's title, summary or judge.
 
 session (any thread) -> enter -> sampled as in any session -> leave; its record is thrown away, nothing is trained
                           `- too many, no weights, no engine: refused
@@ -27,20 +27,36 @@ ENVIRONMENT = "(no session)"
 
 
 class SingleSession(HarnessSession):
-    """A session of no task, for one request."""
+    """A session of no task, for one request; `episode` is the session of an episode whose program asks."""
 
-    def __init__(self, calls: "SingleCalls", task: SessionTask, parts: EpisodeParts, record: EpisodeRecord) -> None:
+    def __init__(
+        self,
+        calls: "SingleCalls",
+        task: SessionTask,
+        parts: EpisodeParts,
+        record: EpisodeRecord,
+        episode: HarnessSession | None,
+    ) -> None:
         super().__init__(task, HarnessEnvironment(name="none"), parts, record)
         self._calls = calls
+        self._episode = episode
 
     def enter(self, request: object, cancel: Callable[[], object]) -> None:
-        """Raises RefusedRequestError if there are too many, or nothing can be sampled now."""
+        """Raises RefusedRequestError if there are too many, nothing can be sampled now, or the episode is over."""
         super().enter(request, cancel)
         self._calls.admit(self)
+        if self._episode is not None:
+            try:
+                self._episode.enter_untrained(request, cancel)
+            except RefusedRequestError:
+                self._calls.dismiss(self)
+                raise
 
     def leave(self, request: object) -> None:
         """The request is answered."""
         super().leave(request)
+        if self._episode is not None:
+            self._episode.leave(request)
         self._calls.dismiss(self)
 
 
@@ -73,8 +89,8 @@ class SingleCalls:
         )
         self._admitted: set[HarnessSession] = set()
 
-    def session(self) -> HarnessSession:
-        """A session for one request."""
+    def session(self, episode: HarnessSession | None = None) -> HarnessSession:
+        """A session for one request; `episode`: that of the program which asks."""
         task = SessionTask(
             environment=ENVIRONMENT,
             limits=self._limits,
@@ -84,7 +100,7 @@ class SingleCalls:
             rewards=False,
         )
         record = EpisodeRecord(self._engine, self._task, 0, self._parts.max_sequence_tokens)
-        return SingleSession(self, task, self._parts, record)
+        return SingleSession(self, task, self._parts, record, episode)
 
     def admit(self, session: HarnessSession) -> None:
         """Begin the session's request. Raises RefusedRequestError."""

@@ -1,0 +1,119 @@
+"""Anthropic's messages, converted by vLLM: https://docs.anthropic.com/en/api/messages
+
+    system, messages, tools, tool_choice, stop_sequences, max_tokens, stream    as of a chat completion
+    temperature, top_p, top_k, thinking, output_config                          settings of sampling: the run's are used
+
+Thinking is sent with a signature that nobody checks, and dropped when a client sends it back, as with other clients.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from rollcast.chat.base import ChatRenderer
+from rollcast.generator.endpoint.bodies import num_characters
+from rollcast.generator.endpoint.call import check_renderable, render_prompt
+from rollcast.generator.endpoint.messages import read_messages
+from rollcast.generator.endpoint.protocol import check_size, describe_invalid
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm import protocol
+
+KINDS: Mapping[int, str] = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    500: "api_error",
+    503: "overloaded_error",
+}
+
+
+class AnthropicMessages:
+    """One request of /v1/messages."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop`: the engine's, on which chats are rendered."""
+        self._loop = loop
+
+    async def read(self, body: Any, session: HarnessSession) -> Any:
+        return await read_as_chat(body, session, self._loop, protocol.anthropic_request())
+
+    def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
+        converted = protocol.anthropic_messages().messages_full_converter(
+            None, protocol.chat_answer().model_validate(completion)
+        )
+        message: dict[str, Any] = converted.model_dump(exclude_none=True)
+        return message | {"stop_sequence": converted.stop_sequence}
+
+    async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+        errors: list[str] = []
+
+        async def completion_parts() -> AsyncIterator[str]:
+            async for part in parts:
+                if part.startswith('data: {"error"'):
+                    errors.append(part)
+                    return
+                yield part
+
+        async for event in protocol.anthropic_messages().message_stream_converter(None, completion_parts()):
+            yield event
+        for part in errors:
+            error = json.loads(part.removeprefix("data: "))["error"]
+            body = {"type": "error", "error": {"type": "api_error", "message": error["message"]}}
+            yield f"event: error\ndata: {json.dumps(body)}\n\n"
+
+
+async def read_as_chat(
+    body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop, request_class: Any
+) -> dict[str, Any]:
+    """The body of a chat completion. Raises RefusedRequestError."""
+    if not isinstance(body, dict):
+        raise RefusedRequestError("the body is not a JSON object")
+    check_size(body.get("messages"), "messages", body)
+    try:
+        request = request_class.model_validate(body)
+        # Reminders within the chat stay where they are, so that a history only grows, if the template takes them there.
+        has_later_system = any(message.role == "system" for message in request.messages)
+        merges = has_later_system and not await _takes_later_system(session, loop)
+        chat = protocol.anthropic_messages().to_chat_completion_request(request, merge_inline_system=merges)
+    except Exception as error:  # pydantic's and vLLM's own checks
+        raise describe_invalid(error) from None
+    chat_body: dict[str, Any] = chat.model_dump(exclude_none=True, exclude_unset=True)
+    return chat_body
+
+
+async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop) -> int:
+    """The tokens of a chat with its tools, which is neither sampled nor recorded. Raises RefusedRequestError."""
+    chat_body = await read_as_chat(body, session, loop, protocol.anthropic_count())
+    messages = read_messages(chat_body["messages"])
+    check_renderable(session, num_characters(messages))
+
+    async def render() -> int:
+        return len(render_prompt(session, messages, chat_body.get("tools") or ()))
+
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(render(), loop))
+
+
+async def _takes_later_system(session: HarnessSession, loop: asyncio.AbstractEventLoop) -> bool:
+    async def render() -> bool:
+        return takes_later_system(session.parts.renderer)
+
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(render(), loop))
+
+
+def takes_later_system(renderer: ChatRenderer) -> bool:
+    """Whether the template renders a message of the system that is not the first."""
+    system = {"role": "system", "content": "a"}
+    user = {"role": "user", "content": "b"}
+    try:
+        renderer.prompt([system, user, system, user], ())
+    except Exception:  # templates raise of all kinds
+        return False
+    return True
+
+
+def anthropic_error(refusal: RefusedRequestError) -> dict[str, Any]:
+    """A refusal in Anthropic's form."""
+    kind = KINDS.get(refusal.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": refusal.sentence}}

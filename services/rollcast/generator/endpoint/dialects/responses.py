@@ -1,0 +1,268 @@
+"""OpenAI's responses, converted by vLLM: https://platform.openai.com/docs/api-reference/responses
+
+    instructions, input, tools, tool_choice, max_output_tokens, stream     as of a chat completion
+    previous_response_id                                                   of this session, unless `store` was false
+    temperature, top_p, reasoning, text.format                             settings of sampling: the run's are used
+    background, and tools that a host carries out                          refused, or not shown to the model
+
+A response is remembered as the chat that it ends. Reasoning is sent, and dropped when a client sends it back.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from rollcast.generator.endpoint.protocol import check_size, describe_invalid
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm import protocol
+from rollcast.rollouts.records import Sampling
+
+Message = dict[str, Any]
+
+
+class Responses:
+    """One request of /v1/responses."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._request: Any = None
+        self._session: HarnessSession | None = None
+        self._messages: list[Message] = []
+
+    async def read(self, body: Any, session: HarnessSession) -> Any:
+        if not isinstance(body, dict):
+            raise RefusedRequestError("the body is not a JSON object")
+        items = body.get("input")
+        check_size([items] if isinstance(items, str) else items, "input", body)
+        if body.get("background"):
+            raise RefusedRequestError("background = true is not served; wait for the answer, or stream it")
+        earlier_messages = self._earlier_messages(body.get("previous_response_id"), session)
+        try:
+            # pydantic tries thirty classes for each item of another form, which takes minutes for ten thousand of them.
+            request = protocol.responses_request().model_validate({**body, "input": ""})
+            utils = protocol.responses_utils()
+            messages = utils.construct_input_messages(
+                request_instructions=request.instructions,
+                request_input=list(_read_items(items)) if isinstance(items, list) else items,
+                prev_msg=earlier_messages,
+            )
+            tools = utils.construct_tool_dicts(request.tools, request.tool_choice)
+        except RefusedRequestError:
+            raise
+        except Exception as error:  # pydantic's and vLLM's own checks
+            raise describe_invalid(error) from None
+        self._request = request
+        self._session = session
+        self._messages = [_as_chat_message(message) for message in messages]
+        return _chat_body(body, request, self._messages, tools)
+
+    def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
+        (choice,) = completion["choices"]
+        message = choice["message"]
+        output = protocol.responses_utils().build_response_output_items(
+            message.get("reasoning"), message.get("content"), _calls(message), tools=self._request.tools
+        )
+        self._remember(message)
+        return self._response(output, choice["finish_reason"], completion["usage"])
+
+    async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
+        events = _Events()
+        created = self._response([], None, None)
+        yield events.text("response.created", {"response": created})
+        yield events.text("response.in_progress", {"response": created})
+        processor = protocol.responses_events().SimpleStreamingEventProcessor(tools=self._request.tools)
+        message: Message = {"content": "", "tool_calls": []}
+        finish_reason = usage = None
+        async for part in parts:
+            chunk = _chunk(part)
+            if chunk is None:
+                continue
+            if "error" in chunk:
+                yield events.text("error", {"code": chunk["error"]["code"], "message": chunk["error"]["message"]})
+                return
+            usage = chunk.get("usage") or usage
+            for choice in chunk["choices"]:
+                finish_reason = choice.get("finish_reason") or finish_reason
+                delta = choice["delta"]
+                message["content"] += delta.get("content") or ""
+                message["tool_calls"] += delta.get("tool_calls") or ()
+                for event in _delta_events(processor, delta):
+                    yield events.of(event)
+        for event in processor.close_current():
+            yield events.of(event)
+        self._remember(message)
+        response = self._response(processor.output_items, finish_reason, usage)
+        yield events.text(f"response.{response['status']}", {"response": response})
+
+    def _earlier_messages(self, response_id: object, session: HarnessSession) -> list[Message] | None:
+        if response_id is None:
+            return None
+        messages = session.responses.get(str(response_id))
+        if messages is None:
+            raise RefusedRequestError(
+                f"previous_response_id = {str(response_id)[:100]!r}: this session has no such response, or it was not "
+                "stored; send the whole history as input",
+                404,
+                "previous_response_not_found",
+            )
+        return messages
+
+    def _remember(self, message: Message) -> None:
+        """Keep the chat with its answer for a request that continues it."""
+        assert self._session is not None
+        if self._request.store is False:
+            return
+        answer = {"role": "assistant", "content": message.get("content") or ""}
+        if message.get("tool_calls"):
+            answer["tool_calls"] = [
+                {name: call[name] for name in ("id", "type", "function")} for call in message["tool_calls"]
+            ]
+        self._session.responses[self._request.request_id] = [*self._messages, answer]
+
+    def _response(
+        self, output: list[Any], finish_reason: str | None, usage: Mapping[str, int] | None
+    ) -> dict[str, Any]:
+        """A response; without a reason to finish it is in progress."""
+        assert self._session is not None
+        status = "in_progress" if finish_reason is None else "completed"
+        if finish_reason == "length":
+            status = "incomplete"
+        response = protocol.responses_answer().from_request(
+            self._request,
+            sampling_params=_sampling_params(self._session.task.sampling, self._request.max_output_tokens),
+            model_name=self._model,
+            created_time=int(time.time()),
+            output=output,
+            status=status,
+            usage=None if usage is None else _usage(usage),
+        )
+        body: dict[str, Any] = response.model_dump(mode="json", warnings=False)
+        return body
+
+
+class _Events:
+    """Numbers the events of one stream."""
+
+    def __init__(self) -> None:
+        self._num_sent = 0
+
+    def of(self, event: Any) -> str:
+        """An event of vLLM's processor."""
+        return self.text(event.type, event.model_dump(mode="json", warnings=False))
+
+    def text(self, kind: str, fields: Mapping[str, Any]) -> str:
+        """One server-sent event."""
+        body = {**fields, "type": kind, "sequence_number": self._num_sent}
+        self._num_sent += 1
+        return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
+
+
+def _read_items(items: list[Any]) -> Iterator[Any]:
+    """The items as vLLM's conversion takes them. Raises RefusedRequestError, and pydantic's error for a wrong call."""
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise RefusedRequestError(f"input.{index}: is not an object")
+        match item.get("type", "message"):
+            case "reasoning":
+                continue  # no chat template gets it, as with other clients that send it back
+            case "function_call":
+                yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+            case "message" if isinstance(item.get("role"), str):
+                yield item
+            case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
+                yield item
+            case kind:
+                raise RefusedRequestError(f"input.{index}.type = {str(kind)[:100]!r}: no such item is served")
+
+
+def _chat_body(
+    body: Mapping[str, Any], request: Any, messages: list[Message], tools: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    """The settings of a chat completion that ask for the same."""
+    tool_choice = body.get("tool_choice")
+    if isinstance(tool_choice, dict) and "name" in tool_choice:
+        tool_choice = {"type": "function", "function": {"name": tool_choice["name"]}}
+    text_format = (body.get("text") or {}).get("format")
+    settings = {
+        "model": request.model,
+        "messages": messages,
+        "tools": [_without_none(tool) for tool in tools or ()] or None,
+        "tool_choice": tool_choice if tools else None,
+        "parallel_tool_calls": body.get("parallel_tool_calls") if tools else None,
+        "max_completion_tokens": request.max_output_tokens,
+        "stream": request.stream,
+        "stream_options": {"include_usage": True} if request.stream else None,
+        "temperature": body.get("temperature"),
+        "top_p": body.get("top_p"),
+        "response_format": None if (text_format or {}).get("type") == "text" else text_format,
+        "reasoning_effort": (body.get("reasoning") or {}).get("effort"),
+    }
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _as_chat_message(message: Mapping[str, Any]) -> Message:
+    """The message with its parts of text as chat completions name them."""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = [
+            {"type": "text", "text": part.get("text")}
+            if isinstance(part, dict) and part.get("type") in ("input_text", "output_text")
+            else part
+            for part in content
+        ]
+    fields = {name: message[name] for name in ("role", "name", "tool_call_id", "tool_calls") if name in message}
+    return {**fields, "content": content}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(item) for name, item in value.items() if item is not None}
+    return value
+
+
+def _calls(message: Message) -> list[Any]:
+    return [
+        protocol.function_call()(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
+
+
+def _chunk(part: str) -> dict[str, Any] | None:
+    """The content of one event of a chat completion; None at its end."""
+    text = part.removeprefix("data: ").strip()
+    if text == "[DONE]":
+        return None
+    chunk: dict[str, Any] = json.loads(text)
+    return chunk
+
+
+def _delta_events(processor: Any, delta: Mapping[str, Any]) -> Iterator[Any]:
+    """The events of one part of a message, as vLLM's server makes them."""
+    events = protocol.responses_events()
+    whole_delta = protocol.delta_message().model_validate(delta)
+    for atomic_delta in events.split_delta(whole_delta):
+        state, call = processor.resolve_target_state(atomic_delta)
+        if state.name == "NONE":
+            continue
+        if processor.needs_transition(state, call):
+            yield from processor.close_current()
+            yield from processor.open(state, call)
+        yield from processor.emit_delta(atomic_delta, None)
+
+
+def _sampling_params(sampling: Sampling, max_tokens: int | None) -> Any:
+    return protocol.sampling_params()(
+        temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens or None
+    )
+
+
+def _usage(usage: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage["total_tokens"],
+    }

@@ -1,0 +1,113 @@
+"""One streamed chat completion: its turn is sampled on the engine's loop, and its parts are sent by the server's."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
+from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.protocol import ChatParameters
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.endpoint.sessions import Sessions
+from rollcast.generator.endpoint.streaming import Deltas
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+ENDING = RefusedRequestError("the generator ends; this episode begins again elsewhere", 503, "ending")
+
+
+class StreamedTurn:
+    """One streamed completion: `begin`, then `parts`."""
+
+    def __init__(
+        self, sessions: Sessions, session: HarnessSession, chat_parameters: ChatParameters, chat: ChatRequest, name: str
+    ) -> None:
+        self._sessions = sessions
+        self._session = session
+        self._chat_parameters = chat_parameters
+        self._name = name
+        self._server_loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._tokens: list[int] = []
+        self._call = EndpointCall(session, chat, self._forward_tokens)
+        self._deltas = Deltas(chat_parameters.stop, has_tools=bool(chat_parameters.tools))
+        self._answer_future: asyncio.Future[TurnAnswer] | None = None
+
+    async def begin(self, request: "Request") -> None:
+        """Wait until the first token, so that a refusal still has its status. Raises RefusedRequestError."""
+        future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
+        self._answer_future = asyncio.wrap_future(future)
+        self._answer_future.add_done_callback(lambda _: self._changed.set())
+        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(wait_for_disconnect(request))]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not self._changed.is_set():
+            self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+        for wait in waits:
+            wait.cancel()
+        if self._answer_future.done():
+            self._answer_future.result()
+
+    async def parts(self) -> AsyncIterator[str]:
+        """Server-sent events."""
+        assert self._answer_future is not None
+        try:
+            yield self._event({"role": "assistant", "content": ""})
+            while not self._answer_future.done():
+                # Before the parse: tokens that arrive during it end the wait below.
+                self._changed.clear()
+                began = time.monotonic()
+                for delta in self._parse_deltas():
+                    yield self._event(delta)
+                # Each part is parsed from the turn's first token. So the pause is at least ten times the last parse:
+                # a long turn does not occupy a core.
+                await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
+                await self._changed.wait()
+            try:
+                turn_answer = self._answer_future.result()
+            except RefusedRequestError as refusal:  # the session was closed in the middle of it
+                self._sessions.note_refused(self._session, refusal)
+                yield _event(error_body(refusal))
+                return
+            for delta in final_deltas(turn_answer, self._deltas):
+                yield self._event(delta)
+            # All at its end, as no part of the stream has a whole number of tokens.
+            more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
+            yield _event(chunk_body(self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more))
+            if self._chat_parameters.wants_usage:
+                yield _event(chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer))
+            yield "data: [DONE]\n\n"
+        except asyncio.CancelledError:  # the server stops
+            yield _event(error_body(ENDING))
+        finally:
+            if not self._answer_future.done():
+                self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+
+    def _forward_tokens(self, tokens: list[int]) -> None:
+        """On the engine's loop."""
+        # The stream is read in the thread of the server, whose event may be set there only.
+        self._server_loop.call_soon_threadsafe(self._note, tokens)
+
+    def _note(self, tokens: list[int]) -> None:
+        self._tokens = tokens
+        self._changed.set()
+
+    def _parse_deltas(self) -> list[dict[str, Any]]:
+        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._chat_parameters.tools)
+        return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
+
+    def _event(self, delta: dict[str, Any]) -> str:
+        return _event(chunk_body(self._name, self._sessions.model, delta))
+
+
+def _event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body)}\n\n"
+
+
+async def wait_for_disconnect(request: "Request") -> None:
+    """Wait until the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,297 @@
+"""Responses and Anthropic's messages: the same record as of chat completions, with a real engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
+from rollcast.telemetry import episode_metrics
+from testkit.generator.episode_tasks import episode_task
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint
+from testkit.generator.played_sessions import check_exact, play_session
+from tests.generator.conftest import SharedEngine, Versions
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
+
+USER = {"role": "user", "content": "what is in the room?"}
+RESPONSES_TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+ANTHROPIC_TOOL = {"name": "look", "input_schema": {"type": "object"}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
+    versions = await roomy_engine.versions()
+    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
+    async with served_endpoint(versions.engine, settings, stop_token_ids=(5, 17)) as served:
+        yield served
+
+
+class AnthropicClient:
+    """A client of /v1/messages, written to its documentation: https://docs.anthropic.com/en/api/messages"""
+
+    def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, **headers: str) -> None:
+        self._http = httpx.AsyncClient(
+            base_url=f"{endpoint.sessions.url}/rollcast/{session.id}",
+            headers={"x-api-key": session.token, "anthropic-version": "2023-06-01", **headers},
+            timeout=60.0,
+        )
+
+    async def create(self, **body: Any) -> httpx.Response:
+        return await self._http.post("/v1/messages", json={"model": MODEL, "max_tokens": 40, **body})
+
+    async def stream(self, **body: Any) -> tuple[dict[str, Any], list[str]]:
+        """The message that the events make, and their kinds."""
+        message: dict[str, Any] = {}
+        arguments: dict[int, str] = {}
+        kinds = []
+        body = {"model": MODEL, "max_tokens": 40, "stream": True, **body}
+        async with self._http.stream("POST", "/v1/messages", json=body) as answer:
+            assert answer.status_code == 200
+            async for line in answer.aiter_lines():
+                if not line.startswith("data: "):
+                    continue
+                event = json.loads(line.removeprefix("data: "))
+                kinds.append(event["type"])
+                match event["type"]:
+                    case "message_start":
+                        message = event["message"]
+                    case "content_block_start":
+                        assert event["index"] == len(message["content"])
+                        message["content"].append(event["content_block"])
+                    case "content_block_delta":
+                        block = message["content"][event["index"]]
+                        delta = event["delta"]
+                        if delta["type"] == "text_delta":
+                            block["text"] += delta["text"]
+                        elif delta["type"] == "input_json_delta":
+                            arguments[event["index"]] = arguments.get(event["index"], "") + delta["partial_json"]
+                    case "message_delta":
+                        message |= event["delta"]
+                        message["usage"] |= event["usage"]
+        for index, text in arguments.items():
+            message["content"][index]["input"] = json.loads(text)
+        return message, kinds
+
+    async def count(self, **body: Any) -> httpx.Response:
+        return await self._http.post("/v1/messages/count_tokens", json={"model": MODEL, **body})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def results(message: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    """An assistant's message as a client sends it back, and the results of its tools."""
+    uses = [block for block in message["content"] if block["type"] == "tool_use"]
+    assert uses
+    content = [
+        {"type": "tool_result", "tool_use_id": use["id"], "content": [{"type": "text", "text": text}]} for use in uses
+    ]
+    return [{"role": "assistant", "content": message["content"]}, {"role": "user", "content": content}]
+
+
+def check_one_sequence(versions: Versions, rollout: Rollout, task: PromptTask, num_turns: int) -> None:
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert not rollout.episode.branches
+    assert [turn.tool_calls for turn in rollout.episode.turns] == [1] * num_turns
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_chat_in_anthropics_form_is_one_sequence(
+    is_streamed: bool, versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(_: Any, session: HarnessSession) -> None:
+        client = AnthropicClient(endpoint, session)
+        system = [{"type": "text", "text": "look around", "cache_control": {"type": "ephemeral"}}]
+        messages: list[dict[str, Any]] = [USER]
+        for step in range(3):
+            body: dict[str, Any] = {"system": system, "messages": messages, "tools": [ANTHROPIC_TOOL]}
+            count = (await client.count(**body)).json()["input_tokens"]
+            if is_streamed:
+                message, kinds = await client.stream(**body)
+                assert kinds[0] == "message_start"
+                assert kinds[-2:] == ["message_delta", "message_stop"]
+            else:
+                message = (await client.create(**body)).json()
+            turn = session.record.turns[-1]
+            assert message["role"] == "assistant"
+            assert message["stop_reason"] in ("tool_use", "max_tokens")
+            assert message["usage"]["output_tokens"] == turn.end - turn.start
+            if step == 0:
+                assert message["usage"]["input_tokens"] == count
+            messages = [*messages, *results(message, f"door {step}")]
+            await versions.apply(40 + step)
+        await client.close()
+
+    task = episode_task(21 + is_streamed, 1, LengthBudget(max_tokens=300))
+    _, rollout = await play_session(endpoint, task, program)
+    check_one_sequence(versions, rollout, task, 3)
+
+
+@pytest.mark.parametrize("names_the_previous", [False, True])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_chat_of_responses_is_one_sequence(
+    is_streamed: bool, names_the_previous: bool, versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        items: list[Any] = [USER]
+        previous: dict[str, str] = {}
+        for step in range(3):
+            options = {"model": MODEL, "tools": [RESPONSES_TOOL], "max_output_tokens": 40, "input": items, **previous}
+            if is_streamed:
+                kinds = []
+                async for event in await client.responses.create(**options, stream=True):
+                    kinds.append(event.type)
+                    assert event.sequence_number == len(kinds) - 1
+                response = event.response
+                assert kinds[:2] == ["response.created", "response.in_progress"]
+            else:
+                response = await client.responses.create(**options)
+            turn = session.record.turns[-1]
+            assert response.status in ("completed", "incomplete")
+            assert response.usage.output_tokens == turn.end - turn.start
+            calls = [item for item in response.output if item.type == "function_call"]
+            assert [call.name for call in calls] == ["look"]
+            answers = [{"type": "function_call_output", "call_id": calls[0].call_id, "output": f"door {step}"}]
+            if names_the_previous:
+                previous = {"previous_response_id": response.id}
+                items = answers
+            else:
+                items = [*items, *(item.model_dump(exclude_none=True) for item in response.output), *answers]
+            await versions.apply(50 + step)
+
+    task = episode_task(31 + 2 * is_streamed + names_the_previous, 1, LengthBudget(max_tokens=300))
+    _, rollout = await play_session(endpoint, task, program)
+    check_one_sequence(versions, rollout, task, 3)
+
+
+async def test_what_clients_ask_for_is_replaced_by_the_runs_sampling_and_counted(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        chat = {"model": MODEL, "messages": [USER], "max_tokens": 4}
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+        for options in (
+            {"tools": [tool], "tool_choice": "required"},
+            {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "look"}}},
+            {"tools": [tool], "parallel_tool_calls": False},
+            {"response_format": {"type": "json_object"}, "temperature": 0.0},
+        ):
+            assert (await client.chat.completions.create(**chat, **options)).choices
+        assert (
+            await client.responses.create(
+                model=MODEL,
+                input="hello",
+                max_output_tokens=4,
+                temperature=0.2,
+                reasoning={"effort": "low"},
+                text={"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}},
+                tools=[RESPONSES_TOOL],
+                tool_choice="required",
+                store=False,
+            )
+        ).output
+        anthropic = AnthropicClient(endpoint, session)
+        thinking = {"type": "enabled", "budget_tokens": 1_024}
+        choice = {"type": "any", "disable_parallel_tool_use": True}
+        answer = await anthropic.create(
+            messages=[USER], tools=[ANTHROPIC_TOOL], tool_choice=choice, thinking=thinking, max_tokens=2_000
+        )
+        assert answer.status_code == 200, answer.text
+        await anthropic.close()
+
+    before = endpoint.count(episode_metrics.ENDPOINT_REPLACED)
+    task = episode_task(41, 1, LengthBudget(max_tokens=200))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    # One each for the first three chats, two for the fourth; four of the response; three of the message.
+    assert endpoint.count(episode_metrics.ENDPOINT_REPLACED) - before == 12
+
+
+async def test_refusals_have_the_form_that_each_client_reads(versions: Versions, endpoint: ServedEndpoint) -> None:
+    import openai
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        with pytest.raises(openai.NotFoundError, match="this session has no such response") as missing:
+            await client.responses.create(model=MODEL, input="x", previous_response_id="resp_1")
+        assert missing.value.code == "previous_response_not_found"
+        with pytest.raises(openai.BadRequestError, match="background"):
+            await client.responses.create(model=MODEL, input="x", background=True)
+        with pytest.raises(openai.BadRequestError, match="input"):
+            await client.responses.create(model=MODEL, input=[])
+        with pytest.raises(openai.BadRequestError, match=r"input.0: is not an object"):
+            await client.responses.create(model=MODEL, input=[1])
+        with pytest.raises(openai.BadRequestError, match=r"input.0.type = 'other': no such item is served"):
+            await client.responses.create(model=MODEL, input=[{"type": "other"}] * 10_000)
+        with pytest.raises(openai.BadRequestError, match="call_id"):
+            await client.responses.create(model=MODEL, input=[{"type": "function_call", "name": "look"}])
+        with pytest.raises(openai.NotFoundError, match="is not served here"):
+            await client.responses.create(model="gpt", input="x")
+        with pytest.raises(openai.NotFoundError, match="/v1/embeddings is not served"):
+            await client.embeddings.create(model=MODEL, input="x")
+        anthropic = AnthropicClient(endpoint, session)
+        image = {"type": "image", "source": {"type": "url", "url": "http://x"}}
+        for body, status, kind, sentence in (
+            ({"messages": []}, 400, "invalid_request_error", "give a list of at least one message"),
+            ({"messages": [USER], "max_tokens": -1}, 400, "invalid_request_error", "max_tokens"),
+            ({"messages": [USER], "model": "claude"}, 404, "not_found_error", "is not served here"),
+            (
+                {"messages": [{"role": "user", "content": [image]}]},
+                400,
+                "invalid_request_error",
+                "only content that is",
+            ),
+            ({"messages": [USER, {"role": "assistant", "content": "{"}]}, 400, "invalid_request_error", "assistant's"),
+        ):
+            answer = await anthropic.create(**body)
+            assert (answer.status_code, answer.json()["type"]) == (status, "error"), answer.text
+            assert answer.json()["error"]["type"] == kind
+            assert sentence in answer.json()["error"]["message"]
+        stranger = AnthropicClient(endpoint, session, **{"x-api-key": "guessed"})
+        answer = await stranger.create(messages=[USER])
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
+        assert (await anthropic.create(messages=[USER], max_tokens=2)).status_code == 200
+        await anthropic.close()
+        await stranger.close()
+
+    task = episode_task(42, 1, LengthBudget(max_tokens=60))
+    _, rollout = await play_session(endpoint, task, program)
+    assert rollout.episode is not None
+    assert len(rollout.episode.turns) == 1
+
+
+async def test_requests_for_the_untrained_name_are_answered_and_use_no_budget(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    import openai
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        first = await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=5)
+        for options in (
+            {"model": f"{MODEL}-untrained"},
+            {"model": MODEL, "extra_headers": {"x-rollcast-untrained": "1"}},
+        ):
+            title = await client.chat.completions.create(messages=[USER], max_tokens=20, temperature=0.5, **options)
+            assert title.usage.completion_tokens <= 20
+        anthropic = AnthropicClient(endpoint, session)
+        assert (await anthropic.create(model=f"{MODEL}-untrained", messages=[USER])).status_code == 200
+        await anthropic.close()
+        session.settings = session.settings.model_copy(update={"untrained_requests": 3})
+        with pytest.raises(openai.BadRequestError, match="3 untrained requests are used up"):
+            await client.chat.completions.create(model=f"{MODEL}-untrained", messages=[USER], max_tokens=2)
+        assert session.num_open_requests == 0
+        assert len(session.record.turns) == 1
+        assert first.choices
+
+    task = episode_task(43, 1, LengthBudget(max_tokens=20))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert len(rollout.episode.turns) == 1
