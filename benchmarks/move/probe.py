@@ -191,6 +191,10 @@ class Recorder:
         self.address = SimpleNamespace(lane=lane, num_lanes=num_lanes)
         self.device = torch.device("cpu")
         self._total = total
+        self.in_flight = 0
+
+    def begin(self, piece: Any) -> None:
+        self.broadcast(piece)
 
     def broadcast(self, piece: Any) -> None:
         content = piece.numpy().tobytes()

@@ -69,7 +69,7 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         name, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: needs COLUMN=VALUE")
-        # No column names the runs, so the requested one is found later by where the log begins again.
+        # No column names the runs, so the places at which the log begins again number them later.
         if name.casefold() == RUN and not names_runs:
             wanted_run = value
             continue

@@ -319,6 +319,10 @@ row = json.load(sys.stdin)
 how = row["how"]
 assert json.loads(os.environ.get("ROLLCAST_ROW", "null")) == (None if how == "long" else row)
 messages = [{"role": "user", "content": "what is in the room?"}]
+assert os.environ["ANTHROPIC_AUTH_TOKEN"] == os.environ["OPENAI_API_KEY"]
+assert os.environ["ANTHROPIC_MODEL"] == os.environ["ROLLCAST_MODEL"]
+title = {"model": os.environ["ANTHROPIC_DEFAULT_HAIKU_MODEL"], "messages": messages, "max_tokens": 3}
+assert post(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", title)["role"] == "assistant"
 for _ in range(2):
     body = {"model": os.environ["ROLLCAST_MODEL"], "messages": messages, "max_tokens": 40, "temperature": 0.1}
     message = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]

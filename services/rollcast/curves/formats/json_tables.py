@@ -103,7 +103,7 @@ def _join_tables(tables: Sequence[_Table]) -> Objects:
         return longest.rows
     rows = [row for table in chosen for row in table.named_rows()]
     counter = next((name for name in STEP_NAMES if all(isinstance(row.get(name), (int, float)) for row in rows)), None)
-    # Otherwise the steps would fall where one table ends and the next begins, as at a restart.
+    # Otherwise the steps would fall between one table and the next, as at a restart.
     return rows if counter is None else sorted(rows, key=lambda row: row[counter])
 
 

@@ -3,7 +3,7 @@
     system, messages, tools, tool_choice, stop_sequences, max_tokens, stream    as of a chat completion
     temperature, top_p, top_k, thinking, output_config                          settings of sampling: the run's are used
 
-Thinking is sent with a signature that nobody checks, and dropped when a client sends it back, as with other clients.
+Thinking is sent with a signature of no meaning, and dropped when a client sends it back, as with other clients.
 """
 
 import asyncio
@@ -50,16 +50,16 @@ class AnthropicMessages:
         errors: list[str] = []
 
         async def completion_parts() -> AsyncIterator[str]:
-            async for part in parts:
-                if part.startswith('data: {"error"'):
-                    errors.append(part)
+            async for event in parts:
+                if event.startswith('data: {"error"'):
+                    errors.append(event)
                     return
-                yield part
+                yield event
 
         async for event in protocol.anthropic_messages().message_stream_converter(None, completion_parts()):
             yield event
-        for part in errors:
-            error = json.loads(part.removeprefix("data: "))["error"]
+        for error_event in errors:
+            error = json.loads(error_event.removeprefix("data: "))["error"]
             body = {"type": "error", "error": {"type": "api_error", "message": error["message"]}}
             yield f"event: error\ndata: {json.dumps(body)}\n\n"
 
@@ -73,7 +73,7 @@ async def read_as_chat(
     check_size(body.get("messages"), "messages", body)
     try:
         request = request_class.model_validate(body)
-        # Reminders within the chat stay where they are, so that a history only grows, if the template takes them there.
+        # Reminders within the chat keep their place if the template allows it, so that a history only grows.
         has_later_system = any(message.role == "system" for message in request.messages)
         merges = has_later_system and not await _takes_later_system(session, loop)
         chat = protocol.anthropic_messages().to_chat_completion_request(request, merge_inline_system=merges)

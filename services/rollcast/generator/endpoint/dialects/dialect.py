@@ -1,4 +1,4 @@
-"""What a form of requests and answers has to do. Everything between is the same for all.
+"""A form of requests and answers. Everything between is the same for all.
 
     body --read--> body of a chat completion --> sampled, recorded, matched, refused as every other
     answer <--answer / stream-- chat completion, whole or in parts

@@ -70,17 +70,17 @@ class Responses:
     async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
         events = _Events()
         created = self._response([], None, None)
-        yield events.text("response.created", {"response": created})
-        yield events.text("response.in_progress", {"response": created})
+        yield events.write("response.created", {"response": created})
+        yield events.write("response.in_progress", {"response": created})
         processor = protocol.responses_events().SimpleStreamingEventProcessor(tools=self._request.tools)
         message: Message = {"content": "", "tool_calls": []}
         finish_reason = usage = None
-        async for part in parts:
-            chunk = _chunk(part)
+        async for chat_event in parts:
+            chunk = _chunk(chat_event)
             if chunk is None:
                 continue
             if "error" in chunk:
-                yield events.text("error", {"code": chunk["error"]["code"], "message": chunk["error"]["message"]})
+                yield events.write("error", {"code": chunk["error"]["code"], "message": chunk["error"]["message"]})
                 return
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
@@ -89,12 +89,12 @@ class Responses:
                 message["content"] += delta.get("content") or ""
                 message["tool_calls"] += delta.get("tool_calls") or ()
                 for event in _delta_events(processor, delta):
-                    yield events.of(event)
+                    yield events.encode(event)
         for event in processor.close_current():
-            yield events.of(event)
+            yield events.encode(event)
         self._remember(message)
         response = self._response(processor.output_items, finish_reason, usage)
-        yield events.text(f"response.{response['status']}", {"response": response})
+        yield events.write(f"response.{response['status']}", {"response": response})
 
     def _earlier_messages(self, response_id: object, session: HarnessSession) -> list[Message] | None:
         if response_id is None:
@@ -148,11 +148,11 @@ class _Events:
     def __init__(self) -> None:
         self._num_sent = 0
 
-    def of(self, event: Any) -> str:
+    def encode(self, event: Any) -> str:
         """An event of vLLM's processor."""
-        return self.text(event.type, event.model_dump(mode="json", warnings=False))
+        return self.write(event.type, event.model_dump(mode="json", warnings=False))
 
-    def text(self, kind: str, fields: Mapping[str, Any]) -> str:
+    def write(self, kind: str, fields: Mapping[str, Any]) -> str:
         """One server-sent event."""
         body = {**fields, "type": kind, "sequence_number": self._num_sent}
         self._num_sent += 1
@@ -229,9 +229,9 @@ def _calls(message: Message) -> list[Any]:
     ]
 
 
-def _chunk(part: str) -> dict[str, Any] | None:
+def _chunk(chat_event: str) -> dict[str, Any] | None:
     """The content of one event of a chat completion; None at its end."""
-    text = part.removeprefix("data: ").strip()
+    text = chat_event.removeprefix("data: ").strip()
     if text == "[DONE]":
         return None
     chunk: dict[str, Any] = json.loads(text)
