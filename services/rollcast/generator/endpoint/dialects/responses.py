@@ -160,7 +160,7 @@ class _Events:
 
 
 def _read_items(items: list[Any]) -> Iterator[Any]:
-    """The items as vLLM's conversion takes them. Raises RefusedRequestError, and pydantic's error for a wrong call."""
+    """The items as vLLM's conversion takes them. Raises RefusedRequestError."""
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise RefusedRequestError(f"input.{index}: is not an object")
@@ -168,7 +168,10 @@ def _read_items(items: list[Any]) -> Iterator[Any]:
             case "reasoning":
                 continue  # no chat template gets it, as with other clients that send it back
             case "function_call":
-                yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+                try:
+                    yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+                except ValueError as error:
+                    raise RefusedRequestError(f"input.{index}.{describe_invalid(error)}") from None
             case "message" if isinstance(item.get("role"), str):
                 yield item
             case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
