@@ -119,7 +119,11 @@ class Responses:
             answer["tool_calls"] = [
                 {name: call[name] for name in ("id", "type", "function")} for call in message["tool_calls"]
             ]
-        self._session.responses[self._request.request_id] = [*self._messages, answer]
+        remembered = self._session.responses
+        remembered[self._request.request_id] = [*self._messages, answer]
+        # Each may hold a whole body. A client continues its newest response, or forks one of few.
+        if len(remembered) > 64:
+            del remembered[next(iter(remembered))]
 
     def _response(
         self, output: list[Any], finish_reason: str | None, usage: Mapping[str, int] | None
