@@ -47,7 +47,8 @@ class SingleSession(HarnessSession):
         self._calls.admit(self)
         if self._episode is not None:
             try:
-                self._episode.enter_untrained(request, cancel)
+                self._episode.enter_untrained(request, self.close)
+                self.deadline = min(self.deadline, self._episode.deadline)
             except RefusedRequestError:
                 self._calls.dismiss(self)
                 raise

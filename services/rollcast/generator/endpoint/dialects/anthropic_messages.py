@@ -86,6 +86,8 @@ async def read_as_chat(
 async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop) -> int:
     """The tokens of a chat with its tools, which is neither sampled nor recorded. Raises RefusedRequestError."""
     chat_body = await read_as_chat(body, session, loop, protocol.anthropic_count())
+    # Tools may also come within messages, where the first look does not see them.
+    check_size(chat_body["messages"], "messages", chat_body)
     messages = read_messages(chat_body["messages"])
     check_renderable(session, num_characters(messages))
 

@@ -41,7 +41,9 @@ class Responses:
         earlier_messages = self._earlier_messages(body.get("previous_response_id"), session)
         try:
             # pydantic tries thirty classes for each item of another form, which takes minutes for ten thousand of them.
-            request = protocol.responses_request().model_validate({**body, "input": ""})
+            # The id is ours: a client's may be as long as a body, and is remembered.
+            settings = {name: value for name, value in body.items() if name != "request_id" and value is not None}
+            request = protocol.responses_request().model_validate({**settings, "input": ""})
             utils = protocol.responses_utils()
             messages = utils.construct_input_messages(
                 request_instructions=request.instructions,
@@ -135,7 +137,9 @@ class Responses:
             status = "incomplete"
         response = protocol.responses_answer().from_request(
             self._request,
-            sampling_params=_sampling_params(self._session.task.sampling, self._request.max_output_tokens),
+            sampling_params=_sampling_params(
+                self._session.task.sampling, self._request.max_output_tokens or self._session.task.max_tokens
+            ),
             model_name=self._model,
             created_time=int(time.time()),
             output=output,
@@ -259,10 +263,8 @@ def _delta_events(processor: Any, delta: Mapping[str, Any]) -> Iterator[Any]:
         yield from processor.emit_delta(atomic_delta, None)
 
 
-def _sampling_params(sampling: Sampling, max_tokens: int | None) -> Any:
-    return protocol.sampling_params()(
-        temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens or None
-    )
+def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:
+    return protocol.sampling_params()(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens)
 
 
 def _usage(usage: Mapping[str, int]) -> dict[str, Any]:
