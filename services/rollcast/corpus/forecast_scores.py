@@ -144,19 +144,23 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
     if refused and not forecasts:
         raise UserError(f"--forecaster: every forecast was refused; the first one, {refused[0]}")
     names = sorted({forecast.window.cell for forecast in forecasts})
-    by_cell = {name: [each for each in forecasts if each.window.cell == name] for name in names}
+    by_cell = {
+        name: [window_forecast for window_forecast in forecasts if window_forecast.window.cell == name]
+        for name in names
+    }
     # The simple methods learn the spread of their errors from the other repositories.
     cells = [
         _cell_scores(name, cell_forecasts)
         for name, cell_forecasts in by_cell.items()
-        if len({each.repository for each in cell_forecasts}) > 1
+        if len({window_forecast.repository for window_forecast in cell_forecasts}) > 1
     ]
     if not cells:
         raise UserError(
             "--corpus: no metric and share has forecasts of two repositories; add curves of another repository"
         )
     votes = repository_means(
-        (each.repository for each in forecasts), (each.holds(LOWEST, HIGHEST) for each in forecasts)
+        (window_forecast.repository for window_forecast in forecasts),
+        (window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts),
     )
     low, high = bootstrap_interval(votes)
     half = [cell for cell in cells if cell.is_from_half]
@@ -186,8 +190,10 @@ def pinball_loss(quantiles: Array, outcome: float) -> float:
 def error_quantiles(method: str, other_forecasts: Sequence[ScoredForecast]) -> Array:
     """(5,) quantiles of a simple method's errors in other repositories, each repository weighted alike."""
     counts = Counter(forecast.repository for forecast in other_forecasts)
-    errors = np.array([each.window.outcome - each.simple[method] for each in other_forecasts])
-    weights = np.array([1 / counts[each.repository] for each in other_forecasts])
+    errors = np.array(
+        [window_forecast.window.outcome - window_forecast.simple[method] for window_forecast in other_forecasts]
+    )
+    weights = np.array([1 / counts[window_forecast.repository] for window_forecast in other_forecasts])
     order = np.lexsort((weights, errors))
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(QUANTILE_LEVELS) * reached[-1])
@@ -204,7 +210,10 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         return round(arithmetic_mean(repository_means(repositories, values)), digits)
 
     methods = (FORECASTER, *forecasts[0].simple)
-    error = {method: mean_over_repositories(each.error(method) for each in forecasts) for method in methods}
+    error = {
+        method: mean_over_repositories(window_forecast.error(method) for window_forecast in forecasts)
+        for method in methods
+    }
     pinball_digits = 5
     pinball = {method: mean_over_repositories(_pinball_losses(method, forecasts), pinball_digits) for method in methods}
     # 0.03: pass rate: a run that gains more was wrongly called flat.
@@ -213,18 +222,27 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         is_from_half=forecasts[0].window.share == SHARES[-1],
         num_windows=len(forecasts),
         num_repositories=len(set(repositories)),
-        verdicts=dict(Counter(each.verdict or "none" for each in forecasts)),
+        verdicts=dict(Counter(window_forecast.verdict or "none" for window_forecast in forecasts)),
         error=error,
         pinball=pinball,
         error_over_best=round(_ratios(error)[FORECASTER], RATIO_DIGITS),
         pinball_over_best=round(_ratios(pinball)[FORECASTER], RATIO_DIGITS),
-        in90=mean_over_repositories(each.holds(LOWEST, HIGHEST) for each in forecasts),
-        in50=mean_over_repositories(each.holds(LOW, HIGH) for each in forecasts),
-        width90=mean_over_repositories(float(each.quantiles[HIGHEST] - each.quantiles[LOWEST]) for each in forecasts),
-        decisions=Tally.count(each.holds(LOWEST, HIGHEST) for each in forecasts if each.is_decided),
-        called_flat_wrong=Tally.count(each.gain > 0.03 for each in forecasts if each.is_called_flat),
+        in90=mean_over_repositories(window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts),
+        in50=mean_over_repositories(window_forecast.holds(LOW, HIGH) for window_forecast in forecasts),
+        width90=mean_over_repositories(
+            float(window_forecast.quantiles[HIGHEST] - window_forecast.quantiles[LOWEST])
+            for window_forecast in forecasts
+        ),
+        decisions=Tally.count(
+            window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts if window_forecast.is_decided
+        ),
+        called_flat_wrong=Tally.count(
+            window_forecast.gain > 0.03 for window_forecast in forecasts if window_forecast.is_called_flat
+        ),
         # Pass rate: a run is flat if its end differs by less from the last reading that was seen
-        flat_recognised=Tally.count(each.is_called_flat for each in forecasts if abs(each.gain) < 0.01),
+        flat_recognised=Tally.count(
+            window_forecast.is_called_flat for window_forecast in forecasts if abs(window_forecast.gain) < 0.01
+        ),
     )
 
 
@@ -237,13 +255,15 @@ def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[fl
     if method == FORECASTER:
         return [pinball_loss(forecast.quantiles, forecast.window.outcome) for forecast in forecasts]
     errors = {
-        repository: error_quantiles(method, [each for each in forecasts if each.repository != repository])
-        for repository in {each.repository for each in forecasts}
+        repository: error_quantiles(
+            method, [window_forecast for window_forecast in forecasts if window_forecast.repository != repository]
+        )
+        for repository in {window_forecast.repository for window_forecast in forecasts}
     }
     losses = []
-    for each in forecasts:
-        quantiles = np.clip(each.simple[method] + errors[each.repository], 0.0, 1.0)
-        losses.append(pinball_loss(quantiles, each.window.outcome))
+    for window_forecast in forecasts:
+        quantiles = np.clip(window_forecast.simple[method] + errors[window_forecast.repository], 0.0, 1.0)
+        losses.append(pinball_loss(quantiles, window_forecast.window.outcome))
     return losses
 
 

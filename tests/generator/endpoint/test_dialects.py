@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,11 +11,14 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from rollcast.generator.endpoint.dialects.response_items import empty_message, empty_message_events, read_items
+from rollcast.generator.endpoint.remembered_chats import RememberedChats
 from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.generator.vllm.protocol import responses_events
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint
+from testkit.generator.harness_endpoint import MODEL, MOST_SINGLE_CALLS, ServedEndpoint, served_endpoint
 from testkit.generator.played_sessions import check_exact, play_session
 from tests.generator.conftest import SharedEngine, Versions
 
@@ -297,3 +301,112 @@ async def test_requests_for_the_untrained_name_are_answered_and_use_no_budget(
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert len(rollout.episode.turns) == 1
+
+
+async def test_tools_and_texts_of_each_form_reach_the_model(versions: Versions, endpoint: ServedEndpoint) -> None:
+    """A grammar of a custom tool is replaced, tools of a host are left out, texts of several parts are joined."""
+    grammar = {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'}
+    custom = {"type": "custom", "name": "apply_patch", "description": "a patch", "format": grammar}
+    hosted = {"type": "web_search_20250305", "name": "web_search"}
+    texts = [{"type": "text", "text": "what is "}, {"type": "text", "text": "in the room?"}]
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        anthropic = AnthropicClient(endpoint, session)
+        whole = (await anthropic.count(messages=[USER])).json()
+        assert (await anthropic.count(messages=[{"role": "user", "content": texts}])).json() == whole
+        assert (await anthropic.count(messages=[USER], tools=[hosted])).json() == whole
+        assert (await anthropic.count(messages=[USER], tools=[], tool_choice={"type": "auto"})).json() == whole
+        answer = await anthropic.create(messages=[{"role": "user", "content": texts}], tools=[hosted], max_tokens=2)
+        assert answer.status_code == 200, answer.text
+        response = await client.responses.create(model=MODEL, input="a", tools=[custom], max_output_tokens=8)
+        assert response.output
+        await anthropic.close()
+
+    before = endpoint.count(episode_metrics.ENDPOINT_REPLACED)
+    task = episode_task(51, 1, LengthBudget(max_tokens=60))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert endpoint.count(episode_metrics.ENDPOINT_REPLACED) - before == 1
+
+
+async def test_a_response_continues_with_the_system_messages_of_its_input_and_other_instructions(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        first = await client.responses.create(
+            model=MODEL,
+            input=[{"role": "system", "content": "be brief"}, USER],
+            extra_body={"stop": ["a", "e"]},
+            max_output_tokens=20,
+        )
+        assert not {"a", "e"} & set(first.output_text)
+        await client.responses.create(model=MODEL, input="go on", previous_response_id=first.id, max_output_tokens=4)
+        other = await client.responses.create(
+            model=MODEL, instructions="be long", input="go on", previous_response_id=first.id, max_output_tokens=4
+        )
+        stored = session.responses.get(other.id)
+        assert stored is not None
+        assert [message["role"] for message in stored] == ["system", "user", "assistant", "user", "assistant"]
+        assert stored[0]["content"] == "be brief", "instructions are of one request"
+
+    task = episode_task(52, 1, LengthBudget(max_tokens=80))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1], "other instructions are another history"
+
+
+async def test_an_answer_of_reasoning_alone_is_an_empty_message() -> None:
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    text = {"type": "output_text", "text": "a", "annotations": []}
+    answer = {"type": "message", "role": "assistant", "content": [text, text]}
+    assert list(read_items([USER, reasoning, USER])) == [USER, {"role": "assistant", "content": ""}, USER]
+    assert list(read_items([reasoning])) == [{"role": "assistant", "content": ""}]
+    assert list(read_items([reasoning, answer])) == [{**answer, "content": "aa"}]
+    assert empty_message().content[0].text == ""
+    processor = responses_events().SimpleStreamingEventProcessor(tools=[])
+    kinds = [event.type for event in empty_message_events(processor)]
+    kinds += [event.type for event in processor.close_current()]
+    assert kinds[0] == "response.output_item.added"
+    assert kinds[-1] == "response.output_item.done"
+    assert [item.type for item in processor.output_items] == ["message"]
+
+
+async def test_the_newest_chats_are_remembered_within_bounds() -> None:
+    chats = RememberedChats()
+    for number in range(100):
+        chats.add(str(number), [{"role": "user", "content": "a"}])
+    assert chats.get("35") is None
+    assert chats.get("36") is not None
+    large = [{"role": "user", "content": "a" * 5_000_000}]
+    for name in ("x", "y"):
+        chats.add(name, large)
+    assert chats.get("99") is None
+    assert chats.get("x") is None
+    assert chats.get("y") == large
+
+
+async def test_untrained_requests_wait_for_a_place_and_end_with_their_episode(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    import openai
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        async def title(tokens: int) -> Any:
+            return await client.chat.completions.create(model=f"{MODEL}-untrained", messages=[USER], max_tokens=tokens)
+
+        await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=3)
+        answers = await asyncio.gather(*(title(3) for _ in range(3 * MOST_SINGLE_CALLS)))
+        assert all(answer.choices for answer in answers)
+        running = [asyncio.create_task(title(40)) for _ in range(2 * MOST_SINGLE_CALLS)]
+        async with asyncio.timeout(60):
+            while not session.num_open_requests:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        session.close()
+        for ended in await asyncio.gather(*running, return_exceptions=True):
+            assert isinstance(ended, openai.NotFoundError) or len(ended.choices) == 1
+        assert session.num_open_requests == 0
+
+    task = episode_task(53, 1, LengthBudget(max_tokens=20))
+    await play_session(endpoint, task, program)
+    assert not endpoint.sessions._sessions, "nothing is kept"

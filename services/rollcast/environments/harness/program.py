@@ -18,7 +18,7 @@ from rollcast.environments.harness.folder import make_folder
 MAX_LINES = 5
 """Last lines of its output that are kept: the message of an exception and the place that raised it."""
 MAX_LINE_CHARACTERS = 300
-SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
+SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "ANTHROPIC_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
 """Variables of the generator that a harness does not see."""
 
 

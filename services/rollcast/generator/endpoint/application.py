@@ -16,6 +16,7 @@ Bodies are bounded. A request ends with its episode's time, or when its client i
 """
 
 import asyncio
+import hmac
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -221,6 +222,8 @@ class EndpointApplication:
         async with self._turns.take(content):
             body = read_json(content, MAX_TOKENS)
             sampling = session.task.sampling
+            if _is_untrained(request, body, self._sessions.model):
+                session = self._untrained_session(session)
             token_request, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, replaced)
         turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
@@ -267,7 +270,8 @@ class EndpointApplication:
         from rollcast.connections.token_gate import presents
 
         token = self._sessions.run_token
-        if token is not None and presents(request.scope, token):
+        # Clients of Anthropic's API send it as x-api-key.
+        if token is not None and (hmac.compare_digest(_token(request), token) or presents(request.scope, token)):
             return
         remedy = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
         session_hint = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"

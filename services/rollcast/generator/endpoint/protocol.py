@@ -175,10 +175,8 @@ def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
     if not isinstance(messages, list) or not messages:
         raise RefusedRequestError(f"{name}: give a list of at least one message")
     tools = body.get("tools")
-    num_parts = sum(
-        len(message["content"]) for message in messages if isinstance(message, dict) and _has_parts(message)
-    )
-    if max(len(messages), num_parts) > MAX_MESSAGES or (isinstance(tools, list) and len(tools) > MAX_TOOLS):
+    num_parts = sum(map(_num_parts, messages))
+    if max(len(messages), num_parts) > MAX_MESSAGES or _num_tools(tools) > MAX_TOOLS:
         raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
     if is_too_deep(body):
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
@@ -189,8 +187,23 @@ def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
         raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
 
 
-def _has_parts(message: Mapping[str, Any]) -> bool:
-    return isinstance(message.get("content"), list)
+def _num_tools(tools: Any) -> int:
+    """The tools, and those of each namespace among them."""
+    if not isinstance(tools, list):
+        return 0
+    return len(tools) + sum(
+        len(tool["tools"]) for tool in tools if isinstance(tool, dict) and isinstance(tool.get("tools"), list)
+    )
+
+
+def _num_parts(message: Any) -> int:
+    """The parts of its content, and of the content of each: results of tools have parts of their own."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return 0
+    return len(content) + sum(
+        len(part["content"]) for part in content if isinstance(part, dict) and isinstance(part.get("content"), list)
+    )
 
 
 def one_max_tokens(body: Mapping[str, Any]) -> int | None:

@@ -12,11 +12,11 @@ import secrets
 import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Any
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.histories import Histories
 from rollcast.generator.endpoint.refusals import RefusedRequestError, budget_over
+from rollcast.generator.endpoint.remembered_chats import RememberedChats
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.waits import UnusableEpisodeError
@@ -58,7 +58,7 @@ class HarnessSession:
         self.parts = parts
         self.record = record
         self.histories = Histories()
-        self.responses: dict[str, list[dict[str, Any]]] = {}
+        self.responses = RememberedChats()
         """By the id of a response, the chat that ends with it; for requests that name it as the previous one."""
         self.changed = asyncio.Condition()
         """Notified whenever a request has ended."""

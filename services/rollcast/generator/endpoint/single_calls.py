@@ -4,6 +4,7 @@ session (any thread) -> enter -> sampled as in any session -> leave; its record 
                           `- too many, no weights, no engine: refused
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -27,7 +28,10 @@ ENVIRONMENT = "(no session)"
 
 
 class SingleSession(HarnessSession):
-    """A session of no task, for one request; `episode` is the session of an episode whose program asks."""
+    """A session of no task, for one request; `episode` is the session of an episode whose program asks.
+
+    A request of an episode waits for a place; another one is refused if none is free.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class SingleSession(HarnessSession):
         super().__init__(task, HarnessEnvironment(name="none"), parts, record)
         self._calls = calls
         self._episode = episode
+        self._has_place = False
 
     def enter(self, request: object, cancel: Callable[[], object]) -> None:
         """Raises RefusedRequestError if there are too many, nothing can be sampled now, or the episode is over."""
@@ -53,16 +58,32 @@ class SingleSession(HarnessSession):
                 self._calls.dismiss(self)
                 raise
 
+    async def reserve(self, request: object, max_tokens: int | None) -> int:
+        """Take a place, and the tokens. Raises RefusedRequestError."""
+        await self._calls.take_place(may_wait=self._episode is not None)
+        self._has_place = True
+        return await super().reserve(request, max_tokens)
+
+    async def take_slot(self, request: object) -> None:
+        """As in the session of an episode, whose deadline moves by the wait. Raises UnusableEpisodeError."""
+        if self._episode is None:
+            await super().take_slot(request)
+            return
+        await self._episode.take_slot(request)
+        self.deadline = self._episode.deadline
+
     def leave(self, request: object) -> None:
         """The request is answered."""
         super().leave(request)
+        if self._has_place:
+            self._calls.give_place()
         if self._episode is not None:
             self._episode.leave(request)
         self._calls.dismiss(self)
 
 
 class SingleCalls:
-    """Makes their sessions, and bounds how many are under way. `admit` and `dismiss` run on the engine's loop."""
+    """Makes their sessions, and bounds how many are under way. All except `session` runs on the engine's loop."""
 
     def __init__(
         self, engine: Engine, parts: EpisodeParts, sessions: Sessions, recipe: Recipe, *, num_slots: int
@@ -70,8 +91,9 @@ class SingleCalls:
         self._engine = engine
         self._parts = parts
         self._sessions = sessions
-        # Calls that wait or sample at the same time
+        # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
+        self._places = asyncio.Semaphore(self._max_calls)
         self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
         self._task = PromptTask(
             # No task has it, so that no rollout shares their KV
@@ -88,7 +110,6 @@ class SingleCalls:
             reference="{}",
             episode=self._limits,
         )
-        self._admitted: set[HarnessSession] = set()
 
     def session(self, episode: HarnessSession | None = None) -> HarnessSession:
         """A session for one request; `episode`: that of the program which asks."""
@@ -107,15 +128,24 @@ class SingleCalls:
         """Begin the session's request. Raises RefusedRequestError."""
         if self._engine.failed or self._engine.version is None:
             raise RefusedRequestError("the generator has no weights now; retry later", 503, "no_weights")
-        if len(self._admitted) >= self._max_calls:
+        session.deadline = time.monotonic() + self._limits.max_seconds
+        self._sessions.add(session)
+
+    async def take_place(self, *, may_wait: bool) -> None:
+        """One of the places of such calls. Raises RefusedRequestError if none is free and the caller may not wait.
+
+        The caller bounds the wait by its session's deadline.
+        """
+        if not may_wait and self._places.locked():
             reason = f"{self._max_calls} calls without a session are under way here; retry later"
             raise RefusedRequestError(reason, 503, "enough_calls")
-        session.deadline = time.monotonic() + self._limits.max_seconds
-        self._admitted.add(session)
-        self._sessions.add(session)
+        await self._places.acquire()
+
+    def give_place(self) -> None:
+        """The call samples no more."""
+        self._places.release()
 
     def dismiss(self, session: HarnessSession) -> None:
         """Remove a session whose request is answered."""
-        self._admitted.discard(session)
         self._sessions.remove(session)
         self._parts.exporter.add(episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)

@@ -114,7 +114,7 @@ class _Question:
         # 0.02: pass rate that as much compute again as was spent must bring, if the user names no
         # gain; less in proportion if less is left. Three runs of one recipe differ by as much (A.5
         # of the paper), so a smaller gain could not be shown.
-        # 0.002: pass rate: least gain that the rest must bring if the user names none. Otherwise it
+        # 0.002: pass rate: least gain that the rest must bring by default. Otherwise it
         # shrinks to nothing with the rest, and the advice of the last evaluations turns with every
         # reading.
         self._worth = max(0.02 * min(share, 1.0), 0.002) if worth is None else worth

@@ -72,7 +72,7 @@ async def read_as_chat(
         raise RefusedRequestError("the body is not a JSON object")
     check_size(body.get("messages"), "messages", body)
     try:
-        request = request_class.model_validate(body)
+        request = request_class.model_validate(_without_hosted_tools(body))
         # Reminders within the chat keep their place if the template allows it, so that a history only grows.
         has_later_system = any(message.role == "system" for message in request.messages)
         merges = has_later_system and not await _takes_later_system(session, loop)
@@ -83,10 +83,25 @@ async def read_as_chat(
     return chat_body
 
 
+def _without_hosted_tools(body: dict[str, Any]) -> dict[str, Any]:
+    """The body without tools that Anthropic's servers carry out or whose schema only its models know; and without an
+    empty list of tools."""
+    tools = body.get("tools")
+    if not isinstance(tools, list):
+        return body
+    own_tools = [
+        tool
+        for tool in tools
+        if not isinstance(tool, dict) or "input_schema" in tool or tool.get("type") in (None, "custom")
+    ]
+    rest = {name: value for name, value in body.items() if name != "tools" and (own_tools or name != "tool_choice")}
+    return {**rest, "tools": own_tools} if own_tools else rest
+
+
 async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop) -> int:
     """The tokens of a chat with its tools, which is neither sampled nor recorded. Raises RefusedRequestError."""
     chat_body = await read_as_chat(body, session, loop, protocol.anthropic_count())
-    # Tools may also come within messages, where the first look does not see them.
+    # Again, for tools that came within messages.
     check_size(chat_body["messages"], "messages", chat_body)
     messages = read_messages(chat_body["messages"])
     check_renderable(session, num_characters(messages))

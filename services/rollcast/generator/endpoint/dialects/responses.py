@@ -2,17 +2,26 @@
 
     instructions, input, tools, tool_choice, max_output_tokens, stream     as of a chat completion
     previous_response_id                                                   of this session, unless `store` was false
-    temperature, top_p, reasoning, text.format                             settings of sampling: the run's are used
+    temperature, reasoning, text.format, a custom tool's grammar, ...      settings of sampling: the run's are used
     background, and tools that a host carries out                          refused, or not shown to the model
 
-A response is remembered as the chat that it ends. Reasoning is sent, and dropped when a client sends it back.
+A response is remembered as the chat that it ends, without the instructions. Reasoning that a client sends back is
+dropped.
 """
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from rollcast.generator.endpoint.dialects.response_items import (
+    delta_events,
+    empty_message,
+    empty_message_events,
+    joined_text,
+    read_items,
+    without_grammars,
+)
 from rollcast.generator.endpoint.protocol import check_size, describe_invalid
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
@@ -20,6 +29,21 @@ from rollcast.generator.vllm import protocol
 from rollcast.rollouts.records import Sampling
 
 Message = dict[str, Any]
+CONVERTED = frozenset(
+    {
+        *("model", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream"),
+        *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
+    }
+)
+"""Settings that vLLM's class checks. No other list of a body reaches it: it tries many classes for each element."""
+IGNORED = frozenset(
+    {
+        *("input", "request_id", "background", "include", "truncation", "stream_options", "max_tool_calls"),
+        *("client_metadata", "prompt_cache_retention", "user", "service_tier", "safety_identifier", "prompt_cache_key"),
+    }
+)
+"""Settings that change no token."""
+ANSWER_ITEMS = frozenset({"message", "function_call", "custom_tool_call"})
 
 
 class Responses:
@@ -39,16 +63,16 @@ class Responses:
         if body.get("background"):
             raise RefusedRequestError("background = true is not served; wait for the answer, or stream it")
         earlier_messages = self._earlier_messages(body.get("previous_response_id"), session)
+        settings = {name: value for name, value in body.items() if name in CONVERTED and value is not None}
+        tools_without_grammar = without_grammars(settings.get("tools"))
+        if tools_without_grammar is not None:
+            settings["tools"] = tools_without_grammar
         try:
             # pydantic tries thirty classes for each item of another form, which takes minutes for ten thousand of them.
-            # The id is ours: a client's may be as long as a body, and is remembered.
-            settings = {name: value for name, value in body.items() if name != "request_id" and value is not None}
             request = protocol.responses_request().model_validate({**settings, "input": ""})
             utils = protocol.responses_utils()
-            messages = utils.construct_input_messages(
-                request_instructions=request.instructions,
-                request_input=list(_read_items(items)) if isinstance(items, list) else items,
-                prev_msg=earlier_messages,
+            new_messages = utils.construct_input_messages(
+                request_input=list(read_items(items)) if isinstance(items, list) else items
             )
             tools = utils.construct_tool_dicts(request.tools, request.tool_choice)
         except RefusedRequestError:
@@ -57,8 +81,12 @@ class Responses:
             raise describe_invalid(error) from None
         self._request = request
         self._session = session
-        self._messages = [_as_chat_message(message) for message in messages]
-        return _chat_body(body, request, self._messages, tools)
+        self._messages = [*earlier_messages, *(_as_chat_message(message) for message in new_messages)]
+        instructions = [{"role": "system", "content": request.instructions}] if request.instructions else []
+        chat_body = _chat_body(body, request, [*instructions, *self._messages], tools)
+        if tools_without_grammar is not None:
+            chat_body["structured_outputs"] = "the grammar of a custom tool"
+        return chat_body
 
     def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
         (choice,) = completion["choices"]
@@ -66,18 +94,22 @@ class Responses:
         output = protocol.responses_utils().build_response_output_items(
             message.get("reasoning"), message.get("content"), _calls(message), tools=self._request.tools
         )
+        if not any(item.type in ANSWER_ITEMS for item in output):
+            output.append(empty_message())
         self._remember(message)
         return self._response(output, choice["finish_reason"], completion["usage"])
 
     async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
         events = _Events()
-        created = self._response([], None, None)
-        yield events.write("response.created", {"response": created})
-        yield events.write("response.in_progress", {"response": created})
         processor = protocol.responses_events().SimpleStreamingEventProcessor(tools=self._request.tools)
         message: Message = {"content": "", "tool_calls": []}
         finish_reason = usage = None
         async for chat_event in parts:
+            # After the first part, which comes at once: a stream of which nothing was read is not abandoned by its end.
+            if not events.num_sent:
+                created = self._response([], None, None)
+                yield events.write("response.created", {"response": created})
+                yield events.write("response.in_progress", {"response": created})
             chunk = _chunk(chat_event)
             if chunk is None:
                 continue
@@ -90,17 +122,20 @@ class Responses:
                 delta = choice["delta"]
                 message["content"] += delta.get("content") or ""
                 message["tool_calls"] += delta.get("tool_calls") or ()
-                for event in _delta_events(processor, delta):
+                for event in delta_events(processor, delta):
                     yield events.encode(event)
+        if not message["content"] and not message["tool_calls"]:
+            for event in empty_message_events(processor):
+                yield events.encode(event)
         for event in processor.close_current():
             yield events.encode(event)
         self._remember(message)
         response = self._response(processor.output_items, finish_reason, usage)
         yield events.write(f"response.{response['status']}", {"response": response})
 
-    def _earlier_messages(self, response_id: object, session: HarnessSession) -> list[Message] | None:
+    def _earlier_messages(self, response_id: object, session: HarnessSession) -> list[Message]:
         if response_id is None:
-            return None
+            return []
         messages = session.responses.get(str(response_id))
         if messages is None:
             raise RefusedRequestError(
@@ -121,11 +156,7 @@ class Responses:
             answer["tool_calls"] = [
                 {name: call[name] for name in ("id", "type", "function")} for call in message["tool_calls"]
             ]
-        remembered = self._session.responses
-        remembered[self._request.request_id] = [*self._messages, answer]
-        # Each may hold a whole body. A client continues its newest response, or forks one of few.
-        if len(remembered) > 64:
-            del remembered[next(iter(remembered))]
+        self._session.responses.add(self._request.request_id, [*self._messages, answer])
 
     def _response(
         self, output: list[Any], finish_reason: str | None, usage: Mapping[str, int] | None
@@ -154,7 +185,7 @@ class _Events:
     """Numbers the events of one stream."""
 
     def __init__(self) -> None:
-        self._num_sent = 0
+        self.num_sent = 0
 
     def encode(self, event: Any) -> str:
         """An event of vLLM's processor."""
@@ -162,30 +193,9 @@ class _Events:
 
     def write(self, kind: str, fields: Mapping[str, Any]) -> str:
         """One server-sent event."""
-        body = {**fields, "type": kind, "sequence_number": self._num_sent}
-        self._num_sent += 1
+        body = {**fields, "type": kind, "sequence_number": self.num_sent}
+        self.num_sent += 1
         return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
-
-
-def _read_items(items: list[Any]) -> Iterator[Any]:
-    """The items as vLLM's conversion takes them. Raises RefusedRequestError."""
-    for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise RefusedRequestError(f"input.{index}: is not an object")
-        match item.get("type", "message"):
-            case "reasoning":
-                continue  # no chat template gets it, as with other clients that send it back
-            case "function_call":
-                try:
-                    yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
-                except ValueError as error:
-                    raise RefusedRequestError(f"input.{index}.{describe_invalid(error)}") from None
-            case "message" if isinstance(item.get("role"), str):
-                yield item
-            case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
-                yield item
-            case kind:
-                raise RefusedRequestError(f"input.{index}.type = {str(kind)[:100]!r}: no such item is served")
 
 
 def _chat_body(
@@ -199,7 +209,7 @@ def _chat_body(
     settings = {
         "model": request.model,
         "messages": messages,
-        "tools": [_without_none(tool) for tool in tools or ()] or None,
+        "tools": [{**tool, "function": _without_none(tool["function"])} for tool in tools or ()] or None,
         "tool_choice": tool_choice if tools else None,
         "parallel_tool_calls": body.get("parallel_tool_calls") if tools else None,
         "max_completion_tokens": request.max_output_tokens,
@@ -210,27 +220,18 @@ def _chat_body(
         "response_format": None if (text_format or {}).get("type") == "text" else text_format,
         "reasoning_effort": (body.get("reasoning") or {}).get("effort"),
     }
-    return {name: value for name, value in settings.items() if value is not None}
+    other_settings = {name: value for name, value in body.items() if name not in CONVERTED | IGNORED}
+    return other_settings | {name: value for name, value in settings.items() if value is not None}
 
 
 def _as_chat_message(message: Mapping[str, Any]) -> Message:
-    """The message with its parts of text as chat completions name them."""
-    content = message.get("content")
-    if isinstance(content, list):
-        content = [
-            {"type": "text", "text": part.get("text")}
-            if isinstance(part, dict) and part.get("type") in ("input_text", "output_text")
-            else part
-            for part in content
-        ]
+    """The fields of a message that chat completions have; parts of text are joined."""
     fields = {name: message[name] for name in ("role", "name", "tool_call_id", "tool_calls") if name in message}
-    return {**fields, "content": content}
+    return {**fields, "content": joined_text(message.get("content"))}
 
 
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_none(item) for name, item in value.items() if item is not None}
-    return value
+def _without_none(function: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in function.items() if value is not None}
 
 
 def _calls(message: Message) -> list[Any]:
@@ -247,20 +248,6 @@ def _chunk(chat_event: str) -> dict[str, Any] | None:
         return None
     chunk: dict[str, Any] = json.loads(text)
     return chunk
-
-
-def _delta_events(processor: Any, delta: Mapping[str, Any]) -> Iterator[Any]:
-    """The events of one part of a message, as vLLM's server makes them."""
-    events = protocol.responses_events()
-    whole_delta = protocol.delta_message().model_validate(delta)
-    for atomic_delta in events.split_delta(whole_delta):
-        state, call = processor.resolve_target_state(atomic_delta)
-        if state.name == "NONE":
-            continue
-        if processor.needs_transition(state, call):
-            yield from processor.close_current()
-            yield from processor.open(state, call)
-        yield from processor.emit_delta(atomic_delta, None)
 
 
 def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:

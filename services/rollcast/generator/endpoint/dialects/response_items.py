@@ -1,0 +1,97 @@
+"""The items of OpenAI's responses: those of a request as messages of a chat, those of an answer as items and events."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rollcast.generator.endpoint.protocol import describe_invalid
+from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.vllm import protocol
+
+
+def read_items(items: list[Any]) -> Iterator[Any]:
+    """The items as vLLM's conversion takes them. Raises RefusedRequestError."""
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise RefusedRequestError(f"input.{index}: is not an object")
+        match item.get("type", "message"):
+            case "reasoning":
+                # No chat template gets it, as with other clients that send it back. An answer of reasoning alone is an
+                # empty one.
+                if not _belongs_to_answer(items[index + 1 : index + 2]):
+                    yield {"role": "assistant", "content": ""}
+            case "function_call":
+                try:
+                    yield protocol.responses_utils().ResponseFunctionToolCall.model_validate(item)
+                except ValueError as error:
+                    raise RefusedRequestError(f"input.{index}.{describe_invalid(error)}") from None
+            case "message" if isinstance(item.get("role"), str):
+                yield {**item, "content": joined_text(item.get("content"))}
+            case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
+                yield item
+            case kind:
+                raise RefusedRequestError(f"input.{index}.type = {str(kind)[:100]!r}: no such item is served")
+
+
+def _belongs_to_answer(following: list[Any]) -> bool:
+    """Whether the item after a reasoning, if there is one, is of the same answer."""
+    return any(
+        isinstance(item, dict)
+        and (item.get("type") in ("function_call", "custom_tool_call") or item.get("role") == "assistant")
+        for item in following
+    )
+
+
+def joined_text(content: Any) -> Any:
+    """The content as one text if it has parts of text only: vLLM's conversion keeps the first of an assistant's."""
+    if not isinstance(content, list):
+        return content
+    texts = [
+        part.get("text")
+        if isinstance(part, dict) and part.get("type") in ("input_text", "output_text", "text")
+        else None
+        for part in content
+    ]
+    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else content
+
+
+def without_grammars(tools: Any) -> list[Any] | None:
+    """The tools without the formats that custom ones have for their input; None if none has one."""
+    if not isinstance(tools, list):
+        return None
+    has_format = [isinstance(tool, dict) and tool.get("type") == "custom" and "format" in tool for tool in tools]
+    if not any(has_format):
+        return None
+    return [
+        {name: value for name, value in tool.items() if name != "format"} if formatted else tool
+        for tool, formatted in zip(tools, has_format, strict=True)
+    ]
+
+
+def empty_message() -> Any:
+    """An answer without a text or a call, which a client can send back."""
+    utils = protocol.responses_utils()
+    text = utils.ResponseOutputText(text="", annotations=[], type="output_text")
+    return utils.ResponseOutputMessage(
+        id=f"msg_{utils.random_uuid()}", content=[text], role="assistant", status="completed", type="message"
+    )
+
+
+def empty_message_events(processor: Any) -> Iterator[Any]:
+    """The events of an answer without a text or a call."""
+    state, _ = processor.resolve_target_state(protocol.delta_message()(content="x"))
+    yield from processor.close_current()
+    yield from processor.open(state)
+
+
+def delta_events(processor: Any, delta: Mapping[str, Any]) -> Iterator[Any]:
+    """The events of one part of a message, as vLLM's server makes them."""
+    events = protocol.responses_events()
+    whole_delta = protocol.delta_message().model_validate(delta)
+    for atomic_delta in events.split_delta(whole_delta):
+        state, call = processor.resolve_target_state(atomic_delta)
+        if state.name == "NONE":
+            continue
+        if processor.needs_transition(state, call):
+            yield from processor.close_current()
+            yield from processor.open(state, call)
+        yield from processor.emit_delta(atomic_delta, None)
