@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SERVICES = {
     "generator": "rollcast.generator.__main__, rollcast.generator.service",
     "generator, trial": "rollcast.generator.trial",
@@ -40,3 +42,12 @@ def test_no_service_imports_what_reads_the_environment_before_it_is_set() -> Non
     command = [sys.executable, "-c", IMPORT, json.dumps(SERVICES), *READ_THE_ENVIRONMENT]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert ended.stdout.splitlines() == list(SERVICES)
+
+
+@pytest.mark.parametrize("server", ["environments.hosted.nursery", "tasks.sandbox.fork_server"])
+def test_a_fork_server_imports_no_settings(server: str) -> None:
+    """They are half a second of its start, and an environment or a verifier has no use for them."""
+    program = f"import rollcast.{server}, sys; print({{'pydantic', 'yaml'}} & sys.modules.keys())"
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout.strip() == "set()"

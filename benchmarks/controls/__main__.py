@@ -26,8 +26,8 @@ from rollcast.cli.demo import shipped_config
 from rollcast.cli.leave_one_out_report import show_leave_one_out
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.local.ablation import Variant, plan
+from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import load
-from rollcast.tasks.verifiers import grade
 from testkit.record import write_result
 
 CAP = 30

@@ -16,8 +16,9 @@ from contextlib import closing
 from typing import Any, cast
 
 from rollcast.config.datasets import MappingName
+from rollcast.tasks.grading import grade
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import GradeStatus, grade
+from rollcast.tasks.verifiers import GradeStatus
 from testkit.record import write_result
 from testkit.tasks.math_answers import FORMS, data_folder, references, wrong_answers
 

@@ -12,6 +12,9 @@ CORE = "core"
 GROUPS: dict[str, str] = {
     # Systems keep a core busy each, and two of them would only wait for each other's deadlines.
     "tests/system": "systems",
+    # They fork the same programs.
+    "tests/generator/test_service.py": "systems",
+    "tests/generator/test_main.py": "systems",
     # Files that render the same charts; the four others render few.
     **{f"tests/chart/test_{name}.py": f"chart {name}" for name in ("memory", "balance", "grader", "environments")},
     "tests/chart": "charts",
@@ -22,14 +25,20 @@ GROUPS: dict[str, str] = {
     "tests/memory": "model shapes",
     "tests/throughput": "model shapes",
     "tests/local/test_one_gpu.py": "model shapes",
-    # Files that share an engine.
-    "tests/generator/test_exactness.py": "a roomy engine",
-    "tests/generator/test_agreement.py": "a roomy engine",
-    "tests/generator/endpoint/test_sessions.py": "a roomy engine",
-    "tests/generator/endpoint/test_retries.py": "a roomy engine",
-    "tests/generator/endpoint/test_single_calls.py": "a roomy engine",
-    "tests/generator/test_preemption.py": "a tight engine",
-    "tests/generator/test_episodes.py": "a tight engine",
+    # Files that import vLLM, which takes eight seconds, and share its engines.
+    "tests/generator/endpoint": "engines",
+    **{
+        f"tests/generator/test_{name}.py": "engines"
+        for name in ("exactness", "agreement", "preemption", "episodes", "vocabulary")
+    },
+    # Files whose programs are forked of one process with torch and the trainer.
+    **{
+        f"tests/trainer/test_{name}.py": "ranks"
+        for name in ("checkpoint", "lora", "machines", "own_loss", "replicas", "sharded_start", "two_ranks")
+    },
+    # The same for services without torch.
+    "tests/forecaster": "services",
+    "tests/autoscaler": "services",
 }
 """Test file or folder -> the group that it runs in, if that is not the file alone."""
 

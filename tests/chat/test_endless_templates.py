@@ -45,8 +45,8 @@ async def test_the_start_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "\n" not in str(caught.value)
 
 
-async def test_the_start_takes_a_right_one_and_names_the_fault_of_another(tmp_path: Path) -> None:
-    await check_chat_format(write(tmp_path, CHATML_TEMPLATE), PromptFormat())
+async def test_the_start_names_another_fault(tmp_path: Path) -> None:
+    """A right template passes in every run of a system."""
     with pytest.raises(UserError, match=r"model.renderer = auto: the chat template of .* ends a turn"):
         await check_chat_format(
             write(tmp_path, "{% for message in messages %}{{ message.content }}{% endfor %}"), PromptFormat()

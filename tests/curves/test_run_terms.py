@@ -100,7 +100,7 @@ def test_the_page_and_a_later_look_at_the_folder_give_the_same_advice(tmp_path: 
     folder = tmp_path / "demo"
     points = record(60, seed=3)
     written(folder, points[:1], {"steps": 1000})
-    for count in range(20, 61, 4):
+    for count in range(20, 61, 8):
         with closing(History(tmp_path / "h.sqlite")) as history:
             metrics = ForecastMetrics("own")
             board = Board()

@@ -82,6 +82,8 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
         assert never["compute"]["q50"] is None, "most trajectories have a ceiling below it"
         reached = np.isfinite(expected.draws.compute_to(1.0)).mean()
         assert never["probability"] == pytest.approx(float(reached), abs=0.01)
+        # Thirty points may have come from the file alone, before the trainer's page was read.
+        wait_for(lambda: service.client.get("/api/runs/demo/status").json()["step"] is not None)
         status = service.client.get("/api/runs/demo/status").json()
         assert (status["step"], status["max_staleness"], len(status["staleness"])) == (290, 8, 18)
         assert status["groups"] == "", "the trainer has told of none"

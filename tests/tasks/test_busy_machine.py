@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from rollcast.config.tasks import Grading
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import Grade, Verifiers
+from rollcast.tasks.verifiers import Grade
 from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, patient, put_on, script
 
 pytestmark = [

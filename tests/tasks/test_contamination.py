@@ -11,9 +11,9 @@ import pytest
 from rollcast.config.tasks import Tasks
 from rollcast.local.cautions import data_warnings
 from rollcast.tasks.contamination import normal_form
+from rollcast.tasks.grading import grade
 from rollcast.tasks.near_duplicates import MAX_PAIRS, near_duplicates
 from rollcast.tasks.prompts import PromptSplit, load
-from rollcast.tasks.verifiers import grade
 
 QUESTION = "Find the number of positive integers n such that n^2+2n is prime."
 SPELLINGS = {

@@ -14,9 +14,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rollcast.config.tasks import Grading
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import Grade, Verifiers
+from rollcast.tasks.verifiers import Grade
 from tests.tasks.hanging_answers import HANGING, verdict
 
 CPU_SECONDS = 0.5

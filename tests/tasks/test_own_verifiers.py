@@ -19,12 +19,13 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import Evaluation, Grading, Tasks
 from rollcast.config.verifiers import FunctionVerifier
+from rollcast.tasks.grading import Verifiers, grade
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.prompts import load
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.trial import reference_answer, try_verifiers
-from rollcast.tasks.verifiers import Grade, Verifiers, grade
+from rollcast.tasks.verifiers import Grade
 
 SOURCE = """\
 import helper

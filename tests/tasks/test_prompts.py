@@ -17,9 +17,9 @@ from rollcast.config.errors import UserError
 from rollcast.config.tasks import Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.tasks.contamination import normal_form
+from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt, load, normalise
 from rollcast.tasks.tokens import render, tokenize_prompts
-from rollcast.tasks.verifiers import grade
 from testkit.rollouts.examples import make_task
 from tests.tasks.data_sets import jsonl_tasks, write_rows
 

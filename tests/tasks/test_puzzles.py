@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rollcast.config.datasets import CountdownDataset
 from rollcast.config.errors import UserError
 from rollcast.tasks.countdown import distinct_puzzles
-from rollcast.tasks.verifiers import grade
+from rollcast.tasks.grading import grade
 
 
 def reachable(numbers: tuple[Fraction, ...]) -> set[Fraction]:

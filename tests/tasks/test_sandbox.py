@@ -25,11 +25,12 @@ from rollcast.config.bounds import LEAST_WAIT_SECONDS
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading, Tasks
 from rollcast.generator.grading import check_grading
+from rollcast.tasks.grading import Verifiers, grade
 from rollcast.tasks.sandbox import client, protections
 from rollcast.tasks.sandbox.client import Sandbox, _decode
 from rollcast.tasks.sandbox.cores import gradings_at_once, one_core
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import Grade, Verifiers, grade
+from rollcast.tasks.verifiers import Grade
 
 ROOT = Path(__file__).parents[2]
 RIGHT = Grade(1.0, "ok")
@@ -150,7 +151,7 @@ def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(tmp
     source = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     hanging = own_verifier(tmp_path, source)
     program = (
-        "from rollcast.config.tasks import Grading; from rollcast.tasks.verifiers import Verifiers;"
+        "from rollcast.config.tasks import Grading; from rollcast.tasks.grading import Verifiers;"
         "from rollcast.tasks.sandbox.client import Sandbox;"
         f"Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[{hanging!r}])).grade({hanging!r}, '', '{{}}')"
     )

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.tasks.arithmetic import worked_answer
+from rollcast.tasks.grading import grade, grading_seconds
 from rollcast.tasks.sandbox.client import Sandbox
-from rollcast.tasks.verifiers import BUILT_IN, MIN_REWARD, Grade, grade, grading_seconds, make_grade
+from rollcast.tasks.verifiers import BUILT_IN, MIN_REWARD, Grade, make_grade
 
 TABLE = Path(__file__).parents[2] / "docs" / "data.md"
 RIGHT, WRONG = Grade(1.0, "ok"), Grade(0.0, "wrong")

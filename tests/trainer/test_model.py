@@ -127,8 +127,8 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(
 
 
 def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    """Weights of 3.0, to which bfloat16 adds no less than 1/64, move by 3e-4 an update."""
-    optimizer = {"learning_rate": 3e-4, "warmup_steps": 0, "weight_decay": 0.0}
+    """Weights of 3.0, to which bfloat16 adds no less than 1/64, move by 1e-3 an update."""
+    optimizer = {"learning_rate": 1e-3, "warmup_steps": 0, "weight_decay": 0.0}
     config = make_config(untied_model, tmp_path, model={"dtype": "bfloat16"}, recipe={"optimizer": optimizer})
     group = LearnerGroup.build(config, ranks)
     norms = [weight for name, weight in group.learner.policy.named_weights() if name.endswith("norm.weight")]
@@ -138,15 +138,15 @@ def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_
     group.update(batch)
     after_one = torch.cat([weight.full_tensor() for weight in norms])
     moved = after_one - start
-    assert (moved.abs() > 1e-4).float().mean() > 0.9
+    assert (moved.abs() > 3e-4).float().mean() > 0.9
     assert torch.equal(after_one.bfloat16(), rounded), "one update is too small to be seen in bfloat16"
-    for _ in range(59):
+    for _ in range(19):
         group.update(batch)
     after_all = torch.cat([weight.full_tensor() for weight in norms])
     steady = (after_all - start).abs() > 0.01
     assert steady.float().mean() > 0.2
     assert (after_all.bfloat16() != rounded)[steady].all()
-    group.stage(0, PolicyVersion(1, 60))
+    group.stage(0, PolicyVersion(1, 20))
     published = torch.cat([value for name, value in group.slots[0].views() if name.endswith("norm.weight")])
     assert torch.equal(published, after_all.bfloat16())
 

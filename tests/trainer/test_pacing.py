@@ -13,7 +13,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.config.tasks import Tasks
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim, Purpose, RolloutGroup
-from rollcast.tasks.verifiers import grading_seconds as deadline
+from rollcast.tasks.grading import grading_seconds as deadline
 from rollcast.trainer.control.hand_over import GroupOutlook
 from rollcast.trainer.control.pacing import Pacing, longest_episode_seconds, longest_verdict_seconds
 from rollcast.wire.version import PolicyVersion

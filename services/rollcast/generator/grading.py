@@ -13,6 +13,7 @@ from rollcast.config.tasks import Tasks
 from rollcast.generator.remote_sandbox import RemoteSandbox
 from rollcast.rollouts.records import GradingStatus, PromptTask
 from rollcast.runfolder.verifier_failures import VerifierFailure, write_failures
+from rollcast.tasks.grading import Verifiers, grade
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.remote.asking import Outcome
 from rollcast.tasks.remote.services import Services
@@ -20,7 +21,7 @@ from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.protections import missing
 from rollcast.tasks.thinking import whole_completion
-from rollcast.tasks.verifiers import MAX_COMPLETION_CHARACTERS, Grade, Verifiers, grade, is_built_in
+from rollcast.tasks.verifiers import MAX_COMPLETION_CHARACTERS, Grade, is_built_in
 from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger

@@ -18,7 +18,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS
 from rollcast.config.tasks import Grading
 from rollcast.connections.grpc import MAX_GRADING_BYTES, call_metadata, open_channel
-from rollcast.tasks.verifiers import Grade, GradeStatus, grading_seconds
+from rollcast.tasks.grading import grading_seconds
+from rollcast.tasks.verifiers import Grade, GradeStatus
 from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger

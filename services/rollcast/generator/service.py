@@ -52,8 +52,8 @@ from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.generator.weights import GeneratorWeights, new_owner
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue
 from rollcast.runfolder.verifier_failures import failures_file
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.verifiers import Verifiers
 from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills

@@ -9,9 +9,9 @@ import grpc
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Grading
 from rollcast.grader.turns import NoTurn, Turns
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import Verifiers
 from rollcast.telemetry import grader_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.wire import grading_pb2, grading_pb2_grpc

@@ -18,11 +18,12 @@ from rollcast.connections.port_files import publish_port
 from rollcast.grader.rpc import GradingService
 from rollcast.grader.turns import Turns
 from rollcast.runfolder.run_secrets import secret_place
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.sandbox.client import GRACE_SECONDS, Sandbox
 from rollcast.tasks.sandbox.cores import gradings_at_once
 from rollcast.tasks.sandbox.limits import Limits
-from rollcast.tasks.verifiers import CODE, Verifiers
+from rollcast.tasks.verifiers import CODE
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.stop_signal import StopSignal

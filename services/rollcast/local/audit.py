@@ -25,11 +25,12 @@ from rollcast.runfolder.files import SAMPLES, Place
 from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.rules import checkpoint_rules
 from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
+from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt, PromptSplit, load
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.thinking import THINK_END, whole_completion
 from rollcast.tasks.tokenizer_file import TokenizerFile
-from rollcast.tasks.verifiers import CODE, Grade, grade
+from rollcast.tasks.verifiers import CODE, Grade
 
 MATH = "math"
 MAX_EXAMPLES = 5

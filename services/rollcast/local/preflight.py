@@ -42,13 +42,14 @@ from rollcast.memory.text_model import check_causal, check_max_length
 from rollcast.runfolder.files import Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_versions
 from rollcast.runfolder.rules import find_starting_rules
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.near_duplicates import near_duplicates
 from rollcast.tasks.prompts import PromptSplit, check_prompts, load
 from rollcast.tasks.same_prompts import check_same_prompts
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.trial import try_verifiers
-from rollcast.tasks.verifiers import Verifiers, is_built_in
+from rollcast.tasks.verifiers import is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}

@@ -3,18 +3,22 @@
 The answer is the last line after the think block, or the content of the last \\boxed{}; `= target` behind it may stay.
 """
 
+from __future__ import annotations
+
 import ast
 import operator
 import random
 import re
 from collections import Counter
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rollcast.config.datasets import CountdownDataset
 from rollcast.config.errors import UserError
 from rollcast.tasks.math_boxes import final_boxes
 from rollcast.tasks.math_notation import plain_signs
+
+if TYPE_CHECKING:  # fork servers of verifiers need no settings
+    from rollcast.config.datasets import CountdownDataset
 
 TEMPLATE = (
     "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an expression that equals "

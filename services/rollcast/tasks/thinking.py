@@ -1,7 +1,13 @@
 """The think block of a completion, and who opened it: the model, or the prompt's own end."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from rollcast.config.errors import UserError
-from rollcast.config.recipe import Interruption, LengthControl
+
+if TYPE_CHECKING:  # fork servers of verifiers need no settings
+    from rollcast.config.recipe import LengthControl
 
 THINK_START = "<think>"
 THINK_END = "</think>"
@@ -36,7 +42,7 @@ def check_thinking(prompt: str, length_control: LengthControl) -> None:
     Raises UserError if forced interruption would look for another end of thinking than the prompt's, or if the prompt
     leaves nothing to interrupt.
     """
-    if not isinstance(length_control, Interruption):
+    if length_control.kind != "interruption":
         return
     setting = "recipe.length_control"
     if closes_thinking(prompt):

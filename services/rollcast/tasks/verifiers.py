@@ -10,17 +10,13 @@ import importlib.metadata
 import json
 import re
 import reprlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from rollcast.config import own_functions
 from rollcast.config.errors import UserError
-from rollcast.config.tasks import Grading, Tasks
-from rollcast.config.verifiers import FunctionVerifier, VerifierSettings
 from rollcast.tasks import countdown, math_verifier
-from rollcast.tasks.code_reference import num_tests
-from rollcast.tasks.mappings import verifier_names
 from rollcast.tasks.reward_signatures import adapt_signature
 from rollcast.tasks.thinking import final_answer
 
@@ -105,7 +101,7 @@ def _countdown(completion: str, reference: Any) -> float:
     return countdown.countdown(final_answer(completion), reference)
 
 
-def _ran_elsewhere(completion: str, reference: Any) -> float:
+def refuse_to_run_here(completion: str, reference: Any) -> float:
     raise AssertionError("rollcast.tasks.sandbox.code_judge runs programs, rollcast.tasks.remote asks services")
 
 
@@ -113,7 +109,7 @@ BUILT_IN = {
     "exact": Verifier(lambda: exact, "here", "exact"),
     "arithmetic": Verifier(lambda: arithmetic, "here", "arithmetic"),
     "math": Verifier(lambda: math_verifier.math, "sandbox", "math", r"\boxed{271}"),
-    CODE: Verifier(lambda: _ran_elsewhere, "sandbox", CODE),
+    CODE: Verifier(lambda: refuse_to_run_here, "sandbox", CODE),
     "countdown": Verifier(lambda: _countdown, "here", "countdown"),
     "knights-and-knaves": Verifier(lambda: knights_and_knaves, "here", "knights-and-knaves"),
 }
@@ -142,38 +138,6 @@ def find_verifier(name: str) -> Verifier:
     return _find_installed(name)
 
 
-class Verifiers:
-    """The verifiers that one run may use, by the names that its run file gives them: those that are built in, that the
-    run file declares or names, and that installed packages add.
-
-    A name that comes over a wire may say where code is: only those of the run file are followed.
-    """
-
-    def __init__(self, declared: Sequence[VerifierSettings] = (), named: Collection[str] = ()) -> None:
-        self.declared = {declaration.name: declaration for declaration in declared if not is_built_in(declaration.name)}
-        self._named = frozenset(named)
-
-    @classmethod
-    def from_tasks(cls, tasks: Tasks) -> "Verifiers":
-        return cls(tasks.verifiers, verifier_names(tasks))
-
-    def find(self, name: str) -> Verifier:
-        """The verifier of that name. Raises UserError if the run file names no such verifier and none is installed."""
-        settings = self.declared.get(name)
-        if isinstance(settings, FunctionVerifier):
-            return replace(find_verifier(settings.code), place="process" if settings.trusted else "sandbox")
-        if settings is not None:
-            return Verifier(lambda: _ran_elsewhere, "remote", name)
-        if own_functions.is_function(name) and name not in self._named:
-            raise UserError(f"verifier {name[:100]!r}: no data set of the run file names it; name it there")
-        return find_verifier(name)
-
-
-def grading_seconds(settings: Grading, verifier: str, reference: str) -> float:
-    """Deadline of one grading; programs with many tests get more time than an answer does. `reference` is JSON text."""
-    return settings.seconds_for(num_tests(reference) if verifier == CODE else 0.0)
-
-
 @functools.cache
 def _find_installed(name: str) -> Verifier:
     """What a package adds; its metadata is looked for once."""
@@ -185,38 +149,6 @@ def _find_installed(name: str) -> Verifier:
         f"tasks.dataset.verifier = {name!r}: neither built in nor installed here; choose one of {names}, install its "
         "package, or name a function as ./reward.py:grade"
     )
-
-
-class Grades(Protocol):
-    """Where verifiers of others work: a sandbox of this machine, or a service that has one. Thread-safe."""
-
-    def grade(self, verifier: str, completion: str, reference: str) -> Grade: ...
-
-
-def grade(
-    verifier: str,
-    completion: str,
-    reference: str,
-    *,
-    sandbox: Grades | None = None,
-    verifiers: Verifiers | None = None,
-) -> Grade:
-    """Grade one completion; `reference` is JSON text. Thread-safe; a sandboxed verifier blocks up to the deadline.
-
-    grade("arithmetic", "90+2=...|102", '"102"') -> Grade(1.0, "ok")
-
-    sandbox: needed by verifiers that do not work here. verifiers: None = those that are built in or installed. A
-    service is not asked here (`rollcast.tasks.remote`).
-    Raises UserError if there is no such verifier, or if this machine cannot contain what it runs. Whatever goes
-    wrong inside a verifier is a status.
-    """
-    resolved_verifier = verifiers.find(verifier) if verifiers is not None else find_verifier(verifier)
-    if len(completion) > MAX_COMPLETION_CHARACTERS:
-        return Grade(0.0, "wrong")
-    if resolved_verifier.place == "here":
-        return run_verifier(resolved_verifier, completion, reference)
-    assert sandbox is not None, verifier
-    return sandbox.grade(verifier, completion, reference)
 
 
 def run_verifier(verifier: Verifier, completion: str, reference: str) -> Grade:

@@ -404,7 +404,7 @@ async def test_untrained_requests_wait_for_a_place_and_end_with_their_episode(
                 await asyncio.sleep(0.001)
         session.close()
         for ended in await asyncio.gather(*running, return_exceptions=True):
-            assert isinstance(ended, openai.NotFoundError) or len(ended.choices) == 1
+            assert not isinstance(ended, BaseException) or isinstance(ended, openai.NotFoundError)
         assert session.num_open_requests == 0
 
     task = episode_task(53, 1, LengthBudget(max_tokens=20))

@@ -30,7 +30,7 @@ from rollcast.environments.hosted.roles import Become, EnvironmentRole, play
 from rollcast.environments.hosted.source import HostedSource
 from rollcast.tasks.sandbox.limits import address_space_bytes
 from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, adopt_orphans, hide_memory
-from rollcast.tasks.sandbox.preparation import readable_files
+from rollcast.tasks.sandbox.readable_files import readable_files
 
 FORK = b"fork"
 PING = b"ping"

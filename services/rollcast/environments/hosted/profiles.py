@@ -7,14 +7,15 @@
 docs/sandbox.md has them as a table, with what keeps each promise.
 """
 
+from __future__ import annotations
+
 import os
 import resource
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rollcast.config.environments.settings import Profile
 from rollcast.environments.hosted.capabilities import keep_only_file_capabilities
 from rollcast.environments.hosted.folder_access import allow_folder, allow_interpreter, keep_signals_inside
 from rollcast.environments.hosted.folder_calls import folder_filter
@@ -35,6 +36,9 @@ from rollcast.tasks.sandbox.lockdown import (
     show_descriptors,
 )
 from rollcast.tasks.sandbox.protections import missing
+
+if TYPE_CHECKING:  # a tenth of a second less for each fork server
+    from rollcast.config.environments.settings import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollcast.local.demo.base_model import BaseModel, Progress
 from rollcast.tasks.arithmetic import CHARACTERS, draw_operands, prompt_text, worked_answer
-from rollcast.tasks.verifiers import grade
+from rollcast.tasks.grading import grade
 from rollcast.telemetry.process_end import end
 
 PAD = 0

@@ -16,10 +16,11 @@ from typing import Any, get_args
 
 from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.config.tasks import Grading
+from rollcast.tasks.grading import Verifiers, grading_seconds
 from rollcast.tasks.sandbox.cores import one_core
 from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
-from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier, Verifiers, grading_seconds
+from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
 from rollcast.telemetry.logging import get_logger
 
 START_SECONDS = 120.0

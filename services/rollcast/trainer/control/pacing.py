@@ -11,8 +11,9 @@ from rollcast.config.tasks import Tasks
 from rollcast.config.verifiers import Remote
 from rollcast.recipe.staleness import drop_deadline_seconds, enough_groups, longest_group_ratio
 from rollcast.rollouts.records import Claim, RolloutGroup
+from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.verifiers import Verifiers, answers_at_once
+from rollcast.tasks.verifiers import answers_at_once
 from rollcast.trainer.control.hand_over import GroupOutlook
 
 
