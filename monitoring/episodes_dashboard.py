@@ -232,11 +232,13 @@ def _endpoint() -> list[Panel]:
         lines(
             "Left out of training",
             "Since the start: completions that no agent read, episodes whose agent recorded other answers than were "
-            "sampled, and settings of sampling in place of which the run's were used.",
+            "sampled, and settings of sampling in place of which the run's were used. Trained, and counted here: "
+            "episodes that a mistake of the model ended.",
             [
                 _episodes(episode_metrics.ENDPOINT_UNREAD, "unread completions"),
                 _episodes(episode_metrics.ENDPOINT_DISAGREEMENTS, "disagreements"),
                 _episodes(episode_metrics.ENDPOINT_REPLACED, "settings replaced"),
+                _episodes(episode_metrics.ENDPOINT_MISTAKES, "ended by a mistake"),
             ],
             width=8,
             bounds=(0, None),

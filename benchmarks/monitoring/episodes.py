@@ -43,6 +43,7 @@ SEQUENCE_SHARES = {"rewritten": 0.05, "new": 0.2, "retried": 0.02}
 REFUSED_SHARES = {"context_length_exceeded": 0.1, "sampling_of_run": 0.01}
 UNREAD_SHARE = 0.05
 DISAGREED_SHARE = 0.01
+MISTAKEN_SHARE = 0.1
 NUM_SLOTS = 64
 TARGET = 0.7
 
@@ -87,6 +88,7 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
         exporter.add(
             episode_metrics.ENDPOINT_DISAGREEMENTS, int(rng.random() < DISAGREED_SHARE), environment=environment
         )
+        exporter.add(episode_metrics.ENDPOINT_MISTAKES, int(rng.random() < MISTAKEN_SHARE), environment=environment)
         if number % TICKS_PER_EVALUATION == 0:
             labels = {
                 "dataset": evaluation_metrics.ENVIRONMENT_PREFIX + environment,

@@ -215,8 +215,10 @@ def test_a_judge_killed_before_it_read_its_request_is_a_timeout_and_costs_no_for
     assert sandbox.grade("exact", "4", '"4"') == RIGHT
     server = processes_of(sandbox)[0]
     long = json.dumps("x" * 500_000)
-    for deadline_seconds in (1e-6, 1e-5, 1e-4) * 5:  # a quick machine answers within a millisecond
-        assert sandbox.grade("exact", "4", long, deadline_seconds=deadline_seconds) == Grade(0.0, "timeout")
+    grades = {sandbox.grade("exact", "4", long, deadline_seconds=seconds) for seconds in (1e-6, 1e-5, 1e-4) * 5}
+    # A judge may answer before a busy machine has killed it.
+    assert Grade(0.0, "timeout") in grades
+    assert grades <= {Grade(0.0, "timeout"), Grade(0.0, "wrong")}
     assert processes_of(sandbox)[0] == server
 
 

@@ -66,4 +66,7 @@ ENDPOINT_REFUSED = Metric(
 ENDPOINT_DISAGREEMENTS = Metric(
     "rollcast_endpoint_disagreements_total", "Episodes with another trace by verifiers, not trained", _ENVIRONMENT
 )
+ENDPOINT_MISTAKES = Metric(
+    "rollcast_endpoint_mistakes_total", "Episodes that a mistake of the model ended, with a reward", _ENVIRONMENT
+)
 ENDPOINT_SINGLE_TOKENS = Metric("rollcast_endpoint_single_tokens_total", "Sampled for calls without a session")

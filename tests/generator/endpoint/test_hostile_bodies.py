@@ -150,3 +150,19 @@ def test_depth_and_characters_are_measured() -> None:
     assert 1_000 < num_characters({"key": ["x" * 1_000, 1, {"k": None}]}) < 1_100
     with pytest.raises(RefusedRequestError, match="not JSON"):
         read_json(b"[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (rb"cut \ud83d", "cut ?"),
+        (rb"\ude00 whole \ud83d\ude00\ude00", "? whole \U0001f600?"),
+        (rb"\ud83d\ud83d\ude00", "?\U0001f600"),
+        (rb"a path \\ud83d and \\\ud83d", r"a path \ud83d and \?"),
+        ("wide 漢 ".encode() + b"x" * (300 << 10) + rb"\ud83d", "wide 漢 " + "x" * (300 << 10) + "?"),
+    ],
+    ids=["first half", "second half", "three halves", "backslashes", "long and wide"],
+)
+def test_half_an_emoji_becomes_a_question_mark(sent: bytes, read: str) -> None:
+    """Agents in JavaScript cut texts between the halves."""
+    assert read_json(b'{"content": "' + sent + b'"}') == {"content": read}

@@ -55,7 +55,7 @@ def test_what_clients_change_of_a_message_does_not_matter() -> None:
     histories = Histories()
     answer = call('{"a": 1, "b": 2}')
     turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0, answer=answer)
-    histories.add(turn)
+    histories.add(turn, [])
     sent = [USER, {**call('{"b":2,"a":1}', "own"), "content": None, "reasoning": "x"}, {"role": "tool", "content": "y"}]
     assert histories.longest(history_digests(sent, ()), sent) == (turn, 2)
     other = [USER, call('{"a": 2}')]
@@ -95,5 +95,5 @@ def test_a_retry_replaces_one_turn_and_samples_beside_each_other_are_read(
         says = None if retry == "n" else retry == "r"
         turn = RecordedTurn(number, history[:1].encode(), (), 0.0, is_retry=says, is_abandoned="a" in history)
         turn.has_followers = "f" in history
-        found.add(turn)
+        found.add(turn, [])
     assert [turn.number for turn in found.unread()] == unread

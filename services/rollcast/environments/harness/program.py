@@ -68,10 +68,14 @@ class HarnessProgram:
         return self._watching.done()
 
     @property
+    def exit_code(self) -> int | None:
+        """As a shell reports it: 128 and more = a signal. None = it has not ended."""
+        return self._process.returncode if self.has_ended else None
+
+    @property
     def how_it_failed(self) -> str:
         """Empty = it has not."""
-        code = self._process.returncode
-        return f"ended with exit code {code}" if self.has_ended and code else ""
+        return f"ended with exit code {self.exit_code}" if self.exit_code else ""
 
     @property
     def last_lines(self) -> str:

@@ -5,15 +5,19 @@
        `- max_seconds over: closed, truncated
 
 An episode without a turn is a failed environment. So is a program that ends with another code than 0, unless its budget
-was over: many programs end so when they are refused.
+was over: many programs end so when they are refused. Nor has it failed if the mistake was the model's: the code is one
+of `model_exit_codes`, or the reward was posted before the exit. A signal, or a request that was refused just before, is
+never the model's mistake.
 """
 
 import asyncio
 import time
 
+from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedRollout
+from rollcast.environments.harness.program import HarnessProgram
 from rollcast.environments.kinds.kind import SessionProgram
 from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
 from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
@@ -182,6 +186,8 @@ class HarnessAttempt:
             if session.failure is not None:
                 raise session.failure
             if program is not None and program.has_ended:
+                if self._is_mistake_of_model(program):
+                    return self._end_by_mistake()
                 is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
                 return self._classify_end(program.how_it_failed, program.last_lines, is_of_another=is_of_another)
             if session.end_report is not None:
@@ -210,6 +216,23 @@ class HarnessAttempt:
             return EpisodeEnd.TOKENS
         turns = self.record.turns
         return EpisodeEnd.DONE if turns and turns[-1].tool_calls else EpisodeEnd.ANSWERED
+
+    def _is_mistake_of_model(self, program: SessionProgram) -> bool:
+        """Whether the program says by its exit code, or by the reward before it, that the model is to blame."""
+        session = self.session
+        if not isinstance(program, HarnessProgram) or session.last_refusal or not session.has_answered:
+            return False
+        assert isinstance(self._settings, HarnessEnvironment)
+        # Codes from 126 are a shell's: the program cannot be started, or a signal ended it.
+        posted = session.reward is not None and program.exit_code in range(1, 126)
+        return program.exit_code in self._settings.model_exit_codes or posted
+
+    def _end_by_mistake(self) -> EpisodeEnd:
+        """The end of an episode whose reward is the posted one, or 0, or a verifier's."""
+        self._parts.exporter.add(episode_metrics.ENDPOINT_MISTAKES, environment=self._name)
+        if self.session.reward is None:
+            self.session.reward = 0.0
+        return self._classify_end("", "")
 
     def _seconds_to_grade(self, program: SessionProgram | None) -> float:
         """How long a program that gives the reward may go on after the episode's time, without sampling."""

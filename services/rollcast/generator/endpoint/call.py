@@ -226,18 +226,15 @@ class ChatRequest:
         longest_match = session.histories.longest(self._digests, messages)
         if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
-            reason = "rewritten" if has_answers else self._reason(session, "new")
-            return self._begin_sequence(session, self._render_prompt(session), reason)
+            return self._match_tokens(session, "rewritten" if has_answers else self._reason(session, "new"), None)
         turn, count = longest_match
         tokens_before, sampled = session.record.turn_tokens(turn.number)
         turn.has_followers = True
         if any(message.get("role") == "assistant" for message in messages[count:]):
-            return self._begin_sequence(session, self._render_prompt(session), "rewritten", turn.number)
+            return self._match_tokens(session, "rewritten", turn)
         environment_tokens = _tokens_between(session, tokens_before, sampled, messages[count:], tools)
         if environment_tokens is None:
-            return self._begin_sequence(
-                session, self._render_prompt(session), self._reason(session, "format"), turn.number
-            )
+            return self._match_tokens(session, self._reason(session, "format"), turn)
         if turn.is_extended or turn.is_abandoned:
             return self._begin_sequence(
                 session, [*tokens_before, *sampled, *environment_tokens], self._reason(session, "forked"), turn.number
@@ -264,6 +261,22 @@ class ChatRequest:
         reason = stopped if finish == "stop" else "length"
         return TurnAnswer(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
 
+    def _match_tokens(self, session: HarnessSession, reason: str, followed: RecordedTurn | None) -> PendingTurn:
+        """Extend the longest recorded turn that the rendered messages begin with, or begin a sequence.
+
+        reason: of a further sequence. followed: the turn that the messages continue; None = no recorded one.
+        """
+        prompt = render_prompt(session, self._chat_parameters.messages, self._chat_parameters.tools)
+        longest_match = session.histories.longest_of_tokens(prompt)
+        if longest_match is not None:
+            followed, length = longest_match
+            followed.has_followers = True
+            if not (followed.is_extended or followed.is_abandoned):
+                return PendingTurn(
+                    extend_sequence(session, followed, prompt[length:]), self._digests[-1], followed.number
+                )
+        return self._begin_sequence(session, prompt, reason, None if followed is None else followed.number)
+
     def _begin_sequence(
         self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
     ) -> PendingTurn:
@@ -271,9 +284,6 @@ class ChatRequest:
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
         return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
-
-    def _render_prompt(self, session: HarnessSession) -> list[int]:
-        return render_prompt(session, self._chat_parameters.messages, self._chat_parameters.tools)
 
 
 def check_renderable(session: HarnessSession, num_characters: int) -> None:
@@ -360,7 +370,8 @@ def add_recorded_turn(
         message,
         is_retry=is_retry,
     )
-    session.histories.add(turn)
+    tokens_before, sampled = session.record.turn_tokens(number)
+    session.histories.add(turn, [*tokens_before, *sampled])
 
 
 def too_long(session: HarnessSession, history_description: str) -> RefusedRequestError:

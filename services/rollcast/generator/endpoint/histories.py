@@ -4,7 +4,9 @@ Each recorded turn is known by a digest of the tools and messages up to its answ
 
     tools -> user -> assistant -> tool -> assistant      a digest after each; the longest one that is known wins
 
-Left out of the digest is what clients drop or make up: ids of calls, and the reasoning.
+Left out of the digest is what clients drop or make up: ids of calls, and the reasoning. Some clients send an answer in
+another form of the same tokens: with its stop text, or with its reasoning in the content. So each turn is also known by
+a digest of all tokens up to its end. That is looked for in the rendered history if the messages do not lead to a turn.
 """
 
 import hashlib
@@ -12,6 +14,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.generator.endpoint.messages import read_arguments
@@ -48,10 +52,13 @@ class Histories:
     def __init__(self) -> None:
         self.turns: list[RecordedTurn] = []
         self._by_digest: dict[bytes, list[RecordedTurn]] = {}
+        self._by_tokens: dict[int, dict[bytes, RecordedTurn]] = {}
+        """By the number of tokens up to a turn's end, then by their digest: the newest turn."""
 
-    def add(self, turn: RecordedTurn) -> None:
-        """Remember a turn under the history that ends with its answer."""
+    def add(self, turn: RecordedTurn, token_ids: Sequence[int]) -> None:
+        """Remember a turn under the history that ends with its answer; `token_ids`: all tokens up to its end."""
         self.turns.append(turn)
+        self._by_tokens.setdefault(len(token_ids), {})[tokens_digest(token_ids)] = turn
         if turn.answer is not None:
             self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(turn)
 
@@ -65,6 +72,25 @@ class Histories:
             if candidate_turns and messages[count - 1].get("role") == "assistant":
                 return _with_ids(candidate_turns, messages[count - 1]), count
         return None
+
+    def longest_of_tokens(self, token_ids: Sequence[int]) -> tuple[RecordedTurn, int] | None:
+        """The recorded turn with most tokens that the history begins with, and how many those are.
+
+        Each token is read once. None = the history begins with no recorded turn.
+        """
+        content = np.asarray(token_ids, dtype=np.int64)
+        digest = hashlib.blake2b(digest_size=16)
+        longest_match = None
+        start = 0
+        for length in sorted(self._by_tokens):
+            if length > len(content):
+                break
+            digest.update(content[start:length].tobytes())
+            start = length
+            turn = self._by_tokens[length].get(digest.digest())
+            if turn is not None:
+                longest_match = turn, length
+        return longest_match
 
     def unread(self) -> list[RecordedTurn]:
         """Turns whose answer no client read: abandoned ones, and for each retry the one that it replaces.
@@ -87,6 +113,11 @@ class Histories:
     def was_asked(self, digest: bytes) -> bool:
         """Whether this very history has been sampled before."""
         return any(turn.history_digest == digest for turn in self.turns)
+
+
+def tokens_digest(token_ids: Sequence[int]) -> bytes:
+    """The digest of a history of tokens."""
+    return hashlib.blake2b(np.asarray(token_ids, dtype=np.int64).tobytes(), digest_size=16).digest()
 
 
 def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[bytes]:

@@ -145,7 +145,8 @@ class HarnessSession:
 
     def check_open(self) -> None:
         """Raises RefusedRequestError if nothing may be sampled any more."""
-        if self.is_closed:
+        # A program elsewhere reports its end some moments before the session is closed.
+        if self.is_closed or self.end_report is not None:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
         if self.is_over:
             raise self.refuse_over_budget(EpisodeEnd.SECONDS)

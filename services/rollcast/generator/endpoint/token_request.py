@@ -3,14 +3,11 @@
 The history is matched with the record token by token, and nothing is rendered or parsed.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from rollcast.generator.endpoint.call import PendingTurn, TurnAnswer, add_recorded_turn, begin_sequence, extend_sequence
-from rollcast.generator.endpoint.histories import RecordedTurn
+from rollcast.generator.endpoint.histories import tokens_digest
 from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
@@ -30,7 +27,7 @@ class TokenRequest:
     ) -> None:
         """`is_retry`: as `RecordedTurn.is_retry`."""
         self._token_ids = token_ids
-        self._history = hashlib.blake2b(np.asarray(token_ids, dtype=np.int64).tobytes(), digest_size=16).digest()
+        self._history = tokens_digest(token_ids)
         self._is_retry = is_retry
         self.max_tokens = max_tokens
         self.stop = stop
@@ -58,10 +55,11 @@ class TokenRequest:
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
-        recorded_turn, length = self._longest(session)
+        longest_match = session.histories.longest_of_tokens(self._token_ids)
         retried = session.histories.was_asked(self._history)
-        if recorded_turn is None:
+        if longest_match is None:
             return PendingTurn(begin_sequence(session, self._token_ids, "retried" if retried else "new"), self._history)
+        recorded_turn, length = longest_match
         recorded_turn.has_followers = True
         if recorded_turn.is_extended or recorded_turn.is_abandoned:
             return PendingTurn(
@@ -76,17 +74,6 @@ class TokenRequest:
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
         return TurnAnswer({}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs)
-
-    def _longest(self, session: HarnessSession) -> tuple[RecordedTurn | None, int]:
-        longest_turn: RecordedTurn | None = None
-        longest = 0
-        for turn in session.histories.turns:
-            tokens_before, sampled = session.record.turn_tokens(turn.number)
-            length = len(tokens_before) + len(sampled)
-            if longest <= length <= len(self._token_ids) and self._token_ids[:length] == tokens_before + sampled:
-                longest_turn = turn
-                longest = length
-        return longest_turn, longest
 
 
 def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, Any]:
