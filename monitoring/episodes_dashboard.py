@@ -148,14 +148,16 @@ def _losses() -> list[Panel]:
     kept = 'state="kept"'
     counted = (
         (f"sum by (environment) ({series(episode_metrics.EPISODES, RUN, failed)})", "given up"),
+        (f"sum by (environment) ({series(episode_metrics.EPISODES_LOST, RUN)})", "lost after a turn"),
         (f"sum by (environment) ({series(episode_metrics.EPISODE_RESTARTS, RUN)})", "begun again"),
         (f"sum by (environment) ({series(episode_metrics.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
     )
     return [
         lines(
             "Failures of environments",
-            "Since the start: episodes that began again because their environment failed, those given up, tool calls "
-            "beyond their deadline, and all failures by stage.",
+            "Since the start: episodes that began again because their environment failed, those given up, those of "
+            "them that were lost after an answered turn, tool calls beyond their deadline, and all failures by stage. "
+            "If a mistake of the model ends a program, name its exit code in model_exit_codes of the environment.",
             [
                 *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
                 Query(

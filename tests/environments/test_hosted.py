@@ -167,7 +167,7 @@ async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
             with pytest.raises(EnvironmentFailedError, match=sentence):
                 await one.reset(row)
             await processes.release(one, is_reusable=True)
-        for do, sentence in (("text", "could not convert"), ("hang", "get_reward took longer than 1 s")):
+        for do, sentence in (("text", "a reward is a number, not str"), ("hang", "get_reward took longer than 1 s")):
             one = await processes.acquire()
             await one.reset({"do": do})
             with pytest.raises(EnvironmentFailedError, match=sentence):

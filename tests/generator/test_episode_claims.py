@@ -86,6 +86,28 @@ async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
     assert sum(compared_reward(rollout, recipe)) == pytest.approx(sum(rewards))
 
 
+async def test_rewards_of_an_environments_own_range_become_0_to_1() -> None:
+    world = ScriptedWorld(lambda number: ToolResult("a door", reward=1.0, is_done=number == 2), value=-1.0)
+    parts = episode_parts(ScriptedWorlds(lambda: world), one_call)
+    parts.settings = {WORLD: parts.settings[WORLD].model_copy(update={"reward_range": (-3.0, 5.0)})}
+    sampler = await play(parts)
+    rollout = sampler.rollout()
+    assert rollout.episode is not None
+    assert sampler.verdict is not None
+    assert (sampler.verdict.reward, sampler.verdict.status) == (0.25, GradingStatus.OK)
+    assert [turn.reward for turn in rollout.episode.turns] == pytest.approx([1 / 8, 1 / 8])
+
+
+@pytest.mark.parametrize("value", [-3.01, 5.01, float("-inf")])
+async def test_a_reward_outside_its_own_range_is_no_verdict(value: float) -> None:
+    parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
+    parts.settings = {WORLD: parts.settings[WORLD].model_copy(update={"reward_range": (-3.0, 5.0)})}
+    sampler = await play(parts)
+    rollout = sampler.rollout()
+    assert rollout.episode is not None
+    assert rollout.episode.reason.endswith("which is not in its reward_range [-3, 5]")
+
+
 async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_verdict() -> None:
     attempts = itertools.count()
 

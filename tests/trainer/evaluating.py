@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rollcast.rollouts.records import (
+    EpisodeTask,
     GradingStatus,
     LengthBudget,
     PromptTask,
@@ -35,8 +36,16 @@ def make_group(
     return make_answer_group(task, rollouts, first_version=version)
 
 
-def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPlan = PLAN, datasets: str = "d") -> None:
-    """`datasets`: one letter for each task, repeated."""
+def ask(
+    open_evaluations: OpenEvaluations,
+    sequences: range,
+    plan: EvaluationPlan = PLAN,
+    datasets: str = "d",
+    environment: str | None = None,
+    verifier: str = "exact",
+) -> None:
+    """`datasets`: one letter for each task, repeated. `environment`: None = tasks of one turn."""
+    episode = None if environment is None else EpisodeTask(environment, "[]", max_turns=1, max_seconds=60.0)
     tasks = [
         PromptTask(
             sequence=sequence,
@@ -48,8 +57,9 @@ def ask(open_evaluations: OpenEvaluations, sequences: range, plan: EvaluationPla
             num_rollouts=2,
             sampling=Sampling(),
             length=LengthBudget(8),
-            verifier="exact",
+            verifier=verifier,
             reference='""',
+            episode=episode,
         )
         for place, sequence in enumerate(sequences)
     ]

@@ -248,6 +248,22 @@ def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("environment", "verifier", "own"),
+    [("maze", "", -0.5), ("chess", "", None), ("maze", "exact", None), (None, "", None)],
+)
+def test_the_mean_reward_is_also_on_the_scale_of_the_environment_that_gave_it(
+    environment: str | None, verifier: str, own: float | None
+) -> None:
+    """A maze pays -2 to 4. A verifier's reward has no other scale."""
+    open_evaluations = OpenEvaluations("run", 60.0, {"maze": (-2.0, 4.0), "chess": (0.0, 1.0)})
+    ask(open_evaluations, range(2), environment=environment, verifier=verifier)
+    open_evaluations.add(make_group(0, [0.5, 0.25]))
+    open_evaluations.add(make_group(1, [0.0, 0.25]))
+    (point,) = points(open_evaluations)
+    assert (point.pass_rate, point.environment_reward) == (0.25, own)
+
+
 def test_without_a_verdict_on_one_part_the_whole_has_no_point_and_the_other_part_has() -> None:
     now = [0.0]
     open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])

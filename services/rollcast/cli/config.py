@@ -34,8 +34,10 @@ def check(
 ) -> None:
     """Check a run file; report every wrong setting with its value and the remedy.
 
-    Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would; nothing is
-    started. What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's driver
+    Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would. Verifiers grade
+    some rows, and one environment of each is reset; `rollcast try` plays whole episodes.
+
+    What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's driver
     says. Of a run on GPUs the idle share of both sides is predicted, with the assumptions behind it.
 
     \b
@@ -69,7 +71,7 @@ def check(
         config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
         warnings = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        unchecked_aspects = preflight.not_checked(config.redis, config.model.path)
+        unchecked_aspects = preflight.not_checked(config.redis, config.model.path, config.tasks.environments)
         filled_in = preflight.in_words(filled_settings)
     device: Device | None = None
     if gpu is not None:

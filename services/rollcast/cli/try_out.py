@@ -1,4 +1,4 @@
-"""`rollcast try`: a few completions of the real engine, graded, before a run is started."""
+"""`rollcast try`: a few completions and episodes of the real engine, graded, before a run is started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def try_out(
 ) -> None:
     """Sample a few prompts with the real engine, grade them, time one update of the trainer: what a step will take.
 
-    Nothing that is trained is kept.
+    Of each environment two episodes are played, and shown turn by turn. Nothing that is trained is kept.
 
     \b
     rollcast try --config my-run.yaml
@@ -47,7 +47,7 @@ def try_out(
         f"{format_count(num_completions, 'completion')} of each ..."
     )
     trial = tried_out(settings, prompts)
-    for line in [*completions(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
+    for line in [*completions(trial), *episodes(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
         typer.echo(line)
     shares_gpu = with_gpus(settings.local, usable_gpus()).shares_gpu
     say("timing one update of the trainer on as many ...")
@@ -66,20 +66,36 @@ def try_out(
 
 def completions(trial: TrialRecord) -> list[str]:
     """The first completion of each prompt, with its verdict and how the others fared."""
-    by_prompt: dict[str, list[int]] = {}
-    for number, completion in enumerate(trial.completions):
-        by_prompt.setdefault(completion.prompt, []).append(number)
+    by_prompt: dict[str, list[TriedCompletion]] = {}
+    for completion in trial.completions:
+        if not completion.environment:
+            by_prompt.setdefault(completion.prompt, []).append(completion)
     lines = []
-    for prompt, numbers in by_prompt.items():
-        group = [trial.completions[number] for number in numbers]
+    for prompt, group in by_prompt.items():
         first = group[0]
-        verdict = f"reward {first.reward:g}" if _is_graded(first) else f"no verdict: {one_line(first.failure)}"
+        verdict = _verdict(first)
         rewards = (f"{one.reward:g}" if _is_graded(one) else "-" for one in group)
         lines += [
             f"prompt: {short_line(prompt, SHOWN_CHARACTERS)}",
             f"    {short_line(first.text, SHOWN_CHARACTERS) or '(nothing)'} -> {verdict}",
             f"    rewards of all {len(group)}: {' '.join(rewards)}",
         ]
+    return lines
+
+
+def episodes(trial: TrialRecord) -> list[str]:
+    """Each episode, turn by turn."""
+    lines = []
+    for episode in trial.completions:
+        if not episode.environment:
+            continue
+        num_turns = format_count(len(episode.turns), "turn")
+        lines.append(f"episode in {episode.environment}: {num_turns}, {episode.end}, {_verdict(episode)}")
+        lines.append(f"    prompt: {short_line(episode.prompt, SHOWN_CHARACTERS)}")
+        for turn in episode.turns:
+            lines.append(f"    model: {short_line(turn.text, SHOWN_CHARACTERS) or '(nothing)'}")
+            if turn.answer:
+                lines.append(f"    world: {short_line(turn.answer, SHOWN_CHARACTERS)}")
     return lines
 
 
@@ -126,6 +142,10 @@ def duration_lines(recipe: Recipe, device_hours: float | None, outlook: TimeOutl
         "completions are faster than these"
     )
     return lines
+
+
+def _verdict(completion: TriedCompletion) -> str:
+    return f"reward {completion.reward:g}" if _is_graded(completion) else f"no verdict: {one_line(completion.failure)}"
 
 
 def _is_graded(completion: TriedCompletion) -> bool:

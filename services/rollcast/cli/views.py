@@ -22,6 +22,7 @@ from rollcast.local.status import RunStatus, StatusReader
 from rollcast.local.supervisor import Doing, EventReport
 from rollcast.local.up import View
 from rollcast.recipe.group_signal import why_none_is_used
+from rollcast.runfolder.episode_losses import read_losses
 from rollcast.runfolder.records import EvaluationRecord
 
 REFRESH_SECONDS = 1.0
@@ -55,6 +56,7 @@ class Follower:
         self._reader = StatusReader(config)
         self._verifiers = VerifierNews(config.run_folder)
         self._disk = DiskWatch(config.run_folder)
+        self._reported_losses: dict[str, int] = {}
         self._earlier = self._reader.read().evaluations  # of starts before this one: no news
         self._reported_evaluations = {(point.incarnation, point.step) for point in self._earlier}
 
@@ -69,7 +71,15 @@ class Follower:
         """A disk that is full, and what verifiers fail at; as often as there is news."""
         if self._reader is None or time.monotonic() < self._next_at:
             return []
-        return [*self._disk.lines(), *self._verifiers.lines(), *self._unused_lines()]
+        return [*self._disk.lines(), *self._verifiers.lines(), *self._loss_lines(), *self._unused_lines()]
+
+    def _loss_lines(self) -> list[str]:
+        """Environments that lose episodes, whenever the trainer has written a larger number."""
+        assert self._config is not None
+        losses = read_losses(self._config.run_folder)
+        news = [loss for loss in losses if loss.num_lost > self._reported_losses.get(loss.environment, 0)]
+        self._reported_losses |= {loss.environment: loss.num_lost for loss in news}
+        return [loss.sentence() for loss in news]
 
     def _unused_lines(self) -> list[str]:
         """Why none of the first groups can be trained on, once; the counts go on next to the phases of the start."""
@@ -138,7 +148,9 @@ class Follower:
 
 def _in_words(point: EvaluationRecord) -> str:
     error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
-    return f"step {point.step}: pass rate {point.pass_rate:.3f}{error} at {point.compute_device_hours:.4f} device-hours"
+    own = "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
+    compute = f"{point.compute_device_hours:.4f} device-hours"
+    return f"step {point.step}: pass rate {point.pass_rate:.3f}{error}{own} at {compute}"
 
 
 class PlainView:

@@ -1,29 +1,37 @@
-"""`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions, without a trainer.
+"""`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions and episodes, without a
+trainer.
 
 The engine samples from the weights in the model's folder, which are the trainer's first version. Thinking is not cut.
 """
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
+from rollcast.chat.check import check_chat_format
+from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
 from rollcast.config.errors import UserError
-from rollcast.config.model import Model
-from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, load_run_config
-from rollcast.config.tasks import Tasks
+from rollcast.connections.http import HttpServer, listen, local_url, service_routes
+from rollcast.environments.episode_tasks import make_episode_task
+from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.generator.endpoint.single_calls import SingleCalls
+from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
-from rollcast.generator.sampling import RolloutSampler
+from rollcast.generator.samplers import Sampler, Samplers
+from rollcast.generator.service import make_sessions
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment
-from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling, StopReason
-from rollcast.runfolder.records import TrialRecord, TriedCompletion
+from rollcast.rollouts.records import Episode, LengthBudget, PromptTask, Purpose, Rollout, Sampling
+from rollcast.runfolder.records import TrialRecord, TriedCompletion, TriedTurn
 from rollcast.runfolder.writing import replace_json
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import TokenizedPrompt, load_tokenizer, tokenize_prompts
@@ -32,79 +40,156 @@ from rollcast.telemetry.logging import configure_logging
 from rollcast.telemetry.process_end import end
 
 NAME = "trial"
+EPISODES_TRIED = 2
+"""Episodes of each environment: two show whether the world differs between them."""
 
 
 async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> TrialRecord:
-    """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts. Raises UserError."""
-    prompts = _prompts(config.model, config.tasks, config.recipe.max_prompt_tokens, num_prompts)
+    """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts, and two episodes of the
+    first prompt of each environment. Raises UserError.
+    """
+    prompts = _prompts(config, num_prompts)
+    if any(item.prompt.environment for item in prompts):
+        await check_chat_format(config.model, config.tasks.prompt_format)
     began = time.monotonic()
     engine = await Engine.start(config, NAME, fork, own_weights=True)
     started = time.monotonic()
-    grader = GradingThreads(engine.decode, config.tasks, Exporter(config.run))
+    exporter = Exporter(config.run)
+    grader = GradingThreads(engine.decode, config.tasks, exporter)
     try:
-        tasks = [_task(config.recipe, number, prompt) for number, prompt in enumerate(prompts)]
-        samplers = [(task, RolloutSampler(engine, task, index)) for task in tasks for index in range(task.num_rollouts)]
-        await asyncio.gather(*(sampler.run() for _, sampler in samplers))
-        sampled = time.monotonic()
-        graded = await asyncio.gather(
-            *(grader.grade(task, sampler.completion.text_token_ids) for task, sampler in samplers)
-        )
-        tried = [
-            _trial_completion(engine, prompts[task.sequence], sampler, verdict)
-            for (task, sampler), verdict in zip(samplers, graded, strict=True)
-        ]
-        seconds = sum(grading.seconds for grading in graded)
-        return TrialRecord(started - began, sampled - started, seconds, tuple(tried))
+        async with make_samplers(config, engine, exporter) as samplers:
+            tasks = [make_task(config, number, item) for number, item in enumerate(prompts)]
+            running = [
+                (task, samplers.sampler(task, index, None)) for task in tasks for index in range(task.num_rollouts)
+            ]
+            await asyncio.gather(*(sampler.run() for _, sampler in running))
+            sampled = time.monotonic()
+            await engine.observe()
+            tried = [await _graded(engine, grader, prompts[task.sequence], task, sampler) for task, sampler in running]
+        seconds = sum(graded.seconds for _, graded in tried)
+        return TrialRecord(started - began, sampled - started, seconds, tuple(completion for completion, _ in tried))
     finally:
         await grader.close()
         engine.shutdown()
 
 
-def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
-    tokenizer = load_tokenizer(model)
-    single = [prompt for prompt in load(tasks).train if not prompt.environment]
-    if not single:
+def _prompts(config: RunConfig, num_prompts: int) -> list[TokenizedPrompt]:
+    tokenizer = load_tokenizer(config.model)
+    train = load(config.tasks).train
+    single = [prompt for prompt in train if not prompt.environment]
+    limit = config.recipe.max_prompt_tokens
+    chosen = []
+    of_environments = [
+        [prompt for prompt in train if prompt.environment == environment.name]
+        for environment in config.tasks.environments
+        if _is_played_here(environment)
+    ]
+    for prompts, most in ((single, num_prompts), *((prompts, 1) for prompts in of_environments)):
+        few = prompts[: 4 * most]  # some may be too long
+        short_prompts, _ = tokenize_prompts(tokenizer, few, limit, config.tasks.prompt_format)
+        if few and not short_prompts:
+            raise UserError(
+                f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it"
+            )
+        chosen += short_prompts[:most]
+    if not chosen:
         raise UserError(
-            "tasks.environments: every prompt is answered in an environment, and only single answers can be tried; "
-            "start the run with a small budget.steps"
+            "tasks.environments: the programs of every environment run elsewhere, and none can be tried here; give one "
+            "a command, or start the run with a small budget.steps"
         )
-    few = single[: 4 * num_prompts]  # some may be too long
-    short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
-    if not short_prompts:
-        raise UserError(f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it")
-    return short_prompts[:num_prompts]
+    return chosen
 
 
-def _task(recipe: Recipe, number: int, prompt: TokenizedPrompt) -> PromptTask:
+def _is_played_here(environment: EnvironmentSettings) -> bool:
+    return not isinstance(environment, SessionEnvironment) or environment.is_started_here
+
+
+@contextlib.asynccontextmanager
+async def make_samplers(config: RunConfig, engine: Engine, exporter: Exporter) -> AsyncIterator[Samplers]:
+    """The samplers of a generator; while they are in use, the endpoint of its harnesses is served on any free port."""
+    num_slots = max(16, config.recipe.most_rollouts_per_prompt)
+    kv_tokens = engine.full_rollouts * config.model.max_length
+    parts = episode_parts(config.model, config.tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
+    sessions = make_sessions(config.model, config.tasks, config.http, exporter)
+    if parts is None:
+        yield Samplers(engine)
+        return
+    try:
+        if sessions is None:
+            yield Samplers(engine, parts)
+            return
+        endpoint = EndpointApplication(sessions)
+        endpoint.single_calls = SingleCalls(engine, parts, sessions, config.recipe, num_slots=num_slots)
+        listener = listen(config.http.bind, 0, setting="http.bind")
+        application = service_routes(exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
+        http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
+        http.start()
+        sessions.url = local_url(config.http, http.port)
+        try:
+            yield Samplers(engine, parts, sessions)
+        finally:
+            await sessions.close()
+            http.stop()
+    finally:
+        await parts.close()
+
+
+def make_task(config: RunConfig, number: int, item: TokenizedPrompt) -> PromptTask:
+    prompt = item.prompt
+    recipe = config.recipe
+    episode = (
+        make_episode_task(prompt, config.tasks.prompt_format.system, recipe.episodes) if prompt.environment else None
+    )
     return PromptTask(
         sequence=number,
         incarnation=0,
         purpose=Purpose.TRAIN,
-        dataset=prompt.prompt.dataset,
-        prompt_id=prompt.prompt.id,
-        prompt_token_ids=np.asarray(prompt.token_ids, dtype=np.int32),
-        num_rollouts=recipe.rollouts_per_prompt,
+        dataset=prompt.dataset,
+        prompt_id=prompt.id,
+        prompt_token_ids=np.asarray(item.token_ids, dtype=np.int32),
+        num_rollouts=EPISODES_TRIED if prompt.environment else recipe.rollouts_per_prompt,
         sampling=Sampling(temperature=recipe.temperature),
         length=LengthBudget(recipe.max_completion_tokens),
-        verifier=prompt.prompt.verifier,
-        reference=prompt.prompt.reference,
+        verifier=prompt.verifier,
+        reference=prompt.reference,
+        episode=episode,
     )
 
 
-def _trial_completion(
-    engine: Engine, prompt: TokenizedPrompt, sampler: RolloutSampler, graded: Graded
-) -> TriedCompletion:
-    completion = sampler.completion
-    return TriedCompletion(
-        prompt=prompt.prompt.text,
-        text=engine.decode(completion.text_token_ids),
-        num_prompt_tokens=len(prompt.token_ids),
-        num_tokens=len(completion.token_ids),
-        truncated=completion.stop_reason is StopReason.LENGTH,
+async def _graded(
+    engine: Engine, grader: GradingThreads, item: TokenizedPrompt, task: PromptTask, sampler: Sampler
+) -> tuple[TriedCompletion, Graded]:
+    graded = sampler.verdict
+    if graded is None:
+        graded = await grader.grade(task, sampler.answer_token_ids)
+    rollout = sampler.rollout()
+    completion = TriedCompletion(
+        prompt=item.prompt.text,
+        text=engine.decode(sampler.answer_token_ids),
+        num_prompt_tokens=len(item.token_ids),
+        num_tokens=sum(len(sequence.token_ids) for sequence in rollout.sequences),
+        truncated=rollout.truncated,
         reward=graded.reward,
         status=str(graded.status),
         failure=graded.failure,
+        environment=item.prompt.environment,
+        end="" if rollout.episode is None else str(rollout.episode.end),
+        turns=() if rollout.episode is None else _turns(engine, rollout, rollout.episode),
     )
+    return completion, graded
+
+
+def _turns(engine: Engine, rollout: Rollout, episode: Episode) -> tuple[TriedTurn, ...]:
+    turns = []
+    for number, turn in enumerate(episode.turns):
+        token_ids = rollout.sequences[turn.sequence].token_ids
+        later = [other.start for other in episode.turns[number + 1 :] if other.sequence == turn.sequence]
+        # Tokens between two turns of one sequence are the environment's answer.
+        answer = token_ids[turn.end : later[0]] if later else token_ids[:0]
+        turns.append(
+            TriedTurn(engine.decode(token_ids[turn.start : turn.end].tolist()), engine.decode(answer.tolist()))
+        )
+    return tuple(turns)
 
 
 def main() -> int:

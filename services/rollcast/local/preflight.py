@@ -3,60 +3,44 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from rollcast.config.base import Settings
 from rollcast.config.connections import Redis, Weights
-from rollcast.config.errors import PassingError, UserError
+from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
+from rollcast.config.errors import UserError
 from rollcast.config.lora import check_gpu_dtype
 from rollcast.config.model import Model
-from rollcast.config.own_functions import check_file, is_function
-from rollcast.config.recipe import Recipe
 from rollcast.config.resolved import Difference, differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.run import RunConfig, WrongSettingsError, load_run_config
 from rollcast.config.sentences import Wrong, overlap
 from rollcast.config.services import Generator, Local, Trainer
-from rollcast.config.tasks import PromptFormat, Tasks
 from rollcast.connections.certificates import check_certificates
 from rollcast.local import cautions
-from rollcast.local.class_environments import check_classes
+from rollcast.local.checks import Check, raise_all
 from rollcast.local.devices import check_gpus, check_transport, usable_gpus, with_gpus
 from rollcast.local.embedded_redis import check_embeddable, wait_until_ready
-from rollcast.local.embedding_rows import check_embedding_rows
-from rollcast.local.environment_files import check_environment_files
 from rollcast.local.left_out import filled_in
 from rollcast.local.model_name import check_hub_name, find_model_files, is_on_the_hub, similar_folder
 from rollcast.local.monitor import HOST as PROMETHEUS_HOST
 from rollcast.local.parts_trial import try_own_parts
 from rollcast.local.ports import check_free_ports, check_named_ports, free_port, keep_port, named_ports
-from rollcast.local.prompt_lengths import check_lengths
+from rollcast.local.task_checks import check_tasks
 from rollcast.memory.check import check_memory
 from rollcast.memory.device import smallest_gpu
 from rollcast.memory.head_size import check_head_size
 from rollcast.memory.host import HostLimits
 from rollcast.memory.text_model import check_causal, check_max_length
-from rollcast.runfolder.files import Place, checkpoint_place, earlier_run_place
+from rollcast.runfolder.files import checkpoint_place, earlier_run_place
 from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_versions
-from rollcast.runfolder.rules import find_starting_rules
-from rollcast.tasks.grading import Verifiers
-from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.near_duplicates import near_duplicates
-from rollcast.tasks.prompts import PromptSplit, check_prompts, load
-from rollcast.tasks.same_prompts import check_same_prompts
-from rollcast.tasks.tokenizer_file import TokenizerFile
-from rollcast.tasks.trial import try_verifiers
-from rollcast.tasks.verifiers import is_built_in
 from rollcast.telemetry.host_memory import free_bytes
 
 _STATE_PER_WEIGHT = {"bfloat16": 6, "float32": 3}
 """Bytes of a checkpoint (float32 master weights and two Adam moments) over bytes of the model's own weights."""
 Group = TypeVar("Group", bound=Settings)
-Check = Callable[[], Sequence[str] | None] | UserError
-"""Returns cautions, or raises UserError; a mistake that is known already is one itself."""
 
 
 def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
@@ -74,7 +58,7 @@ def load_to_start(file: Path) -> tuple[RunConfig, list[Difference]]:
         return load_run_config(file, to_start=True, filled_in=fill_in), filled_settings
     except WrongSettingsError as error:
         file_checks = [] if error.config is None else _files(error.config, error.mistakes)
-        _raise_all([error, *file_checks])
+        raise_all([error, *file_checks])
         raise
 
 
@@ -111,7 +95,7 @@ def check_files(config: RunConfig, *further_checks: Check, monitor: bool = False
     """The checks that need neither ports nor Redis, and `further_checks`. Raises UserError."""
     # Also of settings that no file gave: those of `--generators`, of `ablate`, of the demo.
     broken = [UserError(wrong.sentence) for wrong in broken_rules(config, to_start=True)]
-    return _raise_all(
+    return raise_all(
         [
             *broken,
             lambda: check_named_ports(named_ports(config, monitor=monitor)),
@@ -123,13 +107,15 @@ def check_files(config: RunConfig, *further_checks: Check, monitor: bool = False
     )
 
 
-def not_checked(redis: Redis, model: str) -> list[str]:
+def not_checked(redis: Redis, model: str, environments: Sequence[EnvironmentSettings] = ()) -> list[str]:
     """Sentences about checks that only a start can make. `model`: its path."""
     unchecked_aspects = ["whether ports are free"]
     if not redis.is_embedded:
         unchecked_aspects.append(f"Redis at {redis.place}")
     if is_on_the_hub(model):
         unchecked_aspects.append(f"whether the hub has the model {model}")
+    if programs := [item.name for item in environments if isinstance(item, SessionEnvironment)]:
+        unchecked_aspects.append(f"the programs of {', '.join(programs)} (`rollcast try` plays two episodes)")
     if find_model_files(model) is None:
         unchecked_aspects.append("what its tokenizer makes of the prompts")
     return unchecked_aspects
@@ -164,7 +150,7 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         (tuple(config.recipe.own_parts), lambda: try_own_parts(config.recipe)),
         (
             ("tasks", "recipe.prompts_per_step"),
-            lambda: _check_tasks(config.tasks, config.recipe, config.model, checkpoint_location),
+            lambda: check_tasks(config.tasks, config.recipe, config.model, checkpoint_location),
         ),
     ]
     wrong = {name for mistake in mistakes for name in (mistake.field, *mistake.related_fields)}
@@ -173,73 +159,6 @@ def _files(config: RunConfig, mistakes: Sequence[Wrong] = ()) -> list[Check]:
         for settings, check in checks
         if not any(overlap(wrong_field, name) for wrong_field in wrong for name in settings)
     ]
-
-
-def _check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place) -> list[str]:
-    """Verifiers are found, prompts are read; then the tokenizer reads some, and the user's own verifiers grade some."""
-    loaded: list[PromptSplit] = []
-
-    def read_prompts() -> list[str]:
-        start_rules = find_starting_rules(checkpoints)
-        loaded.append(load(tasks, start_rules.split))
-        check_prompts(loaded[0], recipe.prompts_per_step)
-        check_same_prompts(loaded[0], start_rules.prompts)
-        return [*cautions.data_warnings(loaded[0]), *near_duplicates(tasks, loaded[0]).in_words()]
-
-    environment_checks = [lambda: check_classes(tasks), lambda: check_environment_files(tasks)]
-    warnings = _raise_all([*_verifier_checks(tasks), *environment_checks, read_prompts])
-    split = loaded[0]
-    downstream = [prompt for prompts in split.downstream.values() for prompt in prompts]
-    verifier_check = partial(try_verifiers, tasks, [*split.train, *downstream])
-    token_check = partial(_check_tokens, recipe, model, tasks.prompt_format, split)
-    return [*warnings, *_raise_all([token_check, verifier_check])]
-
-
-def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit) -> list[str]:
-    """By the tokenizer that this machine has of the model, if it has one."""
-    folder = find_model_files(model.path)
-    tokenizer = None if folder is None else TokenizerFile.read(folder, model.path)
-    if tokenizer is None:
-        return []
-    check_embedding_rows(model.path, split, tokenizer)
-    return [
-        *check_lengths(recipe, model, prompt_format, split, tokenizer),
-        *cautions.token_warnings(recipe.max_prompt_tokens, prompt_format, split, tokenizer),
-    ]
-
-
-def _verifier_checks(tasks: Tasks) -> list[Check]:
-    verifiers = Verifiers.from_tasks(tasks)
-    hidden = [
-        UserError(
-            f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that name; choose another"
-        )
-        for number, verifier in enumerate(tasks.verifiers)
-        if is_built_in(verifier.name)
-    ]
-    return [*hidden, *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks)))]
-
-
-def _check_verifier(verifiers: Verifiers, name: str) -> None:
-    verifier = verifiers.find(name)
-    check_file(name if is_function(name) else verifier.source)
-
-
-def _raise_all(checks: Sequence[Check]) -> list[str]:
-    """Make every check; returns all cautions. Refusals become one error, which may pass if each of them may."""
-    errors: list[UserError] = []
-    warnings: list[str] = []
-    for check in checks:
-        try:
-            if isinstance(check, UserError):
-                raise check
-            warnings += check() or ()
-        except UserError as error:
-            errors.append(error)
-    if errors:
-        kind = PassingError if all(isinstance(error, PassingError) for error in errors) else UserError
-        raise kind("\n".join(map(str, errors))) from errors[0]
-    return warnings
 
 
 def resolve_ports(config: RunConfig, *, monitor: bool = False) -> RunConfig:

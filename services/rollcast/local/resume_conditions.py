@@ -18,7 +18,7 @@ FIXED = ("tasks.dataset.kind", "tasks.dataset.name", "tasks.evaluation.num_promp
 """Settings that decide which prompts the curve is measured on: with others it would go on as another one, unnoticed."""
 FIXED_BY_A_CHECKPOINT = ("seed", "recipe.unique_prompts", "model.lora")
 """A checkpoint holds a position in the order of the prompts, and the weights that are trained."""
-GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "factory", "taskset")
+GRADE_SETTINGS = ("kind", "code", "model", "prompt", "best_score", "factory", "taskset", "reward_range")
 """Settings of verifiers and environments that decide the grade of an answer. Addresses and limits do not."""
 REMEDY = "set what the run was started with, or choose another name for `run`"
 SAME_FUNCTION = "; if it is the same function under a new name, write that name into up.json in the run's folder"

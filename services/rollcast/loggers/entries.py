@@ -44,8 +44,8 @@ def make_step_entry(record: StepRecord, newest: int) -> Entry:
 def make_evaluation_entry(record: EvaluationRecord) -> Entry:
     prefix = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
     names = (
-        "pass_rate", "standard_error", "standard_error_new_prompts", "compute_device_hours", "samples", "num_prompts",
-        "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
+        "pass_rate", "environment_reward", "standard_error", "standard_error_new_prompts", "compute_device_hours",
+        "samples", "num_prompts", "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
     )  # fmt: skip
     return _entry(prefix, record.step, record.at, {name: getattr(record, name) for name in names})
 

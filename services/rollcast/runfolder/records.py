@@ -55,6 +55,8 @@ class EvaluationRecord:
     run: str = ""
     """Empty: the folder's run."""
     dataset: str = ""
+    environment_reward: Annotated[float | None, Unknown] = None
+    """Mean reward on the environment's own scale. None = that is 0 to 1, or there are several environments."""
     standard_error: Annotated[Amount | None, Unknown] = None
     """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's, which asks how the
     pass rate on these prompts goes on."""
@@ -278,6 +280,16 @@ class ComputeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedTurn:
+    """A turn of a tried episode: what the model sampled, and what the environment answered; empty = nothing."""
+
+    __pydantic_config__ = STRICT
+
+    text: str
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TriedCompletion:
     __pydantic_config__ = STRICT
 
@@ -292,6 +304,11 @@ class TriedCompletion:
     """ok, wrong, timeout or error, as for a rollout."""
     failure: str = ""
     """The reason if there is no verdict."""
+    environment: str = ""
+    """The environment of an episode; `text` is its last turn. Empty = a single answer."""
+    end: str = ""
+    """How the episode ended."""
+    turns: tuple[TriedTurn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

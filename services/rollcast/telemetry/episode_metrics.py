@@ -24,6 +24,9 @@ EPISODE_SECONDS = Metric(
 EPISODE_RESTARTS = Metric(
     "rollcast_episode_restarts_total", "Episodes that began again because their environment failed", _ENVIRONMENT
 )
+EPISODES_LOST = Metric(
+    "rollcast_episodes_lost_total", "Episodes that their environment lost after an answered turn", ("environment",)
+)
 EPISODE_FAILURES = Metric(
     "rollcast_episode_failures_total",
     "Failures of environments, by stage (start|reset|call|reward); slot: the engine had none free in time",

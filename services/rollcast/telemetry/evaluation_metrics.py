@@ -19,6 +19,9 @@ EVAL_STANDARD_ERROR = Metric(
 EVAL_STANDARD_ERROR_NEW_PROMPTS = Metric(
     "rollcast_eval_standard_error_new_prompts", "Standard error of the pass rate on other prompts of the kind", _EVAL
 )
+EVAL_ENVIRONMENT_REWARD = Metric(
+    "rollcast_eval_environment_reward", "Mean reward on the environment's own scale, if that is not 0 to 1", _EVAL
+)
 EVAL_COMPUTE = Metric("rollcast_eval_compute_device_hours", "compute_state when the evaluation was asked for", _EVAL)
 EVAL_TRAINED_TOKENS = Metric(
     "rollcast_eval_trained_tokens", "Tokens trained on when the evaluation was asked for", _EVAL

@@ -130,6 +130,10 @@ async def test_it_ends_with_its_connection(servers: McpServers) -> None:
     [
         (("/no/such/program",), "MCP server t: it cannot be reached"),
         ((sys.executable, "-c", "print('hello')"), "MCP server t: it cannot be reached"),
+        (
+            (sys.executable, "-c", "import sys; print('first', file=sys.stderr); raise KeyError('no API_KEY')"),
+            "MCP server t: it cannot be reached .*; it wrote: first .*KeyError: 'no API_KEY'",
+        ),
         ((sys.executable, "-c", "import time; time.sleep(600)"), "MCP server t: it was not ready within 1 s"),
     ],
 )

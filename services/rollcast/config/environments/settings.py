@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rollcast.config.base import DATASET_NAME, Settings
 
@@ -24,6 +24,9 @@ class EnvironmentSettings(Settings):
     reward: Literal["environment", "verifier"] | None = None
     """Source of an episode's reward: the environment, or the verifier of its data set. None = the one of the two that
     exists; a run file that has both must say."""
+    reward_range: tuple[Annotated[float, Field(ge=-1e6, le=1e6)], Annotated[float, Field(ge=-1e6, le=1e6)]] = (0.0, 1.0)
+    """Lowest and highest reward that the environment gives. They become 0 and 1, and what is between them in proportion:
+    training, pass rates and forecasts have rewards from 0 to 1. A reward outside the range is no verdict."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for the environment to be ready for an episode. Two minutes: images are pulled and services started before."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
@@ -31,6 +34,15 @@ class EnvironmentSettings(Settings):
     restarts: Annotated[int, Field(ge=0, le=10)] = 2
     """How often an episode begins again when its environment fails. After that it is given up with its reason, and counts
     in no group's mean."""
+
+    @field_validator("reward_range")
+    @classmethod
+    def _check_range(cls, reward_range: tuple[float, float]) -> tuple[float, float]:
+        low, high = reward_range
+        # A smaller range would make rewards of single calls larger than a rollout's record takes.
+        if high - low < 0.001:
+            raise ValueError("give the lowest reward, and then a higher one by at least 0.001, such as [-1, 1]")
+        return reward_range
 
 
 class SessionEnvironment(EnvironmentSettings):
@@ -42,6 +54,9 @@ class SessionEnvironment(EnvironmentSettings):
     untrained_requests: Annotated[int, Field(ge=0, le=100_000)] = 64
     """Requests of one episode for the model `MODEL-untrained`: titles, summaries and judges, which are answered and never
     trained. 0 = none. Enough for an agent of 60 turns that asks once a turn; without a bound they were a way round budgets."""
+    parallel_requests: Annotated[int, Field(ge=1, le=1_024)] = 1
+    """Requests that sample side by side although they state no max_tokens, or more than is left: each may use this part of
+    the remaining budget. 1 = each may use all of it, and the next one waits. More for agents with sub-agents."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for a program's first request. Two minutes: an import may take one on a busy machine."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0

@@ -8,16 +8,13 @@ import contextlib
 import os
 import shutil
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.folder import make_folder
+from rollcast.environments.last_lines import LastLines
 
-MAX_LINES = 5
-"""Last lines of its output that are kept: the message of an exception and the place that raised it."""
-MAX_LINE_CHARACTERS = 300
 SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "ANTHROPIC_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
 """Variables of the generator that a harness does not see."""
 
@@ -30,19 +27,29 @@ class HarnessProgram:
         self._process = process
         self._folder = folder
         self._lock: int | None = lock
-        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._lines = LastLines()
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], variables: Mapping[str, str], stdin: int = asyncio.subprocess.DEVNULL
+        cls,
+        command: Sequence[str],
+        variables: Mapping[str, str],
+        stdin: int = asyncio.subprocess.DEVNULL,
+        *,
+        has_own_home: bool = False,
     ) -> "HarnessProgram":
         """Start it in a new folder, with the user's variables and these. Raises EnvironmentFailedError.
 
-        stdin: a descriptor for its standard input.
+        stdin: a descriptor for its standard input. has_own_home: HOME is an empty folder, because an agent keeps
+        history and settings there, and none of them may reach another episode.
         """
         folder, lock = await asyncio.to_thread(make_folder)
         try:
+            home = {}
+            if has_own_home:
+                home = {"HOME": str(folder / ".home")}
+                (folder / ".home").mkdir()
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid()), str(folder)),
@@ -51,7 +58,7 @@ class HarnessProgram:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=folder,
-                env={**inherited_variables(), "TMPDIR": str(folder), **variables},
+                env={**inherited_variables(), "TMPDIR": str(folder), **home, **variables},
                 start_new_session=True,
             )
         except BaseException as error:
@@ -80,7 +87,7 @@ class HarnessProgram:
     @property
     def last_lines(self) -> str:
         """The end of its output, in one line."""
-        return " | ".join(line for line in self._lines if line)
+        return self._lines.in_one_line()
 
     async def wait(self, seconds: float) -> bool:
         """Wait for its end; returns whether it has ended."""
@@ -105,15 +112,10 @@ class HarnessProgram:
     async def _watch(self) -> None:
         """Read its output, so that it never waits for a reader, and wait for its end."""
         assert self._process.stdout is not None
-        line = b""
         # Bytes of one read of a pipe
         while chunk := await self._process.stdout.read(1 << 16):
-            *finished, line = (line + chunk).split(b"\n")
-            for finished_line in finished[-MAX_LINES:]:
-                self._lines.append(_readable(finished_line))
-            # A program may print without a line break.
-            line = line[-MAX_LINE_CHARACTERS:]
-        self._lines.append(_readable(line))
+            self._lines.add(chunk)
+        self._lines.end()
         await self._process.wait()
 
 
@@ -133,7 +135,3 @@ def inherited_variables() -> dict[str, str]:
     for name in ("NO_PROXY", "no_proxy"):
         variables[name] = ",".join(filter(None, (variables.get(name), "127.0.0.1", "localhost")))
     return variables
-
-
-def _readable(line: bytes) -> str:
-    return " ".join(line[-MAX_LINE_CHARACTERS:].decode("utf-8", "replace").split())

@@ -108,6 +108,9 @@ class _Session:
             return {"reward": None}
         try:
             reward = self._run(function, {})
+            # Text is no number, though Python would read one from it: a verifier's reward is refused then too.
+            if isinstance(reward, str | bytes):
+                raise TypeError(f"a reward is a number, not {type(reward).__name__}")
             return {"reward": None if reward is None else float(reward)}
         except OverdueError:
             raise

@@ -32,7 +32,7 @@ class HarnessPrograms:
             file.write(row.encode())
             file.seek(0)
             variables = {**self._variables, **_variables(described, row)}
-            return await HarnessProgram.start(self._command, variables, stdin=file.fileno())
+            return await HarnessProgram.start(self._command, variables, stdin=file.fileno(), has_own_home=True)
 
     async def close(self) -> None:
         """Programs share nothing."""

@@ -19,6 +19,7 @@ from rollcast.config.environments.tool_set import McpServer
 from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.base import EnvironmentFailedError, ToolResult
 from rollcast.environments.tools import mcp_relay
+from rollcast.environments.tools.error_output import ErrorOutput
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -121,16 +122,20 @@ class McpConnection:
             raise self._make_error("it cannot be reached", error) from error
 
     async def _hold(self, opened: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
-        try:
-            async with self._mcp.Client(self._transport(), cache=None) as client:
+        with ErrorOutput() as error_output:
+            try:
+                async with self._mcp.Client(self._transport(error_output), cache=None) as client:
+                    if not opened.done():
+                        opened.set_result(client)
+                    await stop.wait()
+            except Exception as error:
                 if not opened.done():
-                    opened.set_result(client)
-                await stop.wait()
-        except Exception as error:
-            if not opened.done():
-                opened.set_exception(error)
+                    # The file is closed here, so that the reader of the server's end sees it.
+                    error_output.file.close()
+                    error.add_note(await asyncio.to_thread(error_output.last_lines))
+                    opened.set_exception(error)
 
-    def _transport(self) -> "AbstractAsyncContextManager[Any]":
+    def _transport(self, error_output: ErrorOutput) -> "AbstractAsyncContextManager[Any]":
         if self._server.url is not None:
             from rollcast.environments.tools.mcp_http import bounded_http
 
@@ -140,7 +145,7 @@ class McpConnection:
         relay = [str(Path(mcp_relay.__file__).resolve()), *self._server.command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")}
         parameters = self._mcp.StdioServerParameters(command=sys.executable, args=["-I", *relay], env=environment)
-        return self._mcp.stdio_client(parameters)
+        return self._mcp.stdio_client(parameters, errlog=error_output.file)
 
     async def _list_tools(self, client: "Client") -> "list[Tool]":
         offered_tools: list[Tool] = []
@@ -172,7 +177,8 @@ class McpConnection:
 
     def _make_error(self, problem: str, error: Exception | None = None) -> EnvironmentFailedError:
         cause = "" if error is None else f" ({type(error).__name__}: {_first_cause(error)})"
-        return EnvironmentFailedError(f"MCP server {self._server.name}: {problem}{cause}")
+        last_lines = "".join(f"; it wrote: {note}" for note in getattr(error, "__notes__", ()) if note)
+        return EnvironmentFailedError(f"MCP server {self._server.name}: {problem}{cause}{last_lines}")
 
 
 def get_result_text(result: "CallToolResult") -> str:

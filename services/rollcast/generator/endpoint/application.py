@@ -205,10 +205,13 @@ class EndpointApplication:
 
         body = read_json(await read_content(request))
         reward = body.get("reward") if isinstance(body, dict) else None
-        if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
+        low, high = session.settings.reward_range
+        # True is 1, as in a class and in a verifier.
+        if not isinstance(reward, int | float) or not low <= reward <= high:
             # Characters of a refused reward in the message
             reward_text = repr(reward)[:100]
-            raise RefusedRequestError(f"reward = {reward_text}: give a number from 0 to 1")
+            reason = f"reward = {reward_text}: give a number from {low:g} to {high:g}, the environment's reward_range"
+            raise RefusedRequestError(reason, code="reward")
         if session.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
         session.reward = float(reward)

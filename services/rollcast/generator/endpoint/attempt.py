@@ -27,7 +27,7 @@ from rollcast.generator.endpoint.token_traces import traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
 from rollcast.generator.episodes.record import EpisodeRecord
-from rollcast.generator.episodes.reward import validate_reward
+from rollcast.generator.episodes.reward import scaled_reward
 from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
@@ -231,7 +231,7 @@ class HarnessAttempt:
         """The end of an episode whose reward is the posted one, or 0, or a verifier's."""
         self._parts.exporter.add(episode_metrics.ENDPOINT_MISTAKES, environment=self._name)
         if self.session.reward is None:
-            self.session.reward = 0.0
+            self.session.reward = self._settings.reward_range[0]
         return self._classify_end("", "")
 
     def _seconds_to_grade(self, program: SessionProgram | None) -> float:
@@ -299,7 +299,7 @@ class HarnessAttempt:
             await self.session.changed.wait_for(lambda: not self.session.num_running)
 
     def _reward(self) -> Graded:
-        reward = validate_reward(self.session.reward)
+        reward = scaled_reward(self.session.reward, self._settings.reward_range)
         return Graded(reward, GradingStatus.OK if reward > 0 else GradingStatus.WRONG, 0.0)
 
     def _why_no_turn(self, program: SessionProgram | None) -> str:

@@ -90,6 +90,9 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
     check_size(body.get("messages"), "messages", body)
+    for name in ("functions", "function_call"):
+        if body.get(name) not in (None, [], "none"):
+            raise RefusedRequestError(f"{name}: is the older form of tools, which is not served; send tools")
     messages = read_messages(body["messages"])
     stop = stop_texts(body.get("stop"))
     replaced = other_settings(body, sampling, HONORED) + _forcing_settings(body)

@@ -84,7 +84,7 @@ class HarnessSession:
         self.is_last_turn_cut = False
         """Whether the last turn was cut by a budget of tokens, its request's own max_tokens included."""
         self.reward: float | None = None
-        """The reward that the program reported, not checked."""
+        """The reward that the program reported, in the environment's own range, not checked."""
         self.failure: Exception | None = None
         """The error of the engine, or of a wait for its slots, for the claim loop."""
         self.end_report: str | None = None
@@ -186,21 +186,25 @@ class HarnessSession:
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Wait until the episode's budget has room next to the requests that run; returns the tokens of this one.
 
-        A request without `max_tokens` may use all that remains, so that it runs alone. Raises RefusedRequestError.
+        A request that states none, or more than is left, may use its share of what remains (`parallel_requests`).
+        Raises RefusedRequestError.
         """
         async with self.changed:
             while True:
                 self.check_open()
                 if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
                     raise self.refuse_over_budget(EpisodeEnd.TURNS)
-                room = self.task.max_tokens - self.record.num_tokens - sum(self._running.values())
+                left = self.task.max_tokens - self.record.num_tokens
+                room = left - sum(self._running.values())
                 # Requests that run may use fewer tokens than they reserved, so the budget is over only when none runs.
                 if not self._running and room <= 0:
                     raise self.refuse_over_budget(EpisodeEnd.TOKENS)
-                if not self._running or (max_tokens is not None and max_tokens <= room):
+                share = max(1, left // self.settings.parallel_requests)
+                tokens = share if max_tokens is None or max_tokens > left else max_tokens
+                if not self._running or tokens <= room:
                     break
                 await self.changed.wait()
-            tokens = room if max_tokens is None else min(max_tokens, room)
+            tokens = min(tokens, room)
             self._running[request] = tokens
             return tokens
 

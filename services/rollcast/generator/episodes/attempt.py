@@ -53,6 +53,8 @@ class EpisodeAttempt:
         """How long it may still wait for slots."""
         self._is_set_up = False
         self._is_sampling = False
+        low, high = self._settings.reward_range
+        self._reward_width = high - low
         self._last_rewards: tuple[int, list[float]] | None = None
         """The last turn whose calls were rewarded, with their rewards. None = no call was rewarded so far."""
         self.start = start
@@ -103,7 +105,9 @@ class EpisodeAttempt:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
             if not self._task.verifier:
                 self.stage = "reward"
-                self.graded = await request_reward(environment, self._settings.call_seconds, self._waits)
+                self.graded = await request_reward(
+                    environment, self._settings.call_seconds, self._settings.reward_range, self._waits
+                )
                 # The server gives the reward of the last call again as the episode's, and it must count once.
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
@@ -232,7 +236,9 @@ class EpisodeAttempt:
         call_seconds = self._settings.call_seconds
         self.stage = "call"
         try:
-            answers = await answer_calls(environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits)
+            answers = await answer_calls(
+                environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits, self._reward_width
+            )
         except EnvironmentFailedError as error:
             if error.is_overdue:
                 self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name)

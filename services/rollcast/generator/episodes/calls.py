@@ -39,10 +39,12 @@ async def answer_calls(
     call_seconds: float,
     episode_deadline: float,
     waits: Waits,
+    reward_width: float = 1.0,
 ) -> CallAnswers:
     """Make the calls in their order, because one may depend on what another changed.
 
-    `episode_deadline`: in monotonic seconds; after it no further call is made.
+    `episode_deadline`: in monotonic seconds; after it no further call is made. `reward_width`: of the environment's
+    reward_range; rewards of calls are divided by it, as differences of the episode's reward are.
     Raises EnvironmentFailedError, UnusableEpisodeError, GivenUpError.
     """
     answers = CallAnswers()
@@ -57,7 +59,7 @@ async def answer_calls(
         answers.num_malformed += result.is_malformed
         answers.num_overdue += result.is_overdue
         if result.reward is not None:
-            answers.rewards.append(_validate_call_reward(result.reward))
+            answers.rewards.append(_scaled_call_reward(result.reward, reward_width))
         answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
         if result.is_done:
             answers.is_done = True
@@ -76,13 +78,14 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
         ) from None
 
 
-def _validate_call_reward(reward: Any) -> float:
+def _scaled_call_reward(reward: Any, reward_width: float) -> float:
     """The reward of a call, which a server gave. Raises UnusableEpisodeError."""
     if isinstance(reward, bool) or not isinstance(reward, int | float):
         raise UnusableEpisodeError(f"gave a reward for a call that is not a number but {type(reward).__name__}")
-    if not abs(reward) <= MAX_CALL_REWARD:  # NaN is refused too
-        raise UnusableEpisodeError(f"gave a reward for a call beyond {MAX_CALL_REWARD:g} of either sign")
-    return float(reward)
+    if not abs(reward) <= MAX_CALL_REWARD * min(1.0, reward_width):  # NaN is refused too
+        limit = MAX_CALL_REWARD * min(1.0, reward_width)
+        raise UnusableEpisodeError(f"gave a reward for a call beyond {limit:g} of either sign")
+    return float(reward) / reward_width
 
 
 def shorten_answer(text: str) -> str:

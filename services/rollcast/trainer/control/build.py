@@ -63,7 +63,8 @@ def build_controller(
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
     maker = TaskMaker(recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed)
     make_task = partial(_train_task, maker, books.train, state.ledger)
-    open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds)
+    reward_ranges = {environment.name: environment.reward_range for environment in config.tasks.environments}
+    open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds, reward_ranges)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
     intake = Intake(

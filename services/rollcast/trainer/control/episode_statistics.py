@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rollcast.rollouts.records import Episode, RolloutGroup
+from rollcast.rollouts.records import Episode, EpisodeEnd, RolloutGroup
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 
@@ -17,6 +17,8 @@ def count_episodes(exporter: Exporter, group: RolloutGroup) -> None:
 def count_episode(exporter: Exporter, episode: Episode) -> None:
     name = episode.environment
     exporter.add(episode_metrics.EPISODES, environment=name, end=str(episode.end))
+    if is_lost(episode):
+        exporter.add(episode_metrics.EPISODES_LOST, environment=name)
     exporter.observe(episode_metrics.EPISODE_TURNS, len(episode.turns), environment=name)
     exporter.observe(episode_metrics.EPISODE_TOOL_CALLS, num_tool_calls([episode]), environment=name)
     exporter.add(episode_metrics.EPISODE_MALFORMED_CALLS, num_malformed_calls([episode]), environment=name)
@@ -24,6 +26,11 @@ def count_episode(exporter: Exporter, episode: Episode) -> None:
     exporter.add(episode_metrics.EPISODE_SECONDS, episode.sampling_seconds, environment=name, part="sampling")
     exporter.add(episode_metrics.EPISODE_RESTARTS, episode.restarts, environment=name)
     exporter.add(episode_metrics.EPISODE_BRANCHES, len(episode.branches), environment=name)
+
+
+def is_lost(episode: Episode) -> bool:
+    """Whether its environment failed after the model had answered."""
+    return episode.end is EpisodeEnd.FAILED and bool(episode.turns)
 
 
 def statistics_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -120,8 +120,16 @@ class Closed:
 class OpenEvaluations:
     """Collects the answers to evaluation prompts."""
 
-    def __init__(self, run: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        run: str,
+        deadline_seconds: float,
+        reward_ranges: Mapping[str, tuple[float, float]] = {},
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """reward_ranges: lowest and highest reward of each environment, by its name."""
         self._run = run
+        self._reward_ranges = reward_ranges
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._open: list[OpenEvaluation] = []
@@ -221,12 +229,14 @@ class OpenEvaluations:
         if not rewards:
             return None
         versions = [version for group in groups for version in group.versions]
+        # All prompts weigh the same, however many of their completions have a verdict.
+        pass_rate = float(np.mean([values.mean() for values in rewards]))
         return EvaluationRecord(
             run=self._run,
             dataset=dataset,
             **asdict(item.moment),
-            # All prompts weigh the same, however many of their completions have a verdict.
-            pass_rate=float(np.mean([values.mean() for values in rewards])),
+            pass_rate=pass_rate,
+            environment_reward=self._environment_reward(pass_rate, [item.tasks[sequence] for sequence in sequences]),
             standard_error=sampling_standard_error(rewards),
             standard_error_new_prompts=clustered_standard_error(rewards),
             samples=(samples := sum(len(values) for values in rewards)),
@@ -242,6 +252,14 @@ class OpenEvaluations:
             version_max=str(max(versions)) if versions else "",
             at=time.time(),
         )
+
+    def _environment_reward(self, pass_rate: float, tasks: Sequence[PromptTask]) -> float | None:
+        """The pass rate on the scale of the one environment that rewards all tasks; None if there is no such scale."""
+        # A verifier's reward has no other scale.
+        names = {None if task.episode is None or task.verifier else task.episode.environment for task in tasks}
+        name = names.pop() if len(names) == 1 else None
+        low, high = self._reward_ranges.get(name or "", (0.0, 1.0))
+        return None if (low, high) == (0.0, 1.0) else low + (high - low) * pass_rate
 
 
 def _sampled_tasks(item: OpenEvaluation) -> list[int]:
@@ -283,6 +301,7 @@ def _weighted_mean(
     shares = {name: weight / total for name, weight in weights.items()}
     return replace(
         overall_point,
+        environment_reward=None,
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
         standard_error=_weighted_standard_error(
             shares, {name: part_point.standard_error for name, part_point in parts.items()}

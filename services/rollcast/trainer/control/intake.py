@@ -25,6 +25,7 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.episode_statistics import count_episodes
 from rollcast.trainer.control.evaluation import OpenEvaluations
+from rollcast.trainer.control.lost_episodes import LostEpisodes
 from rollcast.trainer.control.state import TrainerState
 from rollcast.trainer.control.teacher import TeacherClient, TeacherLogprobs
 
@@ -70,6 +71,12 @@ class Intake:
         self._exporter.add(
             trainer_metrics.GROUPS, 0.0, outcome="defective"
         )  # a counter that begins at 1 would hide the first
+
+        self._lost_episodes = LostEpisodes(self._state.folder)
+
+    def _count_episodes(self, group: RolloutGroup) -> None:
+        count_episodes(self._exporter, group)
+        self._lost_episodes.note(group)
 
     def collect(self, block_seconds: float) -> None:
         """Read finished groups, waiting up to `block_seconds` for the first."""
@@ -118,7 +125,7 @@ class Intake:
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
-            count_episodes(self._exporter, group)
+            self._count_episodes(group)
             self.note_answer(group)
             self._place_for(group)[sequence] = delivery
 
@@ -144,7 +151,7 @@ class Intake:
         elif not self._survives(group):
             self._discard(delivery, "lost_version")
         else:
-            count_episodes(self._exporter, group)
+            self._count_episodes(group)
             self._open_evaluations.add(group)
             self._done.append(delivery.stream_id)
 

@@ -1,6 +1,5 @@
 """Tokenised prompts by id, and the tasks made of them."""
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +9,9 @@ import numpy as np
 from rollcast.config.errors import UserError
 from rollcast.config.recipe import Interruption, Recipe
 from rollcast.config.tasks import PromptFormat
+from rollcast.environments.episode_tasks import make_episode_task
 from rollcast.recipe.mixture import Share
-from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, Sampling
+from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
 from rollcast.tasks.prompts import Prompt
 from rollcast.tasks.tokens import TokenizedPrompt, Tokenizer, tokenize_prompts
 
@@ -100,20 +100,9 @@ class TaskMaker:
             verifier=item.prompt.verifier,
             reference=item.prompt.reference,
             eval_step=eval_step,
-            episode=self._episode(item.prompt) if item.prompt.environment else None,
-        )
-
-    def _episode(self, prompt: Prompt) -> EpisodeTask:
-        messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        if self._system is not None and messages[0]["role"] != "system":
-            messages.insert(0, {"role": "system", "content": self._system})
-        budgets = self._recipe.episodes
-        return EpisodeTask(
-            environment=prompt.environment,
-            messages=json.dumps(messages),
-            max_turns=budgets.max_turns,
-            max_seconds=budgets.max_seconds,
-            answer=prompt.answer,
+            episode=(
+                make_episode_task(item.prompt, self._system, self._recipe.episodes) if item.prompt.environment else None
+            ),
         )
 
 

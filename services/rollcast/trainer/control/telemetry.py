@@ -19,6 +19,7 @@ from rollcast.trainer.learner.step_sums import UpdateStats
 NUM_KEPT_EVALUATIONS = 16
 """Newest evaluations that stay on the metrics page, of each data set."""
 _EVALUATION_METRICS: tuple[tuple[Metric, str], ...] = (
+    (evaluation_metrics.EVAL_ENVIRONMENT_REWARD, "environment_reward"),
     (evaluation_metrics.EVAL_STANDARD_ERROR, "standard_error"),
     (evaluation_metrics.EVAL_STANDARD_ERROR_NEW_PROMPTS, "standard_error_new_prompts"),
     (evaluation_metrics.EVAL_COMPUTE, "compute_device_hours"),

@@ -1,0 +1,23 @@
+import json
+import os
+import sys
+
+from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+
+row = json.load(sys.stdin)
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city.
+
+    Args:
+        city: The name of the city.
+    """
+    return f"It is sunny in {city}."
+
+
+model = OpenAIServerModel(
+    os.environ["ROLLCAST_MODEL"], api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"]
+)
+print(ToolCallingAgent(tools=[get_weather], model=model, max_steps=4).run(row["prompt"]))

@@ -1,0 +1,124 @@
+"""A mistake that ends the agent: is it punished?
+
+    python -m benchmarks.mistakes [--seeds 0 1 2] [--steps 40]
+
+A random tiny model takes one action for each task. A fourth of its tokens is a tempting action, after which the agent
+ends with exit code 1, as openai-agents does for a tool that is not there; every other action has reward 1. Each seed
+runs `rollcast up` twice: with `model_exit_codes: [1]`, and as reference without. Writes results/mistakes.json: the
+share of the action among the first and the last actions. Exit status 1 if a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testkit.chat_tokenizers import make_tiny_chat_model
+from testkit.record import write_result
+
+AGENT = Path(__file__).with_name("agent.py")
+NUM_ACTIONS = 200
+"""Actions at either end of a run over which a share is taken: a standard error of 0.03 at a fourth."""
+NUM_ROWS = 64
+LIMIT_SECONDS = 1_500.0
+MAX_SHARE_WITH = 0.05
+MAX_FALL_WITHOUT = 0.1
+"""Of the share at the beginning."""
+
+
+def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
+    """One run, as a user starts it."""
+    make_tiny_chat_model(folder / "model", "qwen3", seed=seed)
+    rows = [json.dumps({"prompt": f"task {number}"}) for number in range(NUM_ROWS)]
+    (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    (folder / "run.yaml").write_text(yaml.safe_dump(settings_of(seed, codes, num_steps)))
+    log = folder / "actions"
+    started = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-m", "rollcast.cli.main", "up", "--config", "run.yaml"],
+        cwd=folder,
+        env=os.environ | {"MISTAKES_LOG": str(log)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise SystemExit(f"seed {seed}: exit status {ended.returncode}: {ended.stdout[-800:]}{ended.stderr[-800:]}")
+    actions = [int(line.split()[1]) for line in sorted(log.read_text().splitlines())]
+    return {
+        "seed": seed,
+        "model_exit_codes": codes,
+        "seconds": round(time.monotonic() - started, 1),
+        "num_actions": len(actions),
+        "first_share": round(sum(actions[:NUM_ACTIONS]) / NUM_ACTIONS, 4),
+        "last_share": round(sum(actions[-NUM_ACTIONS:]) / NUM_ACTIONS, 4),
+        "said": [line for line in ended.stdout.splitlines() if "after an answered turn" in line][-1:],
+    }
+
+
+def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
+    environment = {
+        "kind": "harness",
+        "name": "agent",
+        "command": [sys.executable, "-S", str(AGENT)],
+        "model_exit_codes": codes,
+    }
+    return {
+        "run": "mistakes",
+        "seed": seed,
+        "model": {"path": "model", "dtype": "float32", "max_length": 256},
+        "tasks": {
+            "environments": [environment],
+            "dataset": {"kind": "jsonl", "name": "tasks", "path": "rows.jsonl", "environment": "agent"},
+            "evaluation": {"num_prompts": 4, "rollouts_per_prompt": 1, "every_steps": num_steps},
+        },
+        "recipe": {
+            "prompts_per_step": 4,
+            "rollouts_per_prompt": 8,
+            "max_prompt_tokens": 64,
+            "max_completion_tokens": 8,
+            "length_control": {"kind": "none"},
+            "optimizer": {"learning_rate": 3e-3, "warmup_steps": 1},
+        },
+        "generator": {"slots": 16, "block_size": 32, "cpu_kv_cache_gib": 1},
+        "trainer": {"threads": 1},
+        # A run without a usable group makes no step: it ends by its device-hours, two devices for six minutes.
+        "budget": {"steps": num_steps, "device_hours": 0.2},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=40)
+    arguments = parser.parse_args()
+    rows = []
+    for seed in arguments.seeds:
+        for codes in ([1], []):
+            with tempfile.TemporaryDirectory(prefix="mistakes-") as folder:
+                rows.append(run_once(Path(folder), seed, codes, arguments.steps))
+            print(json.dumps(rows[-1]), flush=True)
+    punished = [row for row in rows if row["model_exit_codes"]]
+    left_out = [row for row in rows if not row["model_exit_codes"]]
+    targets = {
+        "with model_exit_codes the share ends below 0.05": all(row["last_share"] < MAX_SHARE_WITH for row in punished),
+        "without it falls by less than a tenth": all(
+            row["last_share"] > (1 - MAX_FALL_WITHOUT) * row["first_share"] for row in left_out
+        ),
+    }
+    write_result("mistakes", {"targets": targets, "rows": rows})
+    return 0 if all(targets.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Environments that lose episodes after an answered turn: one file of the run folder, which the trainer writes."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rollcast.runfolder.files import EPISODE_LOSSES
+from rollcast.runfolder.writing import replace_json
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLosses:
+    """What one environment has lost so far."""
+
+    environment: str
+    num_episodes: int
+    num_lost: int
+    reason: str
+    """Of the newest loss of the most frequent kind: exit code and last lines of a program."""
+    exit_code: int | None = None
+    """The exit code by which a program ended itself. None = it was lost otherwise."""
+
+    def sentence(self) -> str:
+        """What is lost and why, and the setting that may change it."""
+        share = self.num_lost / max(1, self.num_episodes)
+        lost = f"{self.num_lost} of {self.num_episodes} episodes ({share:.1%}) after an answered turn"
+        remedy = ""
+        if self.exit_code is not None:
+            setting = f"model_exit_codes: [{self.exit_code}]"
+            remedy = f"; if the model's mistakes end it so, train them by {setting} of environment {self.environment}"
+        return f"environment {self.environment} loses {lost}, most often: {self.reason}{remedy}"
+
+
+def write_losses(folder: Path, losses: Sequence[EpisodeLosses]) -> None:
+    """Raises UserError if the disk refuses."""
+    replace_json(folder / EPISODE_LOSSES, [asdict(loss) for loss in losses])
+
+
+def read_losses(folder: Path) -> list[EpisodeLosses]:
+    """Those of the run in this folder; none if the file is missing or of another form."""
+    try:
+        with (folder / EPISODE_LOSSES).open("rb") as stream:
+            # The trainer writes less; a larger file is damaged.
+            listed: Any = json.loads(stream.read(1 << 20))
+        return [
+            EpisodeLosses(
+                environment=str(loss["environment"]),
+                num_episodes=int(loss["num_episodes"]),
+                num_lost=int(loss["num_lost"]),
+                reason=str(loss["reason"]),
+                exit_code=None if loss["exit_code"] is None else int(loss["exit_code"]),
+            )
+            for loss in listed
+        ]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
