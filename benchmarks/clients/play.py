@@ -1,6 +1,6 @@
 """Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER`; prints them as JSON.
 
-FOLDER: where the client is installed.
+FOLDER: of the installed client.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
     engine = await Engine.start(config, "clients", own_weights=True)
     exporter = Exporter("clients")
     try:
-        async with make_samplers(config, engine, exporter) as samplers:
+        async with make_samplers(config.model, config.tasks, config.recipe, config.http, engine, exporter) as samplers:
             return await _play_episodes(client, config, engine, exporter, samplers, prompts[0])
     finally:
         engine.shutdown()
@@ -104,7 +104,7 @@ async def _play_episodes(
     item: TokenizedPrompt,
 ) -> dict[str, Any]:
     began = time.monotonic()
-    task = make_task(config, 0, item)
+    task = make_task(config.recipe, None, 0, item)
     rollouts = []
     for index in range(NUM_EPISODES):
         sampler = samplers.sampler(task, index, None)

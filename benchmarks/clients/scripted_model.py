@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 VOCABULARY = 4_000
 HIDDEN_SIZE = 128
 LOGIT = 30.0
-"""Of the next token. Others have none, or a fraction by chance: embeddings are random directions."""
+"""Logit of the next token. Others have 0, or a fraction by chance: embeddings are random directions."""
 CALL_SHARE = 2 / 3
 
 

@@ -18,7 +18,7 @@ class Client:
     """With their versions."""
     dialect: Literal["chat", "responses", "messages"]
     tool: str
-    """The tool that the model calls. A client that has none of this name says so to the model, which is a turn too."""
+    """The tool that the model calls. A client without a tool of this name says so to the model, which is a turn too."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     program: str = ""
     """File in programs/. Empty = the command itself."""

@@ -32,7 +32,7 @@ NUM_ROWS = 64
 LIMIT_SECONDS = 1_500.0
 MAX_SHARE_WITH = 0.05
 MAX_FALL_WITHOUT = 0.1
-"""Of the share at the beginning."""
+"""Largest fall, as a part of the share at the beginning."""
 
 
 def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:

@@ -2,21 +2,20 @@
 
 from collections import deque
 
-MAX_LINES = 5
 MAX_LINE_CHARACTERS = 300
 
 
 class LastLines:
-    """Takes what is read of a pipe, piece by piece; holds a few lines of bounded length, whatever is written."""
+    """Takes the pieces that are read of a pipe; holds a few lines of bounded length, however much is written."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._lines: deque[str] = deque(maxlen=5)
         self._rest = b""
 
     def add(self, chunk: bytes) -> None:
         """The next bytes of the output."""
         *finished, rest = (self._rest + chunk).split(b"\n")
-        self._lines.extend(map(_readable, finished[-MAX_LINES:]))
+        self._lines.extend(map(_readable, finished))
         # A program may print without a line break.
         self._rest = rest[-MAX_LINE_CHARACTERS:]
 

@@ -16,9 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from rollcast.chat.check import check_chat_format
+from rollcast.config.connections import Http
 from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
 from rollcast.config.errors import UserError
+from rollcast.config.model import Model
+from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig, load_run_config
+from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.environments.episode_tasks import make_episode_task
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
@@ -48,7 +52,7 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
     """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts, and two episodes of the
     first prompt of each environment. Raises UserError.
     """
-    prompts = _prompts(config, num_prompts)
+    prompts = _prompts(config.model, config.tasks, config.recipe.max_prompt_tokens, num_prompts)
     if any(item.prompt.environment for item in prompts):
         await check_chat_format(config.model, config.tasks.prompt_format)
     began = time.monotonic()
@@ -57,15 +61,17 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
     exporter = Exporter(config.run)
     grader = GradingThreads(engine.decode, config.tasks, exporter)
     try:
-        async with make_samplers(config, engine, exporter) as samplers:
-            tasks = [make_task(config, number, item) for number, item in enumerate(prompts)]
+        settings = (config.model, config.tasks, config.recipe, config.http)
+        async with make_samplers(*settings, engine, exporter) as samplers:
+            system = config.tasks.prompt_format.system
+            tasks = [make_task(config.recipe, system, number, item) for number, item in enumerate(prompts)]
             running = [
                 (task, samplers.sampler(task, index, None)) for task in tasks for index in range(task.num_rollouts)
             ]
             await asyncio.gather(*(sampler.run() for _, sampler in running))
             sampled = time.monotonic()
             await engine.observe()
-            tried = [await _graded(engine, grader, prompts[task.sequence], task, sampler) for task, sampler in running]
+            tried = [await _grade(engine, grader, prompts[task.sequence], task, sampler) for task, sampler in running]
         seconds = sum(graded.seconds for _, graded in tried)
         return TrialRecord(started - began, sampled - started, seconds, tuple(completion for completion, _ in tried))
     finally:
@@ -73,20 +79,19 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
         engine.shutdown()
 
 
-def _prompts(config: RunConfig, num_prompts: int) -> list[TokenizedPrompt]:
-    tokenizer = load_tokenizer(config.model)
-    train = load(config.tasks).train
+def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[TokenizedPrompt]:
+    tokenizer = load_tokenizer(model)
+    train = load(tasks).train
     single = [prompt for prompt in train if not prompt.environment]
-    limit = config.recipe.max_prompt_tokens
     chosen = []
     of_environments = [
         [prompt for prompt in train if prompt.environment == environment.name]
-        for environment in config.tasks.environments
+        for environment in tasks.environments
         if _is_played_here(environment)
     ]
     for prompts, most in ((single, num_prompts), *((prompts, 1) for prompts in of_environments)):
         few = prompts[: 4 * most]  # some may be too long
-        short_prompts, _ = tokenize_prompts(tokenizer, few, limit, config.tasks.prompt_format)
+        short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
         if few and not short_prompts:
             raise UserError(
                 f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it"
@@ -105,12 +110,14 @@ def _is_played_here(environment: EnvironmentSettings) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def make_samplers(config: RunConfig, engine: Engine, exporter: Exporter) -> AsyncIterator[Samplers]:
+async def make_samplers(
+    model: Model, tasks: Tasks, recipe: Recipe, http_settings: Http, engine: Engine, exporter: Exporter
+) -> AsyncIterator[Samplers]:
     """The samplers of a generator; while they are in use, the endpoint of its harnesses is served on any free port."""
-    num_slots = max(16, config.recipe.most_rollouts_per_prompt)
-    kv_tokens = engine.full_rollouts * config.model.max_length
-    parts = episode_parts(config.model, config.tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
-    sessions = make_sessions(config.model, config.tasks, config.http, exporter)
+    num_slots = max(16, recipe.most_rollouts_per_prompt)
+    kv_tokens = engine.full_rollouts * model.max_length
+    parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
+    sessions = make_sessions(model, tasks, http_settings, exporter)
     if parts is None:
         yield Samplers(engine)
         return
@@ -119,12 +126,12 @@ async def make_samplers(config: RunConfig, engine: Engine, exporter: Exporter) -
             yield Samplers(engine, parts)
             return
         endpoint = EndpointApplication(sessions)
-        endpoint.single_calls = SingleCalls(engine, parts, sessions, config.recipe, num_slots=num_slots)
-        listener = listen(config.http.bind, 0, setting="http.bind")
+        endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=num_slots)
+        listener = listen(http_settings.bind, 0, setting="http.bind")
         application = service_routes(exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
-        http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
+        http = HttpServer(application, listener, http_settings, guarded=GUARDED_HERE)
         http.start()
-        sessions.url = local_url(config.http, http.port)
+        sessions.url = local_url(http_settings, http.port)
         try:
             yield Samplers(engine, parts, sessions)
         finally:
@@ -134,12 +141,10 @@ async def make_samplers(config: RunConfig, engine: Engine, exporter: Exporter) -
         await parts.close()
 
 
-def make_task(config: RunConfig, number: int, item: TokenizedPrompt) -> PromptTask:
+def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPrompt) -> PromptTask:
+    """The task of the number-th prompt; system: begins a chat of an episode that lacks such a message."""
     prompt = item.prompt
-    recipe = config.recipe
-    episode = (
-        make_episode_task(prompt, config.tasks.prompt_format.system, recipe.episodes) if prompt.environment else None
-    )
+    episode = make_episode_task(prompt, system, recipe.episodes) if prompt.environment else None
     return PromptTask(
         sequence=number,
         incarnation=0,
@@ -156,7 +161,7 @@ def make_task(config: RunConfig, number: int, item: TokenizedPrompt) -> PromptTa
     )
 
 
-async def _graded(
+async def _grade(
     engine: Engine, grader: GradingThreads, item: TokenizedPrompt, task: PromptTask, sampler: Sampler
 ) -> tuple[TriedCompletion, Graded]:
     graded = sampler.verdict

@@ -1,4 +1,4 @@
-"""Checks before a start: all are made, and what they refuse is said together."""
+"""Checks before a start: all are made, and their refusals become one error."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,18 +1,13 @@
-"""Environments tried before anything is started: one of each is made, reset with its first row, and ended.
+"""Environments tried before anything is started, by `rollcast.environments.trial`."""
 
-What fails here would fail in every episode.
-"""
-
-import asyncio
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+import subprocess
+import sys
+from collections.abc import Iterable
 
-from rollcast.config.environments.settings import EnvironmentSettings, SessionEnvironment
+from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
-from rollcast.environments.base import EnvironmentFailedError, Opening
-from rollcast.environments.of_run import EnvironmentsOfRun
 from rollcast.tasks.prompts import Prompt
 
 
@@ -21,7 +16,7 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
 
     prompts: of the run; an environment without any is not tried. Raises UserError with a sentence for each that fails.
     """
-    rows: dict[str, Mapping[str, Any]] = {}
+    rows: dict[str, object] = {}
     for prompt in prompts:
         if prompt.environment and prompt.environment not in rows:
             rows[prompt.environment] = json.loads(prompt.reference)
@@ -30,41 +25,29 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
         for environment in tasks.environments
         if environment.name in rows and not isinstance(environment, SessionEnvironment)
     ]
-    return asyncio.run(_try_each(tried, rows)) if tried else []
-
-
-async def _try_each(environments: list[EnvironmentSettings], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    failures = list[str]()
-    cautions = list[str]()
-    of_run = EnvironmentsOfRun(environments)
+    if not tried:
+        return []
+    request = {"environments": [environment.model_dump(mode="json") for environment in tried], "rows": rows}
+    # Each keeps its own deadline; a minute more for imports on a busy machine.
+    seconds = 60.0 + sum(environment.reset_seconds + 20.0 for environment in tried)
+    names = ", ".join(environment.name for environment in tried)
     try:
-        for environment in environments:
-            try:
-                opening = await _try_one(of_run, environment, rows[environment.name])
-            except EnvironmentFailedError as error:
-                failures.append(f"environment {environment.name}: {error}")
-                continue
-            if not opening.tools:
-                cautions.append(
-                    f"environment {environment.name}: offers no tool for its first row, so that an episode is one "
-                    "answer; add a public method with type hints and a docstring"
-                )
-    finally:
-        await of_run.close()
-    if failures:
-        raise UserError("\n".join(failures))
+        done = subprocess.run(  # our own program
+            [sys.executable, "-m", "rollcast.environments.trial"],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"environments {names}: were not tried within {seconds:g} s; start them yourself") from None
+    if done.returncode != 0:
+        # Characters of the dead process's output that are shown
+        last = " ".join(done.stderr.split())[-300:]
+        raise UserError(f"environments {names}: the process that tried them ended with code {done.returncode}: {last}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if answer["failures"]:
+        raise UserError("\n".join(answer["failures"]))
+    cautions: list[str] = answer["cautions"]
     return cautions
-
-
-async def _try_one(of_run: EnvironmentsOfRun, environment: EnvironmentSettings, row: Mapping[str, Any]) -> Opening:
-    """Raises EnvironmentFailedError."""
-    # An environment keeps its own deadline; this one is for what does not answer at all.
-    try:
-        async with asyncio.timeout(environment.reset_seconds + 10.0):
-            live = await of_run.acquire(environment.name)
-            try:
-                return await live.reset(row)
-            finally:
-                await of_run.release(live, is_reusable=False)
-    except TimeoutError:
-        raise EnvironmentFailedError(f"was not ready within {environment.reset_seconds:g} seconds") from None

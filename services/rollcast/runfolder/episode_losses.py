@@ -12,7 +12,7 @@ from rollcast.runfolder.writing import replace_json
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLosses:
-    """What one environment has lost so far."""
+    """The losses of one environment so far."""
 
     environment: str
     num_episodes: int
@@ -23,7 +23,7 @@ class EpisodeLosses:
     """The exit code by which a program ended itself. None = it was lost otherwise."""
 
     def sentence(self) -> str:
-        """What is lost and why, and the setting that may change it."""
+        """How many episodes are lost and why, and the setting that may change it."""
         share = self.num_lost / max(1, self.num_episodes)
         lost = f"{self.num_lost} of {self.num_episodes} episodes ({share:.1%}) after an answered turn"
         remedy = ""
@@ -39,7 +39,7 @@ def write_losses(folder: Path, losses: Sequence[EpisodeLosses]) -> None:
 
 
 def read_losses(folder: Path) -> list[EpisodeLosses]:
-    """Those of the run in this folder; none if the file is missing or of another form."""
+    """The losses of the run in this folder; none if the file is missing or of another form."""
     try:
         with (folder / EPISODE_LOSSES).open("rb") as stream:
             # The trainer writes less; a larger file is damaged.

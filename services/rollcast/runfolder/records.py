@@ -281,7 +281,7 @@ class ComputeRecord:
 
 @dataclass(frozen=True, slots=True)
 class TriedTurn:
-    """A turn of a tried episode: what the model sampled, and what the environment answered; empty = nothing."""
+    """A turn of a tried episode: the text of the model, and the environment's answer; empty = none."""
 
     __pydantic_config__ = STRICT
 

@@ -25,8 +25,8 @@ class EnvironmentSettings(Settings):
     """Source of an episode's reward: the environment, or the verifier of its data set. None = the one of the two that
     exists; a run file that has both must say."""
     reward_range: tuple[Annotated[float, Field(ge=-1e6, le=1e6)], Annotated[float, Field(ge=-1e6, le=1e6)]] = (0.0, 1.0)
-    """Lowest and highest reward that the environment gives. They become 0 and 1, and what is between them in proportion:
-    training, pass rates and forecasts have rewards from 0 to 1. A reward outside the range is no verdict."""
+    """Lowest and highest reward that the environment gives. They become 0 and 1, and rewards between them follow in
+    proportion: training, pass rates and forecasts have rewards from 0 to 1. A reward outside the range is no verdict."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """Deadline for the environment to be ready for an episode. Two minutes: images are pulled and services started before."""
     call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0

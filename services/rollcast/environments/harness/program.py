@@ -76,7 +76,7 @@ class HarnessProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell reports it: 128 and more = a signal. None = it has not ended."""
+        """The exit code as a shell reports it: 128 and more = a signal. None = the program has not ended."""
         return self._process.returncode if self.has_ended else None
 
     @property

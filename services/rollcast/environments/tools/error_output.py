@@ -28,7 +28,7 @@ class ErrorOutput:
         self.file.close()
 
     def last_lines(self) -> str:
-        """What a server that has ended wrote last, in one line; empty = nothing."""
+        """The last lines of a server that has ended, in one; empty = it wrote nothing."""
         # A server that ends closes its end some moments before it is read.
         self._thread.join(0.5)
         return self._lines.in_one_line()

@@ -65,7 +65,7 @@ class SingleSession(HarnessSession):
         return await super().reserve(request, max_tokens)
 
     async def take_slot(self, request: object) -> None:
-        """As in the session of an episode, whose deadline moves by the wait. Raises UnusableEpisodeError."""
+        """Wait for a slot; the deadline of the episode moves by the wait. Raises UnusableEpisodeError."""
         if self._episode is None:
             await super().take_slot(request)
             return

@@ -1,4 +1,4 @@
-"""The reward of an episode, given by its environment. Anything but a number in its range is no verdict, never a 0."""
+"""The reward of an episode, given by its environment. Only a number in its range is a verdict; another is never a 0."""
 
 from typing import Any
 

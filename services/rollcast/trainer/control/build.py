@@ -21,7 +21,7 @@ from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import OpenEvaluations, evaluation_plans
+from rollcast.trainer.control.evaluation import evaluation_plans, make_open_evaluations
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.group_filter import GroupFilter
@@ -63,8 +63,7 @@ def build_controller(
     reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
     maker = TaskMaker(recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed)
     make_task = partial(_train_task, maker, books.train, state.ledger)
-    reward_ranges = {environment.name: environment.reward_range for environment in config.tasks.environments}
-    open_evaluations = OpenEvaluations(config.run, config.tasks.evaluation.deadline_seconds, reward_ranges)
+    open_evaluations = make_open_evaluations(config.run, config.tasks)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
     intake = Intake(

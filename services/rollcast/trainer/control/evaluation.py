@@ -124,12 +124,12 @@ class OpenEvaluations:
         self,
         run: str,
         deadline_seconds: float,
-        reward_ranges: Mapping[str, tuple[float, float]] = {},
+        ranges: Mapping[str, tuple[float, float]] = {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """reward_ranges: lowest and highest reward of each environment, by its name."""
+        """ranges: lowest and highest reward of each environment, by its name."""
         self._run = run
-        self._reward_ranges = reward_ranges
+        self._reward_ranges = ranges
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._open: list[OpenEvaluation] = []
@@ -260,6 +260,11 @@ class OpenEvaluations:
         name = names.pop() if len(names) == 1 else None
         low, high = self._reward_ranges.get(name or "", (0.0, 1.0))
         return None if (low, high) == (0.0, 1.0) else low + (high - low) * pass_rate
+
+
+def make_open_evaluations(run: str, tasks: Tasks) -> OpenEvaluations:
+    ranges = {environment.name: environment.reward_range for environment in tasks.environments}
+    return OpenEvaluations(run, tasks.evaluation.deadline_seconds, ranges)
 
 
 def _sampled_tasks(item: OpenEvaluation) -> list[int]:

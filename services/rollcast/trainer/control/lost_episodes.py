@@ -12,8 +12,6 @@ from rollcast.runfolder.episode_losses import EpisodeLosses, write_losses
 from rollcast.telemetry.logging import get_logger
 from rollcast.trainer.control.episode_statistics import is_lost
 
-MAX_LOST_SHARE = 0.02
-"""Share of an environment's episodes above which it is said. Chosen: one in fifty is one in each third group."""
 _EXIT_CODE = re.compile(r"ended with exit code (\d+)(: |$)")
 log = get_logger()
 
@@ -50,7 +48,8 @@ class LostEpisodes:
         num_lost = self._kinds[name].total()
         # Said from the third on, and then whenever their number has doubled.
         is_due = num_lost >= max(3, 2 * self._num_written.get(name, 0))
-        if is_due and num_lost > MAX_LOST_SHARE * self._num_episodes[name]:
+        # Two per cent. Chosen: one in fifty is one in each third group of sixteen.
+        if is_due and num_lost > 0.02 * self._num_episodes[name]:
             self._num_written[name] = num_lost
             losses = self._losses()
             write_losses(self._folder, losses)

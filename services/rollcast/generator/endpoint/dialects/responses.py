@@ -105,7 +105,7 @@ class Responses:
         message: Message = {"content": "", "tool_calls": []}
         finish_reason = usage = None
         async for chat_event in parts:
-            # After the first part, which comes at once: a stream of which nothing was read is not abandoned by its end.
+            # After the first part: a stream of which nothing was read is not abandoned by its end.
             if not events.num_sent:
                 created = self._response([], None, None)
                 yield events.write("response.created", {"response": created})
