@@ -30,6 +30,7 @@ from rollcast.telemetry.exporter import Exporter
 from testkit.replay import replay_logprobs
 
 NUM_EPISODES = 2
+QUESTION = "What is the weather in Rome?"
 PROGRAMS = Path(__file__).with_name("programs")
 COUNTED = {
     "further_sequences": ("rollcast_endpoint_sequences_total", "reason"),
@@ -41,7 +42,7 @@ COUNTED = {
 
 def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     write_scripted_model(folder / "model", client.tool, client.arguments, ANSWER, client.max_length)
-    (folder / "rows.jsonl").write_text(json.dumps({"prompt": "What is the weather in Rome?"}) + "\n")
+    (folder / "rows.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
     python = sys.executable if client.from_npm else str(installed / "bin" / "python")
     os.environ["CLIENT_BIN"] = str(installed / "node_modules" / ".bin")
     os.environ["CLIENT_COMMAND"] = json.dumps(client.command)
@@ -84,7 +85,8 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
 
 async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
     config = make_config(client, installed, folder)
-    prompt = Prompt("1", "rows", "What is the weather in Rome?", "{}", "exact", environment="client")
+    row = json.dumps({"prompt": QUESTION})
+    prompt = Prompt("1", "rows", QUESTION, row, "exact", environment="client", answer='"-"')
     prompts, _ = tokenize_prompts(load_tokenizer(config.model), [prompt], 256, config.tasks.prompt_format)
     engine = await Engine.start(config, "clients", own_weights=True)
     exporter = Exporter("clients")
