@@ -89,14 +89,14 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
         for environment in tasks.environments
         if _is_played_here(environment)
     ]
-    for prompts, most in ((single, num_prompts), *((prompts, 1) for prompts in of_environments)):
-        few = prompts[: 4 * most]  # some may be too long
+    for prompts, num_wanted in ((single, num_prompts), *((prompts, 1) for prompts in of_environments)):
+        few = prompts[: 4 * num_wanted]  # some may be too long
         short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
         if few and not short_prompts:
             raise UserError(
                 f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it"
             )
-        chosen += short_prompts[:most]
+        chosen += short_prompts[:num_wanted]
     if not chosen:
         raise UserError(
             "tasks.environments: the programs of every environment run elsewhere, and none can be tried here; give one "
@@ -116,8 +116,8 @@ async def make_samplers(
     """The samplers of a generator; while they are in use, the endpoint of its harnesses is served on any free port."""
     num_slots = max(16, recipe.most_rollouts_per_prompt)
     kv_tokens = engine.full_rollouts * model.max_length
-    parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
     sessions = make_sessions(model, tasks, http_settings, exporter)
+    parts = episode_parts(model, tasks, num_slots=num_slots, kv_tokens=kv_tokens, exporter=exporter)
     if parts is None:
         yield Samplers(engine)
         return
@@ -188,7 +188,8 @@ def _turns(engine: Engine, rollout: Rollout, episode: Episode) -> tuple[TriedTur
     turns = []
     for number, turn in enumerate(episode.turns):
         token_ids = rollout.sequences[turn.sequence].token_ids
-        later = [other.start for other in episode.turns[number + 1 :] if other.sequence == turn.sequence]
+        later_turns = episode.turns[number + 1 :]
+        later = [later_turn.start for later_turn in later_turns if later_turn.sequence == turn.sequence]
         # Tokens between two turns of one sequence are the environment's answer.
         answer = token_ids[turn.end : later[0]] if later else token_ids[:0]
         turns.append(

@@ -18,7 +18,7 @@ class EpisodeLosses:
     num_episodes: int
     num_lost: int
     reason: str
-    """Of the newest loss of the most frequent kind: exit code and last lines of a program."""
+    """Reason of the newest loss of the most frequent kind: exit code and last lines of a program."""
     exit_code: int | None = None
     """The exit code by which a program ended itself. None = it was lost otherwise."""
 

@@ -135,10 +135,14 @@ async def test_it_ends_with_its_connection(servers: McpServers) -> None:
             "MCP server t: it cannot be reached .*; it wrote: first .*KeyError: 'no API_KEY'",
         ),
         ((sys.executable, "-c", "import time; time.sleep(600)"), "MCP server t: it was not ready within 1 s"),
+        (
+            (sys.executable, "-c", "import sys, time; print('wait', file=sys.stderr, flush=True); time.sleep(600)"),
+            "MCP server t: it was not ready within 3 s; it wrote: wait",
+        ),
     ],
 )
 async def test_a_server_that_does_not_start_is_named(command: tuple[str, ...], said: str) -> None:
-    start_seconds = 1.0 if "600" in command[-1] else START_SECONDS
+    start_seconds = (3.0 if "wait" in command[-1] else 1.0) if "600" in command[-1] else START_SECONDS
     servers = McpServers([McpServer(name="t", command=command)], start_seconds, 5.0)
     try:
         with pytest.raises(EnvironmentFailedError, match=said):

@@ -108,8 +108,8 @@ def evaluation_words(status: RunStatus) -> list[str]:
     if status.evaluations:
         newest = status.evaluations[-1]
         error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
-        own = "" if newest.environment_reward is None else f" (reward {newest.environment_reward:.3g})"
-        phrases.append(f"pass rate {newest.pass_rate:.3f}{error}{own} at step {newest.step:,}")
+        reward_text = "" if newest.environment_reward is None else f" (reward {newest.environment_reward:.3g})"
+        phrases.append(f"pass rate {newest.pass_rate:.3f}{error}{reward_text} at step {newest.step:,}")
     else:
         phrases.append("no evaluation yet")
     if status.num_incomplete:

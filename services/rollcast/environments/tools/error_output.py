@@ -27,10 +27,12 @@ class ErrorOutput:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def last_lines(self) -> str:
-        """The last lines of a server that has ended, in one; empty = it wrote nothing."""
-        # A server that ends closes its end some moments before it is read.
+    def wait_for_end(self) -> None:
+        """Wait half a second at most until all that a server that has ended wrote is read."""
         self._thread.join(0.5)
+
+    def last_lines(self) -> str:
+        """The last lines so far, in one; empty = nothing was written."""
         return self._lines.in_one_line()
 
     def _pass_on(self, descriptor: int) -> None:

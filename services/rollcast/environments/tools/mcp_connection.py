@@ -50,6 +50,8 @@ class McpConnection:
         self._client: Client | None = None
         self._holder: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
+        self._error_output: ErrorOutput | None = None
+        """Standard error of the newest server. None = no server was started."""
 
     async def tools(self) -> "list[Tool]":
         """The server's tools. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
@@ -112,6 +114,7 @@ class McpConnection:
                 return await asyncio.shield(opened)
         except TimeoutError as error:
             await _end(self._holder)
+            await self._wait_for_output()
             raise self._make_error(f"it was not ready within {self._start_seconds:g} s") from error
         except asyncio.CancelledError:  # the episode is given up; the server must not stay
             self._holder.cancel()
@@ -119,21 +122,24 @@ class McpConnection:
         except NoTokenError as error:
             raise self._make_error(str(error)) from error
         except Exception as error:
+            await self._wait_for_output()
             raise self._make_error("it cannot be reached", error) from error
 
+    async def _wait_for_output(self) -> None:
+        """The output of a server that has ended is read some moments later."""
+        if self._error_output is not None:
+            await asyncio.to_thread(self._error_output.wait_for_end)
+
     async def _hold(self, opened: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
-        with ErrorOutput() as error_output:
-            try:
-                async with self._mcp.Client(self._transport(error_output), cache=None) as client:
+        try:
+            with ErrorOutput() as self._error_output:
+                async with self._mcp.Client(self._transport(self._error_output), cache=None) as client:
                     if not opened.done():
                         opened.set_result(client)
                     await stop.wait()
-            except Exception as error:
-                if not opened.done():
-                    # The file is closed here, so that the reader of the server's end sees it.
-                    error_output.file.close()
-                    error.add_note(await asyncio.to_thread(error_output.last_lines))
-                    opened.set_exception(error)
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(error)
 
     def _transport(self, error_output: ErrorOutput) -> "AbstractAsyncContextManager[Any]":
         if self._server.url is not None:
@@ -177,8 +183,9 @@ class McpConnection:
 
     def _make_error(self, problem: str, error: Exception | None = None) -> EnvironmentFailedError:
         cause = "" if error is None else f" ({type(error).__name__}: {_first_cause(error)})"
-        last_lines = "".join(f"; it wrote: {note}" for note in getattr(error, "__notes__", ()) if note)
-        return EnvironmentFailedError(f"MCP server {self._server.name}: {problem}{cause}{last_lines}")
+        last_lines = "" if self._error_output is None else self._error_output.last_lines()
+        wrote = f"; it wrote: {last_lines}" if last_lines else ""
+        return EnvironmentFailedError(f"MCP server {self._server.name}: {problem}{cause}{wrote}")
 
 
 def get_result_text(result: "CallToolResult") -> str:

@@ -194,13 +194,13 @@ class HarnessSession:
                 self.check_open()
                 if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
                     raise self.refuse_over_budget(EpisodeEnd.TURNS)
-                left = self.task.max_tokens - self.record.num_tokens
-                room = left - sum(self._running.values())
+                remaining = self.task.max_tokens - self.record.num_tokens
+                room = remaining - sum(self._running.values())
                 # Requests that run may use fewer tokens than they reserved, so the budget is over only when none runs.
                 if not self._running and room <= 0:
                     raise self.refuse_over_budget(EpisodeEnd.TOKENS)
-                share = max(1, left // self.settings.parallel_requests)
-                tokens = share if max_tokens is None or max_tokens > left else max_tokens
+                share = max(1, remaining // self.settings.parallel_requests)
+                tokens = share if max_tokens is None or max_tokens > remaining else max_tokens
                 if not self._running or tokens <= room:
                     break
                 await self.changed.wait()

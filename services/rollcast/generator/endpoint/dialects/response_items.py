@@ -46,10 +46,10 @@ def joined_text(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     texts = [
-        part.get("text")
-        if isinstance(part, dict) and part.get("type") in ("input_text", "output_text", "text")
+        content_part.get("text")
+        if isinstance(content_part, dict) and content_part.get("type") in ("input_text", "output_text", "text")
         else None
-        for part in content
+        for content_part in content
     ]
     return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else content
 
