@@ -1,12 +1,10 @@
-"""A tiny model that calls a tool, made in a second without training.
-
-Its layers add nothing, so that a token's embedding alone decides the next one: a turn is a call or an answer, then the
-end of the turn. Training moves these probabilities as any other model's.
-"""
+"""A tiny model that calls a tool: a turn is a call or an answer, then the end of the turn."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from testkit.next_token_model import write_next_token_model
 
 CALL = '<call>{"name": "step", "arguments": {}}</call>'
 ANSWER = "done"
@@ -25,14 +23,12 @@ TEMPLATE = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}
 """
-HIDDEN = 64
 
 
 def make_calling_model(folder: Path, *, max_length: int) -> None:
     """Write config, float32 weights and tokenizer of a Qwen3."""
-    import torch
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     text = Tokenizer(models.BPE(vocab={byte: index for index, byte in enumerate(alphabet)}, merges=[]))
@@ -44,33 +40,12 @@ def make_calling_model(folder: Path, *, max_length: int) -> None:
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
 
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=HIDDEN,
-        intermediate_size=HIDDEN,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=max_length,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = Qwen3ForCausalLM(config)
     call, answer, assistant, end = tokenizer.convert_tokens_to_ids([CALL, ANSWER, "<|assistant|>", "<|end|>"])
-    with torch.no_grad():
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
-        embeddings = model.model.embed_tokens.weight
-        embeddings.copy_(torch.nn.functional.normalize(torch.randn_like(embeddings)))
-        # The norm before the head gives an embedding the length sqrt(HIDDEN).
-        head = model.lm_head.weight.copy_(torch.zeros_like(embeddings))
-        head[call] = embeddings[assistant] * LOGIT / HIDDEN**0.5
+    steps = [
+        (assistant, call, LOGIT),
         # An answer has this logit if a call has LOGIT: about one turn in four answers
-        head[answer] = embeddings[assistant] * 10.8 / HIDDEN**0.5
-        head[end] = (embeddings[call] + embeddings[answer]) * LOGIT / HIDDEN**0.5
-    model.save_pretrained(folder)
+        (assistant, answer, 10.8),
+        (call, end, LOGIT),
+        (answer, end, LOGIT),
+    ]
+    write_next_token_model(folder, tokenizer, steps, hidden_size=64, max_length=max_length)
