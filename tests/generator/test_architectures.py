@@ -223,8 +223,10 @@ async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
             flips = router_flips(sequences, trainer)
             record_testsuite_property(f"{architecture}: share that agrees after {step} updates", float(agree.mean()))
             record_testsuite_property(f"{architecture}: router flips after {step} updates", int(flips.sum()))
-            assert agree.mean() >= 0.999
             assert agree[~seen_flips(sequences, flips)].all(), "a gap that no flip explains"
+            # Where two experts are within rounding of each other, the machine decides. One such flip changes every
+            # later token of its sequence, so that the share of tokens that agree says how early it came, not how rare.
+            assert (flips > 0).any(axis=1).sum() <= 2
             first = first or sequences
             assert pair.group.update(sequences).applied
         assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"

@@ -104,6 +104,7 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "a long key": lambda: with_setting("k" * (ROOM - 100), b"1"),
     "UTF-16, whose escapes cannot be counted": lambda: ('["\\"",' + "[]," * 2_700_000 + "1]").encode("utf-16-le"),
     "half an emoji after a whole one": lambda: in_text("😀".encode() + b"x" * (ROOM - 200) + b"\\ud83d"),
+    "halves of emojis": lambda: in_text(b"\\ud83d" * (ROOM // 6 - 100)),
     "2,000 calls with their results": lambda: in_messages(
         filled(
             with_call(b'"{}"')[len(b'{"messages": [') : -len(b', {"role": "user", "content": "x"}]}')]
@@ -121,7 +122,8 @@ READ = frozenset(
     {
         *("many messages", "many messages of one part", "right text parts", "one text", "line breaks", "backslashes"),
         *("a setting that nobody knows", "tokens"),
-        *("one letter of four bytes", "letters of two bytes"),
+        *("one letter of four bytes", "letters of two bytes", "half an emoji after a whole one"),
+        "halves of emojis",  # what is more than 10,000 stays, and is refused as text
         *("arguments of a long text", "nested arguments", "arguments of long numbers"),
         *("arguments of letters as wide as one emoji", "a long key", "2,000 calls with their results"),
     }
