@@ -249,6 +249,24 @@ def _endpoint() -> list[Panel]:
     ]
 
 
+def _own_numbers() -> list[Panel]:
+    return [
+        lines(
+            "Environments' own numbers",
+            "What get_metrics of a class returned, or metrics of verifiers and OpenEnv: means over the training "
+            "episodes of the last step. Evaluations' means are in evaluations.jsonl and the loggers.",
+            [
+                Query(
+                    f"max by (environment, metric) ({series(episode_metrics.ENVIRONMENT_METRIC, RUN)})",
+                    f"{_EACH}, {{{{metric}}}}",
+                )
+            ],
+            width=24,
+            empty="no environment gave a number",
+        ),
+    ]
+
+
 def episodes_dashboard() -> Dashboard:
     return assemble(
         "episodes",
@@ -257,6 +275,7 @@ def episodes_dashboard() -> Dashboard:
         [
             ("Length", _length()),
             ("Time", _time()),
+            ("Environments' own numbers", _own_numbers()),
             ("Failures and losses", _losses()),
             ("Agents at the endpoint", _endpoint()),
         ],

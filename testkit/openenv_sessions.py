@@ -128,7 +128,8 @@ class Session:
 
     def verify(self, transcript, final_state=None):
         assert transcript[-1]["role"] == "assistant"
-        return VerifyResult(env_reward=None if self.task["mode"] == "no reward" else 0.75, done=True)
+        reward = None if self.task["mode"] == "no reward" else 0.75
+        return VerifyResult(env_reward=reward, done=True, metrics={"rooms": 2, "name": "hall"})
 
     def close(self):
         self.closed.set()

@@ -59,6 +59,8 @@ class ScriptedWorld:
     opening: Opening = field(default_factory=lambda: Opening(TOOLS))
     value: Any = 1.0
     """Value that `reward` returns, or exception that it raises."""
+    own_numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Result of `metrics`."""
     num_calls: int = 0
     num_resets: int = 0
     rows: list[Mapping[str, Any]] = field(default_factory=list)
@@ -80,6 +82,9 @@ class ScriptedWorld:
             raise self.value
         value: float | None = self.value
         return value
+
+    async def metrics(self) -> Mapping[str, Any]:
+        return self.own_numbers
 
 
 @dataclass

@@ -61,6 +61,7 @@ async def test_a_session_that_cannot_be_made_fails_alone(tmp_path: Path) -> None
         {"calls": 3, "reward": 1.0, "late": False},
         {"calls": [["a", [[1, None]]]], "reward": 1.0, "late": False},
         {"calls": []},
+        {"calls": [], "reward": 1.0, "late": False, "metrics": 3},
     ],
 )
 def test_a_trace_that_is_none(answer: dict[str, Any]) -> None:

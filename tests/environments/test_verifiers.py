@@ -103,6 +103,18 @@ def test_the_answers_of_a_trace() -> None:
     ]
 
 
+def test_an_outcome_has_the_numbers_of_the_taskset() -> None:
+    trace = SimpleNamespace(
+        stop_condition="",
+        rewards={"right": 1.0},
+        reward=1.0,
+        metrics={"rooms": 2.0, "asks": None},
+        nodes=[],
+        branches=[],
+    )
+    assert outcome(SimpleNamespace(ok=True, traces=[trace]))["metrics"] == {"rooms": 2.0}
+
+
 def test_an_episode_without_a_reward_has_a_reason() -> None:
     error = SimpleNamespace(type="TaskError", message="no\nidea")
     failed = SimpleNamespace(ok=False, errors=[], traces=[SimpleNamespace(errors=[error])])

@@ -73,6 +73,10 @@ class LiveEnvironment(Protocol):
         """The reward of the episode in [0, 1]. None = the verifier rewards."""
         ...
 
+    async def metrics(self) -> Mapping[Any, Any]:
+        """The environment's own numbers of the episode by name, not checked. Empty = it has none."""
+        ...
+
 
 class Environments(Protocol):
     """The environments of one generator."""

@@ -10,7 +10,7 @@ from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 QUANTILES = ("low", "median", "high")
-_NOT_MEASURED = frozenset({"step", "at", "staleness_tokens"})
+_NOT_MEASURED = frozenset({"step", "at", "staleness_tokens", "environment_metrics"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ def make_step_entry(record: StepRecord, newest: int) -> Entry:
     total = sum(record.staleness_tokens.values())
     if total:
         values["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+    for environment, metrics in record.environment_metrics.items():
+        values |= {f"environment/{environment}/{name}": value for name, value in metrics.items()}
     return replace(_entry("train", record.step, record.at, values), is_repeated=record.step <= newest)
 
 
@@ -47,7 +49,9 @@ def make_evaluation_entry(record: EvaluationRecord) -> Entry:
         "pass_rate", "environment_reward", "standard_error", "standard_error_new_prompts", "compute_device_hours",
         "samples", "num_prompts", "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
     )  # fmt: skip
-    return _entry(prefix, record.step, record.at, {name: getattr(record, name) for name in names})
+    values = {name: getattr(record, name) for name in names}
+    values |= {f"environment/{name}": value for name, value in record.environment_metrics.items()}
+    return _entry(prefix, record.step, record.at, values)
 
 
 def make_samples_entry(record: SamplesRecord) -> Entry:

@@ -18,6 +18,7 @@ An episode of two turns, the second of which begins again with the tool's result
     turns          sequence 0 [0,2)   sequence 0 [4,6)   sequence 1 [0,2)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -185,6 +186,8 @@ class Episode:
     sampling_seconds: float = 0.0
     restarts: int = 0
     """How often it began again because its environment failed."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The environment's own numbers of it, within the bounds of `environment_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)

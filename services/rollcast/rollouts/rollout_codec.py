@@ -190,6 +190,7 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
         environment_seconds=episode.environment_seconds,
         sampling_seconds=episode.sampling_seconds,
         restarts=episode.restarts,
+        metrics=episode.metrics,
     )
 
 
@@ -217,4 +218,5 @@ def _episode(message: pb.Episode) -> Episode:
         environment_seconds=message.environment_seconds,
         sampling_seconds=message.sampling_seconds,
         restarts=message.restarts,
+        metrics=dict(message.metrics),
     )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollcast.config.tasks import MAX_REFERENCE_CHARACTERS
+from rollcast.rollouts.environment_metrics import find_defect
 from rollcast.rollouts.errors import CodecError
 from rollcast.rollouts.records import (
     Branch,
@@ -149,6 +150,8 @@ def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
     _require(not (is_failed and rollout.has_verdict), f"{name}: its environment failed, and it has a verdict")
     for activity, seconds in (("environment", episode.environment_seconds), ("sampling", episode.sampling_seconds)):
         _require(0 <= seconds < math.inf, f"{name}: the {activity}'s time is {seconds:g} s")
+    metrics_defect = find_defect(episode.metrics)
+    _require(metrics_defect is None, f"{name}: {metrics_defect}")
     if episode.prompt_token_ids is not None:
         _check_token_ids(f"{name}: prompt", episode.prompt_token_ids)
     for branch in episode.branches:

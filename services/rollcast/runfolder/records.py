@@ -56,6 +56,8 @@ class EvaluationRecord:
     """Empty: the folder's run."""
     dataset: str = ""
     environment_reward: Annotated[float | None, Unknown] = None
+    environment_metrics: dict[str, float] = field(default_factory=dict)
+    """Name -> mean of the environment's own number. Empty where prompts of several environments are in one reading."""
     """Mean reward on the environment's own scale. None = that is 0 to 1, or there are several environments."""
     standard_error: Annotated[Amount | None, Unknown] = None
     """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's, which asks how the
@@ -153,6 +155,8 @@ class StepRecord:
     """Share of the tool calls."""
     environment_seconds_share: Share | None = None
     """Time in environments, as a share of that and the time in sampling."""
+    environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Environment -> name -> mean of the environment's own number, over the episodes that gave it."""
 
 
 @dataclass(frozen=True, slots=True)

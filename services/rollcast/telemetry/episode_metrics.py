@@ -48,6 +48,16 @@ EPISODE_ANSWERS_CUT = Metric(
 EPISODE_FORK_SERVERS_REPLACED = Metric(
     "rollcast_episode_fork_servers_replaced_total", "Fork servers that did not answer and were ended", _ENVIRONMENT
 )
+ENVIRONMENT_METRIC = Metric(
+    "rollcast_environment_metric",
+    "An environment's own number: mean over the episodes of the last step that gave it",
+    ("environment", "metric"),
+)
+EPISODE_METRICS_LEFT_OUT = Metric(
+    "rollcast_environment_metrics_left_out_total",
+    "Numbers of environments that were none, had no usable name, or were too many",
+    _ENVIRONMENT,
+)
 EPISODE_TOKENS_DISCARDED = Metric(
     "rollcast_episode_tokens_discarded_total", "Sampled tokens of episodes that began again", _ENVIRONMENT
 )

@@ -193,7 +193,14 @@ class Branch(_message.Message):
     def __init__(self, prompt_token_ids: _Optional[bytes] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ...) -> None: ...
 
 class Episode(_message.Message):
-    __slots__ = ("environment", "prompt_token_ids", "turns", "branches", "end", "reason", "environment_seconds", "sampling_seconds", "restarts")
+    __slots__ = ("environment", "prompt_token_ids", "turns", "branches", "end", "reason", "environment_seconds", "sampling_seconds", "restarts", "metrics")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +210,7 @@ class Episode(_message.Message):
     ENVIRONMENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     environment: str
     prompt_token_ids: bytes
     turns: _containers.RepeatedCompositeFieldContainer[Turn]
@@ -212,7 +220,8 @@ class Episode(_message.Message):
     environment_seconds: float
     sampling_seconds: float
     restarts: int
-    def __init__(self, environment: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., end: _Optional[_Union[EpisodeEnd, str]] = ..., reason: _Optional[str] = ..., environment_seconds: _Optional[float] = ..., sampling_seconds: _Optional[float] = ..., restarts: _Optional[int] = ...) -> None: ...
+    metrics: _containers.ScalarMap[str, float]
+    def __init__(self, environment: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., end: _Optional[_Union[EpisodeEnd, str]] = ..., reason: _Optional[str] = ..., environment_seconds: _Optional[float] = ..., sampling_seconds: _Optional[float] = ..., restarts: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class EpisodeTask(_message.Message):
     __slots__ = ("environment", "messages", "max_turns", "max_seconds", "answer")

@@ -63,6 +63,11 @@ def get_call_reward(answer: Mapping[str, Any]) -> float | None:
     return reward
 
 
+def get_metrics(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The numbers of an episode by name; their bounds are the generator's."""
+    return _check_type("set of metrics", answer.get("metrics"), dict)
+
+
 def get_tool_result(answer: Mapping[str, Any], *, gives_rewards: bool) -> ToolResult:
     """gives_rewards: the environment's own code, as it was imported, rewards calls."""
     return ToolResult(

@@ -4,6 +4,7 @@
     public methods  are tools; type hints and docstring give the JSON schema
     get_reward()    the reward of the episode; a class without it leaves the reward to a verifier
     get_call_reward()    ours, optional: what the last call was worth by itself
+    get_metrics()    ours, optional: numbers of the episode by name, for plots and loggers
 
 All of them may be async. https://huggingface.co/docs/trl/openenv
 """
@@ -26,6 +27,7 @@ ENVIRONMENTS_GROUP = "rollcast.environments"
 RESET = "reset"
 REWARD = "get_reward"
 CALL_REWARD = "get_call_reward"
+METRICS = "get_metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Definition:
     is_shipped: bool = False
     """Whether nothing of a user's is in memory: neither code nor a corpus."""
     gives_call_rewards: bool = False
+    gives_metrics: bool = False
 
 
 def load_definition(source: HostedSource) -> Definition:
@@ -66,20 +69,26 @@ def _load_class_definition(environment: str, code: str) -> Definition:
         raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")
     schemas = tuple(make_tool_schema(getattr(environment_class, name), name, environment) for name in names)
 
-    gives_call_rewards = hasattr(environment_class, CALL_REWARD)
-
     def make() -> Instance:
         user_instance = environment_class()
         tools = {name: getattr(user_instance, name) for name in names}
-        call_reward = getattr(user_instance, CALL_REWARD) if gives_call_rewards else None
-        return Instance(tools, getattr(user_instance, RESET, None), getattr(user_instance, REWARD, None), call_reward)
+        return Instance(
+            tools,
+            *(getattr(user_instance, method, None) for method in (RESET, REWARD, CALL_REWARD, METRICS)),
+        )
 
-    return Definition(make, schemas, environment_class.__module__, gives_call_rewards=gives_call_rewards)
+    return Definition(
+        make,
+        schemas,
+        environment_class.__module__,
+        gives_call_rewards=hasattr(environment_class, CALL_REWARD),
+        gives_metrics=hasattr(environment_class, METRICS),
+    )
 
 
 def _tool_names(environment_class: type) -> Iterator[str]:
     for name, _ in inspect.getmembers(environment_class, callable):
-        if not name.startswith("_") and name not in (RESET, REWARD, CALL_REWARD):
+        if not name.startswith("_") and name not in (RESET, REWARD, CALL_REWARD, METRICS):
             yield name
 
 

@@ -23,6 +23,7 @@ class Instance:
     reset: Function | None = None
     reward: Function | None = None
     call_reward: Function | None = None
+    metrics: Function | None = None
 
 
 def interrupt_at_deadlines() -> None:

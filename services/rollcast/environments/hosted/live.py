@@ -11,6 +11,7 @@ from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResu
 from rollcast.environments.hosted.answers import (
     check_number,
     get_flag,
+    get_metrics,
     get_opening,
     get_reason,
     get_reward,
@@ -31,11 +32,13 @@ class HostedEnvironment:
         writer: asyncio.StreamWriter,
         *,
         gives_call_rewards: bool,
+        gives_metrics: bool,
     ) -> None:
         self._settings = settings
         self._reader = reader
         self._writer = writer
         self._gives_call_rewards = gives_call_rewards
+        self._gives_metrics = gives_metrics
         self._num_requests = 0
         self.has_failed = False
         """Whether it cannot serve another episode."""
@@ -74,6 +77,16 @@ class HostedEnvironment:
         if rewards is None:
             raise self._mark_failed(f"get_reward took longer than {seconds:g} s")
         return rewards[0]
+
+    async def metrics(self) -> Mapping[str, Any]:
+        """The result of `get_metrics`; empty without such a method. Raises EnvironmentFailedError."""
+        if not self._gives_metrics:
+            return {}
+        seconds = self._settings.call_seconds
+        metrics = await self._ask({"do": "metrics"}, seconds, get_metrics)
+        if metrics is None:
+            raise self._mark_failed(f"get_metrics took longer than {seconds:g} s")
+        return metrics
 
     async def close(self) -> None:
         """The nursery ends the process when the connection closes."""

@@ -213,7 +213,8 @@ def _run(control: socket.socket, folder: Path) -> None:
     gc.collect()
     # Forks share this memory until it is written to, and a garbage collection writes to every object.
     gc.freeze()
-    _say(control.send, {"ready": True, "gives_call_rewards": definition.gives_call_rewards})
+    offered = {"gives_call_rewards": definition.gives_call_rewards, "gives_metrics": definition.gives_metrics}
+    _say(control.send, {"ready": True, **offered})
     fork_server = Nursery(control, source, definition, contained, folder)
     fork_server.serve()
     fork_server.close()

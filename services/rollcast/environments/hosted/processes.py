@@ -109,7 +109,11 @@ class EnvironmentProcesses:
             raise
         reader, writer = await asyncio.open_connection(sock=generator_socket)
         environment = HostedEnvironment(
-            self._settings, reader, writer, gives_call_rewards=fork_server.gives_call_rewards
+            self._settings,
+            reader,
+            writer,
+            gives_call_rewards=fork_server.gives_call_rewards,
+            gives_metrics=fork_server.gives_metrics,
         )
         self._live.add(environment)
         return environment, fork_server

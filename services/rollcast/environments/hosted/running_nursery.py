@@ -34,6 +34,7 @@ class RunningForkServer:
         self.is_ready = False
         self.was_killed = False
         self.gives_call_rewards = False
+        self.gives_metrics = False
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         is_trusted = source.profile == "trusted"
         variables = {key: value for key, value in os.environ.items() if is_trusted or key in INHERITED}
@@ -89,6 +90,7 @@ class RunningForkServer:
                 answer = json.loads(content)
                 failure_reason = answer.get("failed")
                 self.gives_call_rewards = bool(answer.get("gives_call_rewards"))
+                self.gives_metrics = bool(answer.get("gives_metrics"))
         except TimeoutError:
             failure_reason = f"its module takes more than {START_SECONDS:g} s to import"
         except (OSError, ValueError) as error:

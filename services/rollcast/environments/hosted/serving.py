@@ -1,8 +1,8 @@
 """The loop of an environment's process: one request after another, until the generator closes the connection.
 
-A tool's exception is an answer to the model, as in TRL. What `reset`, `get_reward` or `get_call_reward` raise is the
-environment's failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state;
-only code that no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
+A tool's exception is an answer to the model, as in TRL. What `reset` or a method `get_...` raises is the environment's
+failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state; only code that
+no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
 """
 
 import asyncio
@@ -50,6 +50,9 @@ class _Session:
                         return self._reset(request["row"])
                     case "call":
                         return self._call(request["tool"], request["arguments"])
+                    case "metrics":
+                        assert self._instance is not None, "reset comes first"
+                        return self._make_metrics_answer(self._instance.metrics)
                     case _:
                         assert self._instance is not None, "reset comes first"
                         return self._make_reward_answer(self._instance.reward)
@@ -117,6 +120,18 @@ class _Session:
         except Exception as error:
             return {"failed": failure(error, in_sandbox=False)}
 
+    def _make_metrics_answer(self, function: Function | None) -> dict[str, Any]:
+        if function is None:
+            return {"metrics": {}}
+        try:
+            values = self._run(function, {})
+            # NumPy's numbers too; the generator leaves out what is none.
+            return {"metrics": {str(name): _as_number(value) for name, value in dict(values).items()}}
+        except OverdueError:
+            raise
+        except Exception as error:
+            return {"failed": failure(error, in_sandbox=False)}
+
     def _run(self, function: Function, arguments: Mapping[str, Any]) -> Any:
         result = function(**arguments)
         if not inspect.isawaitable(result):
@@ -138,6 +153,16 @@ def _misfit(tool: str, function: Function, arguments: Mapping[str, Any]) -> dict
     except TypeError as error:
         return {"text": f"Error: {tool}: {error}", "malformed": True}
     return None
+
+
+def _as_number(value: Any) -> float | None:
+    """None = the value is no number."""
+    if isinstance(value, str | bytes):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 async def _await_result(result: Any) -> Any:

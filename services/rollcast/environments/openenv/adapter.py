@@ -161,13 +161,20 @@ def make_observation_answer(result: Any) -> dict[str, Any]:
     fields = {key: value for key, value in result.observation.items() if key != "metadata"}
     values = list(fields.values())
     content = values[0] if len(values) == 1 else fields
-    return {"text": format_text(content) if fields else "", "reward": result.reward, "done": bool(result.done)}
+    text = format_text(content) if fields else ""
+    return {"text": text, "reward": result.reward, "done": bool(result.done), "metrics": metadata_numbers(result)}
+
+
+def metadata_numbers(result: Any) -> dict[str, float]:
+    """OpenEnv's metadata may hold anything."""
+    metadata = result.observation.get("metadata") or result.metadata or {}
+    return {name: value for name, value in metadata.items() if isinstance(value, int | float)}
 
 
 def make_call_answer(result: Any) -> dict[str, Any]:
     """The answer of an MCP tool."""
     observation = result.observation
-    answer = {"reward": result.reward, "done": bool(result.done)}
+    answer = {"reward": result.reward, "done": bool(result.done), "metrics": metadata_numbers(result)}
     error = observation.get("error")
     if error:
         kind = error.get("error_type")

@@ -35,6 +35,7 @@ class OpenEnvSession:
         self._reader = reader
         self._writer = writer
         self._reward: float | None = None
+        self._metrics: Mapping[Any, Any] = {}
         self.has_failed = False
         """Whether it cannot serve another episode."""
 
@@ -44,6 +45,7 @@ class OpenEnvSession:
         A server whose sessions are all in use is waited for until the deadline. Raises EnvironmentFailedError.
         """
         self._reward = None
+        self._metrics = {}
         answer = await self._ask({"do": "reset", "row": dict(row)}, self._settings.reset_seconds)
         self._note(answer)
         return Opening(answer["tools"], text=answer["text"] or None)
@@ -63,6 +65,10 @@ class OpenEnvSession:
         """
         return self._reward
 
+    async def metrics(self) -> Mapping[Any, Any]:
+        """The numbers in the metadata of the last observation, which may hold anything else besides."""
+        return self._metrics
+
     async def end_episode(self) -> None:
         """End the session of the server. Raises EnvironmentFailedError."""
         await self._ask({"do": "end"}, END_SECONDS)
@@ -75,6 +81,7 @@ class OpenEnvSession:
             await self._writer.wait_closed()
 
     def _note(self, answer: Mapping[str, Any]) -> float | None:
+        self._metrics = answer.get("metrics") or {}
         reward = answer.get("reward")
         if reward is None:
             return None

@@ -169,10 +169,12 @@ class Player:
             traced = calls(trace)
         except (ValueError, OverflowError) as error:
             return {"unusable": f"has no TrainingTrace of schema 1 ({one_line(error)})"}
-        reward = session.verify(transcript(trace)).env_reward
+        verdict = session.verify(transcript(trace))
+        reward = verdict.env_reward
         return {
             "reward": None if reward is None else float(reward),
             "exit": int(code or 0),
+            "metrics": {name: value for name, value in verdict.metrics.items() if isinstance(value, int | float)},
             "late": is_late,
             "calls": traced,
         }

@@ -30,6 +30,8 @@ class OpenEnvTrace:
     is_late: bool
     """Whether its agent was stopped by a time limit of its own."""
     calls: tuple[TracedCall, ...]
+    metrics: Mapping[str, Any]
+    """Numbers of `verify`, not checked."""
 
 
 class OpenEnvRollout(TracedRollout):
@@ -57,7 +59,8 @@ class OpenEnvRollout(TracedRollout):
                 TracedCall(str(digest), tuple((int(start), int(end)) for start, end in masked))
                 for digest, masked in self._answer["calls"]
             )
-            return OpenEnvTrace(self._answer["reward"], bool(self._answer["late"]), calls)
+            metrics = dict(self._answer["metrics"])
+            return OpenEnvTrace(self._answer["reward"], bool(self._answer["late"]), calls, metrics)
         except (LookupError, TypeError, ValueError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error
 

@@ -77,3 +77,7 @@ class ToolSetEnvironment:
     async def reward(self) -> float | None:
         """None: the verifier of the data set rewards."""
         return None
+
+    async def metrics(self) -> Mapping[str, float]:
+        """Empty: tools have no number of an episode."""
+        return {}

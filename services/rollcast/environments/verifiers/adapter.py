@@ -5,7 +5,8 @@
     serve   rollouts, many at the same time                    four bytes of length, then JSON, on the socket 0
 
     {"taskset", "arguments"}                                   -> {"ready": true} | {"failed": why}
-    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "stop", "answers"} | {"id", "failed"}
+    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "metrics", "stop", "answers"}
+                                                                  | {"id", "failed"}
     {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
 
 verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as digests. A socket that
@@ -124,7 +125,8 @@ def outcome(episode: Any) -> dict[str, Any]:
     if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
         return {"failed": f"no reward was computed ({trace.stop_condition})"}
     reward = float(trace.reward) if trace.rewards else None
-    return {"reward": reward, "stop": trace.stop_condition, "answers": answers(trace)}
+    metrics = {name: value for name, value in trace.metrics.items() if value is not None}
+    return {"reward": reward, "stop": trace.stop_condition, "answers": answers(trace), "metrics": metrics}
 
 
 def answers(trace: Any) -> list[list[Any]]:

@@ -1,7 +1,7 @@
 """The generator's side: rollouts of a taskset, which verifiers plays in one process of their virtual environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from rollcast.config.environments.verifiers import VerifiersEnvironment
@@ -30,6 +30,8 @@ class VerifiersTrace:
     stop: str
     """The stop condition; empty = none."""
     answers: tuple[TracedAnswer, ...]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """The taskset's own numbers, not checked."""
 
 
 class VerifiersRollout(TracedRollout):
@@ -45,8 +47,9 @@ class VerifiersRollout(TracedRollout):
             answers = tuple(
                 TracedAnswer(str(record[0]), record[1], bool(record[2])) for record in self._answer["answers"]
             )
-            return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers)
-        except (LookupError, TypeError) as error:
+            metrics = dict(self._answer["metrics"])
+            return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers, metrics)
+        except (LookupError, TypeError, ValueError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error
 
 

@@ -252,6 +252,7 @@ class HarnessAttempt:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
+        self.record.metrics = self._parts.bound_metrics(self._name, trace.metrics)
         is_over = self.session.exceeded_budget is not None
         if isinstance(trace, OpenEnvTrace):
             return self._match_token_trace(trace), EpisodeEnd.SECONDS if trace.is_late and not is_over else end

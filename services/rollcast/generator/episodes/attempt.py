@@ -14,7 +14,7 @@ Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
@@ -112,6 +112,8 @@ class EpisodeAttempt:
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
                     self.record.reward_turn(turn, sum(rewards[:-1]))
+            self.stage = "reward"
+            self.record.metrics = await self._request_metrics(environment)
             self.record.end = end
             # After a failure or a hand-over the environment may be in any state.
             is_reusable = True
@@ -120,6 +122,15 @@ class EpisodeAttempt:
         finally:
             self.record.environment_seconds = self._waits.environment_seconds
             self._parts.release(environment, is_reusable=is_reusable)
+
+    async def _request_metrics(self, environment: LiveEnvironment) -> Mapping[str, float]:
+        """Raises EnvironmentFailedError, GivenUpError."""
+        seconds = self._settings.call_seconds
+        try:
+            values = await self._waits.ask(environment.metrics(), seconds + GRACE_SECONDS)
+        except TimeoutError:
+            raise EnvironmentFailedError(f"gave no metrics within {seconds:g} seconds") from None
+        return self._parts.bound_metrics(self._name, values)
 
     async def _converse(self, environment: LiveEnvironment) -> EpisodeEnd:
         """Take turns until the episode ends."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rollcast.chat.base import ChatRenderer
 from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.environments.base import Environments, LiveEnvironment
+from rollcast.rollouts.environment_metrics import bound_metrics
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
@@ -86,6 +87,14 @@ class EpisodeParts:
             return
         sentence = reason[:MAX_REASON_CHARACTERS]
         log.error("an environment fails", environment=environment, stage=stage, reason=sentence, so_far=count)
+
+    def bound_metrics(self, environment: str, values: Mapping[Any, Any]) -> dict[str, float]:
+        """The environment's own numbers that can be exported; the others are counted."""
+        metrics = bound_metrics(values)
+        if len(metrics) < len(values):
+            num_left_out = len(values) - len(metrics)
+            self.exporter.add(episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment)
+        return metrics
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""

@@ -7,7 +7,7 @@ Used by the episode loop, and by sessions of the endpoint, whose turns are asked
 """
 
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +51,8 @@ class EpisodeRecord:
         self.end = EpisodeEnd.RUNNING
         self.reason = ""
         """Why the environment failed; empty = it has not."""
+        self.metrics: Mapping[str, float] = {}
+        """The environment's own numbers, bounded."""
         self._has_stopped: list[bool] = []
         """Whether the last token of each turn is one that ends turns."""
         self._ends: dict[int, int] = {}
@@ -69,6 +71,7 @@ class EpisodeRecord:
         self.restarts = episode.restarts
         self.end = episode.end
         self.reason = episode.reason
+        self.metrics = episode.metrics
         # The record is finished, and only the last turn is still read: by `last_answer`.
         self._has_stopped = [True] * len(self.turns)
         if self.turns:
@@ -270,6 +273,7 @@ class EpisodeRecord:
             environment_seconds=self.environment_seconds,
             sampling_seconds=self.sampling_seconds,
             restarts=self.restarts,
+            metrics=self.metrics,
         )
 
 

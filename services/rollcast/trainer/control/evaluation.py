@@ -22,6 +22,7 @@ from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
+from rollcast.trainer.control.environment_metrics import episodes_of, mean_metrics
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 
@@ -237,6 +238,7 @@ class OpenEvaluations:
             **asdict(item.moment),
             pass_rate=pass_rate,
             environment_reward=self._environment_reward(pass_rate, [item.tasks[sequence] for sequence in sequences]),
+            environment_metrics=_mean_metrics_of_one(groups),
             standard_error=sampling_standard_error(rewards),
             standard_error_new_prompts=clustered_standard_error(rewards),
             samples=(samples := sum(len(values) for values in rewards)),
@@ -265,6 +267,12 @@ class OpenEvaluations:
 def make_open_evaluations(run: str, tasks: Tasks) -> OpenEvaluations:
     ranges = {environment.name: environment.reward_range for environment in tasks.environments}
     return OpenEvaluations(run, tasks.evaluation.deadline_seconds, ranges)
+
+
+def _mean_metrics_of_one(groups: Sequence[RolloutGroup]) -> dict[str, float]:
+    """The own numbers of the environment that all episodes have; empty if they have several, or none."""
+    episodes = episodes_of(groups)
+    return mean_metrics(episodes) if len({episode.environment for episode in episodes}) == 1 else {}
 
 
 def _sampled_tasks(item: OpenEvaluation) -> list[int]:
@@ -307,6 +315,7 @@ def _weighted_mean(
     return replace(
         overall_point,
         environment_reward=None,
+        environment_metrics={},
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
         standard_error=_weighted_standard_error(
             shares, {name: part_point.standard_error for name, part_point in parts.items()}

@@ -29,6 +29,7 @@ from rollcast.telemetry import evaluation_metrics, trainer_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.metric import Metric
+from rollcast.trainer.control.environment_metrics import EnvironmentMetrics
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
@@ -61,8 +62,10 @@ class Reporter:
     _warned_at: dict[str, float] = field(default_factory=dict)
     _staleness: dict[int, int] = field(default_factory=dict)
     _batch: dict[str, float] = field(default_factory=dict)
+    _batch_environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._environment_metrics = EnvironmentMetrics(self._exporter)
         self._series = EvaluationSeries(self._exporter)
 
     def record_start(self) -> None:
@@ -139,7 +142,9 @@ class Reporter:
         for steps, tokens in counts.items():
             self._exporter.observe(trainer_metrics.STALENESS, steps, count=tokens)
         self._staleness = dict(counts)
-        self._batch = export_batch(self._exporter, [*replaced, *groups])
+        received_groups = [*replaced, *groups]
+        self._batch = export_batch(self._exporter, received_groups)
+        self._batch_environment_metrics = self._environment_metrics.export(received_groups)
         # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
         if self._batch["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
             log.warning(
@@ -205,6 +210,7 @@ class Reporter:
             trained_tokens=stats.tokens,
             update_seconds=stats.seconds,
             staleness_tokens=dict(sorted(self._staleness.items())),
+            environment_metrics=self._batch_environment_metrics,
             **self._batch,
         )
         append_line(self._state.folder / files.STEPS, as_json(record))
