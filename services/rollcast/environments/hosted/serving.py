@@ -1,8 +1,8 @@
 """The loop of an environment's process: one request after another, until the generator closes the connection.
 
 A tool's exception is an answer to the model, as in TRL. What `reset` or a method `get_...` raises is the environment's
-failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state; only code that
-no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
+failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state; only code
+that no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
 """
 
 import asyncio
