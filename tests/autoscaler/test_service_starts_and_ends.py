@@ -156,7 +156,7 @@ def test_an_autoscaler_that_starts_in_the_middle_of_a_run_measures_at_once(
         assert service.stop() == 0, service.log.read_text()
 
 
-def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_nobody_go_to_find_out_what_one_before_knew(
+def test_an_autoscaler_that_starts_beside_a_run_at_work_lets_no_generator_go(
     tmp_path: Path, services: ForkedPrograms, fleet: Fleet
 ) -> None:
     """Slots are free; how many generators would do is not known to it before the trainer waits."""

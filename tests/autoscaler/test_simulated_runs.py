@@ -23,7 +23,7 @@ def jump(progress: float) -> float:
     return 3_000.0 if progress < 0.4 else 6_000.0
 
 
-def test_answers_that_grow_are_followed_with_fewer_device_hours_than_the_fleet_that_their_end_needs() -> None:
+def test_answers_that_grow_take_fewer_device_hours_than_the_fleet_of_their_end() -> None:
     growth = Scenario(name="growth", steps=160, mean_tokens=lambda progress: 2_000 + 8_000 * progress)
     still, scaled = run_fixed(growth, 64), with_rollcast(growth, 20, SETTINGS)
     assert still["idle_last_quarter"]["all"] < 0.05

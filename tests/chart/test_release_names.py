@@ -110,7 +110,7 @@ def test_a_second_release_with_the_name_of_a_run_is_refused_in_words(
         render(values, name="second", path=chart)
 
 
-def test_what_prometheus_scrapes_bears_the_namespace_and_the_dashboards_begin_with_their_own_run() -> None:
+def test_scraped_series_bear_the_namespace_and_dashboards_begin_with_their_run() -> None:
     """The operator adds it to whatever a monitor of a namespace finds; only a relabelling could take it away."""
     objects = render(WATCHED, namespace="team")
     for monitor in (item for item in objects if item["kind"] in ("PodMonitor", "ServiceMonitor")):

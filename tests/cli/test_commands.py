@@ -221,7 +221,7 @@ def test_a_demo_takes_the_first_name_that_no_former_run_has(tmp_path: Path) -> N
     assert free_name("demo", tmp_path) == "demo-3"
 
 
-def test_the_scalerl_file_is_the_default_recipe_and_each_leave_one_out_changes_one_setting() -> None:
+def test_the_scalerl_file_is_the_default_and_each_leave_one_out_changes_one_setting() -> None:
     scalerl = load_run_config(ROOT / "configs/recipes/scalerl.yaml").recipe
     assert scalerl == Recipe()
     changed = [

@@ -16,7 +16,7 @@ from rollcast.corpus.windows import make_windows, num_readings_seen, windows
 from tests.corpus.small_corpus import curve, write_index
 
 
-def test_a_window_holds_the_first_share_of_the_compute_and_its_outcome_is_the_mean_of_the_last_three(
+def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_three(
     tmp_path: Path,
 ) -> None:
     write_index(tmp_path, [("run", "a/b", "train", ""), ("short", "a/b", "train", "yes")])
@@ -42,7 +42,7 @@ def test_too_few_readings_after_zero_before_or_after_the_cut_make_no_window() ->
     assert [window.share for window in make_windows([curve("a", "r", [0.5] * 20)])] == [0.25, 0.5]
 
 
-def test_readings_from_zero_are_shifted_and_unknown_standard_errors_leave_their_column_out() -> None:
+def test_readings_from_zero_are_shifted_and_unknown_errors_leave_their_column_out() -> None:
     known = curve("a", "r", [0.1 * n for n in range(10)], first=0.0, standard_error=[0.1] * 9 + [np.nan])
     columns = list(csv.DictReader(io.StringIO(known.beginning_as_csv(3))))
     assert columns == [

@@ -62,7 +62,7 @@ ELSEWHERE = (
               "test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder", ('"--page"',)),
     Elsewhere("rollcast demo", "benchmarks/results/demo.json", "", ('"benchmark": "demo"',)),
     Elsewhere("rollcast try", "tests/local/test_trial_with_an_engine.py",
-              "test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_and_times_an_update_on_all_ranks",
+              "test_a_trial_samples_grades_with_an_own_function_and_times_an_update_on_all_ranks",
               ('"try", "--config", "run.yaml", "--prompts"',)),
     Elsewhere("rollcast init$", "tests/cli/test_init.py", "test_on_a_terminal_it_asks_and_offers_what_suits",
               ('"init", "asked.yaml"',)),

@@ -158,7 +158,7 @@ async def test_failed_set_ups_late_calls_and_cut_answers_are_counted_apart() -> 
     assert count(parts, episode_metrics.EPISODE_ANSWERS_CUT, environment=WORLD) == 1
 
 
-async def test_no_process_for_an_environment_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
+async def test_no_process_and_a_client_with_a_mistake_fail_the_episode_alone() -> None:
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1)), refusals=1)
     parts = episode_parts(worlds, one_call, restarts=0)
     sampler = await play(parts)
@@ -195,7 +195,7 @@ async def test_a_turn_whose_reward_is_no_reward_has_no_verdict(reward: float) ->
     assert [turn.reward for turn in rollout.episode.turns] == [0.0]
 
 
-async def test_a_reset_with_ten_megabytes_and_a_failure_in_as_many_words_are_short_reasons() -> None:
+async def test_a_reset_and_a_failure_of_ten_megabytes_are_short_reasons() -> None:
     text = "x" * (10 << 20)
     world = ScriptedWorld(done_after(1), opening=Opening(TOOLS, text=text))
     sampler = await play(episode_parts(ScriptedWorlds(lambda: world), one_call))

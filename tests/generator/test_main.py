@@ -120,7 +120,7 @@ def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path, programs: ForkedProg
     ],
     ids=["defaults", "set"],
 )
-def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error_and_what_the_user_set(
+def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error(
     engine: dict[str, Any], blamed: str, tmp_path: Path, programs: ForkedPrograms
 ) -> None:
     """Its kernels on a CPU know no head of 16 numbers. `up` writes every default into the file that it reads."""

@@ -50,7 +50,7 @@ def test_a_part_that_does_not_fit_is_passed_over_for_one_that_does() -> None:
     assert begun(9.0) is None
 
 
-def test_a_part_that_was_cut_is_tried_after_those_that_were_never_begun_and_gets_more_time() -> None:
+def test_a_part_that_was_cut_comes_after_those_not_begun_and_gets_more_time() -> None:
     cut = Standing("cut", 200)
     assert open_parts(SOME, {"first": cut, "long": Standing(), "short": Standing()}) == ["long", "short", "first"]
     finished = {"long": Standing("done", 300), "short": Standing("done", 10)}

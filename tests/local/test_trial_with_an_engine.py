@@ -26,7 +26,7 @@ STEP = 400
 
 @pytest.mark.engine
 @pytest.mark.timeout(600)
-def test_a_trial_samples_from_the_models_folder_grades_with_ones_own_function_and_times_an_update_on_all_ranks(
+def test_a_trial_samples_grades_with_an_own_function_and_times_an_update_on_all_ranks(
     tmp_path: Path, programs: ForkedPrograms
 ) -> None:
     make_tiny_model(tmp_path / "model")

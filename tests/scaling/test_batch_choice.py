@@ -55,7 +55,7 @@ def test_intervals_chances_and_losses_are_what_they_say_in_worlds_that_are_no_pa
     assert 0.2 * found.expected_loss <= found.lost <= 2.0 * found.expected_loss
 
 
-def test_from_curves_the_intervals_hold_the_truth_and_the_choice_beats_the_smallest_and_the_largest_split() -> None:
+def test_intervals_from_curves_hold_and_the_choice_beats_both_extreme_splits() -> None:
     rng = np.random.default_rng(1)
     trained = splits_of((8, 64), (32, 64), (128, 64))
     is_held = []

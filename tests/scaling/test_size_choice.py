@@ -59,7 +59,7 @@ def test_the_quantiles_are_those_of_a_search_in_every_draw() -> None:
     assert crossing(law, SIZES[0], SIZES[2]) == pytest.approx(np.quantile(first, (0.05, 0.5, 0.95)), rel=0.05)
 
 
-def test_a_larger_model_that_starts_ahead_is_always_better_and_one_that_learns_no_faster_never() -> None:
+def test_a_larger_model_that_starts_ahead_is_better_and_one_that_learns_no_faster_never() -> None:
     def law(slope: float, efficiency: float) -> ModelSizeLaw:
         ones = np.ones(16)
         return ModelSizeLaw(0 * ones, slope * ones, efficiency * ones, 1e9 * ones, 0.01 * ones)

@@ -84,7 +84,7 @@ def test_saturated_means_that_the_level_now_is_seldom_passed_by_much() -> None:
         assert stated == pytest.approx(chance, abs=0.025)
 
 
-def test_a_rising_share_of_truncated_answers_is_a_regime_change_before_the_pass_rate_shows_it() -> None:
+def test_more_truncated_answers_are_a_regime_change_before_the_pass_rate_shows_it() -> None:
     truncation = np.where(COMPUTE < 5, 0.01, 0.25)
     noisy = LAW + 0.01 * np.random.default_rng(0).standard_normal(LAW.size)
     curve = Curve.from_points(COMPUTE, noisy, truncation_ratio=truncation)

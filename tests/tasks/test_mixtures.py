@@ -70,7 +70,7 @@ def test_no_text_stands_on_two_sides_whatever_template_it_wears(
     assert kept + left_out == len(math) + len(code)
 
 
-def test_a_puzzle_that_is_asked_downstream_leaves_training_in_whatever_order_its_numbers_stand() -> None:
+def test_a_puzzle_asked_downstream_leaves_training_in_any_order_of_its_numbers() -> None:
     small: Any = {"numbers": (3, 3), "max_number": 6, "max_target": 12}
     tasks = Tasks(
         dataset=CountdownDataset(size=80, seed=1, **small),

@@ -80,7 +80,7 @@ def test_what_names_no_reason_is_better_than_nothing() -> None:
     assert str(failure_reason(last)).startswith("EngineDeadError: EngineCore encountered an issue")
 
 
-def test_sentences_and_lines_of_rollcasts_log_count_as_much_as_a_traceback_and_the_last_one_is_taken() -> None:
+def test_sentences_and_lines_of_the_log_count_as_a_traceback_does_and_the_last_is_taken() -> None:
     failed = traceback_of("raise ValueError('tried, and went on')")
     assert failure_reason(failed + "error: folder = x: the disk is full; free space\n") == (
         "folder = x: the disk is full; free space"

@@ -178,7 +178,7 @@ def test_a_restart_repeats_no_evaluation_that_was_closed_before_the_checkpoint(t
         assert set(early.values()) == {1}, (name, steps)
 
 
-def test_everybody_who_reads_the_curve_reads_the_mixtures_own_and_the_forecaster_the_others_beside_it(
+def test_readers_of_the_curve_get_the_mixtures_and_the_forecaster_the_others_too(
     tmp_path: Path,
 ) -> None:
     config = make_config(tmp_path, steps=10)

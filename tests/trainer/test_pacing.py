@@ -81,7 +81,7 @@ def test_what_works_in_the_sandbox_may_wait_until_every_slot_before_it_is_graded
     assert verdict_seconds(config) == seconds
 
 
-def test_the_wait_for_graders_is_bounded_by_the_longest_grading_and_needs_no_verifier_installed_here() -> None:
+def test_the_wait_for_graders_is_bounded_and_needs_no_verifier_installed_here() -> None:
     config = parse_run_config(
         {
             "run": "r",
@@ -132,7 +132,7 @@ def test_the_outlook_is_the_median_step_and_the_longest_recent_rollout() -> None
     )
 
 
-def test_groups_that_were_filtered_and_replaced_count_among_those_that_keep_the_trainer_fed() -> None:
+def test_filtered_and_replaced_groups_count_among_those_that_feed_the_trainer() -> None:
     pacing = make_pacing(100)
     for taken in (4, 12):  # of 4 trained on each
         pacing.step_made(*made(2.0, [5] * taken, lifetime=6.0))
