@@ -1,10 +1,12 @@
-"""The table of a set whose runs are kept in results/, made again by the present code; nothing is trained.
+"""The table of a set whose runs are kept in results/, made again by the present code; nothing is
+trained.
 
     python -m benchmarks.reread controls
     python -m benchmarks.reread ablation --null without-fp32-head,scalerl
 
-`--null`: which were the whole recipe in effect. The kept points have no standard errors; the fit estimates the noise.
-Writes `reread` into the figures of the file; the measurements and the first results stay.
+`--null`: which were the whole recipe in effect. The kept points have no standard errors; the fit
+estimates the noise. Writes `reread` into the figures of the file; the measurements and the first
+results stay.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def variant_of(run: dict[str, Any], prefix: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("set", choices=("ablation", "controls"))
     parser.add_argument("--null", default="", metavar="NAME,...")
     arguments = parser.parse_args()
@@ -56,11 +60,18 @@ def main() -> None:
     table = leave_one_out(recipes[0], recipes[1:], null_controls=null)
     forecasts = [recipe.joint for recipe in recipes]
     found = table_report(table, forecasts)
-    reports = [run_report(one, middle_law(held)) for one, held in zip(forecasts, table.at_common, strict=True)]
+    reports = [
+        run_report(one, middle_law(held))
+        for one, held in zip(forecasts, table.at_common, strict=True)
+    ]
     show_leave_one_out({"leave_one_out": found, "runs": reports})
     told = advice(table, forecasts, {variant_of(run, prefix): run["what"] for run in runs})
     print(*told, sep="\n")
-    record["figures"]["reread"] = {"null_controls": sorted(null), "leave_one_out": found, "advice": told}
+    record["figures"]["reread"] = {
+        "null_controls": sorted(null),
+        "leave_one_out": found,
+        "advice": told,
+    }
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(path)
 

@@ -1,4 +1,6 @@
-"""The demo's task in a run short enough to be looked at: higher learning rate, shorter warm-up, more evaluations."""
+"""The demo's task in a run short enough to be looked at: higher learning rate, shorter warm-up,
+more evaluations.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ DEMO = Path(__file__).parents[1] / "configs" / "demo.yaml"
 LEARNING_RATE = 8e-5
 
 
-def short_demo(run: str, steps: int, *, learning_rate: float = LEARNING_RATE, generators: int = 1) -> dict[str, Any]:
+def short_demo(
+    run: str, steps: int, *, learning_rate: float = LEARNING_RATE, generators: int = 1
+) -> dict[str, Any]:
     """Settings of a run file."""
     demo: dict[str, Any] = load_yaml(DEMO.read_text(), str(DEMO))
     demo |= {"run": run, "budget": {"steps": steps}, "local": {"generators": generators}}

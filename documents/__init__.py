@@ -1,1 +1,3 @@
-"""Makes the parts of docs/ that are made from code, and builds the site: `python -m documents`, `make docs`."""
+"""Makes the parts of docs/ that are made from code, and builds the site: `python -m documents`,
+`make docs`.
+"""

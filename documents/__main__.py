@@ -1,4 +1,7 @@
-"""Writes docs/reference/*.md from the code: `python -m documents`. The tests notice when it was forgotten."""
+"""Writes docs/reference/*.md from the code: `python -m documents`.
+
+The tests notice when it was forgotten.
+"""
 
 from __future__ import annotations
 

@@ -17,12 +17,16 @@ INTRODUCTION = """# Commands
 exit code 2. A fault that may pass by itself, such as a missing server, ends with 1. A run that Ctrl-C ended ends with
 130.
 
-"""
+"""  # noqa: E501
 
 
 def commands_page() -> str:
     root = typer.main.get_command(app)
-    return INTRODUCTION + "".join(_section(name, command) for name, command in leaves(root, "rollcast")).rstrip() + "\n"
+    return (
+        INTRODUCTION
+        + "".join(_section(name, command) for name, command in leaves(root, "rollcast")).rstrip()
+        + "\n"
+    )
 
 
 def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -41,9 +45,16 @@ def _section(name: str, command: Any) -> str:
     examples = SERVICE_EXAMPLES.get(starter, "") or examples
     said = f"## {name}\n\n{text.strip()}\n\n"
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    options = [item for item in command.params if item.param_type_name == "option" and not item.hidden]
-    said += table(("argument", "meaning"), [(f"`{_of(item)}`", getattr(item, "help", "") or "") for item in arguments])
-    said += table(("option", "effect"), [(f"`{', '.join(item.opts)}`", item.help or "") for item in options])
+    options = [
+        item for item in command.params if item.param_type_name == "option" and not item.hidden
+    ]
+    said += table(
+        ("argument", "meaning"),
+        [(f"`{_of(item)}`", getattr(item, "help", "") or "") for item in arguments],
+    )
+    said += table(
+        ("option", "effect"), [(f"`{', '.join(item.opts)}`", item.help or "") for item in options]
+    )
     if examples.strip():
         block = "".join(f"    {line}\n" for line in examples.strip().splitlines())
         said += f"{block}\n"

@@ -1,4 +1,6 @@
-"""The forecaster's HTTP API, from its own OpenAPI document, and the paths of a generator's endpoint."""
+"""The forecaster's HTTP API, from its own OpenAPI document, and the paths of a generator's
+endpoint.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ With `http.token`, all pages except these two ask for it: as a bearer token, or 
 The forecaster also serves the following. `/` is the live page. A mistake of the caller is a 4xx with one sentence in
 `detail`. `/openapi.json` describes the same for programs.
 
-"""
+"""  # noqa: E501
 
 ENDPOINT = """## The endpoint of a generator
 
@@ -36,7 +38,7 @@ variables of a program, or as the answer to `POST /rollcast/v1/sessions`: `sessi
 `/rollcast/SESSION` the first three answer with `http.token`, up to eight calls at a time, never trained. A refusal
 has one sentence in `error.message`.
 
-"""
+"""  # noqa: E501
 
 
 def http_page() -> str:
@@ -50,7 +52,9 @@ def http_page() -> str:
 
 def _endpoint() -> str:
     """The paths for agents, as the endpoint's own module lists them."""
-    paths = [line.strip() for line in (application.__doc__ or "").splitlines() if line.startswith("    ")]
+    paths = [
+        line.strip() for line in (application.__doc__ or "").splitlines() if line.startswith("    ")
+    ]
     found = [re.match(r"(GET|POST) +(\S+) +(.+)", line) for line in paths]
     rows = [(f"`{one[1]} {one[2]}`", one[3]) for one in found if one]
     return ENDPOINT + table(("path", "what for"), rows).rstrip() + "\n"
@@ -59,10 +63,16 @@ def _endpoint() -> str:
 def openapi() -> Node:
     """The OpenAPI document of a real forecaster."""
     with tempfile.TemporaryDirectory() as folder:
-        board, metrics, history = Board(), ForecastMetrics("none"), History(Path(folder) / "history.sqlite")
+        board, metrics, history = (
+            Board(),
+            ForecastMetrics("none"),
+            History(Path(folder) / "history.sqlite"),
+        )
         try:
             engine = ForecastEngine(board, history, metrics)
-            application = build_application(board, history, metrics, engine, FolderTail("none", Path(folder)))
+            application = build_application(
+                board, history, metrics, engine, FolderTail("none", Path(folder))
+            )
             application.include_router(push_router(engine, board, None))
             return application.openapi()
         finally:
@@ -72,7 +82,12 @@ def openapi() -> Node:
 def _section(document: Node, title: str, operation: Node) -> str:
     said = f"## {title}\n\n{operation.get('description', operation.get('summary', ''))}\n\n"
     rows = [
-        (f"`{item['name']}`", item["in"], "yes" if item.get("required") else "no", item.get("description", ""))
+        (
+            f"`{item['name']}`",
+            item["in"],
+            "yes" if item.get("required") else "no",
+            item.get("description", ""),
+        )
         for item in operation.get("parameters", ())
     ]
     said += table(("parameter", "in", "required", "meaning"), rows)
@@ -94,7 +109,10 @@ def _schema(document: Node, node: Node) -> Node:
 
 
 def _fields(schema: Node) -> str:
-    rows = [(f"`{name}`", _kind(node), node.get("description", "")) for name, node in schema["properties"].items()]
+    rows = [
+        (f"`{name}`", _kind(node), node.get("description", ""))
+        for name, node in schema["properties"].items()
+    ]
     return table(("field", "kind", "meaning"), rows)
 
 

@@ -10,7 +10,9 @@ from urllib.parse import unquote
 
 LINK = re.compile(r"(?<!`)(?P<image>!?)\[(?P<text>[^\]\n]*)\]\((?P<target>[^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$", re.MULTILINE)
-_BLOCK = re.compile(r"^(?P<fence>```+).*?^(?P=fence)$|^(?: {4}|\t)(?! *(?:- |\|)).*$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?P<fence>```+).*?^(?P=fence)$|^(?: {4}|\t)(?! *(?:- |\|)).*$", re.MULTILINE | re.DOTALL
+)
 _FENCED = re.compile(r"^(?P<fence>```+).*?^(?P=fence)$", re.MULTILINE | re.DOTALL)
 
 

@@ -10,12 +10,17 @@ INTRODUCTION = """# Metrics
 Every service serves its own at `/metrics`. Each series also has the label `run`. Alerts and dashboards:
 [monitoring](../monitoring.md).
 
-"""
+"""  # noqa: E501
 
 
 def metrics_page() -> str:
     rows = [
-        (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help)
+        (
+            f"`{metric.name}`",
+            metric.kind,
+            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.help,
+        )
         for metric in all_metrics()
     ]
     return INTRODUCTION + table(("metric", "kind", "labels", "meaning"), rows).rstrip() + "\n"

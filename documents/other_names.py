@@ -11,16 +11,19 @@ The settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl, and their names here.
 refused, and `rollcast config check` prints the same words, with your value if it means the same here. Other values do
 not: a batch is counted in prompts, steps are optimizer steps, and micro-batches are counted in tokens.
 
-"""
+"""  # noqa: E501
 
 
 def other_names_page() -> str:
     here = [one for one in counterparts() if one.setting]
     missing = [one for one in counterparts() if not one.setting]
     supported = table(
-        ("there", "here", "for example"), [(_names(one), f"`{one.setting}`", f"`{one.example}`") for one in here]
+        ("there", "here", "for example"),
+        [(_names(one), f"`{one.setting}`", f"`{one.example}`") for one in here],
     )
-    not_supported = table(("there", "reason, and alternative"), [(_names(one), one.reason) for one in missing])
+    not_supported = table(
+        ("there", "reason, and alternative"), [(_names(one), one.reason) for one in missing]
+    )
     return f"{INTRODUCTION}{supported}## Not supported\n\n{not_supported}".rstrip() + "\n"
 
 

@@ -15,7 +15,7 @@ INTRODUCTION = """# Python
 `import rollcast` loads nothing heavy. `rollcast.push` needs the standard library alone. The files it reads are those of
 `rollcast fit`: [what can be read](../formats.md).
 
-"""
+"""  # noqa: E501
 LONGEST_LINE = 80
 OFFERED: tuple[tuple[str, Any], ...] = (
     ("rollcast.forecast", rollcast.forecast),
@@ -34,7 +34,11 @@ def _section(name: str, thing: Any) -> str:
     said = f"## {name}\n\n" + _described(thing if isinstance(thing, FunctionType) else None, thing)
     if inspect.isclass(thing) and not issubclass(thing, Exception):
         made = vars(thing).get("__init__")
-        if isinstance(made, FunctionType) and inspect.getdoc(made) and not name.endswith("CurveForecast"):
+        if (
+            isinstance(made, FunctionType)
+            and inspect.getdoc(made)
+            and not name.endswith("CurveForecast")
+        ):
             said += f"### {name.rsplit('.', 1)[1]}(...)\n\n" + _described(made, made)
         for part, value in vars(thing).items():
             if not part.startswith("_"):
@@ -60,7 +64,9 @@ def _signature(function: FunctionType) -> list[str]:
     if len(whole) <= LONGEST_LINE:
         return [whole]
     parts = [_without_modules(str(item)) for item in own]
-    first_keyword = next((n for n, item in enumerate(own) if item.kind is inspect.Parameter.KEYWORD_ONLY), None)
+    first_keyword = next(
+        (n for n, item in enumerate(own) if item.kind is inspect.Parameter.KEYWORD_ONLY), None
+    )
     if first_keyword is not None:
         parts.insert(first_keyword, "*")
     answer = _without_modules(inspect.formatannotation(found.return_annotation))
@@ -68,8 +74,12 @@ def _signature(function: FunctionType) -> list[str]:
 
 
 def _without_modules(text: str) -> str:
-    """The types as a program that imports them writes them: `Mapping`, not `collections.abc.Mapping`."""
-    return re.sub(r"\b(collections\.abc|typing|rollcast(\.\w+)*)\.(?=[A-Z])", "", text.replace("'", ""))
+    """The types as a program that imports them writes them: `Mapping`, not
+    `collections.abc.Mapping`.
+    """
+    return re.sub(
+        r"\b(collections\.abc|typing|rollcast(\.\w+)*)\.(?=[A-Z])", "", text.replace("'", "")
+    )
 
 
 def _prose(text: str) -> str:

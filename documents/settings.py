@@ -16,8 +16,13 @@ INTRODUCTION = """# Settings
 Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the same as a JSON
 schema. A setting without a default must be given. If a group has several kinds, the kind follows the name.
 
-"""
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+"""  # noqa: E501
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
 
 
 def settings_page() -> str:
@@ -33,20 +38,38 @@ def settings_page() -> str:
     return INTRODUCTION + "## The run itself\n\n" + table(HEAD, top) + groups.rstrip() + "\n"
 
 
-def _rows(schema: Node, name: str, node: Node, *, required: bool, kind: str = "") -> Iterator[tuple[str, str, str]]:
+def _rows(
+    schema: Node, name: str, node: Node, *, required: bool, kind: str = ""
+) -> Iterator[tuple[str, str, str]]:
     """The rows of a setting and of its fields. `kind`: that of its group."""
     variants = list(_variants(schema, node))
     groups = [variant for variant in variants if "properties" in variant]
     shown = f"`{name}`" + (f" ({kind})" if kind else "")
     if not groups:
-        yield shown, _default(node, required), f"{node.get('description', '')} {_allowed(variants)}".strip()
+        yield (
+            shown,
+            _default(node, required),
+            f"{node.get('description', '')} {_allowed(variants)}".strip(),
+        )
         return
     if "description" in node or len(groups) > 1:
-        nothing = "" if "default" not in node or node["default"] not in (None, []) else f"`{_said(node['default'])}`"
-        kinds = [variant["properties"]["kind"]["const"] for variant in groups if "kind" in variant["properties"]]
+        nothing = (
+            ""
+            if "default" not in node or node["default"] not in (None, [])
+            else f"`{_said(node['default'])}`"
+        )
+        kinds = [
+            variant["properties"]["kind"]["const"]
+            for variant in groups
+            if "kind" in variant["properties"]
+        ]
         one_of = f" Kinds: {', '.join(f'`{name}`' for name in kinds)}." if len(kinds) > 1 else ""
         yield shown, nothing, node.get("description", "") + one_of
-    inside = f"{name}[]" if any(variant.get("type") == "array" for variant in _options(schema, node)) else name
+    inside = (
+        f"{name}[]"
+        if any(variant.get("type") == "array" for variant in _options(schema, node))
+        else name
+    )
     for variant in groups:
         own = variant["properties"].get("kind", {}).get("const", "") if len(groups) > 1 else kind
         for field, value in variant["properties"].items():
@@ -92,7 +115,9 @@ def _allowed(options: list[Node]) -> str:
     for option in options:
         if "enum" in option:
             said.append("one of " + ", ".join(f"`{_said(value)}`" for value in option["enum"]))
-        bounds = [f"{words} {_number(option[name])}" for name, words in _BOUNDS.items() if name in option]
+        bounds = [
+            f"{words} {_number(option[name])}" for name, words in _BOUNDS.items() if name in option
+        ]
         if bounds:
             said.append(" and ".join(bounds))
     text = "; ".join(said)

@@ -1,7 +1,8 @@
-"""A hook of MkDocs: links from docs/ to the rest of the repository, in a site that holds docs/ alone.
+"""A hook of MkDocs: links from docs/ to the rest of the repository, in a site that holds docs/
+alone.
 
-A link to a file outside of docs/ becomes the file's path, and ends the build if the file is missing. Lists that are
-indented for GitHub are indented for Python's Markdown.
+A link to a file outside of docs/ becomes the file's path, and ends the build if the file is
+missing. Lists that are indented for GitHub are indented for Python's Markdown.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def _inside(link: re.Match[str], folder: Path) -> str:
     if target.is_relative_to(DOCS) and target.suffix != ".ipynb":
         return link[0]
     if not target.exists():
-        raise FileNotFoundError(f"{folder}: the link {link['target']} leads nowhere; fix or remove it")
+        raise FileNotFoundError(
+            f"{folder}: the link {link['target']} leads nowhere; fix or remove it"
+        )
     place = target.relative_to(DOCS.parent)
     return f"{link['text']} (`{place}`)" if link["text"] != str(place) else f"`{place}`"

@@ -2,13 +2,14 @@
 
     python examples/scalerl_step.py
 
-    curriculum -> prompts -> sampling -> grading -> effective batch -> loss -> gradient -> clip -> AdamW
-         ^                                              |
-         +------------------- pass rates <--------------+
+    curriculum -> prompts -> sampling -> grading -> effective batch -> loss -> gradient -> clip ->
+         AdamW ^                                              | +------------------- pass rates
+         <--------------+
 
-A run does the same, in several processes: vLLM samples (`rollcast.generator`), prompts and completions travel through
-Redis, `rollcast.trainer.learner` shards the model over ranks, and weights are broadcast to the generators. Here,
-everything is in one process, and the task is one that a model of 20,000 weights learns: the larger of two digits.
+A run does the same, in several processes: vLLM samples (`rollcast.generator`), prompts and
+completions travel through Redis, `rollcast.trainer.learner` shards the model over ranks, and
+weights are broadcast to the generators. Here, everything is in one process, and the task is one
+that a model of 20,000 weights learns: the larger of two digits.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ RECIPE = Recipe(
     exclude_truncated=False,  # a model that starts from nothing rarely ends its answers
     optimizer=Optimizer(learning_rate=3e-3, warmup_steps=5, epsilon=1e-8),
 )
-"""ScaleRL's loss, aggregation, advantages and filter; sizes and learning rate are those of a tiny model."""
+"""ScaleRL's loss, aggregation, advantages and filter; sizes and learning rate are those of a tiny
+model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Completion:
     prompt_token_ids: list[int]
     token_ids: list[int]
     logprobs: list[float]
-    """log pi_gen of each token, as recorded while it was sampled: the denominator of the loss's ratio."""
+    """log pi_gen of each token, as recorded while it was sampled: the denominator of the loss's
+    ratio."""
     truncated: bool
     """Whether the budget ended it before its end token."""
 
@@ -84,7 +87,9 @@ def prompt_tokens(prompt_id: str) -> list[int]:
 
 @torch.no_grad()
 def sample(model: PreTrainedModel, prompt: list[int], recipe: Recipe) -> list[Completion]:
-    """Sample a group: `rollouts_per_prompt` answers to one prompt, from the whole distribution at the temperature."""
+    """Sample a group: `rollouts_per_prompt` answers to one prompt, from the whole distribution at
+    the temperature.
+    """
     number = recipe.rollouts_per_prompt
     tokens = torch.tensor([prompt] * number)
     logprobs: list[Tensor] = []
@@ -111,8 +116,11 @@ def reward(prompt_id: str, completion: Completion) -> float:
     return float(completion.token_ids[0] == max(int(left), int(right)))
 
 
-def training_batch(groups: Sequence[tuple[str, list[Completion]]], recipe: Recipe) -> list[TrainingSequence]:
-    """Return the rollouts that are trained on, each with its advantage and the weight of its tokens.
+def training_batch(
+    groups: Sequence[tuple[str, list[Completion]]], recipe: Recipe
+) -> list[TrainingSequence]:
+    """Return the rollouts that are trained on, each with its advantage and the weight of its
+    tokens.
 
     Left out, if the recipe says so: truncated rollouts, and groups whose rewards are all equal.
     """
@@ -142,14 +150,23 @@ def training_batch(groups: Sequence[tuple[str, list[Completion]]], recipe: Recip
     ]
 
 
-def loss_inputs(model: PreTrainedModel, sequences: Sequence[TrainingSequence], temperature: float) -> LossInputs:
-    """One forward pass for each sequence; a real trainer packs them. Returns their loss tokens, one after the other."""
+def loss_inputs(
+    model: PreTrainedModel, sequences: Sequence[TrainingSequence], temperature: float
+) -> LossInputs:
+    """One forward pass for each sequence; a real trainer packs them.
+
+    Returns their loss tokens, one after the other.
+    """
     logprobs, generator_logprobs, advantages, weights, rollout = [], [], [], [], []
     for index, sequence in enumerate(sequences):
-        tokens = torch.from_numpy(np.concatenate([sequence.prompt_token_ids, sequence.token_ids])).long()
+        tokens = torch.from_numpy(
+            np.concatenate([sequence.prompt_token_ids, sequence.token_ids])
+        ).long()
         logits = model(input_ids=tokens[None]).logits[0] / temperature
         start = len(sequence.prompt_token_ids)
-        predicted = logits[start - 1 : -1].log_softmax(-1)  # the token at position t is predicted at t - 1
+        predicted = logits[start - 1 : -1].log_softmax(
+            -1
+        )  # the token at position t is predicted at t - 1
         is_loss_token = torch.from_numpy(sequence.loss_mask)
         logprobs.append(predicted.gather(1, tokens[start:, None])[:, 0][is_loss_token])
         number = int(is_loss_token.sum())
@@ -186,7 +203,10 @@ def update(
     updates: int,
     temperature: float = 1.0,
 ) -> float:
-    """Make one optimizer step after `updates` earlier ones. Returns the norm of the gradient before clipping."""
+    """Make one optimizer step after `updates` earlier ones.
+
+    Returns the norm of the gradient before clipping.
+    """
     total, _ = objective(loss, loss_inputs(model, sequences, temperature))
     # The objective is maximised; its denominator is the whole batch's.
     (-total / denominator(sequences)).backward()  # type: ignore[no-untyped-call]
@@ -213,17 +233,26 @@ def main(num_steps: int = NUM_STEPS) -> list[float]:
     updates = 0
     for step in range(num_steps):
         drawn = [curriculum.draw() for _ in range(RECIPE.prompts_per_step)]
-        groups = [(name, sample(model, prompt_tokens(name), RECIPE)) for name in drawn if name is not None]
+        groups = [
+            (name, sample(model, prompt_tokens(name), RECIPE)) for name in drawn if name is not None
+        ]
         for name, group in groups:
             rewards = [reward(name, one) for one in group]
             curriculum.observe(name, reward=sum(rewards), graded=len(group), sampled=len(group))
         sequences = training_batch(groups, RECIPE)
         norm = 0.0
         if sequences:  # no group with different rewards: nothing to learn from
-            norm = update(model, optimizer, loss, sequences, RECIPE.optimizer, updates, RECIPE.temperature)
+            norm = update(
+                model, optimizer, loss, sequences, RECIPE.optimizer, updates, RECIPE.temperature
+            )
             updates += 1
-        mean_rewards.append(float(np.mean([reward(name, one) for name, group in groups for one in group])))
-        print(f"step {step}: mean reward {mean_rewards[-1]:.3f}, {len(sequences)} rollouts, gradient norm {norm:.2f}")
+        mean_rewards.append(
+            float(np.mean([reward(name, one) for name, group in groups for one in group]))
+        )
+        print(
+            f"step {step}: mean reward {mean_rewards[-1]:.3f}, {len(sequences)} rollouts, gradient "
+            f"norm {norm:.2f}"
+        )
     return mean_rewards
 
 

@@ -1,11 +1,12 @@
-"""Writes rollcast/files/added-values.yaml: those of the chart's defaults that some earlier chart did not have.
+"""Writes rollcast/files/added-values.yaml: those of the chart's defaults that some earlier chart
+did not have.
 
     python helm/added_values.py [--check]
 
-`helm upgrade --reuse-values` takes the defaults of the release's chart in the place of the new chart's.
-templates/_helpers.tpl adds what is missing from this file. earlier-values/ has the defaults of every earlier chart.
-Whoever changes the keys of values.yaml copies the former one there and raises `defaultsVersion`;
-tests/chart/test_earlier_values.py notices.
+`helm upgrade --reuse-values` takes the defaults of the release's chart in the place of the new
+chart's. templates/_helpers.tpl adds what is missing from this file. earlier-values/ has the
+defaults of every earlier chart. Whoever changes the keys of values.yaml copies the former one there
+and raises `defaultsVersion`; tests/chart/test_earlier_values.py notices.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python helm/manifests.py [FOLDER]     k8s/ of this checkout by default
 
-The files are generated for each release and are not committed. Credentials are random, so no file contains them: the
-Secret `rollcast-auth` is created by hand (docs/kubernetes.md).
+The files are generated for each release and are not committed. Credentials are random, so no file
+contains them: the Secret `rollcast-auth` is created by hand (docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 Dumper.add_representer(str, _text)
@@ -38,8 +40,12 @@ def manifests() -> dict[str, str]:
     chart = Chart.load(HERE / "rollcast")
     texts = {}
     for profile in PROFILES:
-        values = yaml.safe_load((HERE / "rollcast" / f"values-{profile}.yaml").read_text(encoding="utf-8"))
-        rendered = chart.render(values | {"auth": {"existingSecret": SECRET}}, name=NAME, namespace=NAMESPACE)
+        values = yaml.safe_load(
+            (HERE / "rollcast" / f"values-{profile}.yaml").read_text(encoding="utf-8")
+        )
+        rendered = chart.render(
+            values | {"auth": {"existingSecret": SECRET}}, name=NAME, namespace=NAMESPACE
+        )
         documents = [
             _without_helm(document)
             for file in sorted(rendered)
@@ -47,13 +53,18 @@ def manifests() -> dict[str, str]:
             for document in yaml.safe_load_all(rendered[file])
             if document and _without_helm_too(document)
         ]
-        head = f"# Written by helm/manifests.py from helm/rollcast/values-{profile}.yaml; needs the Secret {SECRET}.\n"
+        head = (
+            f"# Written by helm/manifests.py from helm/rollcast/values-{profile}.yaml; needs the "
+            f"Secret {SECRET}.\n"
+        )
         texts[profile] = head + yaml.dump_all(documents, Dumper=Dumper, sort_keys=False, width=120)
     return texts
 
 
 def _without_helm_too(document: Any) -> bool:
-    """Whether it is no hook, or what the last hook of an install leaves: which Job the release has."""
+    """Whether it is no hook, or what the last hook of an install leaves:
+    which Job the release has.
+    """
     hook = document["metadata"].get("annotations", {}).get("helm.sh/hook")
     return hook is None or (document["kind"] == "ConfigMap" and "post-install" in hook)
 
@@ -67,7 +78,8 @@ def _without_helm(node: Any) -> Any:
     kept = {
         key: "kubectl" if key == "app.kubernetes.io/managed-by" else _without_helm(value)
         for key, value in node.items()
-        if key not in ("helm.sh/chart", "helm.sh/resource-policy") and not key.startswith("helm.sh/hook")
+        if key not in ("helm.sh/chart", "helm.sh/resource-policy")
+        and not key.startswith("helm.sh/hook")
     }
     if not kept.get("annotations", True):
         del kept["annotations"]

@@ -1,9 +1,11 @@
-"""Writes rollcast/README.md: how the chart is installed, and a table of values.yaml made from its comments.
+"""Writes rollcast/README.md: how the chart is installed, and a table of values.yaml made from its
+comments.
 
     python helm/readme.py [--check]
 
-A comment that begins with `# --` describes the value below it. A value without one is in the table with its default
-alone; a group is described by its values, and shown as one line where it is an empty map or a list.
+A comment that begins with `# --` describes the value below it. A value without one is in the table
+with its default alone; a group is described by its values, and shown as one line where it is an
+empty map or a list.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ since, and accepts values that it no longer has and names them in its notes. Arg
 
 | value | default | meaning |
 |---|---|---|
-"""
+"""  # noqa: E501
 ENVIRONMENTS = """
 ## Servers of environments
 
@@ -107,7 +109,7 @@ volume of `generator.extraVolumes`.
 
 | field | default | meaning |
 |---|---|---|
-"""
+"""  # noqa: E501
 SHOWN_ONCE = {"resources", "extraArgs", "resourceClaims", "hostNetwork"}
 _KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9_]*):")
 
@@ -153,14 +155,21 @@ def rows(values: dict[str, Any], told: dict[str, str], above: str = "") -> list[
             and path not in told
         ):
             continue
-        if ".image." in path and not path.startswith("generator.") and name != "repository" and path not in told:
+        if (
+            ".image." in path
+            and not path.startswith("generator.")
+            and name != "repository"
+            and path not in told
+        ):
             continue
         if isinstance(value, dict) and value and path not in ("config", "generator.resources"):
             if path in told:
                 result.append(Row(path, "", told[path]))
             result += rows(value, told, f"{path}.")
             continue
-        default = "see values.yaml" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
+        default = (
+            "see values.yaml" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
+        )
         result.append(Row(path, default, told.get(path, "")))
     return result
 
@@ -168,13 +177,21 @@ def rows(values: dict[str, Any], told: dict[str, str], above: str = "") -> list[
 def table(file: str) -> str:
     text = (CHART / file).read_text(encoding="utf-8")
     return "".join(
-        f"| `{row.path}` | {row.default.replace('|', chr(92) + '|')} | {row.text.replace('|', chr(92) + '|')} |\n"
+        (
+            f"| `{row.path}` | {row.default.replace('|', chr(92) + '|')} | "
+            f"{row.text.replace('|', chr(92) + '|')} |\n"
+        )
         for row in rows(yaml.safe_load(text), descriptions(text))
     )
 
 
 def readme() -> str:
-    return INTRODUCTION + table("values.yaml") + ENVIRONMENTS + table("files/environment-defaults.yaml")
+    return (
+        INTRODUCTION
+        + table("values.yaml")
+        + ENVIRONMENTS
+        + table("files/environment-defaults.yaml")
+    )
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
-"""Writes recipes/NAME.yaml: every shipped recipe as values, to be given after a profile (`helm install -f ... -f ...`).
+"""Writes recipes/NAME.yaml: every shipped recipe as values, to be given after a profile (`helm
+install -f ... -f ...`).
 
     python helm/recipes.py [--check]
 
-Helm merges maps: what a profile sets in `config.recipe` (values-8xh100.yaml its batch, which is ScaleRL's) stays unless
-the recipe sets it too.
+Helm merges maps: what a profile sets in `config.recipe` (values-8xh100.yaml its batch, which is
+ScaleRL's) stays unless the recipe sets it too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def recipe_values() -> dict[str, str]:
         title = source.splitlines()[0] if source.startswith("#") else f"# {data['run']}"
         origin = path.relative_to(HERE.parent).as_posix()
         texts[path.name] = (
-            f"{title}\n# Written by helm/recipes.py from {origin}.\n{yaml.safe_dump(values, sort_keys=False)}"
+            f"{title}\n# Written by helm/recipes.py from "
+            f"{origin}.\n{yaml.safe_dump(values, sort_keys=False)}"
         )
     return texts
 
@@ -38,7 +40,11 @@ def main() -> int:
     texts = recipe_values()
     there = {path.name for path in TARGET.glob("*.yaml")}
     if "--check" in sys.argv:
-        stale = [name for name, text in texts.items() if name not in there or (TARGET / name).read_text() != text]
+        stale = [
+            name
+            for name, text in texts.items()
+            if name not in there or (TARGET / name).read_text() != text
+        ]
         for name in sorted({*stale, *(there - texts.keys())}):
             print(f"helm/recipes/{name} is out of date: run python helm/recipes.py")
         return 1 if stale or there - texts.keys() else 0

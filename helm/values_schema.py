@@ -3,12 +3,14 @@ templates/validate.yaml compares the chart's values with.
 
     python helm/values_schema.py [--check]
 
-Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. `config`, the run file, is open here: `rollcast config
-check` looks at it before an install (templates/check.yaml), with the sentences that every user of a run file reads.
-Fields that the chart itself sets in it are refused by templates/validate.yaml, which can name the remedy.
+Keywords of draft 07 only, so that Helm 3 and 4 enforce the same. `config`, the run file, is open
+here: `rollcast config check` looks at it before an install (templates/check.yaml), with the
+sentences that every user of a run file reads. Fields that the chart itself sets in it are refused
+by templates/validate.yaml, which can name the remedy.
 
-Parts of pods (volumes, containers, affinity ..) are described by Kubernetes' own schema, and narrowed where the API
-server is stricter than that. Rules between them are in templates/pods/validate.yaml.
+Parts of pods (volumes, containers, affinity ..) are described by Kubernetes' own schema, and
+narrowed where the API server is stricter than that. Rules between them are in
+templates/pods/validate.yaml.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ MAP: Node = {"type": "object"}
 MAPS: Node = {"type": "object", "additionalProperties": {"type": "object"}}
 OBJECTS: Node = {"type": "array", "items": {"type": "object"}}
 KUBERNETES = "kubernetes-json-schema/v1.37.0-local-strict/_definitions.json"
-"""In the package kubernetes-validate: the newest version that it has, every field of which is accepted."""
+"""In the package kubernetes-validate: the newest version that it has, every field of which is
+accepted."""
 _NAMED = r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
 _DOMAIN = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*"
 _KEY = f"^(({_DOMAIN})/)?{_NAMED}$"
@@ -43,7 +46,7 @@ LABEL_NAME: Node = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0
 """Name of a volume or a container."""
 QUANTITY: Node = {
     "type": "string",
-    "pattern": r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]+)?$",
+    "pattern": r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]+)?$",  # noqa: E501
     "description": "a Kubernetes quantity, such as 500m, 4 or 16Gi",
 }
 MIB = 1 << 20
@@ -98,7 +101,9 @@ NARROWED: dict[tuple[str, str], Node] = {
     ("TopologySpreadConstraint", "nodeTaintsPolicy"): choice("Honor", "Ignore"),
     ("TopologySpreadConstraint", "maxSkew"): integer(1),
     ("TopologySpreadConstraint", "minDomains"): integer(1),
-    ("NodeSelectorRequirement", "operator"): choice("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
+    ("NodeSelectorRequirement", "operator"): choice(
+        "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+    ),
     ("LabelSelectorRequirement", "operator"): choice("In", "NotIn", "Exists", "DoesNotExist"),
     ("LabelSelector", "matchLabels"): LABELS,
     ("PreferredSchedulingTerm", "weight"): integer(1, 100),
@@ -109,7 +114,8 @@ NARROWED: dict[tuple[str, str], Node] = {
     ("Container", "restartPolicy"): choice("Always", "OnFailure", "Never"),
     ("EnvVar", "name"): {"type": "string", "pattern": "^[^=]+$"},
 }
-"""(kind, field) -> the values that the API server accepts, where Kubernetes' schema has only a type."""
+"""(kind, field) -> the values that the API server accepts, where Kubernetes' schema has only a
+type."""
 
 
 def _short(reference: str) -> str:
@@ -138,8 +144,12 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def definitions(schema: Node) -> Node:
-    """The schemas of the kinds that `schema` names, and of those that they name: the chart's own, else Kubernetes'."""
-    known = json.loads(files("kubernetes_validate").joinpath(KUBERNETES).read_text(encoding="utf-8"))["$defs"]
+    """The schemas of the kinds that `schema` names, and of those that they name: the chart's own,
+    else Kubernetes'.
+    """
+    known = json.loads(
+        files("kubernetes_validate").joinpath(KUBERNETES).read_text(encoding="utf-8")
+    )["$defs"]
     groups = re.compile(r"\.(core\.v1|networking\.v1|apimachinery)\.")
     by_kind = {_short(name): node for name, node in known.items() if groups.search(name)}
     described: Node = {}
@@ -161,12 +171,18 @@ ACCESS_MODE = choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany")
 def quantities(least_bytes: int) -> Node:
     """Amounts of resources, also as plain numbers: `--set` makes them of what looks like one."""
     counted = {"type": "number", "minimum": 0}
-    in_bytes = {"type": "number", "minimum": least_bytes, "description": "bytes; with a unit: a text such as 16Gi"}
+    in_bytes = {
+        "type": "number",
+        "minimum": least_bytes,
+        "description": "bytes; with a unit: a text such as 16Gi",
+    }
     return {
         "type": "object",
         "properties": {"memory": {"anyOf": [QUANTITY, in_bytes]}},
         "patternProperties": {
-            "^(cpu|ephemeral-storage|hugepages-[0-9]+[A-Za-z]+|[^/]+/[^/]+)$": {"anyOf": [QUANTITY, counted]}
+            "^(cpu|ephemeral-storage|hugepages-[0-9]+[A-Za-z]+|[^/]+/[^/]+)$": {
+                "anyOf": [QUANTITY, counted]
+            }
         },
         "additionalProperties": False,
     }
@@ -179,7 +195,11 @@ CHART_KINDS: dict[str, Node] = {
     "Image": mapping(
         registry=STRING,
         repository={"type": "string", "minLength": 1},
-        tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$", "not": {"const": "latest"}},
+        tag={
+            "type": "string",
+            "pattern": "^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$",
+            "not": {"const": "latest"},
+        },
         digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
         pullPolicy=choice("Always", "IfNotPresent", "Never"),
     ),
@@ -209,7 +229,8 @@ EVERY_ROLE: dict[str, Node] = {
 DEVICES: dict[str, Node] = {"resourceClaims": parts("PodResourceClaim"), "hostNetwork": BOOLEAN}
 """Of the roles that have devices."""
 PLACED = (
-    "resources", "labels", "annotations", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity",
+    "resources", "labels", "annotations", "podAnnotations", "podLabels", "nodeSelector",
+    "tolerations", "affinity",
     "topologySpreadConstraints", "schedulerName", "runtimeClassName", "priorityClassName",
 )  # fmt: skip
 """Of EVERY_ROLE: where a pod is put, and what its owner writes on it."""
@@ -225,9 +246,15 @@ ENVIRONMENT: Node = mapping(
     readinessPath={"type": "string", "pattern": "^(/.*)?$"},
     startupSeconds=integer(10),
     terminationGracePeriodSeconds=integer(1),
-    egress={"type": "array", "items": mapping(to=parts("NetworkPolicyPeer"), ports=parts("NetworkPolicyPort"))},
+    egress={
+        "type": "array",
+        "items": mapping(to=parts("NetworkPolicyPeer"), ports=parts("NetworkPolicyPort")),
+    },
     podDisruptionBudget=mapping(enabled=BOOLEAN, maxUnavailable=integer(1)),
-    **{field: EVERY_ROLE[field] for field in ("extraEnv", "envFrom", "extraVolumes", "extraVolumeMounts", *PLACED)},
+    **{
+        field: EVERY_ROLE[field]
+        for field in ("extraEnv", "envFrom", "extraVolumes", "extraVolumeMounts", *PLACED)
+    },
 ) | {"required": ["name", "image"]}
 PEERS = parts("NetworkPolicyPeer")
 
@@ -259,7 +286,9 @@ CHART = mapping(
         resource={"type": "string", "pattern": "^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$"},
         memoryGB={"type": "number", "minimum": 0},
     ),
-    everyRole=mapping(**{field: node for field, node in EVERY_ROLE.items() if field not in ("image", "extraArgs")}),
+    everyRole=mapping(
+        **{field: node for field, node in EVERY_ROLE.items() if field not in ("image", "extraArgs")}
+    ),
     generator=mapping(
         **EVERY_ROLE,
         **DEVICES,
@@ -288,13 +317,22 @@ CHART = mapping(
     forecaster=mapping(
         **EVERY_ROLE,
         enabled=BOOLEAN,
-        persistence=mapping(enabled=BOOLEAN, existingClaim=NAME, storageClass=STRING, size=QUANTITY),
-        service=mapping(type=choice("ClusterIP", "NodePort", "LoadBalancer"), annotations=ANNOTATIONS),
-        ingress=mapping(enabled=BOOLEAN, className=NAME, annotations=ANNOTATIONS, host=NAME, tlsSecret=NAME),
+        persistence=mapping(
+            enabled=BOOLEAN, existingClaim=NAME, storageClass=STRING, size=QUANTITY
+        ),
+        service=mapping(
+            type=choice("ClusterIP", "NodePort", "LoadBalancer"), annotations=ANNOTATIONS
+        ),
+        ingress=mapping(
+            enabled=BOOLEAN, className=NAME, annotations=ANNOTATIONS, host=NAME, tlsSecret=NAME
+        ),
     ),
     autoscaler=mapping(
         **EVERY_ROLE,
-        fallbackReplicas={**integer(0), "description": "was removed; accepted, for releases of an earlier chart"},
+        fallbackReplicas={
+            **integer(0),
+            "description": "was removed; accepted, for releases of an earlier chart",
+        },
         mode=choice("none", "keda", "hpa", "controller"),
         minReplicas=integer(1, 4096),
         maxReplicas=integer(1, 4096),
@@ -330,7 +368,9 @@ CHART = mapping(
     ),
     networkPolicy=mapping(
         enabled=BOOLEAN,
-        prometheus=mapping(namespaceSelector=part("LabelSelector"), podSelector=part("LabelSelector")),
+        prometheus=mapping(
+            namespaceSelector=part("LabelSelector"), podSelector=part("LabelSelector")
+        ),
         forecasterFrom=PEERS,
         generatorFrom=PEERS,
         autoscalerFrom=PEERS,
@@ -339,7 +379,11 @@ CHART = mapping(
         apiServerCIDR={"type": "string", "pattern": "^([0-9a-fA-F.:]+/[0-9]{1,3})?$"},
     ),
     hooks=mapping(
-        resources=RESOURCES, deleteTrainers=BOOLEAN, watchImage=BOOLEAN, pullSeconds=integer(1), dryRun=BOOLEAN
+        resources=RESOURCES,
+        deleteTrainers=BOOLEAN,
+        watchImage=BOOLEAN,
+        pullSeconds=integer(1),
+        dryRun=BOOLEAN,
     ),
     networking=mapping(
         bind=choice("0.0.0.0", "::"),  # noqa: S104  (in a pod)
@@ -367,7 +411,9 @@ CHART = mapping(
         relabelings=OBJECTS,
         tlsConfig=MAP,
         annotations=BOOLEAN,
-        rules=mapping(enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}),
+        rules=mapping(
+            enabled=BOOLEAN, noStepMinutes=integer(1), runbookUrl={"type": "string", "minLength": 1}
+        ),
         dashboards=mapping(
             enabled=BOOLEAN,
             labels=LABELS,
@@ -406,7 +452,11 @@ def run_defaults() -> Node:
 def main() -> int:
     texts = {SCHEMA: _schema_text(), DEFAULTS: json.dumps(run_defaults(), indent=1) + "\n"}
     if "--check" in sys.argv:
-        stale = [file for file, text in texts.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+        stale = [
+            file
+            for file, text in texts.items()
+            if not file.exists() or file.read_text(encoding="utf-8") != text
+        ]
         for file in stale:
             print(f"{file} is out of date: run python helm/values_schema.py")
         return 1 if stale else 0

@@ -1,1 +1,3 @@
-"""Experiments made once, with their findings: `python -m lab.NAME` from the repository's root, and notes.md."""
+"""Experiments made once, with their findings: `python -m lab.NAME` from the repository's root, and
+notes.md.
+"""

@@ -1,10 +1,13 @@
-"""What a reader walks through from `rollcast fit FILE.csv` to its forecast: `python -m lab.csv_walk FILE.csv [--json]`.
+"""What a reader walks through from `rollcast fit FILE.csv` to its forecast: `python -m lab.csv_walk
+FILE.csv [--json]`.
 
-A stop is a function of this repository, counted when it is entered for the first time. A room is a file. A return is a
-stop in a file that the walk had left before. The walk begins when the command line is called and ends when the law is
-fitted, that is when a function returns the first `Forecast`. What runs while a module is imported is not counted.
+A stop is a function of this repository, counted when it is entered for the first time. A room is a
+file. A return is a stop in a file that the walk had left before. The walk begins when the command
+line is called and ends when the law is fitted, that is when a function returns the first
+`Forecast`. What runs while a module is imported is not counted.
 
-The walk without the stops inside `rollcast.scaling`, where the law is fitted, is also counted by itself.
+The walk without the stops inside `rollcast.scaling`, where the law is fitted, is also counted by
+itself.
 """
 
 from __future__ import annotations
@@ -49,14 +52,18 @@ class Walk:
 
     def _enter(self, code: CodeType) -> None:
         path = Path(code.co_filename)
-        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith(
+            "<"
+        )
         if is_function and code not in self._seen and HOME in path.parents:
             self._seen.add(code)
             self.stops.append((path.relative_to(HOME).as_posix(), code.co_qualname))
 
 
 def _is_forecast(value: Any) -> bool:
-    return type(value).__name__ == "Forecast" and type(value).__module__.startswith("rollcast.scaling")
+    return type(value).__name__ == "Forecast" and type(value).__module__.startswith(
+        "rollcast.scaling"
+    )
 
 
 def figures(stops: list[tuple[str, str]]) -> dict[str, int]:
@@ -85,7 +92,9 @@ def walk(path: str) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("path", metavar="FILE.csv")
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()

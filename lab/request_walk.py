@@ -1,9 +1,11 @@
-"""The functions that answer one chat request of a second turn: `python -m lab.request_walk [--json]`.
+"""The functions that answer one chat request of a second turn: `python -m lab.request_walk
+[--json]`.
 
-A stop is a function of the package, counted when it is entered for the first time, in any thread. A room is a file. A
-return is a stop in a file that the walk had left before. The walk begins at the route of the endpoint and ends when the
-client has the answer. The engine is scripted: none of its functions is a stop. Functions that look at deadlines every
-quarter of a second may be entered by chance, so the shortest of some walks counts.
+A stop is a function of the package, counted when it is entered for the first time, in any thread. A
+room is a file. A return is a stop in a file that the walk had left before. The walk begins at the
+route of the endpoint and ends when the client has the answer. The engine is scripted: none of its
+functions is a stop. Functions that look at deadlines every quarter of a second may be entered by
+chance, so the shortest of some walks counts.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ class RequestWalk:
         if code.co_qualname.startswith(f"{EndpointApplication.__name__}._in_session"):
             self._is_under_way = True
         path = Path(code.co_filename)
-        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith(
+            "<"
+        )
         if self._is_under_way and is_function and code not in self._seen and HOME in path.parents:
             self._seen.add(code)
             self.stops.append((path.relative_to(HOME).as_posix(), code.co_qualname))
@@ -82,7 +86,9 @@ async def walk() -> list[tuple[str, str]]:
             described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
             headers = {"authorization": f"Bearer {described['token']}"}
             messages: list[Any] = [{"role": "user", "content": "go on"}]
-            async with httpx.AsyncClient(base_url=described["base_url"], headers=headers, timeout=60.0) as client:
+            async with httpx.AsyncClient(
+                base_url=described["base_url"], headers=headers, timeout=60.0
+            ) as client:
                 for turn in range(2):
                     if turn == 1:
                         request_walk.start()
@@ -102,7 +108,9 @@ async def walk() -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     is_json = parser.parse_args().json
     stops = min((asyncio.run(walk()) for _ in range(NUM_WALKS)), key=len)

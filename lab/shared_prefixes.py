@@ -1,15 +1,18 @@
-"""What would training save if the sequences of a split episode shared the computation of their common prefix?
+"""What would training save if the sequences of a split episode shared the computation of their
+common prefix?
 
     python -m lab.shared_prefixes
 
-Episodes of 8 turns in Qwen3's format, whose template strips the thinking of earlier turns when the user speaks again:
-there the next turn cannot extend the sampled tokens, and begins a training sequence of its own. Counted are the tokens
-of all training sequences and those of their prefix tree, for several shares of turns after which the user speaks (a
-tool answers after the others). Writes lab/results/shared_prefixes.json.
+Episodes of 8 turns in Qwen3's format, whose template strips the thinking of earlier turns when the
+user speaks again: there the next turn cannot extend the sampled tokens, and begins a training
+sequence of its own. Counted are the tokens of all training sequences and those of their prefix
+tree, for several shares of turns after which the user speaks (a tool answers after the others).
+Writes lab/results/shared_prefixes.json.
 
-Training does not merge them. A tree needs attention in which a token sees its own branch alone: neither flash
-attention's bounds of packed sequences nor a causal kernel express that, and a kernel with a mask for every pair would
-be another one than that of all other sequences. Merged without it, tokens would see other branches: not exact.
+Training does not merge them. A tree needs attention in which a token sees its own branch alone:
+neither flash attention's bounds of packed sequences nor a causal kernel express that, and a kernel
+with a mask for every pair would be another one than that of all other sequences. Merged without it,
+tokens would see other branches: not exact.
 """
 
 from __future__ import annotations
@@ -32,17 +35,25 @@ TURNS = 8
 SYSTEM_CHARACTERS = 1_000
 THOUGHT_CHARACTERS = 1_200
 REPLY_CHARACTERS = 400
-"""Length of a tool's or a user's answer. Lengths are those of a short episode; only their ratios matter."""
+"""Length of a tool's or a user's answer. Lengths are those of a short episode; only their ratios
+matter."""
 USER_SHARES = (0.0, 0.25, 1.0)
 SEED = 3
-TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}},
+    }
+]
 
 
 def some_words(draw: random.Random, characters: int) -> str:
     return "".join(draw.choice("abcdefgh ") for _ in range(characters)).strip() or "a"
 
 
-def sequences_of(renderer: ChatRenderer, tokenizer: Any, draw: random.Random, user_share: float) -> list[list[int]]:
+def sequences_of(
+    renderer: ChatRenderer, tokenizer: Any, draw: random.Random, user_share: float
+) -> list[list[int]]:
     """The training sequences of one episode, prompts included."""
     messages: list[ChatMessage] = [
         {"role": "system", "content": some_words(draw, SYSTEM_CHARACTERS)},
@@ -53,12 +64,15 @@ def sequences_of(renderer: ChatRenderer, tokenizer: Any, draw: random.Random, us
         before = sequences[-1]
         thought = some_words(draw, THOUGHT_CHARACTERS)
         call = (
-            f'<think>\n{thought}\n</think>\n\n<tool_call>\n{{"name": "add", "arguments": {{}}}}\n</tool_call><|im_end|>'
+            f'<think>\n{thought}\n</think>\n\n<tool_call>\n{{"name": "add", "arguments": '
+            f"{{}}}}\n</tool_call><|im_end|>"
         )
         sampled = tokenizer.encode(call, add_special_tokens=False)
         answer = some_words(draw, REPLY_CHARACTERS)
         call_ids = [f"call{turn:05}"]
-        replies: list[ChatMessage] = [{"role": "tool", "name": "add", "tool_call_id": call_ids[0], "content": answer}]
+        replies: list[ChatMessage] = [
+            {"role": "tool", "name": "add", "tool_call_id": call_ids[0], "content": answer}
+        ]
         if draw.random() < user_share:
             replies.append({"role": "user", "content": answer})
         given = renderer.next_turn(before, sampled, replies, TOOLS)
@@ -74,7 +88,9 @@ def sequences_of(renderer: ChatRenderer, tokenizer: Any, draw: random.Random, us
 
 
 def num_tree_tokens(sequences: Sequence[Sequence[int]]) -> int:
-    """Tokens of the prefix tree: in sorted order each sequence adds the tokens that it does not share with the last."""
+    """Tokens of the prefix tree: in sorted order each sequence adds the tokens that it does not
+    share with the last.
+    """
     total = 0
     previous: Sequence[int] = ()
     for sequence in sorted(map(tuple, sequences)):
@@ -107,7 +123,9 @@ def main() -> int:
             }
         )
     print(json.dumps(rows, indent=2))
-    write_result("shared_prefixes", {"turns": TURNS, "episodes": EPISODES, "rows": rows}, LAB_RESULTS)
+    write_result(
+        "shared_prefixes", {"turns": TURNS, "episodes": EPISODES, "rows": rows}, LAB_RESULTS
+    )
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Writes what the chart takes from helm/rollcast/files, and docs/reference/dashboards.md: `python -m monitoring`."""
+"""Writes what the chart takes from helm/rollcast/files, and docs/reference/dashboards.md: `python
+-m monitoring`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def generated() -> dict[Path, str]:
     """Text by file, relative to the repository's root."""
     boards = dashboards()
     texts = {
-        FILES / "dashboards" / f"{name}.json": json.dumps(board, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
+        FILES / "dashboards" / f"{name}.json": json.dumps(
+            board, cls=JSONEncoder, indent=1, sort_keys=True
+        )
+        + "\n"
         for name, board in boards.items()
     }
     return {FILES / "rules.yaml": rules_file(), PAGE: page(boards), **texts}

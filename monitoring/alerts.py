@@ -23,23 +23,29 @@ from rollcast.telemetry.metric import Metric
 RUN = 'namespace="@NAMESPACE@",run="@RUN@"'
 PATIENCE = "@NO_STEP_MINUTES@m"
 RUNBOOK = "@RUNBOOK@"
-"""Filled in by the chart: the run's namespace and name, monitoring.rules.noStepMinutes, monitoring.rules.runbookUrl."""
+"""Filled in by the chart: the run's namespace and name, monitoring.rules.noStepMinutes,
+monitoring.rules.runbookUrl."""
 _EACH = "namespace, run"
 """What makes a run: profiles name it, so that two namespaces often have one of the same name."""
 MOST_TRUNCATION = 0.10
 """Above this truncation typically destabilises a run (paper A.15)."""
 MOST_GAP = 0.05
-"""Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version makes more."""
+"""Nats. Rounding and k steps of learning make less; a head in lower precision or a wrong version
+makes more."""
 MIN_EFFECTIVE_SHARE = 0.5
-"""Of a batch's tokens. Below it a gradient weighted by the ratios is as noisy as that of a batch half as large. Ratios
-whose logarithms spread by 0.1 nats leave 0.99; rare tokens that the generators hold for impossible take the rest."""
+"""Of a batch's tokens. Below it a gradient weighted by the ratios is as noisy as that of a batch
+half as large. Ratios whose logarithms spread by 0.1 nats leave 0.99; rare tokens that the
+generators hold for impossible take the rest."""
 MISSED_READINGS = 3
 MAX_FAILURE_SHARE = 0.05
-"""Failures of an environment for each of its episodes. Above it the environment is broken; chosen, not measured."""
+"""Failures of an environment for each of its episodes. Above it the environment is broken; chosen,
+not measured."""
 MAX_WAITING_SHARE = 0.25
-"""Share of the episodes in flight that wait for an environment, above which there are too few environments."""
+"""Share of the episodes in flight that wait for an environment, above which there are too few
+environments."""
 MIN_SLOTS_IN_USE = 0.5
-"""Share of the engines' slots. Environments that are awaited while fewer slots sample limit the run."""
+"""Share of the engines' slots. Environments that are awaited while fewer slots sample limit the
+run."""
 COUNT = '{{ $value | printf "%.0f" }}'
 NUMBER = '{{ $value | printf "%.3g" }}'
 SHARE = "{{ $value | humanizePercentage }}"
@@ -57,7 +63,9 @@ _STEP = f"max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)})"
 
 @dataclass(frozen=True)
 class Alert:
-    """Attributes: name; expression; how long it must hold; severity; one sentence with COUNT, NUMBER or SHARE."""
+    """Attributes: name; expression; how long it must hold; severity; one sentence with COUNT,
+    NUMBER or SHARE.
+    """
 
     name: str
     expression: str
@@ -113,16 +121,20 @@ _WAITING = f"sum by ({_EACH}) (avg_over_time({_of(episode_metrics.EPISODES_WAITI
 _IN_FLIGHT = f"sum by ({_EACH}) (avg_over_time({_of(episode_metrics.EPISODES_IN_FLIGHT)}[15m]))"
 _SLOTS_IN_USE = (
     f"sum by ({_EACH}) (avg_over_time({_of(generator_metrics.RUNNING_ROLLOUTS)}[15m]))"
-    f" / on ({_EACH}) sum by ({_EACH}) (avg_over_time({_of(generator_metrics.GENERATOR_SLOTS)}[15m]))"
+    f" / on ({_EACH}) sum by ({_EACH}) "
+    f"(avg_over_time({_of(generator_metrics.GENERATOR_SLOTS)}[15m]))"
 )
 _AT_THE_END = f"{_STEP} >= on ({_EACH}) max by ({_EACH}) ({_of(trainer_metrics.BUDGET_STEPS)})"
-_PAUSED = f"avg by ({_EACH}) (rate({_of(generator_metrics.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
+_PAUSED = (
+    f"avg by ({_EACH}) (rate({_of(generator_metrics.WEIGHT_PAUSE_SECONDS, suffix='_sum')}[15m]))"
+)
 
 ALERTS = (
     Alert(
         "RollcastNoOptimizerStep",
         f"changes(({_STEP})[{PATIENCE}:1m]) == 0\n"
-        f"and on ({_EACH}) max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)} offset {PATIENCE})\n"
+        f"and on ({_EACH}) max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)} offset "
+        f"{PATIENCE})\n"
         f"and on ({_EACH}) {_STEP}\n"
         f"unless on ({_EACH}) {_AT_THE_END}",
         "1m",
@@ -131,10 +143,16 @@ ALERTS = (
     ),
     Alert(
         "RollcastTrainerAway",
-        f"count by ({_EACH}) ({_of(generator_metrics.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) {_STEP}",
+        (
+            f"count by ({_EACH}) ({_of(generator_metrics.RUNNING_ROLLOUTS)})\nunless on ({_EACH}) "
+            f"{_STEP}"
+        ),
         PATIENCE,
         "critical",
-        f"{COUNT} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ minutes",
+        (
+            f"{COUNT} generators hold devices, and no trainer has answered for @NO_STEP_MINUTES@ "
+            "minutes"
+        ),
     ),
     Alert(
         "RollcastStalenessNearBound",
@@ -155,7 +173,9 @@ ALERTS = (
     ),
     Alert(
         "RollcastGeneratorsIdle",
-        _while_training(f"avg by ({_EACH}) (rate({_of(generator_metrics.GENERATOR_IDLE)}[15m])) > 0.3")
+        _while_training(
+            f"avg by ({_EACH}) (rate({_of(generator_metrics.GENERATOR_IDLE)}[15m])) > 0.3"
+        )
         + f"\nand on ({_EACH}) changes(({_STEP})[30m:1m]) > 0",
         "30m",
         "warning",
@@ -166,12 +186,15 @@ ALERTS = (
         f"sum by ({_EACH}) ({_of(generator_metrics.GENERATOR_PARKED)}) > 0",
         "0m",
         "critical",
-        f"{COUNT} generators have ended their engines for want of memory and hold devices for nothing",
+        (
+            f"{COUNT} generators have ended their engines for want of memory and hold devices for "
+            "nothing"
+        ),
     ),
     Alert(
         "RollcastLogprobGap",
         _while_training(
-            f"""max by ({_EACH}) (avg_over_time({_of(trainer_metrics.LOGPROB_GAP, 'statistic="mean"')}[15m])) """
+            f"""max by ({_EACH}) (avg_over_time({_of(trainer_metrics.LOGPROB_GAP, 'statistic="mean"')}[15m])) """  # noqa: E501
             f"> {MOST_GAP:g}"
         ),
         "10m",
@@ -191,7 +214,8 @@ ALERTS = (
     Alert(
         "RollcastTruncation",
         _while_training(
-            f"max by ({_EACH}) (avg_over_time({_of(trainer_metrics.TRUNCATION_RATIO)}[15m])) > {MOST_TRUNCATION:g}"
+            f"max by ({_EACH}) (avg_over_time({_of(trainer_metrics.TRUNCATION_RATIO)}[15m])) > "
+            f"{MOST_TRUNCATION:g}"
         ),
         "10m",
         "warning",
@@ -209,7 +233,9 @@ ALERTS = (
     ),
     Alert(
         "RollcastUnusableAnswers",
-        _while_training(f"({_came(wire_metrics.UNREADABLE)} or {_came(trainer_metrics.GROUPS, _DEFECTIVE)})"),
+        _while_training(
+            f"({_came(wire_metrics.UNREADABLE)} or {_came(trainer_metrics.GROUPS, _DEFECTIVE)})"
+        ),
         "0m",
         "warning",
         f"{COUNT} entries or answers came in a quarter of an hour that could not be used",
@@ -224,7 +250,8 @@ ALERTS = (
     Alert(
         "RollcastEnvironmentFails",
         f"max by ({_EACH}) ({_FAILURES}\n"
-        f"/ on ({_EACH}, environment) sum by ({_EACH}, environment) (rate({_of(episode_metrics.EPISODES)}[15m])))"
+        f"/ on ({_EACH}, environment) sum by ({_EACH}, environment) "
+        f"(rate({_of(episode_metrics.EPISODES)}[15m])))"
         f" > {MAX_FAILURE_SHARE:g}\n"
         f"and on ({_EACH}) {_STEP}",
         "10m",
@@ -246,11 +273,16 @@ ALERTS = (
         _while_training(_verdict(VerdictKind.SATURATED)),
         "30m",
         "info",
-        "the forecast says that the run is saturated; what the rest of the budget gains is on the dashboard",
+        (
+            "the forecast says that the run is saturated; what the rest of the budget gains is on "
+            "the dashboard"
+        ),
     ),
     Alert(
         "RollcastForecastDrifted",
-        _while_training(f"max by ({_EACH}) ({_of(forecaster_metrics.FORECAST_MISSED)}) >= {MISSED_READINGS}"),
+        _while_training(
+            f"max by ({_EACH}) ({_of(forecaster_metrics.FORECAST_MISSED)}) >= {MISSED_READINGS}"
+        ),
         "0m",
         "warning",
         f"the last {COUNT} readings lie outside the 90 % interval that had been forecast for them",
@@ -260,7 +292,8 @@ ALERTS = (
         _while_training(_verdict(VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID)),
         "10m",
         "warning",
-        "the curve of pass rates has collapsed or declines; no forecast holds for it: go back to a checkpoint before "
+        "the curve of pass rates has collapsed or declines; no forecast holds for it: go back to a "
+        "checkpoint before "
         "its peak",
     ),
     Alert(
@@ -274,11 +307,15 @@ ALERTS = (
         "RollcastAutoscalerBlind",
         _while_training(
             f"(max by ({_EACH}) ({_of(autoscaler_metrics.AUTOSCALER_MEASURED)}) == 0\n"
-            f"or sum by ({_EACH}) (increase({_of(autoscaler_metrics.AUTOSCALER_FAILURES)}[15m])) > 0)"
+            f"or sum by ({_EACH}) (increase({_of(autoscaler_metrics.AUTOSCALER_FAILURES)}[15m])) > "
+            "0)"
         ),
         "30m",
         "warning",
-        "the autoscaler cannot measure the run or change the number of generators; the number is held",
+        (
+            "the autoscaler cannot measure the run or change the number of generators; the number "
+            "is held"
+        ),
     ),
 )
 
@@ -289,12 +326,17 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
 )
 
 
 def rules_file() -> str:
     """The text of helm/rollcast/files/rules.yaml."""
-    head = "# Written by `python -m monitoring` from monitoring/alerts.py; what each means stands in docs/runbook.md.\n"
+    head = (
+        "# Written by `python -m monitoring` from monitoring/alerts.py; what each means stands in "
+        "docs/runbook.md.\n"
+    )
     groups = {"groups": [{"name": "rollcast", "rules": [alert.rule() for alert in ALERTS]}]}
     return head + yaml.dump(groups, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)

@@ -44,20 +44,28 @@ def _table() -> Any:
         "A": _last_of_law(forecaster_metrics.FORECAST_ASYMPTOTE, _MEDIAN),
         "A 95 %": _last_of_law(forecaster_metrics.FORECAST_ASYMPTOTE, 'quantile="0.95"'),
         "Headroom": _last_of_law(forecaster_metrics.FORECAST_HEADROOM, _MEDIAN),
-        "At the end": Query(last_of_forecast(forecaster_metrics.FORECAST_END, RUNS, _MEDIAN), once=True),
-        "Newest reading": Query(
-            newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUNS, OWN_CURVE, window=RANGE), once=True
+        "At the end": Query(
+            last_of_forecast(forecaster_metrics.FORECAST_END, RUNS, _MEDIAN), once=True
         ),
-        "Device-hours": Query(f"sum by (run) ({last(trainer_metrics.COMPUTE_STATE, RUNS, by='run, role')})", once=True),
+        "Newest reading": Query(
+            newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUNS, OWN_CURVE, window=RANGE),
+            once=True,
+        ),
+        "Device-hours": Query(
+            f"sum by (run) ({last(trainer_metrics.COMPUTE_STATE, RUNS, by='run, role')})", once=True
+        ),
         "Steps": _last(trainer_metrics.TRAINER_STEP),
         "Evaluations": _last(forecaster_metrics.FORECAST_POINTS),
     }
-    verdict = Query(f"{last(forecaster_metrics.FORECAST_VERDICT, RUNS, by='run, verdict')} == 1", once=True)
+    verdict = Query(
+        f"{last(forecaster_metrics.FORECAST_VERDICT, RUNS, by='run, verdict')} == 1", once=True
+    )
     values = {f"Value #{chr(ord('A') + place)}": name for place, name in enumerate(columns)}
     hidden = f"Value #{chr(ord('A') + len(columns))}"
     return rows(
         "Runs",
-        "Compare by A first: runs differ only beyond 0.02 or their intervals. Where A is the same, compare the "
+        "Compare by A first: runs differ only beyond 0.02 or their intervals. Where A is the same, "
+        "compare the "
         "compute at which they get there. `rollcast compare` says it with intervals for each pair.",
         [*columns.values(), verdict],
         [
@@ -102,9 +110,12 @@ def compare_dashboard() -> Dashboard:
         ),
         curve(
             "Pass rate against trained tokens",
-            "The same readings by trained tokens instead of cost: recipes that filter more get further "
+            "The same readings by trained tokens instead of cost: recipes that filter more get "
+            "further "
             "with fewer tokens.",
-            stacked([(readings_by(evaluation_metrics.EVAL_TRAINED_TOKENS, RUNS, RANGE), "$1", "run")]),
+            stacked(
+                [(readings_by(evaluation_metrics.EVAL_TRAINED_TOKENS, RUNS, RANGE), "$1", "run")]
+            ),
             abscissa="trained tokens",
             width=12,
             height=11,
@@ -130,7 +141,8 @@ def compare_dashboard() -> Dashboard:
             "Optimizer steps an hour",
             "What each run delivers.",
             _by_run(
-                f"3600 * sum by (run) (rate({series(trainer_metrics.STEP_SECONDS, RUNS, suffix='_count')}[{RATE}]))"
+                "3600 * sum by (run) "
+                f"(rate({series(trainer_metrics.STEP_SECONDS, RUNS, suffix='_count')}[{RATE}]))"
             ),
             width=8,
             bounds=(0, None),
@@ -150,8 +162,19 @@ def compare_dashboard() -> Dashboard:
             width=8,
             bounds=(0, None),
         ),
-        lines("Reward", "Mean of the batch before filtering.", _gauge_by_run(trainer_metrics.REWARD_MEAN), width=8),
-        lines("Entropy", "Of the policy, in nats.", _gauge_by_run(trainer_metrics.ENTROPY), width=8, bounds=(0, None)),
+        lines(
+            "Reward",
+            "Mean of the batch before filtering.",
+            _gauge_by_run(trainer_metrics.REWARD_MEAN),
+            width=8,
+        ),
+        lines(
+            "Entropy",
+            "Of the policy, in nats.",
+            _gauge_by_run(trainer_metrics.ENTROPY),
+            width=8,
+            bounds=(0, None),
+        ),
         lines(
             "Truncation",
             "Share of rollouts cut off by the token budget.",

@@ -31,12 +31,18 @@ def _of_episodes(metric: Metric) -> list[Query]:
 
 
 def _malformed() -> Query:
-    calls = f"sum by (environment) (rate({series(episode_metrics.EPISODE_TOOL_CALLS, RUN, suffix='_sum')}[{RATE}]))"
+    calls = (
+        "sum by (environment) "
+        f"(rate({series(episode_metrics.EPISODE_TOOL_CALLS, RUN, suffix='_sum')}[{RATE}]))"
+    )
     return Query(f"{_rate(episode_metrics.EPISODE_MALFORMED_CALLS)} / {calls}", _EACH)
 
 
 def _per_episode(part: str) -> Query:
-    count = f"sum by (environment) (rate({series(episode_metrics.EPISODE_TURNS, RUN, suffix='_count')}[{RATE}]))"
+    count = (
+        "sum by (environment) "
+        f"(rate({series(episode_metrics.EPISODE_TURNS, RUN, suffix='_count')}[{RATE}]))"
+    )
     matcher = f'part="{part}"'
     return Query(f"{_rate(episode_metrics.EPISODE_SECONDS, matcher)} / {count}", f"{_EACH}, {part}")
 
@@ -65,7 +71,8 @@ def _length() -> list[Panel]:
         ),
         lines(
             "Malformed calls",
-            "Share of the tool calls that were unreadable, of unknown tools, or with wrong arguments. It falls while a "
+            "Share of the tool calls that were unreadable, of unknown tools, or with wrong "
+            "arguments. It falls while a "
             "model learns the format.",
             [_malformed()],
             width=8,
@@ -75,8 +82,15 @@ def _length() -> list[Panel]:
         ),
         lines(
             "How episodes end",
-            "Episodes a second. tokens, turns, seconds: a budget ran out; failed: the environment was given up.",
-            [Query(_rate(episode_metrics.EPISODES, by="environment, end"), f"{_EACH}, {{{{end}}}}")],
+            (
+                "Episodes a second. tokens, turns, seconds: a budget ran out; failed: the "
+                "environment was given up."
+            ),
+            [
+                Query(
+                    _rate(episode_metrics.EPISODES, by="environment, end"), f"{_EACH}, {{{{end}}}}"
+                )
+            ],
             width=12,
             stacked=True,
             empty=NO_EPISODES,
@@ -107,7 +121,10 @@ def _time() -> list[Panel]:
     return [
         lines(
             "Environment and sampling",
-            "Mean seconds of an episode in its environment (set-up, tool calls, reward) and in sampling.",
+            (
+                "Mean seconds of an episode in its environment (set-up, tool calls, reward) and in "
+                "sampling."
+            ),
             [_per_episode("environment"), _per_episode("sampling")],
             width=8,
             unit=SECONDS,
@@ -127,7 +144,8 @@ def _time() -> list[Panel]:
         ),
         lines(
             "Slots in use",
-            "Rollouts that sample or wait to, as a share of the engines' slots. Low while episodes wait for "
+            "Rollouts that sample or wait to, as a share of the engines' slots. Low while episodes "
+            "wait for "
             "environments: those starve the engines.",
             [
                 Query(
@@ -148,20 +166,32 @@ def _losses() -> list[Panel]:
     kept = 'state="kept"'
     counted = (
         (f"sum by (environment) ({series(episode_metrics.EPISODES, RUN, failed)})", "given up"),
-        (f"sum by (environment) ({series(episode_metrics.EPISODES_LOST, RUN)})", "lost after a turn"),
+        (
+            f"sum by (environment) ({series(episode_metrics.EPISODES_LOST, RUN)})",
+            "lost after a turn",
+        ),
         (f"sum by (environment) ({series(episode_metrics.EPISODE_RESTARTS, RUN)})", "begun again"),
-        (f"sum by (environment) ({series(episode_metrics.EPISODE_CALLS_OVERDUE, RUN)})", "calls overdue"),
+        (
+            f"sum by (environment) ({series(episode_metrics.EPISODE_CALLS_OVERDUE, RUN)})",
+            "calls overdue",
+        ),
     )
     return [
         lines(
             "Failures of environments",
-            "Since the start: episodes that began again because their environment failed, those given up, those of "
-            "them that were lost after an answered turn, tool calls beyond their deadline, and all failures by stage. "
-            "If a mistake of the model ends a program, name its exit code in model_exit_codes of the environment.",
+            "Since the start: episodes that began again because their environment failed, those "
+            "given up, those of "
+            "them that were lost after an answered turn, tool calls beyond their deadline, and all "
+            "failures by stage. "
+            "If a mistake of the model ends a program, name its exit code in model_exit_codes of "
+            "the environment.",
             [
                 *(Query(expression, f"{_EACH}, {what}") for expression, what in counted),
                 Query(
-                    f"sum by (environment, stage) ({series(episode_metrics.EPISODE_FAILURES, RUN)})",
+                    (
+                        "sum by (environment, stage) "
+                        f"({series(episode_metrics.EPISODE_FAILURES, RUN)})"
+                    ),
                     f"{_EACH}, {{{{stage}}}}",
                 ),
             ],
@@ -171,7 +201,8 @@ def _losses() -> list[Panel]:
         ),
         lines(
             "Splits, cuts and tokens thrown away",
-            "Since the start: further token sequences of episodes, answers of environments that were shortened, and "
+            "Since the start: further token sequences of episodes, answers of environments that "
+            "were shortened, and "
             "tokens of episodes that began again.",
             [
                 _episodes(episode_metrics.EPISODE_BRANCHES, "splits"),
@@ -185,7 +216,10 @@ def _losses() -> list[Panel]:
         ),
         lines(
             "KV kept between turns",
-            "Share of the tokens before later turns whose KV the cache still had; the rest was computed again.",
+            (
+                "Share of the tokens before later turns whose KV the cache still had; the rest was "
+                "computed again."
+            ),
             [
                 Query(
                     f"{_rate(generator_metrics.EPISODE_KV_TOKENS, kept, by='run')} / "
@@ -219,11 +253,15 @@ def _endpoint() -> list[Panel]:
         ),
         lines(
             "Histories that became further sequences",
-            "Since the start, by reason: the agent sent other tokens than were sampled, a new chat, two requests after "
+            "Since the start, by reason: the agent sent other tokens than were sampled, a new "
+            "chat, two requests after "
             "one turn, a retry, or text that the chat's form changes.",
             [
                 Query(
-                    f"sum by (environment, reason) ({series(episode_metrics.ENDPOINT_SEQUENCES, RUN)})",
+                    (
+                        "sum by (environment, reason) "
+                        f"({series(episode_metrics.ENDPOINT_SEQUENCES, RUN)})"
+                    ),
                     f"{_EACH}, {{{{reason}}}}",
                 )
             ],
@@ -233,8 +271,10 @@ def _endpoint() -> list[Panel]:
         ),
         lines(
             "Left out of training",
-            "Since the start: completions that no agent read, episodes whose agent recorded other answers than were "
-            "sampled, and settings of sampling in place of which the run's were used. Trained, and counted here: "
+            "Since the start: completions that no agent read, episodes whose agent recorded other "
+            "answers than were "
+            "sampled, and settings of sampling in place of which the run's were used. Trained, and "
+            "counted here: "
             "episodes that a mistake of the model ended.",
             [
                 _episodes(episode_metrics.ENDPOINT_UNREAD, "unread completions"),
@@ -253,11 +293,16 @@ def _own_numbers() -> list[Panel]:
     return [
         lines(
             "Environments' own numbers",
-            "What get_metrics of a class returned, or metrics of verifiers and OpenEnv: means over the training "
-            "episodes of the last step. Evaluations' means are in evaluations.jsonl and the loggers.",
+            "What get_metrics of a class returned, or metrics of verifiers and OpenEnv: means over "
+            "the training "
+            "episodes of the last step. Evaluations' means are in evaluations.jsonl and the "
+            "loggers.",
             [
                 Query(
-                    f"max by (environment, metric) ({series(episode_metrics.ENVIRONMENT_METRIC, RUN)})",
+                    (
+                        "max by (environment, metric) "
+                        f"({series(episode_metrics.ENVIRONMENT_METRIC, RUN)})"
+                    ),
                     f"{_EACH}, {{{{metric}}}}",
                 )
             ],

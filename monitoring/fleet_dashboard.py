@@ -46,14 +46,18 @@ def _events(metric: Metric, by: str) -> Query:
 def _gpu(metric: str) -> list[Query]:
     """A metric of dcgm-exporter for the GPUs in the namespace of the run's trainer.
 
-    The exporter's own pod comes first in Prometheus unless it honours labels: exported_* then name the pod at work.
+    The exporter's own pod comes first in Prometheus unless it honours labels: exported_* then name
+    the pod at work.
     """
     named = metric
     for label in ("namespace", "pod"):
         named = f'label_replace({named}, "{label}", "$1", "exported_{label}", "(.+)")'
     here = f"max by (namespace) ({series(trainer_metrics.TRAINER_STEP, RUN)} >= bool 0)"
     return [
-        Query(f"max by (namespace, pod, gpu) ({named}) * on (namespace) group_left () {here}", "{{pod}} GPU {{gpu}}")
+        Query(
+            f"max by (namespace, pod, gpu) ({named}) * on (namespace) group_left () {here}",
+            "{{pod}} GPU {{gpu}}",
+        )
     ]
 
 
@@ -71,7 +75,12 @@ def fleet_dashboard() -> Dashboard:
             ],
             width=8,
             bounds=(0, None),
-            overrides={"wanted": {"custom.lineStyle": {"fill": "dash"}, "custom.lineInterpolation": "stepAfter"}},
+            overrides={
+                "wanted": {
+                    "custom.lineStyle": {"fill": "dash"},
+                    "custom.lineInterpolation": "stepAfter",
+                }
+            },
         ),
         lines(
             "Idle",
@@ -82,7 +91,10 @@ def fleet_dashboard() -> Dashboard:
             bounds=(0, 1),
         ),
         lines(
-            "Rollouts in the engine", "By generator.", _each(series(generator_metrics.RUNNING_ROLLOUTS, RUN)), width=8
+            "Rollouts in the engine",
+            "By generator.",
+            _each(series(generator_metrics.RUNNING_ROLLOUTS, RUN)),
+            width=8,
         ),
         lines(
             "Tokens sampled a second",
@@ -93,7 +105,10 @@ def fleet_dashboard() -> Dashboard:
         ),
         lines(
             "Tokens in flight",
-            "What the requests in the engine have sampled so far: what a generator that goes would hand back.",
+            (
+                "What the requests in the engine have sampled so far: what a generator that goes "
+                "would hand back."
+            ),
             _each(series(generator_metrics.INFLIGHT_TOKENS, RUN)),
             width=8,
         ),
@@ -114,10 +129,14 @@ def fleet_dashboard() -> Dashboard:
         ),
         lines(
             "Left and handed back",
-            "Since the start: generators removed by the trainer, by reason; tasks handed back unfinished; of these "
+            "Since the start: generators removed by the trainer, by reason; tasks handed back "
+            "unfinished; of these "
             "handed to a faster generator.",
             [
-                Query(f"sum by (reason) ({series(wire_metrics.GENERATORS_FENCED, RUN)})", "removed: {{reason}}"),
+                Query(
+                    f"sum by (reason) ({series(wire_metrics.GENERATORS_FENCED, RUN)})",
+                    "removed: {{reason}}",
+                ),
                 Query(f"sum by (run) ({series(generator_metrics.HAND_BACKS, RUN)})", "handed back"),
                 Query(f"sum by (run) ({series(generator_metrics.HAND_OVERS, RUN)})", "handed over"),
             ],
@@ -129,11 +148,15 @@ def fleet_dashboard() -> Dashboard:
     scaling = [
         lines(
             "Need and capability",
-            "Tokens a second that the trainer needs so as never to wait, what all generators sample, and what one was "
+            "Tokens a second that the trainer needs so as never to wait, what all generators "
+            "sample, and what one was "
             "seen to sample.",
             [
                 _gauge(autoscaler_metrics.AUTOSCALER_NEED, "needed"),
-                Query(f"sum by (run) (rate({series(generator_metrics.SAMPLED_TOKENS, RUN)}[{RATE}]))", "sampled"),
+                Query(
+                    f"sum by (run) (rate({series(generator_metrics.SAMPLED_TOKENS, RUN)}[{RATE}]))",
+                    "sampled",
+                ),
                 _gauge(autoscaler_metrics.AUTOSCALER_CAPABILITY, "one generator can"),
             ],
             width=8,
@@ -142,10 +165,13 @@ def fleet_dashboard() -> Dashboard:
         ),
         lines(
             "Waiting and idling",
-            "What scaling weighs: the trainer's waiting for a batch against the generators' idling.",
+            (
+                "What scaling weighs: the trainer's waiting for a batch against the generators' "
+                "idling."
+            ),
             [
                 Query(
-                    f"""sum by (run) (rate({series(trainer_metrics.TRAINER_WAIT, RUN, 'for="batch"')}[{RATE}]))""",
+                    f"""sum by (run) (rate({series(trainer_metrics.TRAINER_WAIT, RUN, 'for="batch"')}[{RATE}]))""",  # noqa: E501
                     "trainer waits for a batch",
                 ),
                 Query(f"avg by (run) (rate({idle}[{RATE}]))", "generators idle"),

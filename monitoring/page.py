@@ -14,7 +14,7 @@ Every alert and every panel, from the code that makes them. How to switch them o
 to do about an alert: [the runbook](../runbook.md).
 
 <!-- Written by `python -m monitoring`. -->
-"""
+"""  # noqa: E501
 
 
 def page(dashboards: Mapping[str, Dashboard]) -> str:
@@ -25,7 +25,8 @@ def page(dashboards: Mapping[str, Dashboard]) -> str:
 def _alerts() -> str:
     head = "\n## Alerts\n\n| alert | severity | for | summary |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| [{alert.name}](../runbook.md#{alert.anchor}) | {alert.severity} | {_plain(alert.holds_for)} | "
+        f"| [{alert.name}](../runbook.md#{alert.anchor}) | {alert.severity} | "
+        f"{_plain(alert.holds_for)} | "
         f"{_plain(alert.summary)} |\n"
         for alert in ALERTS
     )
@@ -40,7 +41,11 @@ def _plain(text: str) -> str:
 
 
 def _dashboard(name: str, board: Dashboard) -> str:
-    lines = [f"\n## {board.title}\n", f"{board.description}\n", f"![{board.title}](../images/dashboard-{name}.png)\n"]
+    lines = [
+        f"\n## {board.title}\n",
+        f"{board.description}\n",
+        f"![{board.title}](../images/dashboard-{name}.png)\n",
+    ]
     for panel in board.panels or []:
         if panel.type_val == "row":
             lines.append(f"\n**{panel.title}**\n\n| panel | shows |\n|---|---|")

@@ -1,4 +1,6 @@
-"""Grafana panels with this project's habits: one way to draw a line, a number, a state, a table, a curve."""
+"""Grafana panels with this project's habits: one way to draw a line, a number, a state, a table, a
+curve.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ Panel = Any
 
 @dataclass(frozen=True)
 class Query:
-    """Attributes: expression; legend with {{label}}; source; whether it is asked once instead of over time."""
+    """Attributes: expression; legend with {{label}}; source; whether it is asked once instead of
+    over time.
+    """
 
     expression: str
     legend: str = ""
@@ -47,7 +51,13 @@ class Query:
     once: bool = False
 
     def target(self, ref_id: str, query_format: PromQueryFormat) -> prometheus.Dataquery:
-        built = prometheus.Dataquery().expr(self.expression).ref_id(ref_id).datasource(self.source).format(query_format)
+        built = (
+            prometheus.Dataquery()
+            .expr(self.expression)
+            .ref_id(ref_id)
+            .datasource(self.source)
+            .format(query_format)
+        )
         built = built.legend_format(self.legend) if self.legend else built
         return built.instant() if self.once else built.range()
 
@@ -65,20 +75,31 @@ def lines(
     overrides: Mapping[str, dict[str, Any]] | None = None,
     empty: str = "",
 ) -> Panel:
-    """Series over time. `overrides`: properties by the series' name, or by /expression/ of names. `empty` is said where
-    nothing is found."""
-    panel = timeseries.Panel().unit(unit).line_width(1).show_points(common_models.VisibilityMode.AUTO)
+    """Series over time. `overrides`: properties by the series' name, or by /expression/ of names.
+    `empty` is said where nothing is found."""
+    panel = (
+        timeseries.Panel().unit(unit).line_width(1).show_points(common_models.VisibilityMode.AUTO)
+    )
     panel = _bounded(panel, bounds).fill_opacity(60 if stacked else 0)
     if stacked:
-        panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A"))
+        panel = panel.stacking(
+            common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("A")
+        )
     panel = panel.no_value(empty) if empty else panel
     panel = panel.legend(_legend()).tooltip(_tooltip())
     return _finish(panel, title, description, queries, width, height, overrides)
 
 
 def band(*, measured: str | None = None) -> dict[str, dict[str, Any]]:
-    """Overrides that draw the series 0.05 to 0.95 as a band around 0.5, and `measured` as points."""
-    thin = {"color": _fixed(_BAND_COLOUR), "custom.lineWidth": 0, "custom.fillOpacity": 15, "custom.spanNulls": True}
+    """Overrides that draw the series 0.05 to 0.95 as a band around 0.5, and `measured`
+    as points.
+    """
+    thin = {
+        "color": _fixed(_BAND_COLOUR),
+        "custom.lineWidth": 0,
+        "custom.fillOpacity": 15,
+        "custom.spanNulls": True,
+    }
     overrides: dict[str, dict[str, Any]] = {
         "0.05": thin | {"custom.fillOpacity": 0},
         "0.25": thin | {"custom.fillOpacity": 0},
@@ -87,7 +108,11 @@ def band(*, measured: str | None = None) -> dict[str, dict[str, Any]]:
         "0.95": thin | {"custom.fillBelowTo": "0.05"},
     }
     if measured is not None:
-        overrides[measured] = {"color": _fixed("orange"), "custom.drawStyle": "points", "custom.pointSize": 6}
+        overrides[measured] = {
+            "color": _fixed("orange"),
+            "custom.drawStyle": "points",
+            "custom.pointSize": 6,
+        }
     return overrides
 
 
@@ -113,16 +138,30 @@ def number(
     return _finish(panel, title, description, queries, width, height)
 
 
-def gauges(title: str, description: str, queries: Sequence[Query], *, width: int, height: int = 8) -> Panel:
+def gauges(
+    title: str, description: str, queries: Sequence[Query], *, width: int, height: int = 8
+) -> Panel:
     """Last values of shares as horizontal bars."""
-    panel = bargauge.Panel().unit(SHARE).min(0).max(1).orientation(common_models.VizOrientation.HORIZONTAL)
+    panel = (
+        bargauge.Panel()
+        .unit(SHARE)
+        .min(0)
+        .max(1)
+        .orientation(common_models.VizOrientation.HORIZONTAL)
+    )
     panel = panel.display_mode(common_models.BarGaugeDisplayMode.BASIC)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     return _finish(panel, title, description, queries, width, height)
 
 
 def states(
-    title: str, description: str, queries: Sequence[Query], *, width: int, height: int = 8, empty: str = ""
+    title: str,
+    description: str,
+    queries: Sequence[Query],
+    *,
+    width: int,
+    height: int = 8,
+    empty: str = "",
 ) -> Panel:
     """Which of several states held when: 1 = it does. `empty` is said where nothing is found."""
     panel = statetimeline.Panel().show_value(common_models.VisibilityMode.NEVER).merge_values(True)
@@ -133,7 +172,14 @@ def states(
             "1": models.ValueMappingResult(text="yes", color="blue", index=1),
         }
     )
-    return _finish(panel.mappings([mapping]).legend(_legend(show=False)), title, description, queries, width, height)
+    return _finish(
+        panel.mappings([mapping]).legend(_legend(show=False)),
+        title,
+        description,
+        queries,
+        width,
+        height,
+    )
 
 
 def rows(
@@ -150,8 +196,12 @@ def rows(
     """A table. `empty` is said where nothing is found."""
     panel = table.Panel().decimals(3)
     panel = panel.no_value(empty) if empty else panel
-    panel = panel.transformations([models.DataTransformerConfig(id_val=name, options=o) for name, o in transformations])
-    return _finish(panel, title, description, queries, width, height, overrides, PromQueryFormat.TABLE)
+    panel = panel.transformations(
+        [models.DataTransformerConfig(id_val=name, options=o) for name, o in transformations]
+    )
+    return _finish(
+        panel, title, description, queries, width, height, overrides, PromQueryFormat.TABLE
+    )
 
 
 def curve(
@@ -165,19 +215,38 @@ def curve(
     overrides: Mapping[str, dict[str, Any]],
     legend: bool = True,
 ) -> Panel:
-    """Curves against something else than time: one table of (series, at, value), made a column for each series."""
+    """Curves against something else than time: one table of (series, at, value), made a column for
+    each series.
+    """
     pivoted = r"at\series"
     steps: list[tuple[str, dict[str, Any]]] = [
-        ("groupingToMatrix", {"columnField": "series", "rowField": "at", "valueField": "Value", "emptyValue": "null"}),
-        ("convertFieldType", {"conversions": [{"targetField": pivoted, "destinationType": "number"}], "fields": {}}),
+        (
+            "groupingToMatrix",
+            {
+                "columnField": "series",
+                "rowField": "at",
+                "valueField": "Value",
+                "emptyValue": "null",
+            },
+        ),
+        (
+            "convertFieldType",
+            {"conversions": [{"targetField": pivoted, "destinationType": "number"}], "fields": {}},
+        ),
         ("sortBy", {"fields": {}, "sort": [{"field": pivoted}]}),
         ("organize", {"excludeByName": {}, "indexByName": {}, "renameByName": {pivoted: abscissa}}),
     ]
     panel = trend.Panel().x_field(abscissa).unit(SHARE).decimals(2).line_width(2).span_nulls(True)
     panel = panel.show_points(common_models.VisibilityMode.NEVER).fill_opacity(0)
-    panel = panel.transformations([models.DataTransformerConfig(id_val=name, options=o) for name, o in steps])
+    panel = panel.transformations(
+        [models.DataTransformerConfig(id_val=name, options=o) for name, o in steps]
+    )
     panel = panel.legend(_legend(show=legend)).tooltip(_tooltip())
-    scale = {"custom.scaleDistribution": {"type": "log", "log": 10}, "unit": "short", "custom.axisLabel": abscissa}
+    scale = {
+        "custom.scaleDistribution": {"type": "log", "log": 10},
+        "unit": "short",
+        "custom.axisLabel": abscissa,
+    }
     return _finish(
         panel,
         title,
@@ -196,9 +265,13 @@ def heat(title: str, description: str, query: Query, *, width: int, height: int 
         heatmap.Panel()
         .calculate(False)
         .show_legend()
-        .color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32))
+        .color(
+            heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32)
+        )
     )
-    return _finish(panel, title, description, [query], width, height, query_format=PromQueryFormat.HEATMAP)
+    return _finish(
+        panel, title, description, [query], width, height, query_format=PromQueryFormat.HEATMAP
+    )
 
 
 def _finish(
@@ -217,7 +290,9 @@ def _finish(
     for place, query in enumerate(queries):
         panel = panel.with_target(query.target(chr(ord("A") + place), query_format))
     for name, properties in (overrides or {}).items():
-        values = [models.DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()]
+        values = [
+            models.DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()
+        ]
         by_name = not name.startswith("/")
         panel = (panel.override_by_name if by_name else panel.override_by_regexp)(name, values)
     return panel
@@ -241,7 +316,9 @@ def _legend(*, show: bool = True) -> common.VizLegendOptions:
 
 def _tooltip() -> common.VizTooltipOptions:
     return (
-        common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI).sort(common_models.SortOrder.DESCENDING)
+        common.VizTooltipOptions()
+        .mode(common_models.TooltipDisplayMode.MULTI)
+        .sort(common_models.SortOrder.DESCENDING)
     )
 
 
@@ -255,10 +332,16 @@ def assemble(
     time: tuple[str, str],
 ) -> models.Dashboard:
     """A dashboard of titled rows of panels, each row filling whole lines of 24 columns."""
-    built = dashboard.Dashboard(f"Rollcast / {title}").uid(f"rollcast-{name}").description(description)
+    built = (
+        dashboard.Dashboard(f"Rollcast / {title}").uid(f"rollcast-{name}").description(description)
+    )
     built = built.tags(["rollcast"]).timezone("browser").time(*time).refresh("30s").readonly()
     built = built.tooltip(models.DashboardCursorSync.CROSSHAIR).variables(list(variables))
-    link = dashboard.DashboardLink("Rollcast").type(models.DashboardLinkType.DASHBOARDS).tags(["rollcast"])
+    link = (
+        dashboard.DashboardLink("Rollcast")
+        .type(models.DashboardLinkType.DASHBOARDS)
+        .tags(["rollcast"])
+    )
     built = built.link(link.as_dropdown(False).include_vars(True).keep_time(True))
     number_of_panel = 0
     for heading, panels in sections:

@@ -49,7 +49,13 @@ def _quantiles(metric: Metric) -> list[Query]:
 
 def _quantiles_of_law(metric: Metric) -> list[Query]:
     """The same, and nothing if no law describes the curve now."""
-    return [Query(f"sort({last_of_law(metric, RUN, _THREE, by='run, quantile')})", "{{quantile}}", once=True)]
+    return [
+        Query(
+            f"sort({last_of_law(metric, RUN, _THREE, by='run, quantile')})",
+            "{{quantile}}",
+            once=True,
+        )
+    ]
 
 
 def _over_time(metric: Metric, by: str = "quantile") -> Query:
@@ -85,7 +91,10 @@ def run_dashboard() -> Dashboard:
     end = [
         _in_a_word(
             "Advice",
-            "What to do with the rest of the budget, or with the same compute again if no budget is known.",
+            (
+                "What to do with the rest of the budget, or with the same compute again if no "
+                "budget is known."
+            ),
             forecaster_metrics.ADVICE,
             by="advice",
         ),
@@ -98,7 +107,8 @@ def run_dashboard() -> Dashboard:
         ),
         number(
             "Chance that the rest pays",
-            "Chance that the measured level gains 0.02 or more in the rest, less in proportion for a small rest. Of a "
+            "Chance that the measured level gains 0.02 or more in the rest, less in proportion for "
+            "a small rest. Of a "
             "run that has learned nothing: how often such runs of other groups still took off.",
             [Query(last_chance(RUN), once=True)],
             width=5,
@@ -110,7 +120,7 @@ def run_dashboard() -> Dashboard:
             "Pass rate that the rest of the budget gains: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(forecaster_metrics.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",
+                    f"sort({last_of_forecast(forecaster_metrics.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",  # noqa: E501
                     "{{quantile}}",
                     once=True,
                 )
@@ -122,14 +132,19 @@ def run_dashboard() -> Dashboard:
             "Device-hours of the next tenth of the budget, and of all of the rest.",
             [
                 Query(
-                    f"sort({last(forecaster_metrics.ADVICE_DEVICE_HOURS, RUN, by='stretch')})", "{{stretch}}", once=True
+                    f"sort({last(forecaster_metrics.ADVICE_DEVICE_HOURS, RUN, by='stretch')})",
+                    "{{stretch}}",
+                    once=True,
                 )
             ],
             width=5,
         ),
         _in_a_word(
             "Verdict",
-            "The forecaster's verdict on the curve. Decide on its numbers only if it is forecastable or saturated.",
+            (
+                "The forecaster's verdict on the curve. Decide on its numbers only if it is "
+                "forecastable or saturated."
+            ),
             forecaster_metrics.FORECAST_VERDICT,
             by="verdict",
         ),
@@ -150,7 +165,7 @@ def run_dashboard() -> Dashboard:
             "What the last evaluation will read: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(forecaster_metrics.FORECAST_END, RUN, _THREE, by='run, quantile')})",
+                    f"sort({last_of_forecast(forecaster_metrics.FORECAST_END, RUN, _THREE, by='run, quantile')})",  # noqa: E501
                     "{{quantile}}",
                     once=True,
                 )
@@ -161,15 +176,23 @@ def run_dashboard() -> Dashboard:
             "Device-hours",
             "Compute of the surviving history, and the end of the budget.",
             [
-                Query(f"sum({last(trainer_metrics.COMPUTE_STATE, RUN, by='role')})", "so far", once=True),
-                Query(last(forecaster_metrics.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True),
+                Query(
+                    f"sum({last(trainer_metrics.COMPUTE_STATE, RUN, by='role')})",
+                    "so far",
+                    once=True,
+                ),
+                Query(
+                    last(forecaster_metrics.FORECAST_END_DEVICE_HOURS, RUN), "at the end", once=True
+                ),
             ],
             width=4,
         ),
         curve(
             "Pass rate against compute",
-            "Points: evaluations on held-out prompts. Band: what an evaluation at that compute will read, median, 50 % "
-            "and 90 %. Points of steps that a restart threw away stay visible; the forecast leaves them out.",
+            "Points: evaluations on held-out prompts. Band: what an evaluation at that compute "
+            "will read, median, 50 % "
+            "and 90 %. Points of steps that a restart threw away stay visible; the forecast leaves "
+            "them out.",
             curve_expression,
             abscissa=HOURS,
             width=16,
@@ -178,12 +201,17 @@ def run_dashboard() -> Dashboard:
         ),
         rows(
             "Cost of the target",
-            "Device-hours since the start at which a reading reaches the target of the top of the page: the first "
-            "point of the run's grid of 40 computes, which are about a sixth apart. Quantile 0.95: with luck (one in "
+            "Device-hours since the start at which a reading reaches the target of the top of the "
+            "page: the first "
+            "point of the run's grid of 40 computes, which are about a sixth apart. Quantile 0.95: "
+            "with luck (one in "
             "twenty); 0.5: the median; 0.05: almost surely.",
             [Query(_cost_to_target(), once=True)],
             [
-                ("convertFieldType", {"conversions": [{"targetField": "compute", "destinationType": "number"}]}),
+                (
+                    "convertFieldType",
+                    {"conversions": [{"targetField": "compute", "destinationType": "number"}]},
+                ),
                 (
                     "groupBy",
                     {
@@ -193,7 +221,10 @@ def run_dashboard() -> Dashboard:
                         }
                     },
                 ),
-                ("organize", {"renameByName": {"quantile": "Quantile", "compute (min)": "Device-hours"}}),
+                (
+                    "organize",
+                    {"renameByName": {"quantile": "Quantile", "compute (min)": "Device-hours"}},
+                ),
             ],
             width=8,
             height=11,
@@ -201,11 +232,14 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "Over time, and beyond now",
-            "The same forecast against the clock: compute as it was reached, then at the measured rate, until the "
+            "The same forecast against the clock: compute as it was reached, then at the measured "
+            "rate, until the "
             "budget ends. From the forecaster's own query API, the second data source.",
             [
                 Query(
-                    series(forecaster_metrics.TIMELINE_PASS_RATE, OF_THE_FORECASTER), "{{quantile}}", source=FORECASTER
+                    series(forecaster_metrics.TIMELINE_PASS_RATE, OF_THE_FORECASTER),
+                    "{{quantile}}",
+                    source=FORECASTER,
                 ),
                 _newest_reading(),
             ],
@@ -216,7 +250,8 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "What was forecast, and what came",
-            "Band: the forecast of the newest reading at half of its compute. Points: the reading. One in ten may be "
+            "Band: the forecast of the newest reading at half of its compute. Points: the reading. "
+            "One in ten may be "
             "outside; three in a row raise an alert.",
             [_over_time(forecaster_metrics.FORECAST_EARLIER), _newest_reading()],
             width=12,
@@ -228,7 +263,8 @@ def run_dashboard() -> Dashboard:
     history = [
         lines(
             "The end, as it was forecast",
-            "The reading at the end of the budget as forecast at each moment. Trust a forecast that narrows and "
+            "The reading at the end of the budget as forecast at each moment. Trust a forecast "
+            "that narrows and "
             "stays inside of its earlier bands.",
             [_over_time(forecaster_metrics.FORECAST_END)],
             width=8,
@@ -253,14 +289,19 @@ def run_dashboard() -> Dashboard:
     health = [
         lines(
             "Reward and entropy",
-            "Mean reward of the batch before filtering, and entropy of the policy in nats. Reward that rises while "
+            "Mean reward of the batch before filtering, and entropy of the policy in nats. Reward "
+            "that rises while "
             "entropy falls to nothing ends in a collapse.",
-            [_gauge(trainer_metrics.REWARD_MEAN, "reward"), _gauge(trainer_metrics.ENTROPY, "entropy (nats)")],
+            [
+                _gauge(trainer_metrics.REWARD_MEAN, "reward"),
+                _gauge(trainer_metrics.ENTROPY, "entropy (nats)"),
+            ],
             width=8,
         ),
         lines(
             "Truncation",
-            "Share of rollouts cut off by the token budget, and whose thinking was interrupted. Above 10 % truncation "
+            "Share of rollouts cut off by the token budget, and whose thinking was interrupted. "
+            "Above 10 % truncation "
             "destabilises runs.",
             [
                 _gauge(trainer_metrics.TRUNCATION_RATIO, "truncated"),
@@ -279,18 +320,26 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "Log-prob gap",
-            "Mean and largest difference between the log-probs of trainer and generators at the same tokens, in nats.",
+            (
+                "Mean and largest difference between the log-probs of trainer and generators at "
+                "the same tokens, in nats."
+            ),
             [
                 _gauge(trainer_metrics.LOGPROB_GAP, "mean", 'statistic="mean"'),
                 _gauge(trainer_metrics.LOGPROB_GAP, "largest", 'statistic="max"'),
             ],
             width=8,
-            overrides={"mean": {"custom.lineWidth": 2}, "largest": {"custom.axisPlacement": "right"}},
+            overrides={
+                "mean": {"custom.lineWidth": 2},
+                "largest": {"custom.axisPlacement": "right"},
+            },
         ),
         lines(
             "Effective sample size",
-            "As a share of the batch's n tokens: (sum rho)^2 / (n sum rho^2), rho being the probability of the trainer "
-            "over that of the generators. 100 % if all ratios are equal; a few large ones lower it.",
+            "As a share of the batch's n tokens: (sum rho)^2 / (n sum rho^2), rho being the "
+            "probability of the trainer "
+            "over that of the generators. 100 % if all ratios are equal; a few large ones lower "
+            "it.",
             [_gauge(trainer_metrics.EFFECTIVE_SAMPLE_SHARE, "effective")],
             width=8,
             unit=SHARE,
@@ -298,7 +347,8 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "Ratios cut and masked",
-            "Tokens whose gradient the loss's clip removed, or whose ratio was truncated, by side; and tokens that "
+            "Tokens whose gradient the loss's clip removed, or whose ratio was truncated, by side; "
+            "and tokens that "
             "recipe.corrections.mask left out.",
             [
                 _gauge(trainer_metrics.RATIOS_CUT, "low", 'side="low"'),
@@ -311,14 +361,23 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "KL",
-            "Nats per token: KL(generators || trainer), and KL(trainer || reference) if the recipe has a KL penalty.",
-            [_gauge(trainer_metrics.GENERATOR_KL, "generators"), _gauge(trainer_metrics.REFERENCE_KL, "reference")],
+            (
+                "Nats per token: KL(generators || trainer), and KL(trainer || reference) if the "
+                "recipe has a KL penalty."
+            ),
+            [
+                _gauge(trainer_metrics.GENERATOR_KL, "generators"),
+                _gauge(trainer_metrics.REFERENCE_KL, "reference"),
+            ],
             width=8,
         ),
         lines(
             "Gradient and loss",
             "Gradient norm before clipping, and the loss of the last update.",
-            [_gauge(trainer_metrics.GRAD_NORM, "gradient norm"), _gauge(trainer_metrics.LOSS, "loss")],
+            [
+                _gauge(trainer_metrics.GRAD_NORM, "gradient norm"),
+                _gauge(trainer_metrics.LOSS, "loss"),
+            ],
             width=8,
             overrides={"loss": {"custom.axisPlacement": "right"}},
         ),
@@ -330,10 +389,15 @@ def run_dashboard() -> Dashboard:
         ),
         gauges(
             "Newest reading of each data set",
-            "The run's own curve, the parts of its mixture (part:) and downstream sets (downstream:).",
+            (
+                "The run's own curve, the parts of its mixture (part:) and downstream sets "
+                "(downstream:)."
+            ),
             [
                 Query(
-                    newest_evaluation(evaluation_metrics.EVAL_PASS_RATE, RUN, by="dataset", window=RANGE),
+                    newest_evaluation(
+                        evaluation_metrics.EVAL_PASS_RATE, RUN, by="dataset", window=RANGE
+                    ),
                     "{{dataset}}",
                     once=True,
                 )
@@ -342,16 +406,28 @@ def run_dashboard() -> Dashboard:
         ),
         lines(
             "Compute",
-            "Device-hours of the surviving history and ever spent: they differ after a restart that lost steps.",
+            (
+                "Device-hours of the surviving history and ever spent: they differ after a restart "
+                "that lost steps."
+            ),
             [
-                Query(f"sum by (role) ({series(trainer_metrics.COMPUTE_STATE, RUN)})", "{{role}}, surviving"),
-                Query(f"sum by (role) ({series(trainer_metrics.COMPUTE_SPENT, RUN)})", "{{role}}, spent"),
+                Query(
+                    f"sum by (role) ({series(trainer_metrics.COMPUTE_STATE, RUN)})",
+                    "{{role}}, surviving",
+                ),
+                Query(
+                    f"sum by (role) ({series(trainer_metrics.COMPUTE_SPENT, RUN)})",
+                    "{{role}}, spent",
+                ),
             ],
             width=8,
         ),
         lines(
             "Prompts",
-            "Distinct prompts trained on, how often each was used in the mean, and those retired for good.",
+            (
+                "Distinct prompts trained on, how often each was used in the mean, and those "
+                "retired for good."
+            ),
             [
                 _gauge(trainer_metrics.UNIQUE_PROMPTS, "distinct"),
                 _gauge(trainer_metrics.PROMPTS_RETIRED, "retired"),
@@ -365,7 +441,17 @@ def run_dashboard() -> Dashboard:
         "run",
         "Run",
         "Where one run will end, how that forecast aged, and whether the run is healthy.",
-        [("Where will it end?", end), ("How the forecast aged", history), ("Health of the run", health)],
-        [variables.data_source(), variables.forecaster(), variables.namespace(), variables.run(), variables.target()],
+        [
+            ("Where will it end?", end),
+            ("How the forecast aged", history),
+            ("Health of the run", health),
+        ],
+        [
+            variables.data_source(),
+            variables.forecaster(),
+            variables.namespace(),
+            variables.run(),
+            variables.target(),
+        ],
         time=("now-12h", "now+12h"),
     )

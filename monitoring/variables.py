@@ -14,23 +14,40 @@ RUN = 'namespace="$namespace",run="$run"'
 OF_THE_FORECASTER = 'run="$run"'
 """Its own query API knows the runs that it reads, and no namespaces."""
 RUNS = 'namespace="$namespace",run=~"$runs"'
-_KNOWN = f'__name__=~"{trainer_metrics.TRAINER_STEP.name}|{forecaster_metrics.FORECAST_POINTS.name}"'
+_KNOWN = (
+    f'__name__=~"{trainer_metrics.TRAINER_STEP.name}|{forecaster_metrics.FORECAST_POINTS.name}"'
+)
 _RUNS = f'label_values({{namespace="$namespace",{_KNOWN}}}, run)'
 
 
 def data_source() -> Any:
     """The Prometheus that scrapes the run; no forecaster, whatever stands first in the list."""
-    return dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus").regex("/^(?!.*forecast)/i")
+    return (
+        dashboard.DatasourceVariable("datasource")
+        .label("Prometheus")
+        .type("prometheus")
+        .regex("/^(?!.*forecast)/i")
+    )
 
 
 def forecaster() -> Any:
     """The forecaster as a second data source, found by its name."""
-    return dashboard.DatasourceVariable("forecaster").label("Forecaster").type("prometheus").regex("/forecast/i")
+    return (
+        dashboard.DatasourceVariable("forecaster")
+        .label("Forecaster")
+        .type("prometheus")
+        .regex("/forecast/i")
+    )
 
 
 def namespace() -> Any:
-    """Runs of one name in two namespaces are two runs. Outside of a cluster there is no namespace to choose."""
-    return _query("namespace", "Namespace", f"label_values({{{_KNOWN}}}, namespace)").current(_own("@NAMESPACE@"))
+    """Runs of one name in two namespaces are two runs.
+
+    Outside of a cluster there is no namespace to choose.
+    """
+    return _query("namespace", "Namespace", f"label_values({{{_KNOWN}}}, namespace)").current(
+        _own("@NAMESPACE@")
+    )
 
 
 def run() -> Any:
@@ -47,10 +64,15 @@ def target() -> Any:
 
 
 def _own(value: str) -> VariableOption:
-    """What a dashboard shows first: the chart puts its own run there. What Grafana does not know, it replaces."""
+    """What a dashboard shows first: the chart puts its own run there.
+
+    What Grafana does not know, it replaces.
+    """
     return VariableOption(text=value, value=value)
 
 
 def _query(name: str, label: str, query: str) -> Any:
     variable = dashboard.QueryVariable(name).label(label).query(query).datasource(METRICS)
-    return variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(VariableSort.ALPHABETICAL_ASC)
+    return variable.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
+        VariableSort.ALPHABETICAL_ASC
+    )

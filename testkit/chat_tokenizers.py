@@ -1,11 +1,15 @@
-"""Tokenizers with a chat template and tools, and tiny random models that have one: made on the spot, no network.
+"""Tokenizers with a chat template and tools, and tiny random models that have one: made on the
+spot, no network.
 
-    qwen3      format of the renderer `qwen3`: ChatML, calls in <tool_call>, thinking stripped at the next user turn
-    llama_3    format of the renderer `llama-3`: one call a turn, bare JSON; a date in the system turn
+    qwen3      format of the renderer `qwen3`: ChatML, calls in <tool_call>, thinking stripped at
+               the next user turn
+    llama_3    format of the renderer `llama-3`: one call a turn, bare JSON; a date in the system
+               turn
     chatml     ChatML with calls in <call>, which no renderer of the package knows; thinking stays
     inst       turns in [INST] and </s>; knows no tools and refuses the role
 
-All are byte-level BPE with a few merges, so any text can be written and most can be written in several ways.
+All are byte-level BPE with a few merges, so any text can be written and most can be written in
+several ways.
 """
 
 from __future__ import annotations
@@ -30,13 +34,25 @@ SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {
     "inst": ("<s>", "</s>", "[INST]", "[/INST]"),
 }
 WHOLE_TOKENS: dict[Kind, tuple[str, ...]] = {
-    "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
+    "qwen3": (
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<think>",
+        "</think>",
+    ),
     "llama_3": (),
     "chatml": ("<call>", "</call>"),
     "inst": (),
 }
 """Tokens that a decoder keeps although it skips special ones."""
-END_OF_TURN: dict[Kind, str] = {"qwen3": "<|im_end|>", "llama_3": "<|eot_id|>", "chatml": "<|im_end|>", "inst": "</s>"}
+END_OF_TURN: dict[Kind, str] = {
+    "qwen3": "<|im_end|>",
+    "llama_3": "<|eot_id|>",
+    "chatml": "<|im_end|>",
+    "inst": "</s>",
+}
 PADDING: dict[Kind, str] = {
     "qwen3": "<|endoftext|>",
     "llama_3": "<|end_of_text|>",
@@ -44,8 +60,14 @@ PADDING: dict[Kind, str] = {
     "inst": "<s>",
 }
 MERGED_TEXT = (
-    'user assistant system tool {"name": "add", "arguments": {"a": 1, "b": 22}} {"parameters": {"text": "the answer"}}',
-    "the result is the number that the user wants; think about the answer, then call the tool with the numbers",
+    (
+        'user assistant system tool {"name": "add", "arguments": {"a": 1, "b": 22}} {"parameters": '
+        '{"text": "the answer"}}'
+    ),
+    (
+        "the result is the number that the user wants; think about the answer, then call the tool "
+        "with the numbers"
+    ),
 )
 """The BPE merges are trained on it."""
 
@@ -107,7 +129,7 @@ QWEN3_TEMPLATE = """\
     {{- '<|im_start|>assistant\\n' }}
     {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
 {%- endif %}
-"""
+"""  # noqa: E501
 
 LLAMA_3_TEMPLATE = """\
 {%- macro turn(role, text) %}
@@ -143,7 +165,7 @@ LLAMA_3_TEMPLATE = """\
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}
-"""
+"""  # noqa: E501
 
 CHATML_TEMPLATE = """\
 {%- if tools %}
@@ -164,7 +186,7 @@ CHATML_TEMPLATE = """\
     {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
+"""  # noqa: E501
 
 INST_TEMPLATE = """\
 {{- '<s>' }}
@@ -199,10 +221,17 @@ def make_chat_tokenizer(kind: Kind, template: str | None = None) -> Any:
     # 256 bytes, and at most 96 merges: MERGED_TEXT may have fewer
     trainer = trainers.BpeTrainer(vocab_size=352, initial_alphabet=alphabet, show_progress=False)
     text.train_from_iterator(MERGED_TEXT, trainer)
-    text.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]])
-    text.add_tokens([AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]])
+    text.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS[kind]]
+    )
+    text.add_tokens(
+        [AddedToken(token, special=False, normalized=False) for token in WHOLE_TOKENS[kind]]
+    )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=text, eos_token=END_OF_TURN[kind], pad_token=PADDING[kind], clean_up_tokenization_spaces=False
+        tokenizer_object=text,
+        eos_token=END_OF_TURN[kind],
+        pad_token=PADDING[kind],
+        clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = template or TEMPLATES[kind]
     return tokenizer
@@ -215,10 +244,14 @@ def write_chat_tokenizer(folder: Path, kind: Kind, template: str | None = None) 
     return len(tokenizer)
 
 
-def make_tiny_chat_model(folder: Path, kind: Kind, *, seed: int = 0, max_length: int = 2_048) -> None:
-    """Write config, float32 weights and tokenizer of a random Qwen3 (Llama for `llama_3`); some 0.2 million parameters.
+def make_tiny_chat_model(
+    folder: Path, kind: Kind, *, seed: int = 0, max_length: int = 2_048
+) -> None:
+    """Write config, float32 weights and tokenizer of a random Qwen3 (Llama for `llama_3`); some 0.2
+    million parameters.
 
-    It ends a turn after some dozens of tokens, and writes any token of its vocabulary, malformed calls included.
+    It ends a turn after some dozens of tokens, and writes any token of its vocabulary, malformed
+    calls included.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -242,7 +275,11 @@ def make_tiny_chat_model(folder: Path, kind: Kind, *, seed: int = 0, max_length:
     }
     torch.manual_seed(seed)
     is_llama = kind == "llama_3"
-    model = LlamaForCausalLM(LlamaConfig(**shape)) if is_llama else Qwen3ForCausalLM(Qwen3Config(**shape))
+    model = (
+        LlamaForCausalLM(LlamaConfig(**shape))
+        if is_llama
+        else Qwen3ForCausalLM(Qwen3Config(**shape))
+    )
     with torch.no_grad():
         model.lm_head.weight.mul_(4.0)
         model.lm_head.weight[tokenizer.eos_token_id] = 0.0

@@ -27,7 +27,11 @@ async def environments(
 ) -> AsyncIterator[EnvironmentProcesses]:
     (folder / "world.py").write_text(source)
     settings = ClassEnvironment(
-        name="mine", code=f"{folder}/world.py:{name}", profile=profile, call_seconds=call_seconds, reset_seconds=30.0
+        name="mine",
+        code=f"{folder}/world.py:{name}",
+        profile=profile,
+        call_seconds=call_seconds,
+        reset_seconds=30.0,
     )
     processes = EnvironmentProcesses(settings)
     try:

@@ -1,4 +1,6 @@
-"""Records in an ended run's folder: its end, and the forecast that was frozen at half of its budget."""
+"""Records in an ended run's folder: its end, and the forecast that was frozen at half of its
+budget.
+"""
 
 from __future__ import annotations
 

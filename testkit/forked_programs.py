@@ -1,11 +1,14 @@
-"""Real programs of a run as forks of one process with the imports done: six to twelve seconds of processor
-time less for each.
+"""Real programs of a run as forks of one process with the imports done: six to twelve seconds of
+processor time less for each.
 
-    python -m testkit.forked_programs FOLDER MODULE...    imports the modules, then starts a program for each line of
-                                                          its standard input; the answer is the process id
+    python -m testkit.forked_programs FOLDER MODULE...    imports the modules, then starts a program
+                                                          for each line of
+                                                          its standard input; the answer is the
+                                                          process id
 
-Programs that start others (`rollcast up` its services, a launcher its ranks) fork these of themselves. What they do
-then is what they do as programs: signals, sessions, exit codes and the death with a parent are of real processes.
+Programs that start others (`rollcast up` its services, a launcher its ranks) fork these of
+themselves. What they do then is what they do as programs: signals, sessions, exit codes and the
+death with a parent are of real processes.
 """
 
 from __future__ import annotations
@@ -48,12 +51,16 @@ STARTING = ("rollcast.local.process", "rollcast.trainer.launch")
 START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 STARTED = "TESTKIT_STARTED"
-"""Variable that names a file: a fork shows the arguments of its parent, so its own are in that file."""
+"""Variable that names a file: a fork shows the arguments of its parent, so its own are in that
+file."""
 _PR_SET_PDEATHSIG = 1
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A process started by another one, with the interface that tests need. Its exit code comes in a file."""
+    """A process started by another one, with the interface that tests need.
+
+    Its exit code comes in a file.
+    """
 
     def __init__(self, pid: int, code: Path) -> None:
         self.pid = pid
@@ -82,7 +89,9 @@ class Forked(subprocess.Popen[bytes]):
 
 
 class ForkedPrograms:
-    """`with ForkedPrograms(folder, SYSTEM) as programs`: the parent of the programs, which end with it."""
+    """`with ForkedPrograms(folder, SYSTEM) as programs`: the parent of the programs, which end with
+    it.
+    """
 
     def __init__(self, folder: Path, modules: Sequence[str]) -> None:
         self._folder = folder
@@ -93,7 +102,9 @@ class ForkedPrograms:
             [sys.executable, "-m", "testkit.forked_programs", str(self._folder), *self._modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={name: value for name, value in os.environ.items() if name != UNCOMPILED}  # torch is imported for all
+            env={
+                name: value for name, value in os.environ.items() if name != UNCOMPILED
+            }  # torch is imported for all
             | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             | {"VLLM_LOGGING_LEVEL": "ERROR"},
         )
@@ -118,14 +129,21 @@ class ForkedPrograms:
         settings: Mapping[str, float] | None = None,
         folder: Path | None = None,
     ) -> Forked:
-        """`python -m module arguments`, in a session of its own. `settings`: of the trainer service's names, other
-        values; `folder`: its working folder.
+        """`python -m module arguments`, in a session of its own. `settings`: of the trainer
+        service's names, other values; `folder`: its working folder.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         log.touch()  # the caller reads it immediately
-        program_request: dict[str, Any] = {"module": module, "arguments": [*arguments], "log": str(log.absolute())}
-        program_request |= {"environment": dict(environment or {}), "settings": dict(settings or {})}
+        program_request: dict[str, Any] = {
+            "module": module,
+            "arguments": [*arguments],
+            "log": str(log.absolute()),
+        }
+        program_request |= {
+            "environment": dict(environment or {}),
+            "settings": dict(settings or {}),
+        }
         program_request |= {"folder": str((folder or Path.cwd()).absolute())}
         self._process.stdin.write(json.dumps(program_request).encode() + b"\n")
         self._process.stdin.flush()
@@ -138,7 +156,9 @@ class ForkedPrograms:
 class ForkedChild:
     """A forked program, with the methods and arguments of subprocess.Popen that programs use."""
 
-    def __init__(self, command: Sequence[str], *, guarded: bool, env: Mapping[str, str], **keywords: Any) -> None:
+    def __init__(
+        self, command: Sequence[str], *, guarded: bool, env: Mapping[str, str], **keywords: Any
+    ) -> None:
         self.returncode: int | None = None
         parent = os.getpid()
 
@@ -155,11 +175,16 @@ class ForkedChild:
         self.pid = fork(begin)
         if (started := env.get(STARTED)) is not None:
             with open(started, "a") as file:
-                file.write(json.dumps({"pid": self.pid, "arguments": [*command], "rank": env.get("RANK")}) + "\n")
+                file.write(
+                    json.dumps({"pid": self.pid, "arguments": [*command], "rank": env.get("RANK")})
+                    + "\n"
+                )
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            with suppress(ChildProcessError):  # a signal's handler asks as well, and may be the one that gets it
+            with suppress(
+                ChildProcessError
+            ):  # a signal's handler asks as well, and may be the one that gets it
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)
@@ -193,7 +218,11 @@ class _Forking:
         return getattr(subprocess, name)
 
     def Popen(self, command: Sequence[str], **keywords: Any) -> Any:  # noqa: N802
-        guarded = [*command[1:4]] == ["-I", "-S", "-c"]  # rollcast.local.process: the guard, its text, who starts it
+        guarded = [*command[1:4]] == [
+            "-I",
+            "-S",
+            "-c",
+        ]  # rollcast.local.process: the guard, its text, who starts it
         program = [*command[6:]] if guarded else [*command]
         if program[:2] != [sys.executable, "-m"]:
             return subprocess.Popen(command, **keywords)
@@ -209,7 +238,8 @@ def fork(action: Callable[[], int | None]) -> int:
         return pid
     code = 1
     try:
-        atexit._clear()  # what the parent does at its own end; but for these two every program has them
+        # what the parent does at its own end; but for these two every program has them
+        atexit._clear()
         atexit.register(logging.shutdown)
         atexit.register(multiprocessing.util._exit_function)  # type: ignore[attr-defined]
         for number, handler in (
@@ -243,7 +273,9 @@ def run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def _has_main(imported_module: Any) -> bool:
-    return any((Path(path) / "__main__.py").exists() for path in getattr(imported_module, "__path__", ()))
+    return any(
+        (Path(path) / "__main__.py").exists() for path in getattr(imported_module, "__path__", ())
+    )
 
 
 def _redirect(log: int) -> None:
@@ -263,7 +295,9 @@ def _begin(program_request: dict[str, Any]) -> int | None:
         assert hasattr(service, name)
         setattr(service, name, value)
     return run(
-        program_request["module"], program_request["arguments"], dict(os.environ) | program_request["environment"]
+        program_request["module"],
+        program_request["arguments"],
+        dict(os.environ) | program_request["environment"],
     )
 
 
@@ -277,18 +311,25 @@ def main(folder: Path, modules: Sequence[str]) -> None:
     try:
         while True:
             if select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-                line = sys.stdin.readline()  # one at a time: the next is written after the answer to this one
+                line = (
+                    sys.stdin.readline()
+                )  # one at a time: the next is written after the answer to this one
                 if not line:
                     return
                 program_request = json.loads(line)
                 pid = fork(lambda request=program_request: _begin(request))  # type: ignore[misc]
                 children.add(pid)
-                (folder / f"{pid}.code").unlink(missing_ok=True)  # of one that had the same id long ago
+                (folder / f"{pid}.code").unlink(
+                    missing_ok=True
+                )  # of one that had the same id long ago
                 print(pid, flush=True)
             children -= _reap(children, folder)
     finally:
         for child in children:
-            for kill in (os.killpg, os.kill):  # one that has only just started has no group of its own yet
+            for kill in (
+                os.killpg,
+                os.kill,
+            ):  # one that has only just started has no group of its own yet
                 with suppress(ProcessLookupError):
                     kill(child, signal.SIGKILL)
 

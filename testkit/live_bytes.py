@@ -18,7 +18,9 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.current_bytes = self.peak_bytes = 0
         self._storage_ids: set[int] = set()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         argument_ids = {id(storage) for storage in _storages((args, kwargs))}
         result = function(*args, **(kwargs or {}))
         for storage in _storages(result):

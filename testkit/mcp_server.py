@@ -1,6 +1,8 @@
-"""`python -m testkit.mcp_server [--http PORT] [--host ADDRESS] [--json]`: an MCP server that can misbehave.
+"""`python -m testkit.mcp_server [--http PORT] [--host ADDRESS] [--json]`: an MCP server that can
+misbehave.
 
-It is made with the official package. With TESTKIT_MCP_TOKEN it answers over HTTP those alone who present that token.
+It is made with the official package. With TESTKIT_MCP_TOKEN it answers over HTTP those alone who
+present that token.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ class OneToken:
         return AccessToken(token=token, client_id="testkit", scopes=[]) if token == TOKEN else None
 
 
-guarded = AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None) if TOKEN else None
+guarded = (
+    AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None)
+    if TOKEN
+    else None
+)
 server = MCPServer("testkit", auth=guarded, token_verifier=OneToken() if TOKEN else None)
 
 
@@ -84,7 +90,12 @@ def main() -> None:
     if arguments.http is None:
         server.run("stdio")
     else:
-        server.run("streamable-http", host=arguments.host, port=arguments.http, json_response=arguments.json)
+        server.run(
+            "streamable-http",
+            host=arguments.host,
+            port=arguments.http,
+            json_response=arguments.json,
+        )
 
 
 if __name__ == "__main__":

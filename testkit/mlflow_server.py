@@ -23,13 +23,16 @@ def mlflow_server(folder: Path) -> Iterator[str]:
     """Start a server, and yield its address once it answers; its store is in `folder`."""
     url = f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"
     command = [
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "artifacts"),
+        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
+        "--workers", "1",
+        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination",
+        str(folder / "artifacts"),
     ]  # fmt: skip
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=folder, start_new_session=True,
-            env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+            env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true",
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         )  # fmt: skip
 
         def answers() -> bool:

@@ -1,4 +1,6 @@
-"""Shapes of models of which a test has the config.json alone, and files that give them to the planner."""
+"""Shapes of models of which a test has the config.json alone, and files that give them to the
+planner.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def _make_cached_shape(text: str) -> ModelShape:
 
 def make_header(weights: Mapping[str, tuple[int, ...]]) -> bytes:
     """The beginning of a safetensors file; no data follows."""
-    entries = {name: {"dtype": "BF16", "shape": list(shape), "data_offsets": [0, 0]} for name, shape in weights.items()}
+    entries = {
+        name: {"dtype": "BF16", "shape": list(shape), "data_offsets": [0, 0]}
+        for name, shape in weights.items()
+    }
     header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
     return len(header).to_bytes(8, "little") + header
 

@@ -1,7 +1,9 @@
-"""A Qwen3 in which each token's successors depend on that token alone, made in a second without training.
+"""A Qwen3 in which each token's successors depend on that token alone, made in a second without
+training.
 
-Its only layer adds nothing, so that a token's embedding decides the next one: a row of the head is the sum of the
-embeddings of the tokens before. Training moves these probabilities as any other model's.
+Its only layer adds nothing, so that a token's embedding decides the next one: a row of the head is
+the sum of the embeddings of the tokens before. Training moves these probabilities as any other
+model's.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ from typing import Any
 
 
 def write_next_token_model(
-    folder: Path, tokenizer: Any, steps: Iterable[tuple[int, int, float]], *, hidden_size: int, max_length: int
+    folder: Path,
+    tokenizer: Any,
+    steps: Iterable[tuple[int, int, float]],
+    *,
+    hidden_size: int,
+    max_length: int,
 ) -> None:
-    """Write config and float32 weights. steps: a token, one that may follow it, and the logit of that.
+    """Write config and float32 weights. steps: a token, one that may follow it, and the logit of
+    that.
 
-    Other tokens have a logit of 0, or a fraction of these by chance: embeddings are random directions.
+    Other tokens have a logit of 0, or a fraction of these by chance: embeddings are random
+    directions.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM

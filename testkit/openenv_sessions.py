@@ -42,7 +42,8 @@ class TrainableSession(Protocol):
     def wait_for_completion(self, timeout_s=None): ...
     def fetch_training_trace(self): ...
 """
-"""A module in place of openenv, with the classes that the adapter and AGENT use, and is imported in no time."""
+"""A module in place of openenv, with the classes that the adapter and AGENT use, and is imported in
+no time."""
 
 AGENT = """
 import os
@@ -151,7 +152,7 @@ class Factory:
         if task["mode"] == "untraced":
             return object()
         return Session(task, self)
-"""
+"""  # noqa: E501
 """A session whose agent asks for three answers: two of one conversation, and one of another."""
 
 CAPTURED = '''
@@ -231,7 +232,7 @@ class CapturedFactory(ResourceSessionFactory[CapturedSession]):
 
     def create(self, task, seed=None, episode_id=None):
         return CapturedSession(self, episode_id)
-'''
+'''  # noqa: E501
 """A session whose agent is a program that OpenEnv's own proxy records."""
 
 
@@ -244,7 +245,8 @@ def stand_in(folder: Path) -> Path:
     (package / "training.py").touch()
     python = folder / "python"
     python.write_text(
-        f"#!{sys.executable}\nimport runpy, sys\nsys.path.insert(0, {str(folder)!r})\nsys.argv = sys.argv[2:]\n"
+        f"#!{sys.executable}\nimport runpy, sys\nsys.path.insert(0, {str(folder)!r})\nsys.argv = "
+        "sys.argv[2:]\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
     python.chmod(0o755)

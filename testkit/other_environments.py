@@ -1,9 +1,12 @@
-"""Virtual environments of packages that cannot share ours, below .cache/: each made once, as its list or steps change.
+"""Virtual environments of packages that cannot share ours, below .cache/: each made once, as its
+list or steps change.
 
-    lock (one process at a time) -> is `digest_file` the digest? -> else: remove, uv venv, uv pip install, further steps
-                                 -> `failure_file` in this very run of the tests: skip, and do not try again
+    lock (one process at a time) -> is `digest_file` the digest? -> else: remove, uv venv, uv pip
+                                 install, further steps -> `failure_file` in this very run of the
+                                 tests: skip, and do not try again
 
-The wait for the lock is bounded by the deadlines of the steps of the process that has it, and by the test's own.
+The wait for the lock is bounded by the deadlines of the steps of the process that has it, and by
+the test's own.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ FurtherSteps = Callable[[Path], None]
 
 
 def other_environment(name: str, further: FurtherSteps | None = None, steps: str = "") -> Path:
-    """The Python of an environment with the packages of requirements/NAME.txt. Skips if no package index is reached.
+    """The Python of an environment with the packages of requirements/NAME.txt. Skips if no package
+    index is reached.
 
     `steps`: the text of the further steps; a change of it makes the environment again.
     """
@@ -42,7 +46,10 @@ def other_environment(name: str, further: FurtherSteps | None = None, steps: str
 
 @cache
 def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
-    """Makes the environment. Returns why its packages are not reached, or nothing. Raises if anything else fails."""
+    """Makes the environment.
+
+    Returns why its packages are not reached, or nothing. Raises if anything else fails.
+    """
     requirements = ROOT / "requirements" / f"{name}.txt"
     home = HOME / name
     digest_input = f"{home}\n{sys.base_prefix}\n{sys.version}\n{requirements.read_text()}\n{steps}"
@@ -59,10 +66,23 @@ def _problem(name: str, further: FurtherSteps | None, steps: str) -> str:
         shutil.rmtree(home, ignore_errors=True)
         run_step([*UV, "venv", "--quiet", "--python", sys.executable, home])
         try:
-            run_step([*UV, "pip", "install", "--quiet", "--python", home / "bin" / "python", "-r", requirements])
+            run_step(
+                [
+                    *UV,
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--python",
+                    home / "bin" / "python",
+                    "-r",
+                    requirements,
+                ]
+            )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             if (reason := _why_no_index()) == "":
-                raise AssertionError(f"requirements/{name}.txt cannot be installed: {error.stderr!r}") from error
+                raise AssertionError(
+                    f"requirements/{name}.txt cannot be installed: {error.stderr!r}"
+                ) from error
             failure_file.write_text(THIS_RUN + reason)
             return reason
         if further is not None:
@@ -75,7 +95,9 @@ def _why_no_index() -> str:
     """Why no package index is reached, or nothing."""
     command = [*UV, "pip", "compile", "--quiet", "--no-cache", "-"]
     try:
-        subprocess.run(command, input="packaging", capture_output=True, text=True, check=True, timeout=60)
+        subprocess.run(
+            command, input="packaging", capture_output=True, text=True, check=True, timeout=60
+        )
     except subprocess.CalledProcessError as error:
         return str(error.stderr).strip()[-500:]
     except subprocess.TimeoutExpired as error:

@@ -21,4 +21,6 @@ def manifest_texts() -> dict[str, str]:
 
 
 def manifests(profile: str) -> list[dict[str, Any]]:
-    return [item for item in yaml.load_all(manifest_texts()[profile], Loader=yaml.CSafeLoader) if item]
+    return [
+        item for item in yaml.load_all(manifest_texts()[profile], Loader=yaml.CSafeLoader) if item
+    ]

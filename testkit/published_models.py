@@ -1,4 +1,6 @@
-"""config.json of models as they were published, as far as it gives shapes; their parameters by their model cards."""
+"""config.json of models as they were published, as far as it gives shapes; their parameters by
+their model cards.
+"""
 
 from __future__ import annotations
 

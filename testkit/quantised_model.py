@@ -1,4 +1,6 @@
-"""Models stored in 8 or 4 bits, each next to one that is stored as the numbers that these bits stand for."""
+"""Models stored in 8 or 4 bits, each next to one that is stored as the numbers that these bits
+stand for.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def write_fp8(source: Path, quantised: Path, plain: Path) -> None:
         elif name.endswith(("experts.gate_up_proj", "experts.down_proj")):
             parts = zip(*(in_blocks(expert) for expert in weight), strict=True)
             stored[name], stored[f"{name}_scale_inv"], numbers[name] = map(_stack_tensors, parts)
-    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": list(BLOCK)}
+    settings = {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": list(BLOCK),
+    }
     store(source, quantised, stored, settings)
     store(source, plain, numbers, None)
 
@@ -42,7 +48,10 @@ def in_blocks(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     product = torch.empty_like(weight)
     for row in range(factors.shape[0]):
         for column in range(factors.shape[1]):
-            block = slice(row * height, (row + 1) * height), slice(column * width, (column + 1) * width)
+            block = (
+                slice(row * height, (row + 1) * height),
+                slice(column * width, (column + 1) * width),
+            )
             # Largest number of E4M3
             factors[row, column] = weight[block].abs().max() / 448.0
             bits[block] = (weight[block] / factors[row, column]).to(torch.float8_e4m3fn)
@@ -70,7 +79,9 @@ def write_mxfp4(quantised: Path, plain: Path) -> None:
         pad_token_id=0,
     )
     torch.manual_seed(0)
-    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(plain)
+    transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(
+        plain
+    )
     write_tokenizer(plain)
     stored = load_file(plain / WEIGHTS)
     numbers = dict(stored)
@@ -78,7 +89,9 @@ def write_mxfp4(quantised: Path, plain: Path) -> None:
         if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
             num_experts, columns, rows = weight.shape
             del stored[name]
-            blocks = torch.randint(0, 256, (num_experts, rows, columns // 32, 16), dtype=torch.uint8)
+            blocks = torch.randint(
+                0, 256, (num_experts, rows, columns // 32, 16), dtype=torch.uint8
+            )
             exponents = torch.randint(120, 128, blocks.shape[:3], dtype=torch.uint8)
             stored |= {f"{name}_blocks": blocks, f"{name}_scales": exponents}
             numbers[name] = transformers.integrations.mxfp4.convert_moe_packed_tensors(
@@ -88,7 +101,9 @@ def write_mxfp4(quantised: Path, plain: Path) -> None:
     save_file(numbers, plain / WEIGHTS, {"format": "pt"})
 
 
-def store(source: Path, folder: Path, tensors: dict[str, Tensor], settings: Mapping[str, object] | None) -> None:
+def store(
+    source: Path, folder: Path, tensors: dict[str, Tensor], settings: Mapping[str, object] | None
+) -> None:
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
     if settings is not None:

@@ -29,7 +29,9 @@ def describe_machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: installed_version for name in _PACKAGES if (installed_version := _version(name))},
+        "packages": {
+            name: installed_version for name in _PACKAGES if (installed_version := _version(name))
+        },
         "commit": commit(),
     }
 
@@ -86,12 +88,17 @@ def _version(name: str) -> str | None:
 
 
 def commit() -> str:
-    """The commit of this repository; of a packed copy the one that it was packed from. Empty if it is unknown."""
+    """The commit of this repository; of a packed copy the one that it was packed from.
+
+    Empty if it is unknown.
+    """
     command = ["git", "describe", "--always", "--dirty"]
     try:
         if PACKED_COMMIT.exists():
             return PACKED_COMMIT.read_text().strip()
-        answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+        answer = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False
+        )
     except OSError:
         return ""
     return answer.stdout.strip()

@@ -1,8 +1,10 @@
-"""The oracle of token-exactness: plain Hugging Face code that repeats what the generator says it did.
+"""The oracle of token-exactness: plain Hugging Face code that repeats what the generator says it
+did.
 
-Every version span is run with that version's weights on the KV cache that the earlier spans left behind; at every KV
-mark the cache is cut back to the kept entries and the rest is computed again. The state of a recurrent layer cannot be
-cut back: it is computed again from the first token on, each part with the weights that computed it before.
+Every version span is run with that version's weights on the KV cache that the earlier spans left
+behind; at every KV mark the cache is cut back to the kept entries and the rest is computed again.
+The state of a recurrent layer cannot be cut back: it is computed again from the first token on,
+each part with the weights that computed it before.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def replay_logprobs(
     model: Any,
     temperature: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Log-prob of every token [L], 0 if it was forced or given; of an episode's rollout those of its first sequence.
+    """Log-prob of every token [L], 0 if it was forced or given; of an episode's rollout those of
+    its first sequence.
 
     `model`: a float32 causal LM; its weights are overwritten.
     """
@@ -32,7 +35,9 @@ def replay_logprobs(
 
     num_prompt, num_tokens = len(prompt), len(rollout.token_ids)
     token_ids = torch.tensor([[*prompt, *rollout.token_ids.tolist()]])
-    version_of = {at: span.version for span in rollout.version_spans for at in range(span.start, span.end)}
+    version_of = {
+        at: span.version for span in rollout.version_spans for at in range(span.start, span.end)
+    }
     assert sorted(version_of) == list(range(num_tokens)), "version spans do not cover the rollout"
     forced = {at for start, end in _find_forced_spans(rollout) for at in range(start, end)}
     marks_at: dict[int, list[Any]] = {}
@@ -52,7 +57,12 @@ def replay_logprobs(
             assert marks_at[at][-1].version == version_of[at]
             replayed.keep(marks_at[at][-1].num_kept)
         end = at + 1
-        while end < num_tokens and end not in forced and end not in marks_at and version_of[end] == version_of[at]:
+        while (
+            end < num_tokens
+            and end not in forced
+            and end not in marks_at
+            and version_of[end] == version_of[at]
+        ):
             end += 1
         logits = replayed.run(version_of[at], num_prompt + end - 1)[-(end - at) :]
         chosen = token_ids[0, num_prompt + at : num_prompt + end]
@@ -66,20 +76,26 @@ def _find_forced_spans(rollout: Rollout | Branch) -> Sequence[tuple[int, int]]:
     """Tokens that were not sampled. An environment may take the loss from sampled ones too."""
     if not rollout.legs:
         return rollout.loss_masked
-    return [(leg.start, leg.end) for leg in rollout.legs if leg.kind in (LegKind.GIVEN, LegKind.PHRASE)]
+    return [
+        (leg.start, leg.end) for leg in rollout.legs if leg.kind in (LegKind.GIVEN, LegKind.PHRASE)
+    ]
 
 
 class _Replayed:
     """A model and its cache so far, with the version that computed each part of it."""
 
-    def __init__(self, model: Any, weights: Mapping[PolicyVersion, Mapping[str, Any]], token_ids: Any) -> None:
+    def __init__(
+        self, model: Any, weights: Mapping[PolicyVersion, Mapping[str, Any]], token_ids: Any
+    ) -> None:
         self._model = model
         self._weights = weights
         self._token_ids = token_ids
         self._loaded: PolicyVersion | None = None
         self._cache: Any = None
         self._parts: list[tuple[PolicyVersion, int]] = []
-        self._is_recurrent = "linear_attention" in (getattr(model.config, "layer_types", None) or ())
+        self._is_recurrent = "linear_attention" in (
+            getattr(model.config, "layer_types", None) or ()
+        )
         self._begin()
 
     def run(self, version: PolicyVersion, until: int) -> Any:
@@ -92,7 +108,9 @@ class _Replayed:
         inputs = self._token_ids[:, self._num_entries : until]
         self._parts.append((version, until))
         with torch.no_grad():
-            logits = self._model(input_ids=inputs, past_key_values=self._cache, use_cache=True).logits
+            logits = self._model(
+                input_ids=inputs, past_key_values=self._cache, use_cache=True
+            ).logits
         return logits[0].double()
 
     def keep(self, num_entries: int) -> None:

@@ -32,7 +32,9 @@ def fill(folder: Path, *, but_bytes: int) -> Path:
     with filler.open("ab") as file:
         for _ in range(ATTEMPTS):
             disk = os.statvfs(folder)
-            filler_bytes = os.fstat(file.fileno()).st_size + disk.f_bavail * disk.f_frsize - but_bytes
+            filler_bytes = (
+                os.fstat(file.fileno()).st_size + disk.f_bavail * disk.f_frsize - but_bytes
+            )
             with suppress(OSError):  # others write to the disk as well
                 os.posix_fallocate(file.fileno(), 0, filler_bytes)
                 return filler

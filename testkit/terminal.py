@@ -21,7 +21,12 @@ class Terminal:
     """One command; use as a context. Killed at the end, its services die with it."""
 
     def __init__(
-        self, command: list[str], folder: Path, environment: Mapping[str, str], columns: int = 80, lines: int = 24
+        self,
+        command: list[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        columns: int = 80,
+        lines: int = 24,
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, lines, history=5000)
         self._stream = pyte.ByteStream(self._screen)
@@ -36,11 +41,17 @@ class Terminal:
             stderr=terminal_fd,
             # Lines and columns are the terminal's to say: a runner's own are not this one's.
             env={
-                **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
+                **{
+                    name: value
+                    for name, value in os.environ.items()
+                    if name not in ("COLUMNS", "LINES")
+                },
                 **{"TERM": "xterm-256color", "LANG": "C.UTF-8", **environment},
             },
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,  # so that Ctrl-C is a key
+            preexec_fn=lambda: (
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None
+            ),  # so that Ctrl-C is a key
         )
         os.close(terminal_fd)
 
@@ -62,7 +73,8 @@ class Terminal:
     def full_output(self) -> str:
         """The whole output, including the lines that have scrolled away."""
         above = [
-            "".join(line[column].data for column in range(self._screen.columns)) for line in self._screen.history.top
+            "".join(line[column].data for column in range(self._screen.columns))
+            for line in self._screen.history.top
         ]
         return "\n".join([*(line.rstrip() for line in above), self.screen()]).strip()
 

@@ -1,11 +1,15 @@
-"""Whether torch compiles: costly, and for most that tests show of no use. A variable says so, which a fork missed."""
+"""Whether torch compiles: costly, and for most that tests show of no use.
+
+A variable says so, which a fork missed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 UNCOMPILED = "TORCHDYNAMO_DISABLE"
-"""Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated: at vLLM's import."""
+"""Torch's variable, of which "1" keeps it from compiling. It is read when a function is decorated:
+at vLLM's import."""
 
 
 def compile_as_told(environment: Mapping[str, str]) -> None:

@@ -1,4 +1,6 @@
-"""Tasksets as `vf-init` of verifiers writes them, completed as their author would, in a virtual environment."""
+"""Tasksets as `vf-init` of verifiers writes them, completed as their author would, in a virtual
+environment.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from pathlib import Path
 
 from testkit.other_environments import UV, other_environment, run_step
 
-REWARD = '        raise NotImplementedError("Score the rollout and return a float (e.g. in [0, 1]).")\n'
+REWARD = (
+    '        raise NotImplementedError("Score the rollout and return a float (e.g. in [0, 1]).")\n'
+)
 DATA = '    """One row\'s data. Add task-specific fields here, such as a reference answer."""\n'
 TOOL = '''    def echo(self, text: str) -> str:
         """Return the given text unchanged (replace with a real tool)."""
@@ -20,7 +24,7 @@ PREFIX = '    TOOL_PREFIX = "rooms"\n'
 NO_PREFIX = "    TOOL_PREFIX = None\n"
 """The scripted model calls `look`."""
 ROOMS_REWARD = """        return sum(message.content == "a door" for message in trace.tool_messages) / 4
-"""
+"""  # noqa: E501
 AGENTS_REWARD = """        if self.data.mode == "no reward":
             raise ValueError("nothing to compare with")
         return len(trace.assistant_messages) / 4
@@ -61,11 +65,14 @@ AGENT = """        import os
         elif data.mode == "hang":
             time.sleep(600)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
-"""
+"""  # noqa: E501
 
 
 def installed_tasksets() -> Path:
-    """The Python of an environment with verifiers and both tasksets. Skips if they cannot be installed."""
+    """The Python of an environment with verifiers and both tasksets.
+
+    Skips if they cannot be installed.
+    """
     return other_environment("verifiers", _add_tasksets, Path(__file__).read_text())
 
 
@@ -74,7 +81,10 @@ def _add_tasksets(home: Path) -> None:
         (
             "rooms",
             "--add-tool",
-            {"taskset.py": {REWARD: ROOMS_REWARD}, "servers/tool.py": {TOOL: LOOK, PREFIX: NO_PREFIX}},
+            {
+                "taskset.py": {REWARD: ROOMS_REWARD},
+                "servers/tool.py": {TOOL: LOOK, PREFIX: NO_PREFIX},
+            },
         ),
         (
             "agents",
@@ -89,7 +99,18 @@ def _add_tasksets(home: Path) -> None:
         run_step([home / "bin" / "vf-init", name, "--path", folder, option])
         for file, replaced in changes.items():
             _fill_in(folder / name / name / file, replaced)
-        run_step([*UV, "pip", "install", "--quiet", "--python", home / "bin" / "python", "--no-deps", folder / name])
+        run_step(
+            [
+                *UV,
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                home / "bin" / "python",
+                "--no-deps",
+                folder / name,
+            ]
+        )
 
 
 def _fill_in(file: Path, replaced: dict[str, str]) -> None:
@@ -103,5 +124,8 @@ def _fill_in(file: Path, replaced: dict[str, str]) -> None:
     if load:
         kind = file.parent.name.capitalize()
         text = f'{preceding_text}        row = {kind}Data(prompt="what is in the room?")\n'
-        text += f"        return [{kind}Task(row, self.config.task) for _ in range(self.config.num_tasks)]\n"
+        text += (
+            f"        return [{kind}Task(row, self.config.task) for _ in "
+            "range(self.config.num_tasks)]\n"
+        )
     file.write_text(text)

@@ -1,12 +1,14 @@
-"""How the tests share a machine: what is collected, what runs in one process, and what starts first.
+"""How the tests share a machine: what is collected, what runs in one process, and what starts
+first.
 
     make near      the tests nearest to what changed
     make test      --proofs core: what any change may break, then the proofs that are due
     make proofs    --proofs NAME,...: the test files of proofs (testkit/suite/proof_table.py)
 
-A call of pytest by hand collects both. Three processes for two cores: whole systems wait for their parts to start and
-to end, and tests of services for their deadlines. So a test waits generously, and does not say that something was
-quick. How long an example takes never fails a test: machines are shared.
+A call of pytest by hand collects both. Three processes for two cores: whole systems wait for their
+parts to start and to end, and tests of services for their deadlines. So a test waits generously,
+and does not say that something was quick. How long an example takes never fails a test: machines
+are shared.
 """
 
 from __future__ import annotations
@@ -32,24 +34,43 @@ from testkit.suite.selection import CORE, files_to_ignore, group_of_file, second
 if TYPE_CHECKING:
     from rollcast.trainer.learner.ranks import Ranks
 
-# As many processes as cores, or more: one thread each. Before any test imports torch, which reads it once.
+# As many processes as cores, or more: one thread each. Before any test imports torch, which reads
+# it once.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Helm renders in a test process and is written in Go, whose collector runs for a third of a rendering by default.
+# Helm renders in a test process and is written in Go, whose collector runs for a third of a
+# rendering by default.
 os.environ.setdefault("GOGC", "400")
 
 ROOT = Path(__file__).parents[1]
 CORE_EXAMPLES = 25
-"""Examples of a property in the core tests; a test that needs more says so. Proofs run hypothesis' own hundred."""
+"""Examples of a property in the core tests; a test that needs more says so. Proofs run hypothesis'
+own hundred."""
 settings.register_profile("whole", deadline=None)
 settings.register_profile(CORE, deadline=None, max_examples=CORE_EXAMPLES)
 settings.load_profile("whole")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--proofs", metavar="NAMES", help="core: leave all proofs out; else leave out those not named")
-    parser.addoption("--suite-report", metavar="FILE", type=Path, help="write seconds and failures of each file")
-    parser.addoption("--keep-order", action="store_true", help="run the files in the order in which they are named")
-    parser.addoption("--stop-at", metavar="EPOCH", type=float, default=float("inf"), help="begin no test afterwards")
+    parser.addoption(
+        "--proofs",
+        metavar="NAMES",
+        help="core: leave all proofs out; else leave out those not named",
+    )
+    parser.addoption(
+        "--suite-report", metavar="FILE", type=Path, help="write seconds and failures of each file"
+    )
+    parser.addoption(
+        "--keep-order",
+        action="store_true",
+        help="run the files in the order in which they are named",
+    )
+    parser.addoption(
+        "--stop-at",
+        metavar="EPOCH",
+        type=float,
+        default=float("inf"),
+        help="begin no test afterwards",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,15 +80,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(StartedPrograms())
     config.pluginmanager.register(Deadline(config.getoption("stop_at")))
     if not hasattr(config, "workerinput"):  # not a process of xdist
-        config.pluginmanager.register(Measurements(config.getoption("suite_report"), config.getoption("stop_at")))
+        config.pluginmanager.register(
+            Measurements(config.getoption("suite_report"), config.getoption("stop_at"))
+        )
     names = config.getoption("proofs")
-    config.stash[IGNORED] = frozenset(ROOT / file for file in files_to_ignore(names)) if names else frozenset()
+    config.stash[IGNORED] = (
+        frozenset(ROOT / file for file in files_to_ignore(names)) if names else frozenset()
+    )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Without searches for garbage: they take a fifth of the collection's time and find none. What it made stays until
-    the process ends, so that later searches leave it out.
+    """Without searches for garbage: they take a fifth of the collection's time and find none. What
+    it made stays until the process ends, so that later searches leave it out.
     """
     gc.disable()
     try:
@@ -78,7 +103,9 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 class StartedPrograms:
-    """Fails the collection of a test module that starts a program or imports vLLM when it is imported."""
+    """Fails the collection of a test module that starts a program or imports vLLM when it is
+    imported.
+    """
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -126,7 +153,9 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist tells no types
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
-    config.option.loadscopereorder = False  # the order is that of the durations, not by number of tests
+    config.option.loadscopereorder = (
+        False  # the order is that of the durations, not by number of tests
+    )
     return Groups(config, log)
 
 
@@ -135,7 +164,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput") and not config.getoption("keep_order"):  # a process of xdist
         seconds = seconds_of_groups({file_of(item) for item in items}, load_durations())
         items.sort(
-            key=lambda item: (-seconds[group_of_file(file_of(item))], group_of_file(file_of(item)), file_of(item))
+            key=lambda item: (
+                -seconds[group_of_file(file_of(item))],
+                group_of_file(file_of(item)),
+                file_of(item),
+            )
         )
 
 

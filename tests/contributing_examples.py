@@ -8,7 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 _EXAMPLE = re.compile(
-    r"^### (?P<title>[^\n]+)\n(?:(?!^###).)*?^```diff\n(?P<diff>.*?)^```\n+^```sh\n(?P<commands>.*?)^```",
+    (
+        r"^### "
+        r"(?P<title>[^\n]+)\n(?:(?!^###).)*?^```diff\n(?P<diff>.*?)^```\n+^```sh\n(?P<commands>.*?)^```"
+    ),
     re.MULTILINE | re.DOTALL,
 )
 EXAMPLES = {match["title"]: match for match in _EXAMPLE.finditer(PAGE)}

@@ -14,7 +14,12 @@ from tests.contributing_examples import EXAMPLES, PAGE, ROOT
 
 
 def test_every_make_target_that_is_named_is_there() -> None:
-    named = set(re.findall(r"make ([a-z-]+)\b", "\n".join(re.findall(r"^    make .*|`[^`\n]*make [^`]*`", PAGE, re.M))))
+    named = set(
+        re.findall(
+            r"make ([a-z-]+)\b",
+            "\n".join(re.findall(r"^    make .*|`[^`\n]*make [^`]*`", PAGE, re.M)),
+        )
+    )
     assert named >= {"near", "check", "test", "chart", "wire"}
     assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 

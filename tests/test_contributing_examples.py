@@ -1,4 +1,6 @@
-"""The examples of CONTRIBUTING.md: each diff is applied to a copy of the repository, and its commands run there."""
+"""The examples of CONTRIBUTING.md: each diff is applied to a copy of the repository, and its
+commands run there.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ RUFF = "python -m ruff"
 
 
 def run(folder: Path, command: str, text: str = "") -> None:
-    """Run a shell command in the copy, whose packages are imported instead of those of this repository."""
+    """Run a shell command in the copy, whose packages are imported instead of those of this
+    repository.
+    """
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": f"{folder / 'services'}{os.pathsep}{folder}",
@@ -42,5 +46,11 @@ def test_an_example_can_be_applied_and_is_complete(title: str, tmp_path: Path) -
     copy = tmp_path / "copy"
     shutil.copytree(ROOT, copy, ignore=NOT_COPIED, symlinks=True)
     run(copy, "git init --quiet && git apply --recount -", text=EXAMPLES[title]["diff"])
-    run(copy, f"{RUFF} check --no-cache services tests && {RUFF} format --check --no-cache services tests")
+    run(
+        copy,
+        (
+            f"{RUFF} check --no-cache services tests && {RUFF} format --check --no-cache services "
+            "tests"
+        ),
+    )
     run(copy, EXAMPLES[title]["commands"])

@@ -1,4 +1,6 @@
-"""What `make test` installs on a Debian machine: it says what and why first, and DEBIAN=0 keeps it from it."""
+"""What `make test` installs on a Debian machine: it says what and why first, and DEBIAN=0 keeps it
+from it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ NEEDED = ("redis-server", "prometheus", "chromium", "zsh")
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """The only folder on PATH: a root's machine, an apt-get that writes down what it is told, and no other program."""
+    """The only folder on PATH: a root's machine, an apt-get that writes down what it is told, and
+    no other program.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     write(folder / "id", "echo 0")
@@ -67,8 +71,12 @@ def test_debian_0_installs_nothing_and_names_what_is_missing(programs: Path) -> 
     assert "skipped" in complaint
 
 
-@pytest.mark.parametrize("program", [("id", "echo 1000"), ("apt-get", "exit 100")], ids=["no root", "no index"])
-def test_where_it_cannot_install_it_says_so_and_goes_on(programs: Path, program: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "program", [("id", "echo 1000"), ("apt-get", "exit 100")], ids=["no root", "no index"]
+)
+def test_where_it_cannot_install_it_says_so_and_goes_on(
+    programs: Path, program: tuple[str, str]
+) -> None:
     write(programs / program[0], program[1])
     _, complaint, _ = run(programs)
     assert all(f"{name}: " in complaint for name in NEEDED)

@@ -1,7 +1,7 @@
 """What reads the environment is not imported before a service has set it.
 
-torch reads OMP_NUM_THREADS once, when it is imported. A generator that imported it a line too early ran two OpenMP
-threads, and every step of a run on two cores took 1.7 times as long.
+torch reads OMP_NUM_THREADS once, when it is imported. A generator that imported it a line too early
+ran two OpenMP threads, and every step of a run on two cores took 1.7 times as long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What forks the programs of whole systems outlives any number of them that end at once, and leaves none behind."""
+"""What forks the programs of whole systems outlives any number of them that end at once, and leaves
+none behind.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,14 @@ from testkit.system.harness import wait_for
 PROGRAMS = 24
 
 
-def test_many_that_end_at_once_all_have_an_exit_code_and_the_rest_ends_with_what_forked_it(tmp_path: Path) -> None:
+def test_many_that_end_at_once_all_have_an_exit_code_and_the_rest_ends_with_what_forked_it(
+    tmp_path: Path,
+) -> None:
     with ForkedPrograms(tmp_path, ()) as programs:
         servers = [programs.start("http.server", ["0"], tmp_path / "log") for _ in range(PROGRAMS)]
-        helpers = [programs.start("http.server", ["--help"], tmp_path / "help") for _ in range(PROGRAMS)]
+        helpers = [
+            programs.start("http.server", ["--help"], tmp_path / "help") for _ in range(PROGRAMS)
+        ]
         for server in servers:
             server.send_signal(signal.SIGKILL)
         assert [server.wait(60) for server in servers] == [-signal.SIGKILL] * PROGRAMS
@@ -30,4 +36,8 @@ def test_many_that_end_at_once_all_have_an_exit_code_and_the_rest_ends_with_what
         with pytest.raises(subprocess.TimeoutExpired, match=r"after 0\.1 seconds"):
             last.wait(0.1)
         left = psutil.Process(last.pid)
-    wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, 30, "the end of the last one")
+    wait_for(
+        lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE,
+        30,
+        "the end of the last one",
+    )

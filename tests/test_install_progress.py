@@ -1,4 +1,6 @@
-"""What `make demo` says while it installs: how many packages are there, and their size; pip's own words if it fails."""
+"""What `make demo` says while it installs: how many packages are there, and their size; pip's own
+words if it fails.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,37 @@ def wheel(folder: Path, name: str) -> None:
     information = f"{name}-1.0.dist-info"
     with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
         file.writestr(f"{name}.py", "")
-        file.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        file.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        file.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         file.writestr(f"{information}/RECORD", "")
 
 
 def run(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
     """The program around a real pip, which finds only the wheels of the folder."""
     (folder / "list.txt").write_text("# pinned\n" + "".join(f"{name}==1.0\n" for name in names))
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv"), "install", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(folder / "venv"),
+        "install",
+        "--no-index",
+        "--no-deps",
+    ]
     pip += ["--find-links", str(folder), "-r", str(folder / "list.txt")]
-    command = [sys.executable, progress.__file__, str(folder / "venv"), str(folder / "list.txt"), "--", *pip]
+    command = [
+        sys.executable,
+        progress.__file__,
+        str(folder / "venv"),
+        str(folder / "list.txt"),
+        "--",
+        *pip,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -43,7 +65,9 @@ def test_it_ends_with_the_number_of_packages_and_their_size(tmp_path: Path) -> N
     for name in ("first", "second"):
         wheel(tmp_path, name)
     done = run(tmp_path, "first", "second")
-    assert (done.returncode, done.stdout) == (0, "  2 of 2 packages installed, 0.0 GB\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "  2 of 2 packages installed, 0.0 GB\n"), (
+        done.stderr
+    )
 
 
 def test_a_failure_is_told_in_pips_words(tmp_path: Path) -> None:

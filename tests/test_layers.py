@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"rollcast": "services/rollcast", **{name: name for name in ("testkit", "benchmarks", "lab", "tests")}}
+PACKAGES = {
+    "rollcast": "services/rollcast",
+    **{name: name for name in ("testkit", "benchmarks", "lab", "tests")},
+}
 FORBIDDEN = {
     "Layers": ("rollcast/config/run.py", "rollcast.tasks"),
     "Decisions follow from the posterior, the posterior from the law": (
@@ -28,11 +31,23 @@ FORBIDDEN = {
     "No torch where a decision or a forecast is made": ("rollcast/scaling/law/curve.py", "torch"),
     "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),
     "The grader knows no Redis": ("rollcast/grader/service.py", "redis"),
-    "Protobuf stays behind the codecs and the wires": ("rollcast/recipe/staleness.py", "rollcast.wire"),
+    "Protobuf stays behind the codecs and the wires": (
+        "rollcast/recipe/staleness.py",
+        "rollcast.wire",
+    ),
     "The library does not import the command line": ("rollcast/python.py", "rollcast.cli.main"),
-    "The command line starts services through `local` alone": ("rollcast/cli/main.py", "rollcast.forecaster"),
-    "The trainer's control imports no torch itself": ("rollcast/trainer/control/pacing.py", "torch"),
-    "Tests and benchmarks stand on the testkit, never on each other": ("benchmarks/__init__.py", "tests.only_these"),
+    "The command line starts services through `local` alone": (
+        "rollcast/cli/main.py",
+        "rollcast.forecaster",
+    ),
+    "The trainer's control imports no torch itself": (
+        "rollcast/trainer/control/pacing.py",
+        "torch",
+    ),
+    "Tests and benchmarks stand on the testkit, never on each other": (
+        "benchmarks/__init__.py",
+        "tests.only_these",
+    ),
     "Nothing but tests stands on the lab": ("benchmarks/__init__.py", "lab"),
     "No import circles": ("rollcast/scaling/law/curve.py", "rollcast.scaling.decisions.forecast"),
 }
@@ -41,7 +56,10 @@ FORBIDDEN = {
 
 def lint(folder: Path) -> tuple[int, dict[str, str]]:
     """Exit code; contract -> KEPT or BROKEN, over the packages in a folder."""
-    program = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    program = (
+        "import sys; from importlinter.cli import lint_imports; "
+        "sys.exit(lint_imports(no_cache=True))"
+    )
     environment = os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -60,10 +78,16 @@ def test_every_contract_sees_the_import_that_it_forbids(tmp_path: Path) -> None:
     pytest.importorskip("importlinter")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name, source in PACKAGES.items():
-        shutil.copytree(ROOT / source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.xz", "*.json"))
+        shutil.copytree(
+            ROOT / source,
+            tmp_path / name,
+            ignore=shutil.ignore_patterns("__pycache__", "*.xz", "*.json"),
+        )
     contracts = [
         item["name"]
-        for item in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        for item in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+            "contracts"
+        ]
     ]
     assert set(FORBIDDEN) == set(contracts)
     for file, forbidden in FORBIDDEN.values():
@@ -76,17 +100,22 @@ def test_every_contract_sees_the_import_that_it_forbids(tmp_path: Path) -> None:
 
 
 def test_no_test_module_is_imported() -> None:
-    """What tests share lies beside them, or in the testkit: whoever reads a test module reads tests."""
+    """What tests share lies beside them, or in the testkit: whoever reads a test module reads
+    tests.
+    """
     imported = re.compile(r"^\s*(from|import) tests(\.\w+)*\.test_\w+", re.MULTILINE)
     found = {
-        str(path.relative_to(ROOT)) for path in Path(__file__).parent.rglob("*.py") if imported.search(path.read_text())
+        str(path.relative_to(ROOT))
+        for path in Path(__file__).parent.rglob("*.py")
+        if imported.search(path.read_text())
     }
     assert sorted(found) == []
 
 
 QUICK = {
     "rollcast.cli.main": (
-        "torch", "transformers", "vllm", "scipy", "numpy", "fastapi", "matplotlib", "httpx", "pydantic",
+        "torch", "transformers", "vllm", "scipy", "numpy", "fastapi", "matplotlib", "httpx",
+        "pydantic",
     ),
     "rollcast.config.run": ("torch", "numpy", "scipy", "redis", "grpc"),
     "rollcast.telemetry.all_metrics": ("torch", "numpy", "prometheus_client"),

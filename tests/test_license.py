@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize("image", ["control", "trainer", "generator"])
 def test_the_wheel_of_each_image_has_it(image: str, tmp_path: Path) -> None:
     """Built from nothing but what the Dockerfile copies before it builds."""
-    stage = (ROOT / f"Dockerfile.{image}").read_text().partition("AS wheel\n")[2].partition("FROM ")[0]
+    stage = (
+        (ROOT / f"Dockerfile.{image}").read_text().partition("AS wheel\n")[2].partition("FROM ")[0]
+    )
     for copied, target in re.findall(r"^COPY (.*) (\S+)$", stage, re.MULTILINE):
         for source in copied.split():
             place = tmp_path / target / (Path(source).name if target.endswith("/") else "")
@@ -38,7 +40,11 @@ def test_the_wheel_of_each_image_has_it(image: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        texts = {name.partition(".dist-info/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
+        texts = {
+            name.partition(".dist-info/")[2]: name
+            for name in archive.namelist()
+            if ".dist-info/" in name
+        }
         metadata = Parser().parsestr(archive.read(texts["METADATA"]).decode())
         license = archive.read(texts["licenses/LICENSE"]).decode()
     assert metadata["License-Expression"] == "Apache-2.0"

@@ -1,4 +1,6 @@
-"""One meaning for each class name of services/, and a glossary whose every entry points to something that is there."""
+"""One meaning for each class name of services/, and a glossary whose every entry points to
+something that is there.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,19 @@ from lab.plainness.parsed import parsed
 ROOT = Path(__file__).parents[1]
 SERVICES = ROOT / "services" / "rollcast"
 GLOSSARY = ROOT / "docs" / "glossary.md"
-ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.+?)(?=^- |^#|\Z)", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(
+    r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.+?)(?=^- |^#|\Z)", re.MULTILINE | re.DOTALL
+)
 CLASS_NAME = re.compile(r"`([A-Z]\w+)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
 
 
 @functools.cache
 def definitions() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """The file and the definition of every class and function that somebody wrote. Parsed once for all tests."""
+    """The file and the definition of every class and function that somebody wrote.
+
+    Parsed once for all tests.
+    """
     return [
         (path.relative_to(SERVICES).as_posix(), node)
         for path in sorted(SERVICES.rglob("*.py"))
@@ -76,7 +83,7 @@ def test_a_term_of_the_glossary_points_to_what_is_there(term: str) -> None:
 
 
 WORDS = """rollout group task prompt policy-version incarnation span staleness ledger intake settle dispatch examiner
-grader judge verifier curve evaluation law forecast outlook horizon asymptote"""
+grader judge verifier curve evaluation law forecast outlook horizon asymptote"""  # noqa: E501
 
 
 @pytest.mark.parametrize("word", WORDS.split())
@@ -97,13 +104,22 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_of_the_queue_is_nobody_elses(verb: str) -> None:
     form = re.compile(rf"_*{verb}(d|ed)?")
-    found = {file for file, node in definitions() if not isinstance(node, ast.ClassDef) and form.fullmatch(node.name)}
+    found = {
+        file
+        for file, node in definitions()
+        if not isinstance(node, ast.ClassDef) and form.fullmatch(node.name)
+    }
     assert found
     assert sorted(path for path in found if not path.startswith(VERBS[verb])) == []
 
 
 def test_the_tree_in_the_architecture_is_that_of_the_folders() -> None:
-    tree = (ROOT / "docs" / "architecture.md").read_text().split("## Where things are")[1].split("##")[0]
+    tree = (
+        (ROOT / "docs" / "architecture.md")
+        .read_text()
+        .split("## Where things are")[1]
+        .split("##")[0]
+    )
     named: list[Path] = []
     for line in tree.splitlines():
         if match := re.match(r"^( {4}| {6})(\S+/,? ?(?:\S+/)?)\s{2,}", line):

@@ -19,7 +19,9 @@ def cells(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As plain Python, without the lines that only a notebook knows."""
-    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed: the notebook draws with it")
+    matplotlib = pytest.importorskip(
+        "matplotlib", reason="matplotlib is not installed: the notebook draws with it"
+    )
     matplotlib.use("Agg")
     names: dict[str, Any] = {}
     for cell in cells(path):
@@ -40,7 +42,9 @@ def test_every_cell_was_run_without_an_error(path: Path) -> None:
 def test_a_notebook_runs_as_make_docs_runs_it(path: Path) -> None:
     for name in ("nbclient", "ipykernel"):
         if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed: pip install -r requirements/docs.txt, or make docs")
+            pytest.skip(
+                f"{name} is not installed: pip install -r requirements/docs.txt, or make docs"
+            )
     import nbformat
     from nbclient import NotebookClient
 

@@ -22,7 +22,11 @@ def services() -> list[Module]:
 
 @pytest.mark.parametrize(
     ("names", "max_share"),
-    [(identifiers.variables, 0.005), (identifiers.parameters, 0.001), (identifiers.attributes, 0.0011)],
+    [
+        (identifiers.variables, 0.005),
+        (identifiers.parameters, 0.001),
+        (identifiers.attributes, 0.0011),
+    ],
 )
 def test_few_names_are_bare_words(names: Callable[[Module], list[str]], max_share: float) -> None:
     all_names = [name for module in services() for name in names(module)]
@@ -40,7 +44,9 @@ def test_few_names_are_bare_words(names: Callable[[Module], list[str]], max_shar
         (density.numeric_class_attributes, 225),
     ],
 )
-def test_what_a_reader_must_decipher_becomes_less(measure: Callable[[Module], list[str]], most: int) -> None:
+def test_what_a_reader_must_decipher_becomes_less(
+    measure: Callable[[Module], list[str]], most: int
+) -> None:
     assert sum(len(measure(module)) for module in services()) <= most
 
 
@@ -63,4 +69,7 @@ def rank_of(text):
     assert identifiers.attributes(example) == ["kept"]
     assert identifiers.participles(example) == ["begun"]
     assert identifiers.prepositions(example) == ["rank_of"]
-    assert (len(identifiers.pronoun_docstrings(example)), len(identifiers.what_docstrings(example))) == (1, 1)
+    assert (
+        len(identifiers.pronoun_docstrings(example)),
+        len(identifiers.what_docstrings(example)),
+    ) == (1, 1)

@@ -12,7 +12,8 @@ from lab.plainness.literals import user_visible_hits
 
 ROOT = Path(__file__).parents[1]
 MAX_PROSE_HITS = 121
-"""Odd phrases in docstrings, comments and documents. Some are right as they are, so the whole has a budget."""
+"""Odd phrases in docstrings, comments and documents. Some are right as they are, so the whole has a
+budget."""
 
 
 @cache
@@ -36,12 +37,16 @@ def test_what_a_user_reads_is_plain() -> None:
 
 
 def test_values_are_assigned_one_by_one() -> None:
-    found = [f"{item.name}:{node.lineno}" for item in services() for node in tuple_assignments(item)]
+    found = [
+        f"{item.name}:{node.lineno}" for item in services() for node in tuple_assignments(item)
+    ]
     assert not found, "\n".join(found)
 
 
 def test_conditional_expressions_are_not_nested() -> None:
-    found = [f"{item.name}:{node.lineno}" for item in services() for node in nested_conditionals(item)]
+    found = [
+        f"{item.name}:{node.lineno}" for item in services() for node in nested_conditionals(item)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -51,12 +56,17 @@ def test_a_swap_is_no_assignment_of_several_values() -> None:
 
 
 def test_a_conditional_expression_inside_another_is_found_at_its_ends_and_in_its_middle() -> None:
-    text = "x = 1 if a else 2 if b else 3\ny = (1 if a else 2) if b else 3\nz = f(1 if a else 2) if b else 3\n"
+    text = (
+        "x = 1 if a else 2 if b else 3\ny = (1 if a else 2) if b else 3\nz = f(1 if a else 2) if b "
+        "else 3\n"
+    )
     assert [node.lineno for node in nested_conditionals(module(text))] == [1, 2]
 
 
 def test_a_phrase_is_found_as_a_whole_word_only() -> None:
-    assert [hit.phrase for hit in phrase_hits("a.py", 1, "Nobody is told where it lies in wait")] == [
+    assert [
+        hit.phrase for hit in phrase_hits("a.py", 1, "Nobody is told where it lies in wait")
+    ] == [
         "tell, told",
         "where, for if or when",
         "stands, lies",

@@ -1,4 +1,6 @@
-"""The pinned lists hold what every Python that install.sh admits needs, and can be installed as the project does it."""
+"""The pinned lists hold what every Python that install.sh admits needs, and can be installed as the
+project does it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def broken(pins: dict[str, Requirement], python: str) -> list[str]:
             if not holds(need, python, extra) or needed in LEFT_OUT:
                 continue
             given = installed(needed)
-            if needed not in pins or (given and not need.specifier.contains(given.version, prereleases=True)):
+            if needed not in pins or (
+                given and not need.specifier.contains(given.version, prereleases=True)
+            ):
                 wrong.append(f"{name} needs {need}, the list has {pins.get(needed)}")
             waiting += [(needed, wanted) for wanted in need.extras]
     return wrong
@@ -90,7 +94,9 @@ def test_a_list_without_dependencies_is_complete(name: str, python: str) -> None
         if found is None and not holds(line, platform.python_version()):
             continue
         if found is None or not line.specifier.contains(found.version, prereleases=True):
-            pytest.skip(f"{line} is not what is installed here; `make setup` installs requirements/cpu.txt")
+            pytest.skip(
+                f"{line} is not what is installed here; `make setup` installs requirements/cpu.txt"
+            )
     assert broken(pins, python) == []
 
 
@@ -104,16 +110,36 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except subprocess.TimeoutExpired as error:
         reason = str(error)
     if reason:
-        pytest.skip(f"uv finds no packages here (UV_DEFAULT_INDEX names another index): {reason[-500:]}")
+        pytest.skip(
+            f"uv finds no packages here (UV_DEFAULT_INDEX names another index): {reason[-500:]}"
+        )
     return folder
 
 
-def resolve(cache: Path, name: str, *flags: str, python: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def resolve(
+    cache: Path, name: str, *flags: str, python: str, given: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Choose the packages of a list for `python`; downloads their metadata and none of them."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--cache-dir", str(cache), "--no-build"]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--cache-dir",
+        str(cache),
+        "--no-build",
+    ]
     command += ["--python", sys.executable, "--python-version", python, "--python-platform", GLIBC]
     return subprocess.run(
-        [*command, *flags, name], input=given, capture_output=True, text=True, timeout=120, check=False, cwd=FOLDER
+        [*command, *flags, name],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=FOLDER,
     )
 
 
@@ -121,7 +147,9 @@ def resolve(cache: Path, name: str, *flags: str, python: str, given: str = "") -
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("name", [*COMPLETE, *ADDED, *WITH_DEPENDENCIES])
 def test_a_list_can_be_installed(name: str, python: str, cache: Path) -> None:
-    """With the flags of install.sh and the Dockerfiles; wheels only, as no compiler is asked for."""
+    """With the flags of install.sh and the Dockerfiles; wheels only,
+    as no compiler is asked for.
+    """
     flags = ["--no-deps"] if name in (*COMPLETE, *ADDED) else []
     done = resolve(cache, name, *flags, python=python)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""Committed benchmark results: every target in them was met, and the figures in the docs are those of the files."""
+"""Committed benchmark results: every target in them was met, and the figures in the docs are those
+of the files.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ FLEETS = {
     "rollcast_second_seed": "autoscaler, other seed",
     "rollcast_by_hpa_tolerance_10_percent": "autoscaler through an HPA with tolerance 10 %",
     **{
-        f"hpa_waiting_{per_pod}_per_pod": f"HPA on waiting tasks, {per_pod} per pod" for per_pod in ("0.25", "0.5", "1")
+        f"hpa_waiting_{per_pod}_per_pod": f"HPA on waiting tasks, {per_pod} per pod"
+        for per_pod in ("0.25", "0.5", "1")
     },
-    **{f"hpa_unfinished_{per_pod}_per_pod": f"HPA on unfinished tasks, {per_pod} per pod" for per_pod in "345"},
+    **{
+        f"hpa_unfinished_{per_pod}_per_pod": f"HPA on unfinished tasks, {per_pod} per pod"
+        for per_pod in "345"
+    },
 }
 """Scenario "growth": run in the file -> its row in docs/autoscaling.md."""
 
@@ -29,13 +35,17 @@ FLEETS = {
 def _figures(name: str) -> dict[str, Any]:
     path = RESULTS / f"{name}.json"
     if not path.exists():
-        pytest.skip(f"benchmarks/results/{name}.json is not there: python -m benchmarks.{name} writes it")
+        pytest.skip(
+            f"benchmarks/results/{name}.json is not there: python -m benchmarks.{name} writes it"
+        )
     figures: dict[str, Any] = json.loads(path.read_text())["figures"]
     return figures
 
 
 @pytest.mark.parametrize(
-    "path", sorted([*RESULTS.glob("*.json"), *record.LAB_RESULTS.glob("*.json")]), ids=lambda path: path.stem
+    "path",
+    sorted([*RESULTS.glob("*.json"), *record.LAB_RESULTS.glob("*.json")]),
+    ids=lambda path: path.stem,
 )
 def test_every_file_is_json_that_any_reader_takes(path: Path) -> None:
     json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
@@ -43,9 +53,13 @@ def test_every_file_is_json_that_any_reader_takes(path: Path) -> None:
 
 def test_what_json_has_no_number_for_is_written_as_null(tmp_path: Path) -> None:
     path = record.write_result(
-        "odd", {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")}, tmp_path
+        "odd",
+        {"rows": [(1.5, float("nan"))], "most": float("inf"), "least": np.float64("nan")},
+        tmp_path,
     )
-    figures = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["figures"]
+    figures = json.loads(
+        path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON")
+    )["figures"]
     assert figures == {"rows": [[1.5, None]], "most": None, "least": None}
 
 
@@ -63,9 +77,13 @@ def test_the_page_says_how_adapters_compare_with_every_weight() -> None:
     assert len(figures["seeds"]) == 5
     for sentence in (
         f"(five seeds, {figures['steps']} steps, rank {figures['rank']})",
-        f"a pass rate of {lora['last_pass_rate']:.2f}, every weight {full['last_pass_rate']:.2f} (deviations "
+        f"a pass rate of {lora['last_pass_rate']:.2f}, every weight {full['last_pass_rate']:.2f} "
+        "(deviations "
         f"{lora['last_pass_rate_deviation']:.2f} and {full['last_pass_rate_deviation']:.2f})",
-        f"{lora['bytes_of_a_version'] / 1e6:.2f} MB instead of {full['bytes_of_a_version'] / 1e6:.2f}",
+        (
+            f"{lora['bytes_of_a_version'] / 1e6:.2f} MB instead of "
+            f"{full['bytes_of_a_version'] / 1e6:.2f}"
+        ),
         f"{lora['update_seconds']:.2f} s instead of {full['update_seconds']:.2f}, "
         f"a step {lora['seconds_a_step']:.2f} s instead of {full['seconds_a_step']:.2f}",
     ):
@@ -79,30 +97,47 @@ def _percent(share: float) -> str:
 def test_the_page_says_what_the_autoscaler_saved() -> None:
     figures = _figures("autoscaler")
     page = " ".join((ROOT / "docs" / "autoscaling.md").read_text().split())
-    growth, still, step, stragglers = (figures[name] for name in ("growth", "stationary", "step", "stragglers"))
-    first, peak = figures["smallest_fixed_at_2000_tokens"], figures["smallest_fixed_at_10000_tokens"]
+    growth, still, step, stragglers = (
+        figures[name] for name in ("growth", "stationary", "step", "stragglers")
+    )
+    first, peak = (
+        figures["smallest_fixed_at_2000_tokens"],
+        figures["smallest_fixed_at_10000_tokens"],
+    )
     same = "rollcast_by_hpa_tolerance_0"
     assert set(growth) == set(FLEETS) | {same}
     assert growth[same] == growth["rollcast"]
-    more, from_more = (_percent(still[run]["more"]) for run in ("rollcast", "rollcast_from_a_quarter_more"))
+    more, from_more = (
+        _percent(still[run]["more"]) for run in ("rollcast", "rollcast_from_a_quarter_more")
+    )
     idle, fixed_idle = (_percent(still[run]["idle"]["all"]) for run in ("rollcast", "fixed"))
-    up, down = (f"from {run['generators_first']} to {run['generators_last']}" for run in (step["up"], step["down"]))
+    up, down = (
+        f"from {run['generators_first']} to {run['generators_last']}"
+        for run in (step["up"], step["down"])
+    )
     waits = _percent(stragglers["with"]["idle"]["straggler"])
     most, most_without = (stragglers[run]["generators_most"] for run in ("with", "without"))
     longest = growth["rollcast"]["longest_group_steps"]
     sentences = [
-        f"over {growth['fixed']['steps']:,} steps, so that the need grows from {first} generators to {peak}:",
+        (
+            f"over {growth['fixed']['steps']:,} steps, so that the need grows from {first} "
+            f"generators to {peak}:"
+        ),
         f"{more} more device-hours than the smallest fixed fleet,",
         f"{from_more} when the run begins with a quarter too many;",
         f"the trainer idles {idle} instead of {fixed_idle}.",
         f"double suddenly: {up} generators, {_turns(step['up'])} by more than one generator.",
         f"That halve: {down}, {_turns(step['down'])}.",
-        f"waits {waits} of the time for stragglers; most generators {most}, without them {most_without}.",
+        (
+            f"waits {waits} of the time for stragglers; most generators {most}, without them "
+            f"{most_without}."
+        ),
         f"the staleness bound of {figures['max_staleness']} in any of them;",
         f"the longest group of the growing run lasts {longest:.1f} steps.",
         *(
             f"| {label} | {growth[run]['device_hours']:,.0f} | {_percent(growth[run]['saved'])} | "
-            f"{_percent(growth[run]['idle']['all'])} | {_percent(growth[run]['idle_last_quarter']['all'])} |"
+            f"{_percent(growth[run]['idle']['all'])} | "
+            f"{_percent(growth[run]['idle_last_quarter']['all'])} |"
             for run, label in FLEETS.items()
         ),
     ]
@@ -113,10 +148,12 @@ def test_the_notes_say_how_near_the_count_of_memory_is() -> None:
     figures = _figures("memory")
     page = " ".join((ROOT / "lab" / "notes.md").read_text().split())
     step, publish, checkpoint, start = (
-        _percent(figures["largest_error"][name]) for name in ("step", "publish", "checkpoint", "start")
+        _percent(figures["largest_error"][name])
+        for name in ("step", "publish", "checkpoint", "start")
     )
     said = (
-        f"at most {step} off at a step, {publish} when a version is staged, {checkpoint} at a checkpoint, {start} while"
+        f"at most {step} off at a step, {publish} when a version is staged, {checkpoint} at a "
+        f"checkpoint, {start} while"
     )
     assert f"{said} the model is read" in page
 
@@ -156,7 +193,10 @@ def test_the_first_hour_has_all_its_parts_in_the_file_and_on_its_page() -> None:
     """`up` runs the very file that `init` wrote; the first step's time has no screen."""
     seen = [one for one in _figures("first_hour")["commands"] if one["moment"] != "first step"]
     if not seen[0]["command"].startswith("rollcast init"):
-        pytest.skip("the file is of the script before this one: python -m benchmarks.first_hour --transcript PAGE")
+        pytest.skip(
+            "the file is of the script before this one: python -m benchmarks.first_hour "
+            "--transcript PAGE"
+        )
     page = (ROOT / "lab" / "first-hour.md").read_text()
     assert len(seen) == len(PARTS_OF_THE_FIRST_HOUR)
     place = 0
@@ -173,11 +213,13 @@ def test_the_tutorial_says_how_long_it_took() -> None:
     page = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
     commands = [one["command"] for one in figures["commands"]]
     assert [" ".join(command.split()[:2]) for command in commands] == [
-        "rollcast model", "python make_data.py", "rollcast config", "rollcast up", "rollcast fit", "rollcast plan",
+        "rollcast model", "python make_data.py", "rollcast config", "rollcast up", "rollcast fit",
+        "rollcast plan",
         "rollcast backtest",
     ]  # fmt: skip
     took = {
-        command.split()[1]: round(one["seconds"]) for command, one in zip(commands, figures["commands"], strict=True)
+        command.split()[1]: round(one["seconds"])
+        for command, one in zip(commands, figures["commands"], strict=True)
     }
     assert f"took {round(figures['seconds'] / 60, 1)} minutes on two cores" in page
     assert f"{took['model']} s for the model, {took['up']} s for the run" in page

@@ -1,4 +1,6 @@
-"""What is small enough to be read at once: files of services/ hold at most 400 lines, functions at most 60."""
+"""What is small enough to be read at once: files of services/ hold at most 400 lines, functions at
+most 60.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
-    found = {f"{item.name}:{name}": length for item in modules(ROOT) for name, length in long_functions(item.tree)}
+    found = {
+        f"{item.name}:{name}": length
+        for item in modules(ROOT)
+        for name, length in long_functions(item.tree)
+    }
     assert found == {}
 
 

@@ -1,4 +1,5 @@
-"""Types and import contracts of everything, which `make check` looks at too. `make test` leaves both to these tests.
+"""Types and import contracts of everything, which `make check` looks at too. `make test` leaves
+both to these tests.
 
 Each takes one core, mypy with an empty cache for a minute. Other tests use the rest meanwhile.
 """
@@ -25,5 +26,7 @@ LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports; sys.exit(
 def test_a_checker_of_the_whole_repository_is_content(module: str, arguments: list[str]) -> None:
     pytest.importorskip(module)
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

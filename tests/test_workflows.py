@@ -1,4 +1,6 @@
-"""The hosted workflows are well-formed, call the scripts of .ci/, and name no more than they need."""
+"""The hosted workflows are well-formed, call the scripts of .ci/,
+and name no more than they need.
+"""
 
 from __future__ import annotations
 
@@ -75,20 +77,29 @@ def test_checks_cover_the_pythons_that_are_admitted() -> None:
     """The lists are for one Python, and say so; newer ones are tried with what the indexes have."""
     jobs = load(ROOT / ".github" / "workflows" / "checks.yml")["jobs"]
     assert jobs["everything"]["container"].startswith("python:3.11.")
-    assert [step["run"] for step in jobs["everything"]["steps"] if "run" in step][-2:] == [".ci/run", ".ci/docs"]
+    assert [step["run"] for step in jobs["everything"]["steps"] if "run" in step][-2:] == [
+        ".ci/run",
+        ".ci/docs",
+    ]
     assert jobs["library"]["strategy"]["matrix"]["python"] == ["3.12", "3.13"]
     for name in (ROOT / "requirements").glob("*.txt"):
         assert "Python 3.11" in name.read_text().splitlines()[0], name
 
 
-def test_a_release_signs_what_it_publishes_and_refuses_a_tag_that_is_not_the_charts(tmp_path: Path) -> None:
+def test_a_release_signs_what_it_publishes_and_refuses_a_tag_that_is_not_the_charts(
+    tmp_path: Path,
+) -> None:
     release = load(ROOT / ".github" / "workflows" / "release.yml")
     assert release[True] == {"push": {"tags": ["v*"]}}  # YAML reads `on` as true
     assert release["jobs"]["publish"]["needs"] == "checks"
     assert release["jobs"]["publish"]["permissions"]["id-token"] == "write"
     done = subprocess.run(
         [str(ROOT / ".ci" / "publish"), "9.9.9"],
-        env={"PATH": "/usr/bin:/bin", "REGISTRY": "host/owner", "PYTORCH_CPU_INDEX": "https://index"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "REGISTRY": "host/owner",
+            "PYTORCH_CPU_INDEX": "https://index",
+        },
         capture_output=True,
         text=True,
         timeout=30,
@@ -101,24 +112,33 @@ def test_a_release_signs_what_it_publishes_and_refuses_a_tag_that_is_not_the_cha
 def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str, Any]]:
     """With programs in the place of docker, helm and cosign that write down how they are called.
 
-    The chart's version, what was called, and the Chart.yaml that was packed; the whole chart is in `folder`/chart.
+    The chart's version, what was called, and the Chart.yaml that was packed; the whole chart is in
+    `folder`/chart.
     """
     programs = folder / "bin"
     programs.mkdir(parents=True)
     log = folder / "log"
     metadata = '{"containerimage.digest": "sha256:0123"}'
     tell = f'[ "$1" = --metadata-file ] && echo \'{metadata}\' > "$2"'
-    write_program(programs / "docker", f'echo "docker $*" >> {log}; while [ $# -gt 0 ]; do {tell}; shift; done')
+    write_program(
+        programs / "docker",
+        f'echo "docker $*" >> {log}; while [ $# -gt 0 ]; do {tell}; shift; done',
+    )
     write_program(programs / "cosign", f'echo "cosign $*" >> {log}')
     write_program(
         programs / "helm",
-        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log} && cp -r "$2" {folder}/chart; '
+        f'echo "helm $*" >> {log}; [ -f "$2/LICENSE" ] && echo licence >> {log} && cp -r "$2" '
+        f"{folder}/chart; "
         'echo "Digest: sha256:45ab"',
     )
     version = yaml.safe_load((ROOT / "helm" / "rollcast" / "Chart.yaml").read_text())["version"]
     subprocess.run(
         [str(ROOT / ".ci" / "publish"), version],
-        env={"PATH": f"{programs}:/usr/bin:/bin", "REGISTRY": "host/owner", "PYTORCH_CPU_INDEX": "https://index"}
+        env={
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "REGISTRY": "host/owner",
+            "PYTORCH_CPU_INDEX": "https://index",
+        }
         | environment,
         check=True,
         timeout=30,
@@ -127,7 +147,9 @@ def publish(folder: Path, **environment: str) -> tuple[str, list[str], dict[str,
     return version, log.read_text().splitlines(), load(folder / "chart" / "Chart.yaml")
 
 
-def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence(tmp_path: Path) -> None:
+def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence(
+    tmp_path: Path,
+) -> None:
     version, said, _ = publish(tmp_path)
     built = [line for line in said if line.startswith("docker buildx build")]
     tags = [re.search(r"--tag (\S+)", line)[1] for line in built]  # type: ignore[index]
@@ -144,13 +166,18 @@ def test_a_release_builds_every_image_signs_each_by_digest_and_packs_the_licence
     assert all("--sbom=true --provenance=mode=max" in line for line in built)
     signed = [line.rpartition(" ")[2] for line in said if line.startswith("cosign sign")]
     assert signed == [
-        *(f"host/owner/rollcast/{tag.rpartition('/')[2].partition(':')[0]}@sha256:0123" for tag in tags),
+        *(
+            f"host/owner/rollcast/{tag.rpartition('/')[2].partition(':')[0]}@sha256:0123"
+            for tag in tags
+        ),
         "host/owner/charts/rollcast@sha256:45ab",
     ]
     assert "licence" in said
 
 
-def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(tmp_path: Path) -> None:
+def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(
+    tmp_path: Path,
+) -> None:
     """The disk of a hosted machine would not hold all of them twice."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -159,7 +186,11 @@ def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(tm
         write_program(programs / name, f'echo "{name} $*" >> {log}')
     subprocess.run(
         [str(ROOT / ".ci" / "kind")],
-        env={"PATH": f"{programs}:/usr/bin:/bin", "PIP_EXTRA_INDEX_URL": "https://index", "SECOND_TAG": "again"},
+        env={
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "PIP_EXTRA_INDEX_URL": "https://index",
+            "SECOND_TAG": "again",
+        },
         check=True,
         timeout=30,
     )
@@ -182,8 +213,13 @@ def test_the_clusters_images_are_built_loaded_and_removed_one_after_the_other(tm
 
 def test_the_packed_chart_says_where_it_comes_from_as_far_as_that_is_known(tmp_path: Path) -> None:
     """Helm takes it, and finds nothing to complain of."""
-    helm = pytest.importorskip("helm_python.chart", reason="helm-python-sdk is not installed: no chart is read")
-    workflow = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_REPOSITORY": "somebody/rollcast"}
+    helm = pytest.importorskip(
+        "helm_python.chart", reason="helm-python-sdk is not installed: no chart is read"
+    )
+    workflow = {
+        "GITHUB_SERVER_URL": "https://forge.example",
+        "GITHUB_REPOSITORY": "somebody/rollcast",
+    }
     version, _, packed = publish(tmp_path / "hosted", **workflow)
     address = "https://forge.example/somebody/rollcast"
     assert packed["home"] == address
@@ -191,7 +227,9 @@ def test_the_packed_chart_says_where_it_comes_from_as_far_as_that_is_known(tmp_p
     chart = shutil.copytree(ROOT / "helm" / "rollcast", tmp_path / "rollcast")
     shutil.copy(tmp_path / "hosted" / "chart" / "Chart.yaml", chart)
     metadata = helm.Chart.load(chart).metadata
-    assert {key: metadata[key] for key in ("home", "sources")} == {key: packed[key] for key in ("home", "sources")}
+    assert {key: metadata[key] for key in ("home", "sources")} == {
+        key: packed[key] for key in ("home", "sources")
+    }
     assert helm.lint(chart, strict=True)["messages"] == []
     _, _, by_hand = publish(tmp_path / "by-hand")
     assert by_hand == load(ROOT / "helm" / "rollcast" / "Chart.yaml")
@@ -199,13 +237,29 @@ def test_the_packed_chart_says_where_it_comes_from_as_far_as_that_is_known(tmp_p
 
 def test_the_packed_chart_names_the_images_that_were_pushed(tmp_path: Path) -> None:
     """Who installs a release builds none."""
-    from tests.chart.rendering import CPU, merged, pods, render  # skips where no chart can be rendered
+    from tests.chart.rendering import (
+        CPU,
+        merged,
+        pods,
+        render,
+    )  # skips where no chart can be rendered
 
     _, said, _ = publish(tmp_path)
-    pushed = {found[1] for line in said if (found := re.search(r"docker buildx build .*--tag (\S+)", line))}
+    pushed = {
+        found[1]
+        for line in said
+        if (found := re.search(r"docker buildx build .*--tag (\S+)", line))
+    }
     every_role = {"grader": {"enabled": True}, "autoscaler": {"mode": "hpa"}}
-    rendered = [render(merged(profile, every_role), path=tmp_path / "chart") for profile in ({}, CPU)]
-    named = {container["image"] for objects in rendered for pod in pods(objects) for container in pod.containers}
+    rendered = [
+        render(merged(profile, every_role), path=tmp_path / "chart") for profile in ({}, CPU)
+    ]
+    named = {
+        container["image"]
+        for objects in rendered
+        for pod in pods(objects)
+        for container in pod.containers
+    }
     theirs = {image for image in named if "/rollcast/" not in image}
     assert named - theirs == pushed
     assert [image.partition(":")[0] for image in theirs] == ["docker.io/library/redis"]
@@ -220,12 +274,21 @@ def test_the_charts_icon_is_a_picture() -> None:
 
 
 ZIZMOR = Path(sys.executable).parent / "zizmor"
-NEEDS_ZIZMOR = pytest.mark.skipif(not ZIZMOR.exists(), reason="zizmor is not installed: `make setup` does")
+NEEDS_ZIZMOR = pytest.mark.skipif(
+    not ZIZMOR.exists(), reason="zizmor is not installed: `make setup` does"
+)
 
 
 def complaints(folder: Path) -> subprocess.CompletedProcess[str]:
     """What zizmor says of the workflows there, without asking anybody."""
-    command = [str(ZIZMOR), "--offline", "--no-progress", "--strict-collection", "--min-severity=medium", str(folder)]
+    command = [
+        str(ZIZMOR),
+        "--offline",
+        "--no-progress",
+        "--strict-collection",
+        "--min-severity=medium",
+        str(folder),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -1,10 +1,12 @@
-"""The leave-one-out set and the five published recipes on the demo's model, 60 steps each, from one command.
+"""The leave-one-out set and the five published recipes on the demo's model, 60 steps each, from one
+command.
 
     python -m benchmarks.ablation [--folder runs/ablation-benchmark]
 
-Runs `rollcast ablate` as a user would and goes on with what the folder holds: a second call repeats no finished run.
-ablation.json in the folder shows after every run how far it is. Writes results/ablation.json; exit status 1 if a
-target is missed. The results of the table have no target: at this budget most rows cannot be distinguished.
+Runs `rollcast ablate` as a user would and goes on with what the folder holds: a second call repeats
+no finished run. ablation.json in the folder shows after every run how far it is. Writes
+results/ablation.json; exit status 1 if a target is missed. The results of the table have no target:
+at this budget most rows cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -35,10 +37,19 @@ TIMEOUT_SECONDS = 7_200.0
 def run_set(folder: Path) -> tuple[dict[str, Any], int, float]:
     """The command's answer, its exit status, the minutes it took."""
     command = [sys.executable, "-m", "rollcast.cli.main", "ablate", "--config", str(CONFIG)]
-    command += ["--without", "all,fresh_data", "--recipe", ",".join(PUBLISHED), "--steps", str(STEPS)]
+    command += [
+        "--without",
+        "all,fresh_data",
+        "--recipe",
+        ",".join(PUBLISHED),
+        "--steps",
+        str(STEPS),
+    ]
     command += ["--run-minutes", str(RUN_MINUTES), "--folder", str(folder), "--continue", "--json"]
     started = time.monotonic()
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
     minutes = (time.monotonic() - started) / 60.0
     return json.loads(ended.stdout) if ended.stdout else {}, ended.returncode, minutes
 
@@ -62,12 +73,17 @@ def end_state(record: RunRecord) -> dict[str, Any]:
     }
     return kept | {
         "steps": len({record.step for record in steps.read()}),
-        "curve": [[point.step, round(point.compute_device_hours, 5), round(point.pass_rate, 4)] for point in points],
+        "curve": [
+            [point.step, round(point.compute_device_hours, 5), round(point.pass_rate, 4)]
+            for point in points
+        ],
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/ablation-benchmark"))
     folder = parser.parse_args().folder
     answer, status, minutes = run_set(folder)
@@ -81,7 +97,10 @@ def main() -> int:
     if not continued:  # a set that was continued says nothing about the time
         targets[f"under {LIMIT_MINUTES:.0f} minutes"] = minutes < LIMIT_MINUTES
     for run in runs:
-        print(f"{run['run']}: {run['state']}, {run['steps']} steps, {run['initial']} to {run['measured']}")
+        print(
+            f"{run['run']}: {run['state']}, {run['steps']} steps, {run['initial']} to "
+            f"{run['measured']}"
+        )
     for line in answer.get("advice", []):
         print(line)
     for target, met in targets.items():

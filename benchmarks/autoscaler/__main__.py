@@ -1,12 +1,16 @@
-"""Device-hours of a run whose generators scale, against fixed fleets and queue-length HPAs; results/autoscaler.json.
+"""Device-hours of a run whose generators scale, against fixed fleets and queue-length HPAs;
+results/autoscaler.json.
 
-Discrete events around the real gate, schedule and decision function; see `scenarios` for the speeds. Device-hours are
-those of generators and trainer until the same number of optimizer steps is made, pods that start or drain included.
+Discrete events around the real gate, schedule and decision function; see `scenarios` for the
+speeds. Device-hours are those of generators and trainer until the same number of optimizer steps is
+made, pods that start or drain included.
 
     growth      answers grow from 2,000 to 10,000 tokens over 1,200 steps
-    stationary  answers of 10,000 tokens; the fleet begins at the smallest that will do, and a quarter larger
+    stationary  answers of 10,000 tokens; the fleet begins at the smallest that will do, and a
+                quarter larger
     step        answers double, or halve, immediately
-    stragglers  one task in a thousand is six times as long: the trainer waits for it, more generators do not help
+    stragglers  one task in a thousand is six times as long: the trainer waits for it, more
+                generators do not help
 """
 
 from __future__ import annotations
@@ -16,7 +20,12 @@ from functools import partial
 from typing import Any
 
 from rollcast.config.autoscaler import Autoscaler
-from testkit.autoscaler.runs import run_fixed, with_queue_hpa, with_rollcast, with_rollcast_through_hpa
+from testkit.autoscaler.runs import (
+    run_fixed,
+    with_queue_hpa,
+    with_rollcast,
+    with_rollcast_through_hpa,
+)
 from testkit.autoscaler.scenarios import Scenario
 from testkit.record import write_result
 
@@ -60,7 +69,10 @@ def growth(peak: int, first: int) -> dict[str, Any]:
         "rollcast": with_rollcast(scenario, first, SETTINGS),
         "rollcast_second_seed": with_rollcast(scenario, first, SETTINGS, seed=1),
         "rollcast_by_hpa_tolerance_0": with_rollcast_through_hpa(
-            scenario, first, SETTINGS.model_copy(update={"mode": "keda", "hpa_tolerance": 0.0}), tolerance=0.0
+            scenario,
+            first,
+            SETTINGS.model_copy(update={"mode": "keda", "hpa_tolerance": 0.0}),
+            tolerance=0.0,
         ),
         "rollcast_by_hpa_tolerance_10_percent": with_rollcast_through_hpa(
             scenario, first, SETTINGS.model_copy(update={"mode": "keda"}), tolerance=0.1
@@ -77,7 +89,9 @@ def growth(peak: int, first: int) -> dict[str, Any]:
 
 
 def stationary(peak: int) -> dict[str, Any]:
-    scenario = Scenario(name="stationary", steps=OTHER_STEPS, mean_tokens=partial(constant, tokens=10_000.0))
+    scenario = Scenario(
+        name="stationary", steps=OTHER_STEPS, mean_tokens=partial(constant, tokens=10_000.0)
+    )
     fleet = run_fixed(scenario, peak)
     figures = {
         "fixed": fleet,
@@ -91,7 +105,10 @@ def stationary(peak: int) -> dict[str, Any]:
 
 def steps_in_length() -> dict[str, Any]:
     figures = {}
-    for name, before, after, first in (("up", 3_000.0, 6_000.0, 26), ("down", 6_000.0, 3_000.0, 46)):
+    for name, before, after, first in (
+        ("up", 3_000.0, 6_000.0, 26),
+        ("down", 6_000.0, 3_000.0, 46),
+    ):
         scenario = Scenario(
             name=name,
             steps=OTHER_STEPS,
@@ -106,7 +123,10 @@ def stragglers() -> dict[str, Any]:
     figures = {}
     for name, share in (("without", 0.0), ("with", 0.001)):
         scenario = Scenario(
-            name=name, steps=OTHER_STEPS, mean_tokens=partial(constant, tokens=4_000.0), stragglers=share
+            name=name,
+            steps=OTHER_STEPS,
+            mean_tokens=partial(constant, tokens=4_000.0),
+            stragglers=share,
         )
         figures[name] = with_rollcast(scenario, 33, SETTINGS)
     return figures
@@ -115,15 +135,27 @@ def stragglers() -> dict[str, Any]:
 def targets(figures: dict[str, Any]) -> dict[str, bool]:
     """What must be shown, and whether it was."""
     scaled, still = figures["growth"]["rollcast"], figures["stationary"]
-    runs = [run for name in ("growth", "stationary", "step", "stragglers") for run in figures[name].values()]
+    runs = [
+        run
+        for name in ("growth", "stationary", "step", "stragglers")
+        for run in figures[name].values()
+    ]
     ours = [scaled, figures["growth"]["rollcast_second_seed"]]
     queues = [run for name, run in figures["growth"].items() if name.startswith("hpa_")]
     good = [run["device_hours"] for run in queues if run["idle"]["all"] < MOST_IDLE]
     return {
-        "longest group at most 6 steps": all(run["longest_group_steps"] <= MOST_LONGEST for run in ours),
-        "trainer idle under 5 % at steady state": all(run["idle_last_quarter"]["all"] < MOST_IDLE for run in ours),
-        "staleness never over k": all(run["staleness_max"] <= figures["max_staleness"] for run in runs),
-        "growth: at least 15 % fewer device-hours": all(run["saved"] >= LEAST_SAVED for run in ours),
+        "longest group at most 6 steps": all(
+            run["longest_group_steps"] <= MOST_LONGEST for run in ours
+        ),
+        "trainer idle under 5 % at steady state": all(
+            run["idle_last_quarter"]["all"] < MOST_IDLE for run in ours
+        ),
+        "staleness never over k": all(
+            run["staleness_max"] <= figures["max_staleness"] for run in runs
+        ),
+        "growth: at least 15 % fewer device-hours": all(
+            run["saved"] >= LEAST_SAVED for run in ours
+        ),
         "growth: fewer than every queue-length HPA that keeps the trainer busy": all(
             scaled["device_hours"] < hours for hours in good
         ),

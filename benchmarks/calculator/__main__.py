@@ -1,14 +1,16 @@
-"""The calculator of examples/ on several seeds: does it learn over several turns, and does its frozen forecast hold?
+"""The calculator of examples/ on several seeds: does it learn over several turns, and does its
+frozen forecast hold?
 
     python -m benchmarks.calculator [--through class | endpoint] [--seeds 0 1 2 3 4] [--at-once 1] [--minutes 25]
 
-The model is made once, by the example's own script, and kept in the cache. Each seed then runs `rollcast up` in a copy
-of the example, with the seed added to the run file: run.yaml, or through_endpoint.yaml beside `python agent.py`.
-On a GPU several runs share it, each with a twentieth of its memory for vLLM; the time until 0.8 is then not judged.
-Reference in the same run: repeating the last value of the moment when the forecast was frozen. Writes
-results/calculator.json, or results/calculator-endpoint.json, of a GPU gpu-calculator...; exit status 1 if a target is
+The model is made once, by the example's own script, and kept in the cache. Each seed then runs
+`rollcast up` in a copy of the example, with the seed added to the run file: run.yaml, or
+through_endpoint.yaml beside `python agent.py`. On a GPU several runs share it, each with a
+twentieth of its memory for vLLM; the time until 0.8 is then not judged. Reference in the same run:
+repeating the last value of the moment when the forecast was frozen. Writes results/calculator.json,
+or results/calculator-endpoint.json, of a GPU gpu-calculator...; exit status 1 if a target is
 missed; a run that fails, or does not end in time, is a row of its own, and missed.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ WANTED_SECONDS = 600.0
 def run_seed(seed: int, through: str, folder: Path, limit_seconds: float) -> dict[str, Any]:
     """One run of the example, as a user starts it."""
     shutil.copytree(ensure_example(), folder, ignore=shutil.ignore_patterns("*.py", "*.yaml"))
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    shutil.copytree(
+        EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+    )
     settings = settings_of(seed, through)
     (folder / "seed.yaml").write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "rollcast.cli.main", "up", "--config", "seed.yaml"]
@@ -73,18 +77,29 @@ def run_seed(seed: int, through: str, folder: Path, limit_seconds: float) -> dic
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return {"seed": seed, "failed": f"it did not end within {limit_seconds:.0f} s", "curve": curve(run)}
+            return {
+                "seed": seed,
+                "failed": f"it did not end within {limit_seconds:.0f} s",
+                "curve": curve(run),
+            }
     seconds = round(time.monotonic() - started, 1)
     figures = ended_run_figures(run) if ended.returncode == 0 else None
     if figures is None:
         why = f"exit status {ended.returncode}: {ended.stdout[-500:]}{ended.stderr[-500:]}"
         return {"seed": seed, "failed": why, "curve": curve(run)}
-    return {"seed": seed, "seconds": seconds, "seconds_until_wanted": seconds_until_wanted(run), **figures}
+    return {
+        "seed": seed,
+        "seconds": seconds,
+        "seconds_until_wanted": seconds_until_wanted(run),
+        **figures,
+    }
 
 
 def settings_of(seed: int, through: str) -> dict[str, Any]:
     """The example's run file with this seed."""
-    settings: dict[str, Any] = yaml.safe_load((EXAMPLE / RUN_FILES[through]).read_text()) | {"seed": seed}
+    settings: dict[str, Any] = yaml.safe_load((EXAMPLE / RUN_FILES[through]).read_text()) | {
+        "seed": seed
+    }
     if usable_gpus():
         settings["generator"] = dict(ON_A_GPU)
     if through == "endpoint":
@@ -107,11 +122,16 @@ def agent_of(folder: Path, port: int) -> Iterator[dict[str, str]]:
 
 def curve(run: Path) -> list[list[float]]:
     """Step and pass rate of each evaluation."""
-    return [[line["step"], round(line["pass_rate"], 4)] for line in read_lines(run / "evaluations.jsonl")]
+    return [
+        [line["step"], round(line["pass_rate"], 4)]
+        for line in read_lines(run / "evaluations.jsonl")
+    ]
 
 
 def seconds_until_wanted(run: Path) -> float | None:
-    """Seconds from the first step to the step of the first evaluation at the wanted rate; None = it was not reached."""
+    """Seconds from the first step to the step of the first evaluation at the wanted rate; None = it
+    was not reached.
+    """
     made_at = {line["step"]: line["at"] for line in read_lines(run / "steps.jsonl")}
     for line in read_lines(run / "evaluations.jsonl"):
         if line["pass_rate"] >= WANTED_PASS_RATE:
@@ -126,20 +146,27 @@ def judge(rows: list[dict[str, Any]], *, has_gpu: bool) -> dict[str, bool]:
     needed = len(rows) - 1 if len(rows) > 1 else 1
     errors = [abs(row["error"]) for row in rows]
     targets = {
-        "final pass rate >= 0.8 in all": all(row["measured_end"] >= WANTED_PASS_RATE for row in rows),
-        "better than the last value on average": fmean(errors) <= fmean(abs(row["last_value_error"]) for row in rows),
-        "interval holds the end in all but one": sum(row["interval_holds_end"] for row in rows) >= needed,
+        "final pass rate >= 0.8 in all": all(
+            row["measured_end"] >= WANTED_PASS_RATE for row in rows
+        ),
+        "better than the last value on average": fmean(errors)
+        <= fmean(abs(row["last_value_error"]) for row in rows),
+        "interval holds the end in all but one": sum(row["interval_holds_end"] for row in rows)
+        >= needed,
         "no token older than k = 8": all(row["max_staleness"] <= 8 for row in rows),
     }
     if not has_gpu:
         targets["a pass rate of 0.8 within ten minutes in all"] = all(
-            row["seconds_until_wanted"] is not None and row["seconds_until_wanted"] < WANTED_SECONDS for row in rows
+            row["seconds_until_wanted"] is not None and row["seconds_until_wanted"] < WANTED_SECONDS
+            for row in rows
         )
     return targets
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--through", choices=sorted(RUN_FILES), default="class")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--at-once", type=int, default=1, help="runs that go on at the same time")
@@ -152,7 +179,9 @@ def main() -> int:
     ):
 
         def run(seed: int) -> dict[str, Any]:
-            return run_seed(seed, arguments.through, Path(folder) / str(seed), 60 * arguments.minutes)
+            return run_seed(
+                seed, arguments.through, Path(folder) / str(seed), 60 * arguments.minutes
+            )
 
         for row in pool.map(run, arguments.seeds):
             rows.append(row)
@@ -170,8 +199,16 @@ def write(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> Path:
     """The result of the seeds that have ended: a later one may take long."""
     card = first_card()
     name = "calculator" if arguments.through == "class" else f"calculator-{arguments.through}"
-    figures = {"at_once": arguments.at_once, "seeds": rows, "targets": judge(rows, has_gpu=card is not None)}
-    return write_result(name, figures) if card is None else write_result(f"gpu-{name}", {"card": card} | figures)
+    figures = {
+        "at_once": arguments.at_once,
+        "seeds": rows,
+        "targets": judge(rows, has_gpu=card is not None),
+    }
+    return (
+        write_result(name, figures)
+        if card is None
+        else write_result(f"gpu-{name}", {"card": card} | figures)
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).parents[1] / "results"
 IMAGE = Path(__file__).parents[2] / "docs" / "images" / "calculator.png"
-SHOWN = {"calculator": "the class of the tutorial", "calculator-endpoint": "an agent at the endpoint"}
+SHOWN = {
+    "calculator": "the class of the tutorial",
+    "calculator-endpoint": "an agent at the endpoint",
+}
 STEPS_BETWEEN_FORECASTS = 5
 """All are of the last step. They are drawn to the right of it, so that none covers another."""
 
@@ -33,7 +36,9 @@ def main() -> None:
 
 
 def draw(axes: Axes, seeds: list[dict[str, Any]]) -> None:
-    """The curve of each seed; to its right the forecast of its end, frozen at the dotted line, and the measured end."""
+    """The curve of each seed; to its right the forecast of its end, frozen at the dotted line, and
+    the measured end.
+    """
     for number, seed in enumerate(seeds):
         steps, pass_rates = zip(*seed["curve"], strict=True)
         color = f"C{number}"

@@ -1,11 +1,13 @@
-"""Other people's agents, as they are, against the endpoint: are they matched, and are their tokens exact?
+"""Other people's agents, as they are, against the endpoint: are they matched, and are their tokens
+exact?
 
     python -m benchmarks.clients [NAME ...]
 
-Each client is installed into an environment of its own in the cache (PyPI or npm), and plays two episodes with a real
-engine and a tiny model that calls the client's tool (`scripted_model`). Writes results/clients.json: turns, calls,
-further sequences, refused and replaced settings, and the largest difference of a log-prob from plain Transformers. Exit
-status 1 if a client fails, needs a further sequence, or is not exact within 1e-4.
+Each client is installed into an environment of its own in the cache (PyPI or npm), and plays two
+episodes with a real engine and a tiny model that calls the client's tool (`scripted_model`). Writes
+results/clients.json: turns, calls, further sequences, refused and replaced settings, and the
+largest difference of a log-prob from plain Transformers. Exit status 1 if a client fails, needs a
+further sequence, or is not exact within 1e-4.
 """
 
 from __future__ import annotations
@@ -28,15 +30,26 @@ MAX_ERROR = 1e-4
 
 def install(client: Client) -> Path:
     """The folder with the client; installed once for each list of packages."""
-    folder = CACHE / "".join(letter if letter.isalnum() else "-" for letter in " ".join(client.packages))
+    folder = CACHE / "".join(
+        letter if letter.isalnum() else "-" for letter in " ".join(client.packages)
+    )
     if (folder / "installed").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if client.from_npm:
-        commands = [["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *client.packages]]
+        commands = [
+            ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *client.packages]
+        ]
     else:
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            str(folder / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         commands = [[sys.executable, "-m", "venv", str(folder)], [*pip, *client.packages]]
     for command in commands:
         subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
@@ -48,7 +61,9 @@ def play(client: Client) -> dict[str, Any]:
     try:
         folder = install(client)
         command = [sys.executable, "-m", "benchmarks.clients.play", client.name, str(folder)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS, check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=PLAY_SECONDS, check=False
+        )
     except (subprocess.SubprocessError, OSError) as error:
         return {"client": client.name, "failed": str(error)[-500:]}
     if ended.returncode != 0:
@@ -69,13 +84,17 @@ def is_good(row: dict[str, Any]) -> bool:
 
 def main() -> int:
     names = sys.argv[1:]
-    chosen = [client for client in CLIENTS if not names or any(name in client.name for name in names)]
+    chosen = [
+        client for client in CLIENTS if not names or any(name in client.name for name in names)
+    ]
     rows = []
     for client in chosen:
         rows.append(play(client))
         rows[-1]["good"] = is_good(rows[-1])
         print(json.dumps(rows[-1]), flush=True)
-    targets = {"each is matched without a further sequence, and exact": all(row["good"] for row in rows)}
+    targets = {
+        "each is matched without a further sequence, and exact": all(row["good"] for row in rows)
+    }
     if len(chosen) == len(CLIENTS):
         write_result("clients", {"targets": targets, "rows": rows})
     return 0 if all(targets.values()) else 1

@@ -1,4 +1,5 @@
-"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER`; prints them as JSON.
+"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER`;
+prints them as JSON.
 
 FOLDER: of the installed client.
 """
@@ -61,11 +62,13 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     settings = {
         "run": "clients",
         "folder": str(folder),
-        "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": client.max_length},
+        "model": {"path": str(folder / "model"), "dtype": "float32",
+            "max_length": client.max_length},
         "tasks": {
             "environments": [environment],
             "dataset": {
-                "kind": "jsonl", "name": "rows", "path": str(folder / "rows.jsonl"), "environment": "client",
+                "kind": "jsonl", "name": "rows", "path": str(folder / "rows.jsonl"),
+                "environment": "client",
                 "verifier": "exact",
             },
         },
@@ -87,11 +90,15 @@ async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
     config = make_config(client, installed, folder)
     row = json.dumps({"prompt": QUESTION})
     prompt = Prompt("1", "rows", QUESTION, row, "exact", environment="client", answer='"-"')
-    prompts, _ = tokenize_prompts(load_tokenizer(config.model), [prompt], 256, config.tasks.prompt_format)
+    prompts, _ = tokenize_prompts(
+        load_tokenizer(config.model), [prompt], 256, config.tasks.prompt_format
+    )
     engine = await Engine.start(config, "clients", own_weights=True)
     exporter = Exporter("clients")
     try:
-        async with make_samplers(config.model, config.tasks, config.recipe, config.http, engine, exporter) as samplers:
+        async with make_samplers(
+            config.model, config.tasks, config.recipe, config.http, engine, exporter
+        ) as samplers:
             return await _play_episodes(client, config, engine, exporter, samplers, prompts[0])
     finally:
         engine.shutdown()
@@ -125,14 +132,21 @@ async def _play_episodes(
         "turns": len(turns),
         "tool_calls": sum(turn.tool_calls for turn in turns),
         "malformed_calls": sum(turn.malformed_calls for turn in turns),
-        "prompt_tokens": [len(sequence) for rollout in rollouts for sequence in _prompts_of(rollout, task)],
-        "largest_logprob_error": max((_largest_error(rollout, task, config) for rollout in rollouts), default=None),
+        "prompt_tokens": [
+            len(sequence) for rollout in rollouts for sequence in _prompts_of(rollout, task)
+        ],
+        "largest_logprob_error": max(
+            (_largest_error(rollout, task, config) for rollout in rollouts), default=None
+        ),
         **{name: _counts(exporter, *counted) for name, counted in COUNTED.items()},
     }
 
 
 def _prompts_of(rollout: Rollout, task: PromptTask) -> list[list[int]]:
-    return [rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist() for sequence in rollout.sequences]
+    return [
+        rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
+        for sequence in rollout.sequences
+    ]
 
 
 def _largest_error(rollout: Rollout, task: PromptTask, config: RunConfig) -> float:
@@ -163,7 +177,9 @@ def main() -> None:
     name, installed = sys.argv[1:]
     (client,) = (client for client in CLIENTS if client.name == name)
     with tempfile.TemporaryDirectory(prefix="client-") as folder:
-        config = parse_run_config({"run": "clients", "model": {"path": folder}}, source="benchmarks.clients")
+        config = parse_run_config(
+            {"run": "clients", "model": {"path": folder}}, source="benchmarks.clients"
+        )
         set_environment(config.generator)
         print(json.dumps(asyncio.run(play(client, Path(installed), Path(folder)))), flush=True)
 

@@ -1,4 +1,5 @@
-"""A model that answers with a given tool call or a given text, sampled like any other: made on the spot.
+"""A model that answers with a given tool call or a given text, sampled like any other: made on the
+spot.
 
     end of the prompt -> <tool_call> | the answer        two to one
     <tool_call> -> the call -> </tool_call> -> <|im_end|>
@@ -25,12 +26,17 @@ LOGIT = 30.0
 CALL_SHARE = 2 / 3
 
 
-def write_scripted_model(folder: Path, tool: str, arguments: Mapping[str, Any], answer: str, max_length: int) -> None:
+def write_scripted_model(
+    folder: Path, tool: str, arguments: Mapping[str, Any], answer: str, max_length: int
+) -> None:
     """Write config, weights and tokenizer with the format of Qwen3."""
     call = f'\n{{"name": {json.dumps(tool)}, "arguments": {json.dumps(arguments)}}}\n'
     tokenizer = _make_tokenizer((call, answer))
     tokenizer.save_pretrained(folder)
-    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in (call, answer, "<tool_call>", "</tool_call>")}
+    ids = {
+        name: tokenizer.convert_tokens_to_ids(name)
+        for name in (call, answer, "<tool_call>", "</tool_call>")
+    }
     end = tokenizer.eos_token_id
     (begin,) = tokenizer("assistant\n", add_special_tokens=False).input_ids[-1:]
     steps = [
@@ -45,7 +51,9 @@ def write_scripted_model(folder: Path, tool: str, arguments: Mapping[str, Any], 
 
 
 def _make_tokenizer(replies: tuple[str, ...]) -> Any:
-    """Byte-level BPE trained on the repository's documents, so that long prompts of agents become few tokens."""
+    """Byte-level BPE trained on the repository's documents, so that long prompts of agents become
+    few tokens.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -53,15 +61,29 @@ def _make_tokenizer(replies: tuple[str, ...]) -> Any:
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     text.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, initial_alphabet=alphabet, show_progress=False)
-    pages = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", *sorted((ROOT / "testkit").glob("*.py"))]
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY, initial_alphabet=alphabet, show_progress=False
+    )
+    pages = [
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "README.md",
+        *sorted((ROOT / "testkit").glob("*.py")),
+    ]
     text.train_from_iterator((page.read_text() for page in pages), trainer)
-    text.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS["qwen3"]])
+    text.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS["qwen3"]]
+    )
     text.add_tokens(
-        [AddedToken(token, special=False, normalized=False) for token in (*WHOLE_TOKENS["qwen3"], *replies)]
+        [
+            AddedToken(token, special=False, normalized=False)
+            for token in (*WHOLE_TOKENS["qwen3"], *replies)
+        ]
     )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=text, eos_token="<|im_end|>", pad_token="<|endoftext|>", clean_up_tokenization_spaces=False
+        tokenizer_object=text,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        clean_up_tokenization_spaces=False,
     )
     tokenizer.chat_template = TEMPLATES["qwen3"]
     return tokenizer

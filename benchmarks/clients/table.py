@@ -18,7 +18,8 @@ class Client:
     """With their versions."""
     dialect: Literal["chat", "responses", "messages"]
     tool: str
-    """The tool that the model calls. A client without a tool of this name says so to the model, which is a turn too."""
+    """The tool that the model calls. A client without a tool of this name says so to the model,
+    which is a turn too."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     program: str = ""
     """File in programs/. Empty = the command itself."""
@@ -50,7 +51,8 @@ CLIENTS = (
         "openai_agents.py",
         variables={"AGENTS_API": "responses", "ONE_CALL": "1"},
     ),
-    Client("pydantic-ai, text", ("pydantic-ai-slim[openai]",), "chat", "get_weather", CITY, "pydantic_agent.py"),
+    Client("pydantic-ai, text", ("pydantic-ai-slim[openai]",), "chat", "get_weather", CITY,
+        "pydantic_agent.py"),
     Client(
         "pydantic-ai, output type",
         ("pydantic-ai-slim[openai]",),
@@ -60,9 +62,12 @@ CLIENTS = (
         "pydantic_agent.py",
         variables={"OUTPUT_TYPE": "1"},
     ),
-    Client("smolagents, tools", ("smolagents[openai]",), "chat", "get_weather", CITY, "smol_tools.py"),
-    Client("langchain, agent", ("langchain", "langchain-openai"), "chat", "get_weather", CITY, "langchain_agent.py"),
-    Client("langgraph", ("langgraph", "langchain-openai"), "chat", "get_weather", CITY, "langgraph_agent.py"),
+    Client("smolagents, tools", ("smolagents[openai]",), "chat", "get_weather", CITY,
+        "smol_tools.py"),
+    Client("langchain, agent", ("langchain", "langchain-openai"), "chat", "get_weather", CITY,
+        "langchain_agent.py"),
+    Client("langgraph", ("langgraph", "langchain-openai"), "chat", "get_weather", CITY,
+        "langgraph_agent.py"),
     Client("litellm", ("litellm",), "chat", "get_weather", CITY, "litellm_agent.py"),
     Client("anthropic", ("anthropic",), "messages", "get_weather", CITY, "anthropic_agent.py"),
     Client(
@@ -73,7 +78,8 @@ CLIENTS = (
         {"command": ["ls"]},
         command=(
             "{bin}/codex", "exec", "--skip-git-repo-check", "-c", "model_provider=rollcast",
-            "-c", "model_providers.rollcast.name=rollcast", "-c", "model_providers.rollcast.base_url={base_url}",
+            "-c", "model_providers.rollcast.name=rollcast", "-c",
+            "model_providers.rollcast.base_url={base_url}",
             "-c", "model_providers.rollcast.wire_api=responses",
             "-c", "model_providers.rollcast.env_key=OPENAI_API_KEY",
             "-m", "{model}", "List the files here.",

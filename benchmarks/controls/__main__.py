@@ -1,14 +1,16 @@
-"""Positive controls: does the leave-one-out method distinguish a ceiling from a speed? Both are planted into the demo.
+"""Positive controls: does the leave-one-out method distinguish a ceiling from a speed? Both are
+planted into the demo.
 
     python -m benchmarks.controls [--seeds 3] [--folder runs/controls]
 
-- ceiling: a completion cap of 30 tokens. A worked addition of n digits takes 8 n + 2 tokens or so: those of four
-  digits, the hardest third, cannot be finished any more, in training as in evaluation, however long it is trained.
+- ceiling: a completion cap of 30 tokens. A worked addition of n digits takes 8 n + 2 tokens or so:
+  those of four digits, the hardest third, cannot be finished any more, in training as in
+  evaluation, however long it is trained.
 - speed: half the learning rate. The same model learns the same; it only takes longer.
 
-Base, ceiling and speed with each seed, one run after the other, 224 steps each. Goes on with what the folder holds. The
-rows are judged by the same code as those of `rollcast ablate`. Writes results/controls.json; exit status 1 if one of
-the two is not classified as it was planted.
+Base, ceiling and speed with each seed, one run after the other, 224 steps each. Goes on with what
+the folder holds. The rows are judged by the same code as those of `rollcast ablate`. Writes
+results/controls.json; exit status 1 if one of the two is not classified as it was planted.
 """
 
 from __future__ import annotations
@@ -40,15 +42,25 @@ def planted(base: RunConfig) -> list[Variant]:
     """The two changes."""
     rate = base.recipe.optimizer.learning_rate / 2
     return [
-        Variant(CEILING, f"completions of {CAP} tokens at most", {"recipe": {"max_completion_tokens": CAP}}),
-        Variant(SPEED, "half the learning rate", {"recipe": {"optimizer": {"learning_rate": rate}}}),
+        Variant(
+            CEILING,
+            f"completions of {CAP} tokens at most",
+            {"recipe": {"max_completion_tokens": CAP}},
+        ),
+        Variant(
+            SPEED, "half the learning rate", {"recipe": {"optimizer": {"learning_rate": rate}}}
+        ),
     ]
 
 
 def blocked_share(base: RunConfig) -> float:
-    """Share of the held-out prompts whose worked answer, without its end, is longer than the cap."""
+    """Share of the held-out prompts whose worked answer, without its end,
+    is longer than the cap.
+    """
     prompts = load(base.tasks).held_out
-    return sum(shortest_answer(prompt.text, prompt.reference) > CAP for prompt in prompts) / len(prompts)
+    return sum(shortest_answer(prompt.text, prompt.reference) > CAP for prompt in prompts) / len(
+        prompts
+    )
 
 
 def shortest_answer(text: str, reference: str) -> int:
@@ -64,7 +76,9 @@ def shortest_answer(text: str, reference: str) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("runs/controls"))
     arguments = parser.parse_args()
@@ -77,7 +91,9 @@ def main() -> int:
     _, answer = make_ablation_answer(records)
     show_leave_one_out(answer)
     found: dict[str, Any] = {row["curve"]: row["kind"] for row in answer["leave_one_out"]["rows"]}
-    targets = {f"{name} is classified as {kind}": found.get(name) == kind for name, kind in PLANTED.items()}
+    targets = {
+        f"{name} is classified as {kind}": found.get(name) == kind for name, kind in PLANTED.items()
+    }
     targets["every run ends"] = all(record.state == "finished" for record in records)
     for line in answer["advice"]:
         print(line)

@@ -1,11 +1,13 @@
-"""Ratios of trainer to generators before and after TIS and IcePop, with 8-bit weights and an 8-bit KV cache.
+"""Ratios of trainer to generators before and after TIS and IcePop, with 8-bit weights and an 8-bit
+KV cache.
 
     python -m benchmarks.corrections
 
-The real vLLM engine on CPU samples from tiny random models; the learner's log-probs of the same tokens make the ratios:
-with the weights that sampled them, and after a few updates. Each engine has a process of its own; one that this
-processor cannot run is recorded with its error. Random models of two layers show the effect of the corrections,
-not how large a gap a real model has. Writes results/corrections.json; exit status 1 if no engine ran.
+The real vLLM engine on CPU samples from tiny random models; the learner's log-probs of the same
+tokens make the ratios: with the weights that sampled them, and after a few updates. Each engine has
+a process of its own; one that this processor cannot run is recorded with its error. Random models
+of two layers show the effect of the corrections, not how large a gap a real model has. Writes
+results/corrections.json; exit status 1 if no engine ran.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ ENGINES: dict[str, tuple[str, dict[str, str]]] = {
     "bfloat16": ("qwen3", {}),
     "8-bit weights": ("qwen3", {"quantization": "fp8_per_channel"}),
     "8-bit KV cache": ("qwen3", {"kv_cache_dtype": "fp8"}),
-    "8-bit weights and KV cache": ("qwen3", {"quantization": "fp8_per_channel", "kv_cache_dtype": "fp8"}),
+    "8-bit weights and KV cache": (
+        "qwen3",
+        {"quantization": "fp8_per_channel", "kv_cache_dtype": "fp8"},
+    ),
     "mixture of experts without router replay": ("qwen3_moe", {}),
 }
 """Architecture of the model and arguments of the engine."""
@@ -55,7 +60,8 @@ CORRECTIONS = {
     "TIS, sequence": Corrections(truncation=RatioTruncation(over="sequence")),
     "IcePop": Corrections(mask=RatioMask()),
 }
-"""With their default bounds: C = 2, and [0.5, 5]. The second is what TIS over the sequence truncates."""
+"""With their default bounds: C = 2, and [0.5, 5]. The second is what TIS over the sequence
+truncates."""
 PROMPTS, PROMPT_TOKENS, COMPLETION_TOKENS = 48, 24, 96
 UPDATES = 4
 """After which the ratios are read again: as for tokens that are this many steps old."""
@@ -85,13 +91,18 @@ def run_config(folder: Path, architecture: str, engine: dict[str, str]) -> RunCo
 
 
 async def sample(config: RunConfig) -> list[TrainingSequence]:
-    """Completions of random prompts, from the model's own weights. Raises whatever ends the engine."""
+    """Completions of random prompts, from the model's own weights.
+
+    Raises whatever ends the engine.
+    """
     rng = np.random.default_rng(0)
     prompts = rng.integers(3, 50, (PROMPTS, PROMPT_TOKENS)).astype(np.int32)
     engine = await Engine.start(config, "corrections", own_weights=True)
     try:
         requests = [
-            EngineRequest(prompt.tolist(), COMPLETION_TOKENS, Sampling(), seed, lambda version: str(version))
+            EngineRequest(
+                prompt.tolist(), COMPLETION_TOKENS, Sampling(), seed, lambda version: str(version)
+            )
             for seed, prompt in enumerate(prompts)
         ]
         sampled = await asyncio.gather(*(engine.sample(request) for request in requests))
@@ -125,17 +136,21 @@ def loss_inputs(group: LearnerGroup, sequences: list[TrainingSequence]) -> LossI
 
 
 def ratios(inputs: LossInputs, corrections: Corrections) -> dict[str, float]:
-    """Statistics of the tokens that keep a weight. The effective share is of the ratios as they weigh the loss: raw
-    ones without TIS, truncated ones with it."""
+    """Statistics of the tokens that keep a weight. The effective share is of the ratios as they
+    weigh the loss: raw ones without TIS, truncated ones with it."""
     corrected = correct(corrections, inputs)
     kept = ~corrected.masked
     log_ratio = (inputs.logprobs - inputs.generator_logprobs)[kept]
     sums = ratio_sums(log_ratio)
-    weights = corrected.inputs.weights[kept] if corrections.truncation is not None else log_ratio.exp()
+    weights = (
+        corrected.inputs.weights[kept] if corrections.truncation is not None else log_ratio.exp()
+    )
     return {
         "truncated_share": _mean(corrected.truncated),
         "masked_share": _mean(corrected.masked),
-        "effective_sample_share": (weights.sum() ** 2 / (len(inputs.weights) * weights.square().sum())).item(),
+        "effective_sample_share": (
+            weights.sum() ** 2 / (len(inputs.weights) * weights.square().sum())
+        ).item(),
         "generator_kl": sums.divergence.item() / len(log_ratio),
         "logprob_gap_mean": log_ratio.abs().mean().item(),
         "logprob_gap_max": log_ratio.abs().max().item(),
@@ -154,7 +169,9 @@ def measured(config: RunConfig, sequences: list[TrainingSequence]) -> dict[str, 
         found: dict[str, Any] = {"tokens": sum(len(one.token_ids) for one in sequences)}
         for age in ("fresh", f"{UPDATES} updates old"):
             inputs = loss_inputs(group, sequences)
-            found[age] = {name: ratios(inputs, corrections) for name, corrections in CORRECTIONS.items()}
+            found[age] = {
+                name: ratios(inputs, corrections) for name, corrections in CORRECTIONS.items()
+            }
             if age == "fresh":
                 other = [replace(one, weight=1.0 / denominator(sequences)) for one in sequences]
                 for _ in range(UPDATES):
@@ -172,7 +189,9 @@ def one_engine(name: str) -> dict[str, Any]:
         set_environment(config.generator)
         try:
             sequences = asyncio.run(sample(config))
-        except Exception as error:  # an engine fails with errors of any kind, and the answer is which
+        except (
+            Exception
+        ) as error:  # an engine fails with errors of any kind, and the answer is which
             return {"error": " ".join(str(error).split())}
         return measured(config, sequences)
 
@@ -182,14 +201,28 @@ def in_a_process(name: str) -> dict[str, Any]:
     architecture, arguments = ENGINES[name]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "benchmarks.corrections", "--engine", name, "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.corrections",
+            "--engine",
+            name,
+            "--out",
+            str(out),
+        ]
         ended = subprocess.run(command, timeout=TIMEOUT_SECONDS, check=False)
-        found = json.loads(out.read_text()) if out.exists() else {"error": f"exit status {ended.returncode}"}
+        found = (
+            json.loads(out.read_text())
+            if out.exists()
+            else {"error": f"exit status {ended.returncode}"}
+        )
     return {"model": architecture, "engine": arguments} | found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--engine", choices=ENGINES, help="only this one, in this process")
     parser.add_argument("--out", type=Path, help="file for its figures")
     chosen = parser.parse_args()

@@ -1,11 +1,13 @@
-"""1 -> 4 -> 1 generators in a real run: is a task lost or done twice, a token too old, does the trainer wait less?
+"""1 -> 4 -> 1 generators in a real run: is a task lost or done twice, a token too old, does the
+trainer wait less?
 
     python -m benchmarks.elastic [--seconds 60] [--share 0.2]
 
-Generators are started and drained as pods are: a process that joins, SIGTERM and exit 0. One machine stands for
-several, so each generator runs only `share` of the time (stopped and continued ten times a second, from when it has
-joined): as if it had a device of its own that is slower by that factor. The real autoscaler reads the same pages
-and states its number, which is not applied. Writes results/elastic.json; exit status 1 if a target is missed.
+Generators are started and drained as pods are: a process that joins, SIGTERM and exit 0. One
+machine stands for several, so each generator runs only `share` of the time (stopped and continued
+ten times a second, from when it has joined): as if it had a device of its own that is slower by
+that factor. The real autoscaler reads the same pages and states its number, which is not applied.
+Writes results/elastic.json; exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.records import StepRecord
 from rollcast.trainer.ending import EXIT_INTERRUPTED
 from testkit.record import write_result
-from testkit.system.audit import SETTLED, check_every_task_once, check_nothing_was_left_behind, surviving_lines
+from testkit.system.audit import (
+    SETTLED,
+    check_every_task_once,
+    check_nothing_was_left_behind,
+    surviving_lines,
+)
 from testkit.system.harness import System, wait_for
 
 LAG = 4
@@ -66,7 +73,11 @@ def make_settings() -> dict[str, Any]:
         },
         "budget": {"steps": 100_000},
         "generator": {"slots": 64, "block_size": 32, "drain_seconds": 1},
-        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 1_000_000},
+        "trainer": {
+            "tokens_per_micro_batch": 4096,
+            "threads": 1,
+            "checkpoint_every_steps": 1_000_000,
+        },
         "autoscaler": {
             "mode": "hpa",
             "http_port": 0,
@@ -82,7 +93,9 @@ def make_settings() -> dict[str, Any]:
 
 
 class Throttle:
-    """Lets a generator and its engine run only a share of the time, until it is taken off or has ended."""
+    """Lets a generator and its engine run only a share of the time, until it is taken off or has
+    ended.
+    """
 
     def __init__(self, system: System, name: str, share: float) -> None:
         self._process = system.processes[name]
@@ -105,7 +118,9 @@ class Throttle:
 
 
 def joined(system: System) -> int:
-    return round(system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0))
+    return round(
+        system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
+    )
 
 
 def measure(system: System, seconds: float, generators: int) -> dict[str, Any]:
@@ -146,7 +161,10 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
         system.start_trainer()
         system.start_generator("g0")
         wait_for(lambda: system.last_step >= 2, START_SECONDS, "the first steps")
-        system._start("autoscaler", [sys.executable, "-m", "rollcast.autoscaler", "--config", str(system.config)])
+        system._start(
+            "autoscaler",
+            [sys.executable, "-m", "rollcast.autoscaler", "--config", str(system.config)],
+        )
         throttles = {"g0": Throttle(system, "g0", share)}
         phases = [measure(system, seconds, 1)]
 
@@ -166,7 +184,8 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
         wait_for(lambda: joined(system) == 1, JOIN_SECONDS, "leaving")
         scaled_down = time.monotonic() - begun
         phases.append(measure(system, seconds, 1))
-        # So that everything dispatched while there were four has been settled when the books are read.
+        # So that everything dispatched while there were four has been settled when the books are
+        # read.
         last = system.last_step
         wait_for(lambda: system.last_step >= last + LAG + 3, 10 * STEP_SECONDS, "the last steps")
 
@@ -187,7 +206,9 @@ def run(folder: Path, seconds: float, share: float) -> dict[str, Any]:
         "exit_codes_of_drained": codes,
         "generators_fenced": fenced,
         "groups_refused": refused,
-        **books(list(RecordFile(system.run_folder / STEPS, StepRecord).read()), system.lines(TASKS)),
+        **books(
+            list(RecordFile(system.run_folder / STEPS, StepRecord).read()), system.lines(TASKS)
+        ),
     }
 
 
@@ -195,7 +216,9 @@ def books(steps: Sequence[StepRecord], lines: list[dict[str, Any]]) -> dict[str,
     """`lines`: of tasks.jsonl, for the testkit's accountant, which reads them independently.
 
     Raises AssertionError if a task was given out twice or left behind, however it ended."""
-    settled = Counter(task for line in surviving_lines(lines) if line["what"] in SETTLED for task in line["tasks"])
+    settled = Counter(
+        task for line in surviving_lines(lines) if line["what"] in SETTLED for task in line["tasks"]
+    )
     twice = sum(count > 1 for count in settled.values())
     outcomes = {} if twice else check_every_task_once(lines)
     check_nothing_was_left_behind(lines, LAG)
@@ -211,7 +234,9 @@ def books(steps: Sequence[StepRecord], lines: list[dict[str, Any]]) -> dict[str,
 
 
 def targets(figures: dict[str, Any]) -> dict[str, bool]:
-    one, four, again = (phase["trainer_wait_share"].get("batch", 0.0) for phase in figures["phases"])
+    one, four, again = (
+        phase["trainer_wait_share"].get("batch", 0.0) for phase in figures["phases"]
+    )
     return {
         "no task lost": figures["tasks_lost"] == 0 and figures["generators_fenced"] == 0,
         "no task done twice": figures["tasks_duplicated"] == 0,
@@ -223,8 +248,12 @@ def targets(figures: dict[str, Any]) -> dict[str, bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic")
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of each of the three phases")
-    parser.add_argument("--share", type=float, default=0.2, help="share of the time that a generator runs")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="length of each of the three phases"
+    )
+    parser.add_argument(
+        "--share", type=float, default=0.2, help="share of the time that a generator runs"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rollcast-elastic-") as folder:
         figures = run(Path(folder), arguments.seconds, arguments.share)

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.episodes`: 8 slots, and episodes whose tool calls sleep 1 to 60 seconds, log-uniform.
+"""`python -m benchmarks.episodes`: 8 slots, and episodes whose tool calls sleep 1 to 60 seconds,
+log-uniform.
 
-A real engine with a tiny model samples them through a generator's claim loop: first with calls that answer immediately,
-then with calls that sleep, then immediately again. Compared are sampled tokens per second once as many episodes are in
-flight as the loop wants. `--scale 0.1` makes calls and measurements ten times shorter. Writes
-results/episodes.json at scale 1; exit status 1 if a target is missed.
+A real engine with a tiny model samples them through a generator's claim loop: first with calls that
+answer immediately, then with calls that sleep, then immediately again. Compared are sampled tokens
+per second once as many episodes are in flight as the loop wants. `--scale 0.1` makes calls and
+measurements ten times shorter. Writes results/episodes.json at scale 1; exit status 1 if a target
+is missed.
 """
 
 from __future__ import annotations
@@ -100,8 +102,12 @@ def judge(figures: dict[str, Any]) -> dict[str, bool]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.episodes", description="Episodes with slow tools.")
-    parser.add_argument("--scale", type=float, default=1.0, help="of calls and measurements; 1 writes the result")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.episodes", description="Episodes with slow tools."
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of calls and measurements; 1 writes the result"
+    )
     scale = parser.parse_args().scale
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(compare(Path(folder), scale))

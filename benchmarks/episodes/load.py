@@ -69,7 +69,11 @@ class Load:
     async def __aenter__(self) -> Load:
         self._grader = GradingThreads(self._engine.decode, Tasks(), self._exporter)
         parts = episode_parts(
-            ScriptedWorlds(lambda: ScriptedWorld(lambda number: ToolResult("a door"), seconds=self._call_seconds)),
+            ScriptedWorlds(
+                lambda: ScriptedWorld(
+                    lambda number: ToolResult("a door"), seconds=self._call_seconds
+                )
+            ),
             lambda tokens: 1,
             stop_token_ids=STOP_TOKENS,
             slots=SLOTS,
@@ -125,7 +129,9 @@ class Load:
         while len(self._trainer.outstanding().waiting) < DISPATCHED_AT_ONCE:
             self._next_task += 1
             budget = LengthBudget(max_tokens=1920)
-            self._trainer.dispatch([episode_task(self._next_task, ROLLOUTS, budget, max_turns=MAX_TURNS)])
+            self._trainer.dispatch(
+                [episode_task(self._next_task, ROLLOUTS, budget, max_turns=MAX_TURNS)]
+            )
 
     def _call_seconds(self) -> float:
         if not self._sleeps:

@@ -1,12 +1,13 @@
-"""A new user's first hour, played in a pseudo-terminal of 80 columns and 24 lines, with every command's time.
+"""A new user's first hour, played in a pseudo-terminal of 80 columns and 24 lines, with every
+command's time.
 
     python -m benchmarks.first_hour [--transcript lab/first-hour.md]
 
-The demo's model and a JSONL of twenty rows. `init` writes the run file that everything else works with: `config check`,
-`try`, `up`, Ctrl-C in the start and later, the resume that it prints, `show` from a second terminal and at the end,
-`fit`. A second run has another name and seed, and `compare` receives both. The user adds one setting to the file, as
-the tutorial does: a learning rate for a model that small.
-Writes results/first_hour.json, and the transcript on request.
+The demo's model and a JSONL of twenty rows. `init` writes the run file that everything else works
+with: `config check`, `try`, `up`, Ctrl-C in the start and later, the resume that it prints, `show`
+from a second terminal and at the end, `fit`. A second run has another name and seed, and `compare`
+receives both. The user adds one setting to the file, as the tutorial does: a learning rate for a
+model that small. Writes results/first_hour.json, and the transcript on request.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from testkit.terminal import Terminal
 SUMS = [(10 * a + b, 7 * b + a) for a in range(4) for b in range(5)]
 FILE, OTHER = "mine.yaml", "other.yaml"
 ADDED = (
-    "recipe: {optimizer: {learning_rate: 5.0e-5, warmup_steps: 5}} # a model of half a million parameters bears it\n"
+    "recipe: {optimizer: {learning_rate: 5.0e-5, warmup_steps: 5}} # a model of half a million "
+    "parameters bears it\n"
 )
 STEPS_IN_ALL, STOP_AT = 24, 5
 
@@ -59,7 +61,9 @@ class FirstHour(User):
         command = f"rollcast up --config {FILE}"
         with self.open(command) as terminal:
             terminal.wait(lambda: self.steps("mine") >= 1, PATIENCE)
-            self.times.append({"command": command, "moment": "first step", "seconds": terminal.seconds()})
+            self.times.append(
+                {"command": command, "moment": "first step", "seconds": terminal.seconds()}
+            )
             terminal.wait(lambda: self.steps("mine") >= STOP_AT, PATIENCE)
             self.note(command, terminal, "Under way, when Ctrl-C is typed")
             return self._stop(command, terminal)
@@ -84,7 +88,10 @@ class FirstHour(User):
 
 def play(user: FirstHour) -> None:
     user.tell("## A run file\n\nIn `~/first-hour` are the demo's model and twenty rows.")
-    user.ask(f"rollcast init {FILE} --model base-model --data rows.jsonl --verifier arithmetic --budget {STEPS_IN_ALL}")
+    user.ask(
+        f"rollcast init {FILE} --model base-model --data rows.jsonl --verifier arithmetic --budget "
+        f"{STEPS_IN_ALL}"
+    )
     written = user.folder / FILE
     text = written.read_text() + ADDED
     written.write_text(text)
@@ -101,15 +108,21 @@ def play(user: FirstHour) -> None:
     user.tell("## What it will come to")
     user.ask("rollcast fit runs/mine")
     user.tell(f"## A second run\n\n`{OTHER}` is `{FILE}` with another name and `seed: 1`.")
-    (user.folder / OTHER).write_text(re.sub(r"^run: mine\b", "run: other", text, flags=re.MULTILINE) + "seed: 1\n")
+    (user.folder / OTHER).write_text(
+        re.sub(r"^run: mine\b", "run: other", text, flags=re.MULTILINE) + "seed: 1\n"
+    )
     with user.open(f"rollcast up --config {OTHER}") as terminal:
         assert terminal.end(PATIENCE) == 0, terminal.full_output()
-        user.note(f"rollcast up --config {OTHER}", terminal, "A second run with another seed, finished")
+        user.note(
+            f"rollcast up --config {OTHER}", terminal, "A second run with another seed, finished"
+        )
     user.ask("rollcast compare runs/mine runs/other")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--transcript", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="first-hour-") as name:
@@ -122,7 +135,8 @@ def main() -> None:
     print(write_result("first_hour", figures))
     if arguments.transcript:
         head = (
-            "# The first hour\n\nWhat a new user typed and saw, on a terminal of 80 columns and 24 lines. Written by "
+            "# The first hour\n\nWhat a new user typed and saw, on a terminal of 80 columns and 24 "
+            "lines. Written by "
             "`python -m benchmarks.first_hour --transcript lab/first-hour.md`.\n"
         )
         arguments.transcript.write_text("\n".join([head, *user.pages]))

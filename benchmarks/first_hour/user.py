@@ -33,8 +33,12 @@ class User:
     def note(self, command: str, terminal: Terminal, what: str, **more: Any) -> None:
         """`what`: the moment at which the screen is taken down."""
         shown, seconds = self.plain(terminal.screen()), terminal.seconds()
-        self.times.append({"command": self.plain(command), "moment": what, "seconds": seconds, **more})
-        self.pages.append(f"    $ {self.plain(command)}\n\n{what}, after {seconds} s:\n\n{indented(shown)}\n")
+        self.times.append(
+            {"command": self.plain(command), "moment": what, "seconds": seconds, **more}
+        )
+        self.pages.append(
+            f"    $ {self.plain(command)}\n\n{what}, after {seconds} s:\n\n{indented(shown)}\n"
+        )
 
     def ask(self, command: str, status: int = 0) -> None:
         """A command that answers and ends."""
@@ -42,8 +46,12 @@ class User:
             ended = terminal.end(PATIENCE)
             assert ended == status, terminal.full_output()
             said, seconds = self.plain(terminal.full_output()), terminal.seconds()
-            self.times.append({"command": self.plain(command), "moment": "answered", "seconds": seconds})
-            self.pages.append(f"    $ {self.plain(command)}\n\nanswered after {seconds} s:\n\n{indented(said)}\n")
+            self.times.append(
+                {"command": self.plain(command), "moment": "answered", "seconds": seconds}
+            )
+            self.pages.append(
+                f"    $ {self.plain(command)}\n\nanswered after {seconds} s:\n\n{indented(said)}\n"
+            )
 
     def plain(self, text: str) -> str:
         return text.replace(f"{ROLLCAST}", "rollcast").replace(f"{self.folder}", "~/first-hour")

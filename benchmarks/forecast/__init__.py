@@ -1,1 +1,4 @@
-"""How good are the forecasts? `python -m benchmarks.forecast` from the repository root; see `__main__`."""
+"""How good are the forecasts?
+
+`python -m benchmarks.forecast` from the repository root; see `__main__`.
+"""

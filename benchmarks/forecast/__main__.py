@@ -1,7 +1,9 @@
-"""Everything the forecaster claims, measured: `python -m benchmarks.forecast [--runs N] [--only PART ...]`.
+"""Everything the forecaster claims, measured: `python -m benchmarks.forecast [--runs N] [--only
+PART ...]`.
 
     published     printed fits of arXiv 2510.13786 with the paper's procedure (real curves)
-    extrapolation later points of real runs, next to existing methods (real curves, and Rollcast's own)
+    extrapolation later points of real runs, next to existing methods (real curves, and Rollcast's
+    own)
     calibration   coverage of the intervals on simulated runs, 2,000 of each generator and window
     kinds         runs of other kinds than the law, next to existing methods
     verdicts      simulated shapes, and the real runs that broke
@@ -9,9 +11,9 @@
 
 Each figure that has a target is compared with it; the exit code is 1 if one is missed.
 
-`--run-by-run` measures nothing: it prints the last results of the extrapolation run by run, as Markdown.
-Real curves are read from the folder that ROLLCAST_SHARED_DATA names; without it those parts are skipped, and say so.
-Writes results/forecast.json.
+`--run-by-run` measures nothing: it prints the last results of the extrapolation run by run, as
+Markdown. Real curves are read from the folder that ROLLCAST_SHARED_DATA names; without it those
+parts are skipped, and say so. Writes results/forecast.json.
 """
 
 from __future__ import annotations
@@ -32,10 +34,15 @@ def main() -> int:
         "--runs",
         type=int,
         default=2000,
-        help="simulated runs of each generator and window; a quarter of each shape, a tenth of other kinds",
+        help=(
+            "simulated runs of each generator and window; a quarter of each shape, a tenth of "
+            "other kinds"
+        ),
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--run-by-run", action="store_true", help="print the last results run by run, as Markdown")
+    parser.add_argument(
+        "--run-by-run", action="store_true", help="print the last results run by run, as Markdown"
+    )
     arguments = parser.parse_args()
 
     from benchmarks.forecast import calibration, speed
@@ -50,10 +57,15 @@ def main() -> int:
         return 0
     folder = data_folder()
     if folder is None:
-        print("ROLLCAST_SHARED_DATA names no folder with curves/: the parts on real curves are SKIPPED.\n")
+        print(
+            "ROLLCAST_SHARED_DATA names no folder with curves/: the parts on real curves are "
+            "SKIPPED.\n"
+        )
     figures: dict[str, Any] = {}
 
-    def part(name: str, measure: Callable[[], Any], show: Callable[[Any], None], real: bool = False) -> None:
+    def part(
+        name: str, measure: Callable[[], Any], show: Callable[[Any], None], real: bool = False
+    ) -> None:
         if name.split(".")[0] not in arguments.only:
             return
         if real and folder is None:
@@ -64,16 +76,28 @@ def main() -> int:
         show(figures[name])
         print(flush=True)
 
-    part("published.fits", lambda: published.printed_fits(folder), tables.print_published, real=True)  # type: ignore[arg-type]
-    part("published.power_law", lambda: published.power_law_windows(folder), tables.plain, real=True)  # type: ignore[arg-type]
+    part(
+        "published.fits", lambda: published.printed_fits(folder), tables.print_published, real=True
+    )  # type: ignore[arg-type]
+    part(
+        "published.power_law", lambda: published.power_law_windows(folder), tables.plain, real=True
+    )  # type: ignore[arg-type]
     part("published.log_linear", published.simulated_log_linear, tables.plain)
     part("extrapolation.paper", lambda: extrapolation.paper_table(folder), tables.paper, real=True)  # type: ignore[arg-type]
     part("extrapolation.halves", lambda: extrapolation.half_table(folder), tables.halves, real=True)  # type: ignore[arg-type]
     part("extrapolation.own", extrapolation.own_table, tables.halves)
     part("calibration", lambda: calibration.calibration(arguments.runs), tables.calibration)
-    part("calibration.false_alarms", lambda: verdicts.false_alarms(figures["calibration"]), tables.rows)
+    part(
+        "calibration.false_alarms",
+        lambda: verdicts.false_alarms(figures["calibration"]),
+        tables.rows,
+    )
     part("kinds", lambda: other_kinds.other_kinds(max(arguments.runs // 10, 1)), tables.rows)
-    part("verdicts.simulated", lambda: verdicts.measure_shapes(max(arguments.runs // 4, 1)), tables.rows)
+    part(
+        "verdicts.simulated",
+        lambda: verdicts.measure_shapes(max(arguments.runs // 4, 1)),
+        tables.rows,
+    )
     part("verdicts.real", lambda: verdicts.real(folder), tables.rows, real=True)  # type: ignore[arg-type]
     part("speed", speed.speed, tables.plain)
     judged = targets.judge(figures)

@@ -1,7 +1,7 @@
 """Do intervals hold as often as they say? Simulated runs of three generators, by window class.
 
-The truth is the law at 2 and 10 times the window's compute. The oracle is the same fit given the noise of the run: its
-scale and its drift.
+The truth is the law at 2 and 10 times the window's compute. The oracle is the same fit given the
+noise of the run: its scale and its drift.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ ORACLE_RUNS = 300
 
 
 def calibration(num_runs: int) -> list[dict[str, Any]]:
-    """`num_runs` of each generator and window class: one row per class, shown on stderr as it is done."""
+    """`num_runs` of each generator and window class: one row per class, shown on stderr as it is
+    done.
+    """
     rows = []
     for generator in GENERATORS:
         for window in WINDOWS:
@@ -66,7 +68,9 @@ def _class(generator: str, window: float, num_runs: int) -> dict[str, Any]:
         "width": np.mean(widths, axis=0).round(5).tolist(),
         "oracle_width": np.mean(oracle_widths, axis=0).round(5).tolist(),
         "asymptote_missed": missed.total() / num_runs,
-        "asymptote_missed_too_early": missed[TOO_EARLY] / verdicts[TOO_EARLY] if verdicts[TOO_EARLY] else None,
+        "asymptote_missed_too_early": missed[TOO_EARLY] / verdicts[TOO_EARLY]
+        if verdicts[TOO_EARLY]
+        else None,
         "asymptote_missed_by_verdict": {kind: missed[kind] for kind in verdicts},
         "verdicts": dict(verdicts),
     }

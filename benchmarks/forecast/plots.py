@@ -1,4 +1,6 @@
-"""The pictures of docs/forecasting.md, from real curves: `python -m benchmarks.forecast.plots` writes docs/images/."""
+"""The pictures of docs/forecasting.md, from real curves: `python -m benchmarks.forecast.plots`
+writes docs/images/.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ BLUE, GREY, INK = "#1d5fd1", "#7a818a", "#1a1e23"
 def main() -> None:
     folder = data_folder()
     if folder is None:
-        raise SystemExit("ROLLCAST_SHARED_DATA names no folder with curves/; the pictures need them.")
+        raise SystemExit(
+            "ROLLCAST_SHARED_DATA names no folder with curves/; the pictures need them."
+        )
     IMAGES.mkdir(parents=True, exist_ok=True)
     runs = paper_runs(folder)
     others = other_runs(folder)
@@ -42,7 +46,9 @@ def main() -> None:
     for axes, share in zip(panels, (0.15, 0.3, 0.6), strict=True):
         seen = whole.window(stop=share * whole.compute[-1])
         _draw(axes, seen, whole)
-        axes.set_title(f"after {share:.0%}: {fit(seen, FITTED).verdict.kind.replace('_', ' ')}", fontsize=9)
+        axes.set_title(
+            f"after {share:.0%}: {fit(seen, FITTED).verdict.kind.replace('_', ' ')}", fontsize=9
+        )
     _save(figure, "forecast-aging")
 
     figure, panels = _panels(3, (11.0, 3.4))
@@ -75,17 +81,30 @@ def _draw(axes: Axes, seen: Curve, whole: Curve) -> None:
     forecast = fit(seen, FITTED)
     compute = np.geomspace(whole.compute[0], whole.compute[-1] * 1.1, 150)
     band = forecast.predictive(compute, QUANTILES)
-    axes.fill_between(compute, band[0], band[4], color=BLUE, alpha=0.13, lw=0, label="90 % of readings")
+    axes.fill_between(
+        compute, band[0], band[4], color=BLUE, alpha=0.13, lw=0, label="90 % of readings"
+    )
     axes.fill_between(compute, band[1], band[3], color=BLUE, alpha=0.22, lw=0, label="50 %")
     axes.plot(compute, forecast.pass_rate(compute, (0.5,))[0], color=BLUE, lw=1.5, label="the law")
-    axes.plot(compute, power_law(seen).pass_rate(compute), color=GREY, lw=1, ls="--", label="power law")
+    axes.plot(
+        compute, power_law(seen).pass_rate(compute), color=GREY, lw=1, ls="--", label="power law"
+    )
     later = whole.compute > seen.compute[-1]
     axes.plot(seen.compute, seen.pass_rate, "o", ms=3.5, color=INK, label="seen")
-    axes.plot(whole.compute[later], whole.pass_rate[later], "o", ms=3.5, mfc="none", color=INK, label="came later")
+    axes.plot(
+        whole.compute[later],
+        whole.pass_rate[later],
+        "o",
+        ms=3.5,
+        mfc="none",
+        color=INK,
+        label="came later",
+    )
     axes.axvline(seen.compute[-1], color=GREY, lw=0.8, ls=":")
     spread = np.ptp(whole.pass_rate)
     axes.set_ylim(
-        whole.pass_rate.min() - 0.1 * spread, min(max(whole.pass_rate.max(), band[3].max()) + 0.2 * spread, 1.02)
+        whole.pass_rate.min() - 0.1 * spread,
+        min(max(whole.pass_rate.max(), band[3].max()) + 0.2 * spread, 1.02),
     )
 
 

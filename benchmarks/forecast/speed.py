@@ -26,7 +26,9 @@ def speed() -> dict[str, Any]:
     figures = {
         "refit_100_points_ms": refit,
         "refit_1000_points_ms": _milliseconds(lambda: fit(large), 50),
-        "law_alone_100_points_ms": _milliseconds(lambda: fit(small, FitOptions(prior=LAW_PRIOR)), 50),
+        "law_alone_100_points_ms": _milliseconds(
+            lambda: fit(small, FitOptions(prior=LAW_PRIOR)), 50
+        ),
         "paper_grid_ms": _milliseconds(lambda: paper_grid(small, 0.2), 3),
         "paper_grid_curve_fit_ms": _paper_grid_with_curve_fit(small),
         "hundred_runs_refit_and_drawn_s": _milliseconds(_hundred_live_runs, 1) / 1000,
@@ -37,15 +39,21 @@ def speed() -> dict[str, Any]:
 
 
 def _hundred_live_runs() -> None:
-    """One scrape interval of a service with a hundred runs of 60 evaluations: refit and a band of 40 values each."""
+    """One scrape interval of a service with a hundred runs of 60 evaluations: refit and a band of
+    40 values each.
+    """
     for seed in range(100):
         forecast = fit(_curve(60, seed))
         forecast.pass_rate(np.geomspace(10, 4_000, 40), QUANTILES)
 
 
 def _paper_grid_with_curve_fit(curve: Curve) -> float:
-    """Fit the same grid with one SciPy curve_fit per node, as the paper describes it; every 71st node is timed."""
-    nodes = [(asymptote, midpoint) for asymptote in PAPER_ASYMPTOTES for midpoint in PAPER_MIDPOINTS][::71]
+    """Fit the same grid with one SciPy curve_fit per node, as the paper describes it; every 71st
+    node is timed.
+    """
+    nodes = [
+        (asymptote, midpoint) for asymptote in PAPER_ASYMPTOTES for midpoint in PAPER_MIDPOINTS
+    ][::71]
 
     def law_at(asymptote: float, midpoint: float) -> Callable[[Array, float], Array]:
         return lambda compute, exponent: sigmoid(compute, 0.2, asymptote, exponent, midpoint)

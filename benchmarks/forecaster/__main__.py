@@ -1,8 +1,10 @@
-"""`python -m benchmarks.forecaster`: 100 live runs on one service, and 10,000 malformed requests against it.
+"""`python -m benchmarks.forecaster`: 100 live runs on one service, and 10,000 malformed requests
+against it.
 
-All runs get a new evaluation at the same time, every interval, which is the worst case. Processor time and memory are
-those of the service's process as the system counts them. Half of the requests are bytes on a socket, half are made from
-the service's OpenAPI document, whose answers are compared with it. The exit code is 1 if a target is missed.
+All runs get a new evaluation at the same time, every interval, which is the worst case. Processor
+time and memory are those of the service's process as the system counts them. Half of the requests
+are bytes on a socket, half are made from the service's OpenAPI document, whose answers are compared
+with it. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def judge(figures: dict[str, Any]) -> dict[str, bool]:
     """The targets, for 100 runs that get an evaluation every 15 s."""
     return {
         "at most a tenth of a core": figures["share_of_a_core"] <= 0.10,
-        "memory at most 200 MB": max(figures["memory_mb"], figures["memory_after_requests_mb"]) <= 200,
+        "memory at most 200 MB": max(figures["memory_mb"], figures["memory_after_requests_mb"])
+        <= 200,
         f"every run refitted within {INTERVAL_SECONDS:g} s of the scrape": (
             figures["longest_refit_of_all_seconds"] <= INTERVAL_SECONDS
         ),
@@ -63,7 +66,9 @@ def judge(figures: dict[str, Any]) -> dict[str, bool]:
 def measure(folder: Path, num_runs: int, num_intervals: int, num_requests: int) -> dict[str, Any]:
     """Figures by name; units are in the names."""
     names = [FUZZED_RUN, *(f"run-{number:03}" for number in range(1, num_runs))]
-    curves = {name: record(60, asymptote=0.5 + 0.004 * seed, seed=seed) for seed, name in enumerate(names)}
+    curves = {
+        name: record(60, asymptote=0.5 + 0.004 * seed, seed=seed) for seed, name in enumerate(names)
+    }
     shown = {"count": 40}
     scraped: dict[int, float] = {}
 

@@ -1,8 +1,9 @@
-"""python -m benchmarks.front_door: size of the base installation, seconds of `import`, `--help` and `fit`; seconds and
-memory of `fit` of a million rows.
+"""python -m benchmarks.front_door: size of the base installation, seconds of `import`, `--help` and
+`fit`; seconds and memory of `fit` of a million rows.
 
-Each time is the least of five processes. The size is that of the files of pyproject.toml's dependencies and of all that
-they need, as they are installed here, without bytecode and without pip.
+Each time is the least of five processes. The size is that of the files of pyproject.toml's
+dependencies and of all that they need, as they are installed here, without bytecode and without
+pip.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def seconds_and_megabytes(*arguments: str) -> tuple[float, float]:
     times, most = [], 0
     for _ in range(REPEATS):
         began = time.perf_counter()
-        process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         _, status, usage = os.wait4(process.pid, 0)
         times.append(time.perf_counter() - began)
         assert os.waitstatus_to_exitcode(status) == 0
@@ -59,15 +62,21 @@ def long_curve(num_rows: int) -> list[tuple[int, float]]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         curve = Path(folder) / "curve.csv"
-        curve.write_text("compute,pass_rate\n" + "".join(f"{r.compute},{r.pass_rate}\n" for r in record()))
+        curve.write_text(
+            "compute,pass_rate\n" + "".join(f"{r.compute},{r.pass_rate}\n" for r in record())
+        )
         rows = long_curve(NUM_ROWS)
         long_csv, long_jsonl = Path(folder) / "long.csv", Path(folder) / "long.jsonl"
         long_csv.write_text("step,pass_rate\n" + "".join(f"{step},{rate}\n" for step, rate in rows))
-        long_jsonl.write_text("".join(f'{{"step": {step}, "pass_rate": {rate}}}\n' for step, rate in rows))
+        long_jsonl.write_text(
+            "".join(f'{{"step": {step}, "pass_rate": {rate}}}\n' for step, rate in rows)
+        )
         figures = {
             "base_megabytes": round(base_bytes() / 1e6, 1),
             "import_seconds": seconds("-c", "import rollcast"),
-            "import_and_forecast_ready_seconds": seconds("-c", "import rollcast; rollcast.forecast"),
+            "import_and_forecast_ready_seconds": seconds(
+                "-c", "import rollcast; rollcast.forecast"
+            ),
             "help_seconds": seconds(*COMMAND, "--help"),
             "fit_seconds": seconds(*COMMAND, "fit", str(curve), "--json"),
         }

@@ -1,28 +1,40 @@
-"""Survival, exactness and speed on one card, in parts ordered by the risk that they remove, within given minutes.
+"""Survival, exactness and speed on one card, in parts ordered by the risk that they remove, within
+given minutes.
 
-    python -m benchmarks.gpu --minutes 9 --out FOLDER      # again, with the same folder: the parts that are missing
+    python -m benchmarks.gpu --minutes 9 --out FOLDER      # again, with the same folder: the parts
+                                                           that are missing
     python -m benchmarks.gpu [PART ...] [--small] [--part-minutes 5]
-    python -m benchmarks.gpu.pack OUT.tar.xz               # everything it needs, for a machine without a network
+    python -m benchmarks.gpu.pack OUT.tar.xz               # everything it needs, for a machine
+                                                           without a network
 
-- wire-faults: members of wire 2 are killed and frozen over NCCL on one card; wire-tests: tests/weights on the card
+- wire-faults: members of wire 2 are killed and frozen over NCCL on one card; wire-tests:
+  tests/weights on the card
 - system: the demo's task, a generator killed in the middle, then stopped and resumed
-- system-0.6b: a model of that size with random weights; system-nccl: services with weights over NCCL, and a kill
-- system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over several turns
+- system-0.6b: a model of that size with random weights; system-nccl: services with weights over
+  NCCL, and a kill
+- system-lora: adapters of the demo's model; system-episodes: examples/calculator, with tools over
+  several turns
 - publish: versions from a trainer to a generator over NCCL and over gloo, in GB/s
 - head: the output head's log-probs and gradients against float64, time and memory
-- exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on the CPU
-- learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU, peak memory and the
-  planner's; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same through torch.compile
-- staging: weights to the staging buffers, between the card and the host, and into a generator's model
-- group: a process group of one for weights: construction, broadcast, abort, and a peer that never comes
+- exactness: the sharded policy's log-probs and gradients against plain Transformers in float32 on
+  the CPU
+- learner-0.6b, -1.7b, -4b: optimizer steps at the shapes of Qwen3, random weights: tokens/s, MFU,
+  peak memory and the planner's; 4b with rollouts of up to 16k tokens. learner-4b-compiled: the same
+  through torch.compile
+- staging: weights to the staging buffers, between the card and the host, and into a generator's
+  model
+- group: a process group of one for weights: construction, broadcast, abort, and a peer that never
+  comes
 
-Each part is a process of its own, and its result is written when it ends. One that fails is recorded with its reason
-and not tried again without --again; the exit status is then 1, as for a missed target. A part is begun only if its
-expected time is left, and all its processes are ended with it. Without --out results go to benchmarks/results, and
-every part is made again. Without a card, or with --small, everything is tiny, and only --out keeps it.
+Each part is a process of its own, and its result is written when it ends. One that fails is
+recorded with its reason and not tried again without --again; the exit status is then 1, as for a
+missed target. A part is begun only if its expected time is left, and all its processes are ended
+with it. Without --out results go to benchmarks/results, and every part is made again. Without a
+card, or with --small, everything is tiny, and only --out keeps it.
 
-Parts need this repository and its pinned packages; head, exactness and learner only torch, transformers, pydantic,
-protobuf and structlog, and staging and group also httpx, starlette, uvicorn and xxhash. All of them need psutil.
+Parts need this repository and its pinned packages; head, exactness and learner only torch,
+transformers, pydantic, protobuf and structlog, and staging and group also httpx, starlette, uvicorn
+and xxhash. All of them need psutil.
 """
 
 from __future__ import annotations
@@ -67,12 +79,18 @@ class Proof:
     def run(self) -> None:
         """Every part that is open and fits."""
         while (name := next_part(self._parts, self._standings, self._seconds_left())) is not None:
-            self._say(f"{name} begins, about {expected_seconds(self._parts[name], self._standings[name]):.0f} s")
+            self._say(
+                f"{name} begins, about "
+                f"{expected_seconds(self._parts[name], self._standings[name]):.0f} s"
+            )
             figures = run_part(name, self._limit(), is_small=self._is_small)
             self._take(name, figures)
         for name in open_parts(self._parts, self._standings):
             if self._standings[name].state == "missing":
-                self._say(f"{name} is left for another call: it takes about {self._parts[name].expected_seconds:.0f} s")
+                self._say(
+                    f"{name} is left for another call: it takes about "
+                    f"{self._parts[name].expected_seconds:.0f} s"
+                )
 
     def _seconds_left(self) -> float | None:
         if self._minutes is None:
@@ -101,13 +119,21 @@ class Proof:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", metavar="PART", nargs="*", help=f"{', '.join(PARTS)}; default all")
-    parser.add_argument("--small", action="store_true", help="tiny shapes; always so without a card")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny shapes; always so without a card"
+    )
     parser.add_argument("--minutes", type=float, help="limit of the whole command; default none")
     parser.add_argument("--part-minutes", type=float, default=5.0, help="limit of each part")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="results; parts that it has are not made again")
-    parser.add_argument("--again", action="store_true", help="with --out: try parts again that failed")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="results; parts that it has are not made again"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="with --out: try parts again that failed"
+    )
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.parts if name not in PARTS]:
         parser.error(f"PART {unknown[0]!r}: is not known; choose from {', '.join(PARTS)}")

@@ -1,13 +1,19 @@
-"""Builds the images and runs the demo's task from their file systems; results/images.json. As root, on Debian.
+"""Builds the images and runs the demo's task from their file systems; results/images.json. As root,
+on Debian.
 
-    control, trainer, generator   by buildah from the Dockerfiles: seconds, and bytes of the image's file system
-    the run, the services         tests/chart/test_built_images.py: the chart's pods, each in its image's file system
+    control, trainer, generator   by buildah from the Dockerfiles: seconds, and bytes of the image's
+                                  file system
+    the run, the services         tests/chart/test_built_images.py: the chart's pods, each in its
+                                  image's file system
 
-Needs buildah. The base is pulled, or made by debootstrap where ROLLCAST_DEBIAN_MIRROR names a mirror: a machine may
-reach no registry. What else only the builder's machine needs comes from its environment as well:
+Needs buildah. The base is pulled, or made by debootstrap where ROLLCAST_DEBIAN_MIRROR names a
+mirror: a machine may reach no registry. What else only the builder's machine needs comes from its
+environment as well:
 
-    ROLLCAST_BUILD_ARGUMENTS   for each `buildah bud`, as "--build-arg EXTRA_INDEX_URL=.. --volume /wheels:/wheels:ro"
-    ROLLCAST_IMAGES_FOLDER     where images and file systems go (default .cache/images; 40 GB); removed at the end
+    ROLLCAST_BUILD_ARGUMENTS   for each `buildah bud`, as "--build-arg EXTRA_INDEX_URL=.. --volume
+                               /wheels:/wheels:ro"
+    ROLLCAST_IMAGES_FOLDER     where images and file systems go (default .cache/images; 40 GB);
+                               removed at the end
 """
 
 from __future__ import annotations
@@ -34,7 +40,9 @@ RUN = "tests/chart/test_built_images.py"
 
 
 class Builder:
-    """buildah with its storage in one folder: chroot isolation, no daemon, no overlay file system."""
+    """buildah with its storage in one folder: chroot isolation, no daemon,
+    no overlay file system.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,12 +63,30 @@ class Builder:
             return
         root = self.folder / "base"
         release = self.base.rpartition("-")[2]
-        _run(["debootstrap", "--variant=minbase", f"--include={BASE_PACKAGES}", release, str(root), mirror])
+        _run(
+            [
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={BASE_PACKAGES}",
+                release,
+                str(root),
+                mirror,
+            ]
+        )
         # Debian's slim variants leave these out as well.
-        for folder in ("var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"):
+        for folder in (
+            "var/lib/apt/lists",
+            "usr/share/doc",
+            "usr/share/man",
+            "usr/share/locale",
+            "usr/share/info",
+        ):
             shutil.rmtree(root / folder, ignore_errors=True)
         (root / "var/lib/apt/lists/partial").mkdir(parents=True)
-        for old in (*root.glob("var/cache/apt/archives/*.deb"), *root.glob("usr/lib/python3*/EXTERNALLY-MANAGED")):
+        for old in (
+            *root.glob("var/cache/apt/archives/*.deb"),
+            *root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"),
+        ):
             old.unlink()
         (root / "usr/bin/python").symlink_to("python3")
         container = self._do("from", "scratch", seconds=STEP_SECONDS)
@@ -75,7 +101,16 @@ class Builder:
             arguments += ["--build-arg", f"DEVICE={device}"]
         begun = time.monotonic()
         tagged = ["-f", f"Dockerfile.{image}", "-t", f"rollcast/{image}"]
-        self._do("bud", "--isolation", "chroot", "--pull-never", *tagged, *arguments, ".", seconds=BUILD_SECONDS)
+        self._do(
+            "bud",
+            "--isolation",
+            "chroot",
+            "--pull-never",
+            *tagged,
+            *arguments,
+            ".",
+            seconds=BUILD_SECONDS,
+        )
         seconds = time.monotonic() - begun
         root = self._mount(image)
         return {
@@ -90,7 +125,9 @@ class Builder:
         """The image's file system and environment, under `folder`/roots, for the run."""
         container = self._do("from", "--pull-never", f"rollcast/{image}", seconds=STEP_SECONDS)
         place = Path(self._do("mount", container, seconds=STEP_SECONDS))
-        config = json.loads(self._do("inspect", "--type", "image", f"rollcast/{image}", seconds=STEP_SECONDS))
+        config = json.loads(
+            self._do("inspect", "--type", "image", f"rollcast/{image}", seconds=STEP_SECONDS)
+        )
         roots = self.folder / "roots"
         roots.mkdir(exist_ok=True)
         (roots / image).symlink_to(place)
@@ -108,7 +145,9 @@ def kept(result: str) -> dict[str, Any]:
 
 
 def _run(command: list[str], seconds: float = STEP_SECONDS) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=seconds, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=seconds, check=False, cwd=ROOT
+    )
     if done.returncode != 0:
         print(done.stdout[-3_000:], file=sys.stderr)
         sys.exit(f"{shlex.join(command[:1])} ended with {done.returncode}: {shlex.join(command)}")
@@ -147,9 +186,15 @@ def from_images(folder: Path, tests: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Builds the images and runs the demo's task from them.")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: built, not run")
-    parser.add_argument("--only", choices=IMAGES, nargs="+", default=IMAGES, help="images; all of them are run")
+    parser = argparse.ArgumentParser(
+        description="Builds the images and runs the demo's task from them."
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="cuda: built, not run"
+    )
+    parser.add_argument(
+        "--only", choices=IMAGES, nargs="+", default=IMAGES, help="images; all of them are run"
+    )
     given = parser.parse_args()
     needed = ["buildah"] + ["debootstrap"] * ("ROLLCAST_DEBIAN_MIRROR" in os.environ)
     if missing := [program for program in needed if shutil.which(program) is None]:
@@ -162,12 +207,17 @@ def main() -> int:
         builder = Builder(folder)
         builder.make_base()
         result = "images" if given.device == "cpu" else "images_cuda"
-        figures: dict[str, Any] = {"device": given.device, "base": builder.base, "images": kept(result)}
+        figures: dict[str, Any] = {
+            "device": given.device,
+            "base": builder.base,
+            "images": kept(result),
+        }
         figures["own_base"] = "ROLLCAST_DEBIAN_MIRROR" in os.environ
         for image in given.only:
             figures["images"][image] = found = builder.build(image, given.device)
             print(
-                f"{image:10}{found['bytes'] / 1e9:6.2f} GB, of which {found['system_bytes'] / 1e9:.2f} GB are Debian's"
+                f"{image:10}{found['bytes'] / 1e9:6.2f} GB, of which "
+                f"{found['system_bytes'] / 1e9:.2f} GB are Debian's"
             )
             print(
                 f"{'':10}{found['seconds']:6.0f} s; "

@@ -2,11 +2,12 @@
 
     python -m benchmarks.lora [--seeds 0 1 2 3 4] [--steps 48] [--rank 8] [--more]
 
-Each seed runs `rollcast up` twice, first with every weight, then with adapters of all linear layers. The learning rate
-of the adapters is ten times the other one, as "LoRA without regret" advises. A tenth of the steps is warm-up in both.
-Seconds a step is the median from a quarter of the run on, evaluations left out. On a CPU vLLM computes adapters without
-a kernel of their own, so the seconds say nothing of a GPU. Writes results/lora.json after each seed; exit status 1 if a
-run fails. --more keeps the other seeds of that file.
+Each seed runs `rollcast up` twice, first with every weight, then with adapters of all linear
+layers. The learning rate of the adapters is ten times the other one, as "LoRA without regret"
+advises. A tenth of the steps is warm-up in both. Seconds a step is the median from a quarter of the
+run on, evaluations left out. On a CPU vLLM computes adapters without a kernel of their own, so the
+seconds say nothing of a GPU. Writes results/lora.json after each seed; exit status 1 if a run
+fails. --more keeps the other seeds of that file.
 """
 
 from __future__ import annotations
@@ -59,9 +60,13 @@ def run(kind: str, seed: int, steps: int, rank: int, folder: Path) -> dict[str, 
     file = folder / "run.yaml"
     file.write_text(yaml.safe_dump(given))
     command = [sys.executable, "-m", "rollcast.cli.main", "up", "--config", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+    )
     if ended.returncode != 0:
-        raise RuntimeError(f"{kind}, seed {seed}: exit status {ended.returncode}: {ended.stdout}{ended.stderr}")
+        raise RuntimeError(
+            f"{kind}, seed {seed}: exit status {ended.returncode}: {ended.stdout}{ended.stderr}"
+        )
     made = folder / kind
     points = list(RecordFile(made / EVALUATIONS, EvaluationRecord).read())
     trained = list(RecordFile(made / STEPS, StepRecord).read())
@@ -81,7 +86,9 @@ def run(kind: str, seed: int, steps: int, rank: int, folder: Path) -> dict[str, 
 def seconds_a_step(trained: list[StepRecord]) -> float:
     """Median time between two steps without an evaluation between them."""
     late = trained[len(trained) // 4 :]
-    pairs = [(a, b) for a, b in pairwise(late) if a.step % EVALUATE_EVERY and b.step % EVALUATE_EVERY]
+    pairs = [
+        (a, b) for a, b in pairwise(late) if a.step % EVALUATE_EVERY and b.step % EVALUATE_EVERY
+    ]
     return median(b.at - a.at for a, b in pairs if a.at is not None and b.at is not None)
 
 
@@ -123,14 +130,20 @@ def earlier(given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--more", action="store_true", help="keep the other seeds of the result")
     arguments = parser.parse_args()
     given = {"steps": arguments.steps, "rank": arguments.rank, "alpha": ALPHA}
-    rows = [row for row in earlier(given) if row["seed"] not in arguments.seeds] if arguments.more else []
+    rows = (
+        [row for row in earlier(given) if row["seed"] not in arguments.seeds]
+        if arguments.more
+        else []
+    )
     with tempfile.TemporaryDirectory(prefix="rollcast-lora-") as temporary:
         for seed in arguments.seeds:
             row: dict[str, Any] = {"seed": seed}

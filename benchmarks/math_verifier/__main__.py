@@ -1,8 +1,9 @@
 """The verifier `math` on real reference answers: `python -m benchmarks.math_verifier`.
 
-Every reference of GSM8K's and MATH-500's test sets, read by the ready mappings, in five surface forms must be accepted;
-1,000 wrong answers must be rejected. Both go through `grade`, as in a run. The sets are read from the folder that
-ROLLCAST_SHARED_DATA names; without it nothing is measured, and the command says so. Writes results/math_verifier.json.
+Every reference of GSM8K's and MATH-500's test sets, read by the ready mappings, in five surface
+forms must be accepted; 1,000 wrong answers must be rejected. Both go through `grade`, as in a run.
+The sets are read from the folder that ROLLCAST_SHARED_DATA names; without it nothing is measured,
+and the command says so. Writes results/math_verifier.json.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ def main() -> int:
         for form, written in FORMS.items():
             cases = [(written(str(json.loads(reference))), reference) for reference in answers]
             statuses, seconds = _graded(cases)
-            refused = [reference for reference, status in zip(answers, statuses, strict=True) if status != "ok"]
+            refused = [
+                reference
+                for reference, status in zip(answers, statuses, strict=True)
+                if status != "ok"
+            ]
             accepted[form] = {
                 "accepted": len(answers) - len(refused),
                 "of": len(answers),
@@ -48,20 +53,34 @@ def main() -> int:
                 "refused": refused[:SHOWN],
             }
             failures += len(refused)
-            print(f"{name:9} {form:21} {len(answers) - len(refused):5} of {len(answers)} accepted {refused[:3] or ''}")
+            print(
+                f"{name:9} {form:21} {len(answers) - len(refused):5} of {len(answers)} accepted "
+                f"{refused[:3] or ''}"
+            )
         rng = random.Random(name)
-        wrong = wrong_answers([str(json.loads(reference)) for reference in answers], WRONG_ANSWERS // len(SETS), rng)
-        statuses, _ = _graded([(FORMS["boxed"](item.answer), json.dumps(item.reference)) for item in wrong])
+        wrong = wrong_answers(
+            [str(json.loads(reference)) for reference in answers], WRONG_ANSWERS // len(SETS), rng
+        )
+        statuses, _ = _graded(
+            [(FORMS["boxed"](item.answer), json.dumps(item.reference)) for item in wrong]
+        )
         missed = [
             f"{item.answer} for {item.reference}: {status}"
             for item, status in zip(wrong, statuses, strict=True)
             if status != "wrong"
         ]
         failures += len(missed)
-        print(f"{name:9} {'wrong answers':21} {len(wrong) - len(missed):5} of {len(wrong)} rejected {missed[:3] or ''}")
+        print(
+            f"{name:9} {'wrong answers':21} {len(wrong) - len(missed):5} of {len(wrong)} rejected "
+            f"{missed[:3] or ''}"
+        )
         figures[name] = {
             "references": accepted,
-            "wrong": {"rejected": len(wrong) - len(missed), "of": len(wrong), "missed": missed[:SHOWN]},
+            "wrong": {
+                "rejected": len(wrong) - len(missed),
+                "of": len(wrong),
+                "missed": missed[:SHOWN],
+            },
         }
     print(f"written: {write_result('math_verifier', figures)}")
     return 1 if failures else 0
@@ -72,7 +91,9 @@ def _graded(cases: list[tuple[str, str]]) -> tuple[list[GradeStatus], float]:
     with closing(Sandbox()) as sandbox, ThreadPoolExecutor(2) as threads:
         sandbox.start("math")
         started = time.perf_counter()
-        statuses = list(threads.map(lambda case: grade("math", *case, sandbox=sandbox).status, cases))
+        statuses = list(
+            threads.map(lambda case: grade("math", *case, sandbox=sandbox).status, cases)
+        )
     return statuses, time.perf_counter() - started
 
 

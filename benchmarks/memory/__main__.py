@@ -1,8 +1,10 @@
-"""python -m benchmarks.memory [CASE ...] [--ranks 1 2 3 4]: what `rollcast plan memory` counts against what ranks held.
+"""python -m benchmarks.memory [CASE ...] [--ranks 1 2 3 4]: what `rollcast plan memory` counts
+against what ranks held.
 
-The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and its largest memory, above that
-after the imports, is read from /proc while it reads the model, makes a step, publishes and writes a checkpoint.
-One run of each: memory hardly varies. `ratio` is planned over measured bytes; the target is within TARGET.
+The learner alone, on CPU over gloo, float32, random weights: each rank is a process, and its
+largest memory, above that after the imports, is read from /proc while it reads the model, makes a
+step, publishes and writes a checkpoint. One run of each: memory hardly varies. `ratio` is planned
+over measured bytes; the target is within TARGET.
 """
 
 from __future__ import annotations
@@ -72,10 +74,19 @@ def compare(case: str, model: Path, ranks: int) -> list[dict[str, Any]]:
     for index, measured in enumerate(measure(case, model, ranks)):
         counted = planned(case, model, index, ranks)
         moments = {
-            moment: {"planned": counted[moment], "measured": held, "ratio": round(counted[moment] / held, 3)}
+            moment: {
+                "planned": counted[moment],
+                "measured": held,
+                "ratio": round(counted[moment] / held, 3),
+            }
             for moment, held in measured.items()
         }
-        print(case, f"rank {index} of {ranks}", {moment: row["ratio"] for moment, row in moments.items()}, flush=True)
+        print(
+            case,
+            f"rank {index} of {ranks}",
+            {moment: row["ratio"] for moment, row in moments.items()},
+            flush=True,
+        )
         rows.append({"case": case, "ranks": ranks, "rank": index, "moments": moments})
     return rows
 
@@ -88,9 +99,14 @@ def other_rows(cases: Sequence[str], ranks: Sequence[int]) -> list[dict[str, Any
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "cases", metavar="CASE", nargs="*", help=f"{', '.join(CASES)}; default all; the others' rows stay"
+        "cases",
+        metavar="CASE",
+        nargs="*",
+        help=f"{', '.join(CASES)}; default all; the others' rows stay",
     )
     parser.add_argument("--ranks", type=int, nargs="*", default=[1, 2, 3, 4])
     arguments = parser.parse_args()

@@ -1,4 +1,6 @@
-"""The models that are measured: random weights, 50 to 300 million parameters, three ways in which memory is spent."""
+"""The models that are measured: random weights, 50 to 300 million parameters, three ways in which
+memory is spent.
+"""
 
 from __future__ import annotations
 

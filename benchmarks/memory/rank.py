@@ -23,7 +23,8 @@ MOMENTS = {CommandKind.UPDATE: "step", CommandKind.STAGE: "publish", CommandKind
 
 
 class Watch:
-    """Most resident bytes of this process in each moment, above the amount after the imports; the last time counts.
+    """Most resident bytes of this process in each moment, above the amount after the imports; the
+    last time counts.
 
     Pages of files are left out: the kernel takes those of libraries back while memory is short.
     """
@@ -49,7 +50,11 @@ class WatchedGroup(LearnerGroup):
 
 
 def _resident(field: str) -> int:
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{field}:")]
+    (line,) = [
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith(f"{field}:")
+    ]
     return int(line.split()[1]) << 10
 
 
@@ -79,7 +84,9 @@ def go_through(case: str, model: Path, folder: Path, ranks: Ranks) -> Watch:
 
 
 def drive(group: WatchedGroup, case: str) -> None:
-    """Both snapshots come into being first; then a step, a publication and a checkpoint are watched."""
+    """Both snapshots come into being first; then a step, a publication and a checkpoint are
+    watched.
+    """
     watch, ranks = group.watch, group.ranks
 
     def publish(step: int) -> None:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.mistakes [--seeds 0 1 2] [--steps 40]
 
-A random tiny model takes one action for each task. A fourth of its tokens is a tempting action, after which the agent
-ends with exit code 1, as openai-agents does for a tool that is not there; every other action has reward 1. Each seed
-runs `rollcast up` twice: with `model_exit_codes: [1]`, and as reference without. Writes results/mistakes.json: the
-share of the action among the first and the last actions. Exit status 1 if a target is missed.
+A random tiny model takes one action for each task. A fourth of its tokens is a tempting action,
+after which the agent ends with exit code 1, as openai-agents does for a tool that is not there;
+every other action has reward 1. Each seed runs `rollcast up` twice: with `model_exit_codes: [1]`,
+and as reference without. Writes results/mistakes.json: the share of the action among the first and
+the last actions. Exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from testkit.record import write_result
 
 AGENT = Path(__file__).with_name("agent.py")
 NUM_ACTIONS = 200
-"""Actions at either end of a run over which a share is taken: a standard error of 0.03 at a fourth."""
+"""Actions at either end of a run over which a share is taken: a standard error of 0.03 at a
+fourth."""
 NUM_ROWS = 64
 LIMIT_SECONDS = 1_500.0
 MAX_SHARE_WITH = 0.05
@@ -53,7 +55,10 @@ def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[
         check=False,
     )
     if ended.returncode != 0:
-        raise SystemExit(f"seed {seed}: exit status {ended.returncode}: {ended.stdout[-800:]}{ended.stderr[-800:]}")
+        raise SystemExit(
+            f"seed {seed}: exit status {ended.returncode}: "
+            f"{ended.stdout[-800:]}{ended.stderr[-800:]}"
+        )
     actions = [int(line.split()[1]) for line in sorted(log.read_text().splitlines())]
     return {
         "seed": seed,
@@ -62,7 +67,9 @@ def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[
         "num_actions": len(actions),
         "first_share": round(sum(actions[:NUM_ACTIONS]) / NUM_ACTIONS, 4),
         "last_share": round(sum(actions[-NUM_ACTIONS:]) / NUM_ACTIONS, 4),
-        "said": [line for line in ended.stdout.splitlines() if "after an answered turn" in line][-1:],
+        "said": [line for line in ended.stdout.splitlines() if "after an answered turn" in line][
+            -1:
+        ],
     }
 
 
@@ -79,7 +86,12 @@ def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
         "model": {"path": "model", "dtype": "float32", "max_length": 256},
         "tasks": {
             "environments": [environment],
-            "dataset": {"kind": "jsonl", "name": "tasks", "path": "rows.jsonl", "environment": "agent"},
+            "dataset": {
+                "kind": "jsonl",
+                "name": "tasks",
+                "path": "rows.jsonl",
+                "environment": "agent",
+            },
             "evaluation": {"num_prompts": 4, "rollouts_per_prompt": 1, "every_steps": num_steps},
         },
         "recipe": {
@@ -92,13 +104,16 @@ def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
         },
         "generator": {"slots": 16, "block_size": 32, "cpu_kv_cache_gib": 1},
         "trainer": {"threads": 1},
-        # A run without a usable group makes no step: it ends by its device-hours, two devices for six minutes.
+        # A run without a usable group makes no step: it ends by its device-hours, two devices for
+        # six minutes.
         "budget": {"steps": num_steps, "device_hours": 0.2},
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=40)
     arguments = parser.parse_args()
@@ -111,7 +126,9 @@ def main() -> int:
     punished = [row for row in rows if row["model_exit_codes"]]
     left_out = [row for row in rows if not row["model_exit_codes"]]
     targets = {
-        "with model_exit_codes the share ends below 0.05": all(row["last_share"] < MAX_SHARE_WITH for row in punished),
+        "with model_exit_codes the share ends below 0.05": all(
+            row["last_share"] < MAX_SHARE_WITH for row in punished
+        ),
         "without it falls by less than a tenth": all(
             row["last_share"] > (1 - MAX_FALL_WITHOUT) * row["first_share"] for row in left_out
         ),

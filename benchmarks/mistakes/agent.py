@@ -1,4 +1,7 @@
-"""One action for each task: the first token. A fourth of all tokens is the tempting action, which ends with code 1."""
+"""One action for each task: the first token.
+
+A fourth of all tokens is the tempting action, which ends with code 1.
+"""
 
 import json
 import os
@@ -9,8 +12,13 @@ from typing import Any
 
 
 def post(url: str, body: object) -> Any:
-    headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
-    return json.load(urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)))
+    headers = {
+        "authorization": "Bearer " + os.environ["OPENAI_API_KEY"],
+        "content-type": "application/json",
+    }
+    return json.load(
+        urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
+    )
 
 
 row = json.load(sys.stdin)

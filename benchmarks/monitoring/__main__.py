@@ -1,12 +1,14 @@
-"""Pictures of the Grafana dashboards as `rollcast up --monitor` leaves them, of two real runs, without Grafana.
+"""Pictures of the Grafana dashboards as `rollcast up --monitor` leaves them, of two real runs,
+without Grafana.
 
     python -m benchmarks.monitoring [--steps 60]
 
-Two runs of the demo's task at different learning rates, one after the other, each up to two thirds of its steps, with
-a generator killed half-way there. Each has the Prometheus that `--monitor` starts; the second one's has been given the
-first one's data, so that both can be compared. Then every query of the dashboards in the second run's folder is asked
-as Grafana would ask it, and its answer drawn at its panel's place: docs/images/dashboard-*.png. Needs the Debian
-package prometheus; takes some minutes.
+Two runs of the demo's task at different learning rates, one after the other, each up to two thirds
+of its steps, with a generator killed half-way there. Each has the Prometheus that `--monitor`
+starts; the second one's has been given the first one's data, so that both can be compared. Then
+every query of the dashboards in the second run's folder is asked as Grafana would ask it, and its
+answer drawn at its panel's place: docs/images/dashboard-*.png. Needs the Debian package prometheus;
+takes some minutes.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def watched(folder: Path, run: str, steps: int) -> Iterator[subprocess.Popen[byt
 
 
 def _generator(command: int) -> psutil.Process:
-    return next(child for child in psutil.Process(command).children() if "generator-1" in child.cmdline())
+    return next(
+        child for child in psutil.Process(command).children() if "generator-1" in child.cmdline()
+    )
 
 
 @contextmanager
@@ -90,11 +94,17 @@ def recorded(folder: Path, steps: int) -> Iterator[Recording]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.monitoring", description="Draw the dashboards.")
-    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of each run's budget")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.monitoring", description="Draw the dashboards."
+    )
+    parser.add_argument(
+        "--steps", type=int, default=60, help="optimizer steps of each run's budget"
+    )
     steps = parser.parse_args().steps
     with tempfile.TemporaryDirectory() as name, recorded(folder := Path(name), steps) as recording:
-        for path in sorted((folder / "runs" / recording.runs[-1] / "monitor" / "dashboards").glob("*.json")):
+        for path in sorted(
+            (folder / "runs" / recording.runs[-1] / "monitor" / "dashboards").glob("*.json")
+        ):
             if path.stem == "rollcast-episodes":
                 continue  # these runs have no episodes; `benchmarks.monitoring.episodes` draws it
             picture = IMAGES / f"dashboard-{path.stem.removeprefix('rollcast-')}.png"

@@ -41,11 +41,22 @@ def draw(board: dict[str, Any], recording: Recording, target: float, path: Path)
         left, bottom = place["x"] / 24, 1 - (place["y"] + place["h"]) / rows
         width, height = place["w"] / 24, place["h"] / rows
         if panel["type"] == "row":
-            figure.text(0.004, bottom + height / 2, panel["title"], weight="bold", size=11, va="center")
+            figure.text(
+                0.004, bottom + height / 2, panel["title"], weight="bold", size=11, va="center"
+            )
             continue
-        title, axis, legend = 1.0 / rows, 0.7 / rows, (0.9 if panel["type"] in _WITH_LEGEND else 0.0) / rows
+        title, axis, legend = (
+            1.0 / rows,
+            0.7 / rows,
+            (0.9 if panel["type"] in _WITH_LEGEND else 0.0) / rows,
+        )
         axes = figure.add_axes(
-            (left + 0.035, bottom + axis + legend, width - 0.058, height - title - axis - legend - 0.2 / rows)
+            (
+                left + 0.035,
+                bottom + axis + legend,
+                width - 0.058,
+                height - title - axis - legend - 0.2 / rows,
+            )
         )
         axes.set_title(panel["title"], loc="left", size=9, pad=3)
         axes.tick_params(labelsize=7)
@@ -88,7 +99,9 @@ def _colour(properties: dict[str, Any], place: int) -> str:
     return _PANEL_COLOUR.get(fixed, f"C{place % 10}")
 
 
-def _lines(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
+def _lines(
+    axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording
+) -> None:
     series = _series(panel, answers, recording.began)
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
     if series and custom.get("stacking", {}).get("mode") == "normal":
@@ -111,7 +124,11 @@ def _plot(axes: Axes, panel: dict[str, Any], series: Series) -> None:
     for low, high in BAND:
         if low in by_name and high in by_name:
             axes.fill_between(
-                by_name[low][0], by_name[low][1], by_name[high][1], color=_PANEL_COLOUR["blue"], alpha=0.15
+                by_name[low][0],
+                by_name[low][1],
+                by_name[high][1],
+                color=_PANEL_COLOUR["blue"],
+                alpha=0.15,
             )
     right: Axes | None = None
     for place, (name, x, y) in enumerate(series):
@@ -133,7 +150,9 @@ def _plot(axes: Axes, panel: dict[str, Any], series: Series) -> None:
             here.plot(x, y, ".", ms=3, color=colour, label=label)
         else:
             dashed = properties.get("custom.lineStyle", {}).get("fill") == "dash"
-            here.plot(x, y, lw=1.3, ls="--" if dashed else "-", color=colour, label=label, clip_on=False)
+            here.plot(
+                x, y, lw=1.3, ls="--" if dashed else "-", color=colour, label=label, clip_on=False
+            )
         if here is right:
             axes.plot([], [], color=colour, label=f"{label} (right)")
 
@@ -195,22 +214,35 @@ def _legend(axes: Axes, panel: dict[str, Any]) -> None:
 
 def _nothing(axes: Axes, panel: dict[str, Any]) -> None:
     says = panel["fieldConfig"]["defaults"].get("noValue", "No data")
-    axes.text(0.5, 0.5, says, ha="center", va="center", size=9, color="0.5", transform=axes.transAxes)
+    axes.text(
+        0.5, 0.5, says, ha="center", va="center", size=9, color="0.5", transform=axes.transAxes
+    )
     axes.set_axis_off()
 
 
-def _number(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
+def _number(
+    axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording
+) -> None:
     axes.set_axis_off()
     names_only = panel["options"]["textMode"] == "name"
     series = _series(panel, answers, recording.began)
     for place, (name, _, values) in enumerate(series):
         at = (place + 0.5) / len(series)
-        axes.text(at, 0.45, name if names_only else f"{values[-1]:.3f}", ha="center", size=14, transform=axes.transAxes)
+        axes.text(
+            at,
+            0.45,
+            name if names_only else f"{values[-1]:.3f}",
+            ha="center",
+            size=14,
+            transform=axes.transAxes,
+        )
         if not names_only:
             axes.text(at, 0.2, name, ha="center", size=8, color="0.4", transform=axes.transAxes)
 
 
-def _bars(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
+def _bars(
+    axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording
+) -> None:
     series = _series(panel, answers, recording.began)
     axes.barh([name for name, _, _ in series], [values[-1] for _, _, values in series], height=0.4)
     axes.set_xlim(0, 1)
@@ -221,13 +253,17 @@ def _bars(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recordin
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
-def _states(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
+def _states(
+    axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording
+) -> None:
     series = _series(panel, answers, recording.began)
     if not series:
         _nothing(axes, panel)
     for place, (_, x, y) in enumerate(series):
         width = float(np.median(np.diff(x))) if x.size > 1 else 0.1
-        axes.broken_barh([(at, width) for at, on in zip(x, y, strict=True) if on == 1], (place - 0.35, 0.7))
+        axes.broken_barh(
+            [(at, width) for at, on in zip(x, y, strict=True) if on == 1], (place - 0.35, 0.7)
+        )
     axes.set_yticks(range(len(series)), [name for name, _, _ in series], size=6)
 
 
@@ -239,7 +275,9 @@ def _rows(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], _: Recor
         return
     columns = list(dict.fromkeys(name for row in found for name in row))
     cells = [[_cell(row.get(name, "")) for name in columns] for row in found[:14]]
-    drawn = axes.table(cells, colLabels=columns, loc="upper center", cellLoc="left", edges="horizontal")
+    drawn = axes.table(
+        cells, colLabels=columns, loc="upper center", cellLoc="left", edges="horizontal"
+    )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(8)
     drawn.scale(1, min(1.4, 8.0 / (len(cells) + 1)))
@@ -249,8 +287,12 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _heat(axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording) -> None:
-    by_bound = sorted((float(name), x, y) for name, x, y in _series(panel, answers, recording.began))
+def _heat(
+    axes: Axes, panel: dict[str, Any], answers: Sequence[Answer], recording: Recording
+) -> None:
+    by_bound = sorted(
+        (float(name), x, y) for name, x, y in _series(panel, answers, recording.began)
+    )
     times = np.unique(np.concatenate([x for _, x, _ in by_bound]))
     cumulative = np.array([np.interp(times, x, y) for _, x, y in by_bound])
     counts = np.diff(cumulative, axis=0, prepend=0.0)

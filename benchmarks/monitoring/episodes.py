@@ -2,8 +2,9 @@
 
     python -m benchmarks.monitoring.episodes
 
-A real Prometheus scrapes a metrics page for a minute, on which the episodes of two environments are counted as the
-trainer counts them: docs/images/dashboard-episodes.png. Needs the Debian package prometheus. Nothing is measured.
+A real Prometheus scrapes a metrics page for a minute, on which the episodes of two environments are
+counted as the trainer counts them: docs/images/dashboard-episodes.png. Needs the Debian package
+prometheus. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ FIRST_PASS_RATES = {"search": 0.2, "shell": 0.35}
 GAINED_PASS_RATE = 0.5
 FIRST_MALFORMED_SHARE = 0.4
 RESTARTED_SHARE = 0.02
-END_SHARES = {EpisodeEnd.ANSWERED: 0.85, EpisodeEnd.TURNS: 0.1, EpisodeEnd.SECONDS: 0.04, EpisodeEnd.FAILED: 0.01}
+END_SHARES = {
+    EpisodeEnd.ANSWERED: 0.85,
+    EpisodeEnd.TURNS: 0.1,
+    EpisodeEnd.SECONDS: 0.04,
+    EpisodeEnd.FAILED: 0.01,
+}
 SEQUENCE_SHARES = {"rewritten": 0.05, "new": 0.2, "retried": 0.02}
 REFUSED_SHARES = {"context_length_exceeded": 0.1, "sampling_of_run": 0.01}
 UNREAD_SHARE = 0.05
@@ -72,23 +78,45 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
     for environment, first in FIRST_PASS_RATES.items():
         for _ in range(rng.randrange(3, 8)):
             count_episode(exporter, make_episode(rng, environment, progress))
-        exporter.set(episode_metrics.EPISODES_IN_FLIGHT, rng.randrange(48, 56), environment=environment)
+        exporter.set(
+            episode_metrics.EPISODES_IN_FLIGHT, rng.randrange(48, 56), environment=environment
+        )
         exporter.set(episode_metrics.EPISODES_WAITING, rng.randrange(0, 6), environment=environment)
-        exporter.add(episode_metrics.EPISODE_ANSWERS_CUT, rng.randrange(0, 2), environment=environment)
-        exporter.add(episode_metrics.EPISODE_TOKENS_DISCARDED, rng.randrange(0, 40), environment=environment)
+        exporter.add(
+            episode_metrics.EPISODE_ANSWERS_CUT, rng.randrange(0, 2), environment=environment
+        )
+        exporter.add(
+            episode_metrics.EPISODE_TOKENS_DISCARDED, rng.randrange(0, 40), environment=environment
+        )
         for reason, share in SEQUENCE_SHARES.items():
             exporter.add(
-                episode_metrics.ENDPOINT_SEQUENCES, int(rng.random() < share), environment=environment, reason=reason
+                episode_metrics.ENDPOINT_SEQUENCES,
+                int(rng.random() < share),
+                environment=environment,
+                reason=reason,
             )
         for code, share in REFUSED_SHARES.items():
             exporter.add(
-                episode_metrics.ENDPOINT_REFUSED, int(rng.random() < share), environment=environment, code=code
+                episode_metrics.ENDPOINT_REFUSED,
+                int(rng.random() < share),
+                environment=environment,
+                code=code,
             )
-        exporter.add(episode_metrics.ENDPOINT_UNREAD, int(rng.random() < UNREAD_SHARE), environment=environment)
         exporter.add(
-            episode_metrics.ENDPOINT_DISAGREEMENTS, int(rng.random() < DISAGREED_SHARE), environment=environment
+            episode_metrics.ENDPOINT_UNREAD,
+            int(rng.random() < UNREAD_SHARE),
+            environment=environment,
         )
-        exporter.add(episode_metrics.ENDPOINT_MISTAKES, int(rng.random() < MISTAKEN_SHARE), environment=environment)
+        exporter.add(
+            episode_metrics.ENDPOINT_DISAGREEMENTS,
+            int(rng.random() < DISAGREED_SHARE),
+            environment=environment,
+        )
+        exporter.add(
+            episode_metrics.ENDPOINT_MISTAKES,
+            int(rng.random() < MISTAKEN_SHARE),
+            environment=environment,
+        )
         if number % TICKS_PER_EVALUATION == 0:
             labels = {
                 "dataset": evaluation_metrics.ENVIRONMENT_PREFIX + environment,
@@ -96,7 +124,9 @@ def tick(rng: random.Random, exporter: Exporter, number: int) -> None:
                 "step": str(number),
             }
             exporter.set(evaluation_metrics.EVAL_COMPUTE, 1.0 + number, **labels)
-            exporter.set(evaluation_metrics.EVAL_PASS_RATE, first + GAINED_PASS_RATE * progress, **labels)
+            exporter.set(
+                evaluation_metrics.EVAL_PASS_RATE, first + GAINED_PASS_RATE * progress, **labels
+            )
     exporter.add(generator_metrics.EPISODE_KV_TOKENS, rng.randrange(9_000, 10_000), state="kept")
     exporter.add(generator_metrics.EPISODE_KV_TOKENS, rng.randrange(0, 1_500), state="rebuilt")
     exporter.set(generator_metrics.GENERATOR_SLOTS, NUM_SLOTS)

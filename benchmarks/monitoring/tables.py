@@ -31,7 +31,9 @@ def _merge(frames: list[list[Row]], _: dict[str, Any]) -> list[list[Row]]:
 
 def _numbers(frames: list[list[Row]], options: dict[str, Any]) -> list[list[Row]]:
     fields = [conversion["targetField"] for conversion in options["conversions"]]
-    return [[row | {field: float(row[field]) for field in fields} for row in frame] for frame in frames]
+    return [
+        [row | {field: float(row[field]) for field in fields} for row in frame] for frame in frames
+    ]
 
 
 def _group(frames: list[list[Row]], options: dict[str, Any]) -> list[list[Row]]:
@@ -48,7 +50,10 @@ def _organize(frames: list[list[Row]], options: dict[str, Any]) -> list[list[Row
     hidden = {name for name, hide in options.get("excludeByName", {}).items() if hide}
     names = options["renameByName"]
     return [
-        [{names.get(name, name): value for name, value in row.items() if name not in hidden} for row in frame]
+        [
+            {names.get(name, name): value for name, value in row.items() if name not in hidden}
+            for row in frame
+        ]
         for frame in frames
     ]
 

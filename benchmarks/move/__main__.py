@@ -1,8 +1,9 @@
-"""Whether a change of the structure changed a number: `python -m benchmarks.move [BEFORE [AFTER]]`, two revisions.
+"""Whether a change of the structure changed a number: `python -m benchmarks.move [BEFORE [AFTER]]`,
+two revisions.
 
-Both are checked out next to each other. Each forecasts the runs of benchmarks/results at every number of evaluations,
-keeps their accounts, reads and writes recorded groups, and sends a version of weights. The results must have the same
-bytes. It needs the repository's history.
+Both are checked out next to each other. Each forecasts the runs of benchmarks/results at every
+number of evaluations, keeps their accounts, reads and writes recorded groups, and sends a version
+of weights. The results must have the same bytes. It needs the repository's history.
 """
 
 from __future__ import annotations
@@ -31,23 +32,38 @@ PATIENCE_SECONDS = 3_600
 
 
 def recorded_runs() -> list[dict[str, Any]]:
-    """Six of the demo and four of the ablation, with their device-hours; tokens and errors were not written down."""
+    """Six of the demo and four of the ablation, with their device-hours; tokens and errors were not
+    written down.
+    """
     runs = []
     for name, count in (("controls", 6), ("ablation_length_penalty", 4)):
         for run in json.loads((RESULTS / f"{name}.json").read_text())["figures"]["runs"][:count]:
             lines = [
-                {"incarnation": 1, "step": step, "pass_rate": pass_rate, "compute_device_hours": compute, "at": 1e9}
+                {
+                    "incarnation": 1,
+                    "step": step,
+                    "pass_rate": pass_rate,
+                    "compute_device_hours": compute,
+                    "at": 1e9,
+                }
                 for step, compute, pass_rate in run["curve"]
             ]
             named = f"{name} {run['run']}"
-            runs.append({"run": named, "budget_steps": run["steps"], "evaluations": lines, "steps": []})
+            runs.append(
+                {"run": named, "budget_steps": run["steps"], "evaluations": lines, "steps": []}
+            )
     return runs
 
 
 def made_runs() -> list[dict[str, Any]]:
-    """What the recorded ones lack: standard errors, tokens, truncation, a restart that lost steps, a smaller fleet."""
+    """What the recorded ones lack: standard errors, tokens, truncation, a restart that lost steps,
+    a smaller fleet.
+    """
     whole = record(30, seed=1)
-    restarted = [*record(18, seed=2), *(_later(item, 0.1) for item in record(30, seed=3, incarnation=2)[15:])]
+    restarted = [
+        *record(18, seed=2),
+        *(_later(item, 0.1) for item in record(30, seed=3, incarnation=2)[15:]),
+    ]
     halved = [
         {**line, "trained_tokens": line["trained_tokens"] * (1 if line["step"] <= 150 else 0.7)}
         for line in map(_line, record(30, seed=4))
@@ -70,7 +86,10 @@ def _line(item: Any) -> dict[str, Any]:
 
 
 def _run(name: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    steps = [{"step": line["step"], "truncation_ratio": line.pop("truncation_ratio", 0.0)} for line in lines]
+    steps = [
+        {"step": line["step"], "truncation_ratio": line.pop("truncation_ratio", 0.0)}
+        for line in lines
+    ]
     return {"run": name, "budget_steps": 400, "evaluations": lines, "steps": steps}
 
 
@@ -85,7 +104,9 @@ def checked_out(revision: str, folder: Path) -> Iterator[Path]:
 
 
 def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
     return done.stdout.strip()
 
 
@@ -101,8 +122,12 @@ def asked(revision: str, runs: Path, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", nargs="?", default=BEFORE, help=f"a revision, {BEFORE} if not given")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "before", nargs="?", default=BEFORE, help=f"a revision, {BEFORE} if not given"
+    )
     parser.add_argument("after", nargs="?", default="HEAD", help="a revision, HEAD if not given")
     arguments = parser.parse_args()
     revisions = [git("rev-parse", revision) for revision in (arguments.before, arguments.after)]
@@ -116,7 +141,10 @@ def main() -> None:
             told.append(asked(revision, folder / "runs.json", folder / str(place)))
     before, after = told
     differing = [
-        f"{part} {key}" for part, found in before.items() for key in found if found[key] != after[part].get(key)
+        f"{part} {key}"
+        for part, found in before.items()
+        for key in found
+        if found[key] != after[part].get(key)
     ]
     figures = {
         "before": revisions[0],
@@ -127,9 +155,14 @@ def main() -> None:
         "wire": before["wire"],
         "weights": before["weights"],
         "differing": differing,
-        "digests": {run: {part: before[part][run] for part in ("fit", "accounts")} for run in before["fit"]},
+        "digests": {
+            run: {part: before[part][run] for part in ("fit", "accounts")} for run in before["fit"]
+        },
     }
-    print(f"{figures['forecasts']} forecasts, {figures['accounts']} accounts, {before['wire']['num_groups']} groups")
+    print(
+        f"{figures['forecasts']} forecasts, {figures['accounts']} accounts, "
+        f"{before['wire']['num_groups']} groups"
+    )
     print(f"differing: {', '.join(differing) or 'none'}")
     print(write_result("move", figures))
     if differing or before.keys() != after.keys():

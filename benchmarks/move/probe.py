@@ -1,6 +1,8 @@
-"""The results of one revision on recorded runs and groups, as one line of JSON: `probe.py RUNS GROUPS OUTPUT`.
+"""The results of one revision on recorded runs and groups, as one line of JSON: `probe.py RUNS
+GROUPS OUTPUT`.
 
-It imports the modules of the revision that PYTHONPATH names, so each is asked for under its old place and its new.
+It imports the modules of the revision that PYTHONPATH names, so each is asked for under its old
+place and its new.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def module(name: str, *rooms: str) -> Any:
 
 
 def fit() -> Any:
-    """The revision's `fit`, which was `rollcast.scaling.posterior.fit` until `scaling/` had rooms."""
+    """The revision's `fit`, which was `rollcast.scaling.posterior.fit`
+    until `scaling/` had rooms.
+    """
     try:
         return importlib.import_module("rollcast.scaling.decisions.fit").fit
     except ModuleNotFoundError:
@@ -90,28 +94,56 @@ def digest(value: Any) -> str:
 
 
 def forecasts(run: dict[str, Any], folder: Path) -> list[str]:
-    """One digest for each number of evaluations: the law, the verdict, the readings of the grid, the end."""
+    """One digest for each number of evaluations: the law, the verdict, the readings of the grid,
+    the end.
+    """
     evaluations = module("evaluations", "curves", "forecaster")
     made = module("run_forecast", "curves", "forecaster")
     budget = getattr(made, "RunBudget", None) or made.Budget
     (folder / "format.json").write_text('{"format": 1}')
-    (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["evaluations"]))
+    (folder / "evaluations.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in run["evaluations"])
+    )
     (folder / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in run["steps"]))
-    reading = module("run_folder", "curves.sources", "curves", "forecaster").RunFolder(folder, run["run"]).read()
+    reading = (
+        module("run_folder", "curves.sources", "curves", "forecaster")
+        .RunFolder(folder, run["run"])
+        .read()
+    )
     found = []
     for count in range(1, len(reading.evaluations) + 1):
         log = evaluations.EvaluationLog()
         for item in reading.evaluations[:count]:
             log.add(item)
         forecast = made.forecast_run(
-            run["run"], log.sorted_out()[0], budget(steps=run["budget_steps"]), sequence=count, updated_at=0.0
+            run["run"],
+            log.sorted_out()[0],
+            budget(steps=run["budget_steps"]),
+            sequence=count,
+            updated_at=0.0,
         )
         if forecast is not None:
             grid = made.metric_grid(forecast)
             law = forecast.forecast
             # The verdict's sentence is English, which may change.
-            told = (made.look_ahead(forecast, grid), law.best, law.verdict.kind, law.excluded, forecast.end)
-            found.append(digest((told, grid, forecast.axis, forecast.midpoint(), forecast.compute_to_target(0.6))))
+            told = (
+                made.look_ahead(forecast, grid),
+                law.best,
+                law.verdict.kind,
+                law.excluded,
+                forecast.end,
+            )
+            found.append(
+                digest(
+                    (
+                        told,
+                        grid,
+                        forecast.axis,
+                        forecast.midpoint(),
+                        forecast.compute_to_target(0.6),
+                    )
+                )
+            )
     return found
 
 
@@ -121,12 +153,14 @@ def command_line(run: dict[str, Any], folder: Path) -> str:
     curve = source.read_curve(str(folder / "evaluations.jsonl"), source.Columns(), None)
     law = fit()(curve, source.fit_options(None, None))
     quantiles = (0.05, 0.5, 0.95)
-    return digest((curve.compute, curve.pass_rate, law.best, law.verdict.kind, law.asymptote(quantiles)))
+    return digest(
+        (curve.compute, curve.pass_rate, law.best, law.verdict.kind, law.asymptote(quantiles))
+    )
 
 
 def accounts(run: dict[str, Any], folder: Path) -> str:
-    """The ledger of device-hours over the run's own times: after every tick its value and its record. It starts again
-    in the middle, from its record, as after a trainer that was killed.
+    """The ledger of device-hours over the run's own times: after every tick its value and its
+    record. It starts again in the middle, from its record, as after a trainer that was killed.
     """
     compute = module("compute", "trainer.control", "trainer")
     computes = [line["compute_device_hours"] for line in run["evaluations"]]
@@ -149,7 +183,9 @@ def accounts(run: dict[str, Any], folder: Path) -> str:
 
 
 def recorded(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """(task, group) of each entry of tests/trainer/recorded_groups.xz: three parts, each behind its length."""
+    """(task, group) of each entry of tests/trainer/recorded_groups.xz: three parts, each behind its
+    length.
+    """
     data = lzma.decompress(path.read_bytes())
     parts = []
     start = 0
@@ -173,7 +209,9 @@ def wire(path: Path) -> dict[str, Any]:
     assemble = module("assembly", "trainer.control", "trainer").assemble
     recipe = importlib.import_module("rollcast.config.recipe").Recipe()
     trained = [group for group in map(codec.decode_group, groups) if group.purpose.name == "TRAIN"]
-    batches = [assemble(trained[start : start + BATCH], recipe) for start in range(0, len(trained), BATCH)]
+    batches = [
+        assemble(trained[start : start + BATCH], recipe) for start in range(0, len(trained), BATCH)
+    ]
     return {
         "tasks": digest(tasks),
         "groups": digest(groups),
@@ -203,7 +241,9 @@ class Recorder:
 
 
 def published(world: int) -> str:
-    """SHA-256 of all that `world` ranks send for one version: the pieces of every lane, then the manifest."""
+    """SHA-256 of all that `world` ranks send for one version: the pieces of every lane, then the
+    manifest.
+    """
     manifests = module("manifest", "weights.plan", "weights")
     shards = module("shards", "weights.plan", "weights")
     staging = module("staging", "weights.sender", "weights")
@@ -216,7 +256,9 @@ def published(world: int) -> str:
 
     def fill(source: Any, rank: int) -> None:
         noise = torch.Generator().manual_seed(rank)
-        source.memory.copy_(torch.randint(0, 256, source.memory.shape, dtype=torch.uint8, generator=noise))
+        source.memory.copy_(
+            torch.randint(0, 256, source.memory.shape, dtype=torch.uint8, generator=noise)
+        )
 
     for rank in range(world):
         slots = staging.StagingSlots(shards.shard_buckets(buckets, rank, world))
@@ -232,7 +274,9 @@ def published(world: int) -> str:
 
 def main(runs_file: str, groups_file: str, output: str) -> None:
     rollcast = importlib.import_module("rollcast")
-    assert Path.cwd() in Path(str(rollcast.__file__)).parents, f"{rollcast.__file__} is of another revision"
+    assert Path.cwd() in Path(str(rollcast.__file__)).parents, (
+        f"{rollcast.__file__} is of another revision"
+    )
     told: dict[str, Any] = {"forecasts": {}, "fit": {}, "accounts": {}}
     for run in json.loads(Path(runs_file).read_text()):
         with tempfile.TemporaryDirectory() as folder:

@@ -3,15 +3,16 @@
     python -m benchmarks.mutants draw --seed 1 --tree FOLDER [--number 60] [--weights FILE]
     python -m benchmarks.mutants run --seed 1 --tree FOLDER --suite NAME [--minutes 10] [--from 0] [--to 60]
 
-`draw` changes one operator, constant or branch of the earlier commit in FOLDER for each mutant, in lines that are
-still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by weight: the tests that they lost, as
-the JSON object of --weights says (default: all rooms alike). `run` applies one mutant after the other to the clean
-checkout in FOLDER and runs the test files that reach it, the nearest and those that share its words first, until one
-fails: of the core and of the proofs that the change makes due; of a commit without this suite all files. It puts the
-line back and runs that test again: one that fails then, too, notices nothing and is left out. A mutant that is not
-noticed within the minutes is recorded as such, with the files that were run. The figures of each suite stand under its
-name; a call goes on where the last one ended.
-"""
+`draw` changes one operator, constant or branch of the earlier commit in FOLDER for each mutant, in
+lines that are still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by
+weight: the tests that they lost, as the JSON object of --weights says (default: all rooms alike).
+`run` applies one mutant after the other to the clean checkout in FOLDER and runs the test files
+that reach it, the nearest and those that share its words first, until one fails: of the core and of
+the proofs that the change makes due; of a commit without this suite all files. It puts the line
+back and runs that test again: one that fails then, too, notices nothing and is left out. A mutant
+that is not noticed within the minutes is recorded as such, with the files that were run. The
+figures of each suite stand under its name; a call goes on where the last one ended.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -53,15 +54,17 @@ lines = Path(file).read_text().splitlines()
 change = "\\n".join([file, *lines[max(0, line - 10) : line + 10]])  # most functions are not longer
 ranks = rank_by_words(change, {test: Path(test).read_text() for test in chosen})
 print(json.dumps(in_turn(sorted(chosen, key=ranks.__getitem__), by_distance)))
-"""
+"""  # noqa: E501
 FIRST_FILES = 8
-"""Test files in the first call of pytest. Each later call takes twice as many: most mutants are noticed nearby, and a
-call starts two processes."""
+"""Test files in the first call of pytest. Each later call takes twice as many: most mutants are
+noticed nearby, and a call starts two processes."""
 SECONDS_A_MINUTE = 60.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["draw", "run"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, default=60)
@@ -76,11 +79,25 @@ def main() -> int:
     if options.tree is None:
         parser.error("name --tree FOLDER")
     if options.action == "draw":
-        rooms = [folder.name for folder in (ROOT / "services" / "rollcast").iterdir() if folder.is_dir()]
-        weights = json.loads(options.weights.read_text()) if options.weights else dict.fromkeys(rooms, 1.0)
-        mutants = draw_mutants(options.tree.resolve(), weights, options.number, options.seed, other_root=ROOT)
-        figures = {"seed": options.seed, "weights": weights, "mutants": [asdict(mutant) for mutant in mutants]}
-        result.write_text(json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n")
+        rooms = [
+            folder.name for folder in (ROOT / "services" / "rollcast").iterdir() if folder.is_dir()
+        ]
+        weights = (
+            json.loads(options.weights.read_text())
+            if options.weights
+            else dict.fromkeys(rooms, 1.0)
+        )
+        mutants = draw_mutants(
+            options.tree.resolve(), weights, options.number, options.seed, other_root=ROOT
+        )
+        figures = {
+            "seed": options.seed,
+            "weights": weights,
+            "mutants": [asdict(mutant) for mutant in mutants],
+        }
+        result.write_text(
+            json.dumps({"machine": describe_machine(), "figures": figures}, indent=1) + "\n"
+        )
         return 0
     if options.suite is None:
         parser.error("run: name --suite NAME")
@@ -90,7 +107,9 @@ def main() -> int:
         if number >= len(mutants):
             break
         if options.suite not in mutants[number]:
-            outcome = run_mutant(mutant_of(mutants[number]), options.tree.resolve(), options.minutes)
+            outcome = run_mutant(
+                mutant_of(mutants[number]), options.tree.resolve(), options.minutes
+            )
             print(number, mutants[number]["file"], outcome["outcome"], outcome["by"], flush=True)
             record = json.loads(result.read_text())
             record["figures"]["mutants"][number][options.suite] = outcome
@@ -137,7 +156,10 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
             if by is not None:
                 git("checkout", "--quiet", "--", mutant.file, root=tree)
                 test_only = [by] if "::" in by else chunk
-                if first_failure(test_only, options, tree, environment, minutes * SECONDS_A_MINUTE) != by:
+                if (
+                    first_failure(test_only, options, tree, environment, minutes * SECONDS_A_MINUTE)
+                    != by
+                ):
                     return _outcome("noticed", by, start, num_run, len(files))
                 if "::" not in by:
                     return _outcome("fails without the mutant, too", by, start, num_run, len(files))
@@ -152,7 +174,13 @@ def run_mutant(mutant: Mutant, tree: Path, minutes: float) -> dict[str, Any]:
 
 def _outcome(outcome: str, by: str, start: float, files_run: int, files: int) -> dict[str, Any]:
     seconds = round(time.monotonic() - start, 1)
-    return {"outcome": outcome, "by": by, "seconds": seconds, "files_run": files_run, "files": files}
+    return {
+        "outcome": outcome,
+        "by": by,
+        "seconds": seconds,
+        "files_run": files_run,
+        "files": files,
+    }
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Is noise called forecastable, and are rises still seen? `python -m benchmarks.noise_verdicts [--series N]`.
+"""Is noise called forecastable, and are rises still seen? `python -m benchmarks.noise_verdicts
+[--series N]`.
 
     flat     readings around one level: how many are forecastable, and how many broken
-    rising   a law that rises by 8 to 12 standard deviations: how many are forecastable or saturated, and how many still
+    rising   a law that rises by 8 to 12 standard deviations: how many are forecastable or
+             saturated, and how many still
              are of those that the other rules, such as the width of the interval, let be so
 
-Cells: 6, 9, 16, 30 and 60 readings; noise of 0.015, 0.03 and 0.05; independent, and AR(1) with 0.5. A flat series
-without a trend is never forecastable (`scaling/decisions/trend.py`), so only the first `--whole` of a cell are fitted
-whatever they show; the shares of the other verdicts are of those. Each cell is written when it is finished, and a later
-call with the same numbers goes on from there. The exit code is 1 if a target is missed. Writes
-results/noise_verdicts.json.
+Cells: 6, 9, 16, 30 and 60 readings; noise of 0.015, 0.03 and 0.05; independent, and AR(1) with 0.5.
+A flat series without a trend is never forecastable (`scaling/decisions/trend.py`), so only the
+first `--whole` of a cell are fitted whatever they show; the shares of the other verdicts are of
+those. Each cell is written when it is finished, and a later call with the same numbers goes on from
+there. The exit code is 1 if a target is missed. Writes results/noise_verdicts.json.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ LEAST_STILL_DECIDED = 0.85
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.noise_verdicts")
     parser.add_argument("--series", type=int, default=1000, help="flat series of a cell")
-    parser.add_argument("--whole", type=int, default=100, help="of these, series that are fitted whatever they show")
+    parser.add_argument(
+        "--whole", type=int, default=100, help="of these, series that are fitted whatever they show"
+    )
     parser.add_argument("--rising", type=int, default=100, help="rising series of a cell")
     parser.add_argument("--again", action="store_true", help="begin anew")
     arguments = parser.parse_args()
@@ -40,7 +44,11 @@ def main() -> int:
     from testkit.forecast.noisy_series import Cell
     from testkit.record import RESULTS, write_result
 
-    asked = {"flat": arguments.series, "whole": min(arguments.whole, arguments.series), "rising": arguments.rising}
+    asked = {
+        "flat": arguments.series,
+        "whole": min(arguments.whole, arguments.series),
+        "rising": arguments.rising,
+    }
     cells: dict[str, Any] = {}
     path = RESULTS / "noise_verdicts.json"
     if path.exists() and not arguments.again:
@@ -49,7 +57,10 @@ def main() -> int:
     for number, values in enumerate(product(LENGTHS, NOISES, CORRELATIONS)):
         cell = Cell(*values)
         if cell.name not in cells:
-            cells[cell.name] = {**_flat(cell, number, asked), **_rising(cell, number, asked["rising"])}
+            cells[cell.name] = {
+                **_flat(cell, number, asked),
+                **_rising(cell, number, asked["rising"]),
+            }
             write_result("noise_verdicts", _figures(asked, cells))
         print(f"{cell.name:38} {_line(cells[cell.name])}", flush=True)
     figures = _figures(asked, cells)
@@ -98,7 +109,11 @@ def _rising(cell: Any, number: int, count: int) -> dict[str, Any]:
     rng = np.random.default_rng([20, number])
     curves = [rising_series(cell, rng) for _ in range(count)]
     kinds = Counter(str(fit(curve).verdict.kind) for curve in curves)
-    return {"rising": count, "rising_with_trend": sum(map(has_trend, curves)), "rising_verdicts": dict(kinds)}
+    return {
+        "rising": count,
+        "rising_with_trend": sum(map(has_trend, curves)),
+        "rising_verdicts": dict(kinds),
+    }
 
 
 def _figures(asked: dict[str, int], cells: dict[str, Any]) -> dict[str, Any]:
@@ -110,13 +125,19 @@ def _figures(asked: dict[str, int], cells: dict[str, Any]) -> dict[str, Any]:
     # No more than those without a trend can have been barred by its rule.
     trend = sum(cell["rising_with_trend"] / cell["rising"] for cell in cells.values()) / len(cells)
     still = decided / (decided + 1.0 - trend)
-    broken = sum(cell["flat_whole"].get("broken", 0) for cell in cells.values()) / (asked["whole"] * len(cells))
+    broken = sum(cell["flat_whole"].get("broken", 0) for cell in cells.values()) / (
+        asked["whole"] * len(cells)
+    )
     return {
         "series_of_a_cell": asked,
         "targets": {
-            "flat forecastable, worst cell": _target(worst, MOST_IN_A_CELL, met=worst <= MOST_IN_A_CELL),
+            "flat forecastable, worst cell": _target(
+                worst, MOST_IN_A_CELL, met=worst <= MOST_IN_A_CELL
+            ),
             "flat forecastable, all": _target(overall, MOST_OVERALL, met=overall <= MOST_OVERALL),
-            "rising still decided, at least": _target(still, LEAST_STILL_DECIDED, met=still >= LEAST_STILL_DECIDED),
+            "rising still decided, at least": _target(
+                still, LEAST_STILL_DECIDED, met=still >= LEAST_STILL_DECIDED
+            ),
         },
         "rising_decided": decided,
         "rising_with_trend": trend,

@@ -2,10 +2,11 @@
 
     python -m benchmarks.page_pictures FOLDER [--docs]
 
-The page of each run whole, light and dark at desktop width and light on a phone, with its evidence closed and (on a
-phone and in light) open; the samples of an episode; then every plot of `fit`, `backtest`, `compare` and `plan`.
-`--docs` also draws those of docs/images/, of which most are cut to what the eye meets first. A real forecaster reads
-seven of the runs from trainers' metrics pages; the eighth is pushed. A real Chromium draws them. Nothing is measured.
+The page of each run whole, light and dark at desktop width and light on a phone, with its evidence
+closed and (on a phone and in light) open; the samples of an episode; then every plot of `fit`,
+`backtest`, `compare` and `plan`. `--docs` also draws those of docs/images/, of which most are cut
+to what the eye meets first. A real forecaster reads seven of the runs from trainers' metrics pages;
+the eighth is pushed. A real Chromium draws them. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ IN_DOCS = ("saturating", "no ceiling", "collapsed", "two evaluations", "foreign"
 DOCS_WIDTH, BELOW = 1080, -2
 HEIGHT = 900
 COLOURS = 256
-"""Colours of a picture: a palette takes a quarter of the room, and a smaller one loses the few orange pixels."""
+"""Colours of a picture: a palette takes a quarter of the room, and a smaller one loses the few
+orange pixels."""
 TOKEN = "a secret"  # of a forecaster that lives as long as this program
 PATIENCE_SECONDS = 180.0
 SETTLED_MILLISECONDS = 700
@@ -76,7 +78,9 @@ def served(states: dict[str, State]) -> Iterator[Service]:
 
 def small(picture: bytes, path: Path) -> None:
     """Write a PNG with a palette."""
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
@@ -101,13 +105,17 @@ def draw_for_docs(page: Any, name: str) -> None:
     if name == WHOLE_IN_DOCS:
         small(page.screenshot(full_page=True), IMAGES / "live-page.png")
         return
-    bottom = page.evaluate("document.getElementById('curve').getBoundingClientRect().bottom + scrollY")
+    bottom = page.evaluate(
+        "document.getElementById('curve').getBoundingClientRect().bottom + scrollY"
+    )
     clip = {"x": 0, "y": 0, "width": DOCS_WIDTH, "height": bottom + BELOW}
     small(page.screenshot(full_page=True, clip=clip), IMAGES / f"page-{name}.png")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.page_pictures", description="Draw the live page.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page_pictures", description="Draw the live page."
+    )
     parser.add_argument("folder", type=Path, help="where the pictures go")
     parser.add_argument("--docs", action="store_true", help="draw those of docs/images/ as well")
     arguments = parser.parse_args()

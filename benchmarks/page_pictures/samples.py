@@ -22,11 +22,15 @@ def draw_samples(folder: Path) -> bytes:
     pictures = {}
     with tempfile.TemporaryDirectory() as name, serving_a_record(Path(name)) as service:
         append_line(Path(name) / "demo" / files.SAMPLES, as_json(samples(STEP)))
-        with open_page(f"http://127.0.0.1:{service.port}/", Path(name) / "profile", *LOOKS["light"]) as page:
+        with open_page(
+            f"http://127.0.0.1:{service.port}/", Path(name) / "profile", *LOOKS["light"]
+        ) as page:
             page.click("#samples summary")
             page.wait_for_selector("#sample .turn", timeout=WAIT)
             for look, (width, scheme) in LOOKS.items():
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": HEIGHT})
-                pictures[look] = page.locator("#samples").screenshot(path=str(folder / f"samples-{look}.png"))
+                pictures[look] = page.locator("#samples").screenshot(
+                    path=str(folder / f"samples-{look}.png")
+                )
     return bytes(pictures["light"])

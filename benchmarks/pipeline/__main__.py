@@ -1,19 +1,23 @@
-"""What streaming buys: wall time of a step against generation alone and training alone, and against the k = 0 schedule.
+"""What streaming buys: wall time of a step against generation alone and training alone, and against
+the k = 0 schedule.
 
     python -m benchmarks.pipeline [--pairs 5] [--steps 40]
 
-The demo's model and task; evaluation only before the first and after the last step. The whole generator, its front end
-with it, runs on core 0, trainer and Redis on core 1, alone and together: neither part may borrow the other's core. Each
-pair runs, one after the other, on the same machine state:
+The demo's model and task; evaluation only before the first and after the last step. The whole
+generator, its front end with it, runs on core 0, trainer and Redis on core 1, alone and together:
+neither part may borrow the other's core. Each pair runs, one after the other, on the same machine
+state:
 
     generation alone   the generator service answers the run's first tasks, without training
     bare vLLM          the same engine without the service answers the same prompts
-    training alone     the learner trains on those very groups and gathers its weights, without generation
+    training alone     the learner trains on those very groups and gathers its weights, without
+                       generation
     pipeline           the real run, k = 8, from step 10 on
 
-Generation during training is what the service samples while it has work, its pauses for new weights included. The
-synchronous schedule (k = 0) is run with each pair. Ratios are of mean step times, and their medians over the pairs
-count. Writes results/pipeline.json; exit status 1 if a target is missed.
+Generation during training is what the service samples while it has work, its pauses for new weights
+included. The synchronous schedule (k = 0) is run with each pair. Ratios are of mean step times, and
+their medians over the pairs count. Writes results/pipeline.json; exit status 1 if a target is
+missed.
 """
 
 from __future__ import annotations
@@ -53,7 +57,11 @@ def make_settings(steps: int, lag: int) -> dict[str, Any]:
     settings: dict[str, Any] = yaml.safe_load(Path("configs/demo.yaml").read_text())
     settings["run"] = f"pipeline-{lag}"
     settings["model"]["path"] = str(ensure_base_model(BaseModel(), lambda share: None))
-    settings["tasks"]["evaluation"] |= {"every_steps": 1_000_000, "num_prompts": 16, "rollouts_per_prompt": 4}
+    settings["tasks"]["evaluation"] |= {
+        "every_steps": 1_000_000,
+        "num_prompts": 16,
+        "rollouts_per_prompt": 4,
+    }
     settings["recipe"]["schedule"] = {"kind": "pipeline", "max_staleness": lag}
     settings["budget"] = {"steps": steps}
     settings["generator"]["cpu"] = GENERATOR_CORE
@@ -74,10 +82,17 @@ def pipeline(folder: Path, steps: int, lag: int) -> dict[str, float]:
             raise RuntimeError(system.log("trainer")[-3000:])
         after = generator_figures(system)
     lines = system.steps
-    walls = [b["at"] - a["at"] for a, b in zip(lines[WARM_UP_STEPS:], lines[WARM_UP_STEPS + 1 :], strict=False)]
+    walls = [
+        b["at"] - a["at"]
+        for a, b in zip(lines[WARM_UP_STEPS:], lines[WARM_UP_STEPS + 1 :], strict=False)
+    ]
     groups = 16 * 8
     tokens = [line["completion_tokens_mean"] * groups for line in lines[WARM_UP_STEPS + 1 :]]
-    ages = [(int(age), count) for line in lines[WARM_UP_STEPS:] for age, count in line["staleness_tokens"].items()]
+    ages = [
+        (int(age), count)
+        for line in lines[WARM_UP_STEPS:]
+        for age, count in line["staleness_tokens"].items()
+    ]
     seconds = after["at"] - before["at"]
     return {
         "step_seconds": median(walls),
@@ -85,7 +100,8 @@ def pipeline(folder: Path, steps: int, lag: int) -> dict[str, float]:
         "update_seconds": median(line["update_seconds"] for line in lines[WARM_UP_STEPS:]),
         "trained_completion_tokens_per_second": sum(tokens) / sum(walls),
         "generator_idle_share": (after["idle"] - before["idle"]) / seconds,
-        "pause_seconds_mean": (after["pause_sum"] - before["pause_sum"]) / max(1.0, after["pauses"] - before["pauses"]),
+        "pause_seconds_mean": (after["pause_sum"] - before["pause_sum"])
+        / max(1.0, after["pauses"] - before["pauses"]),
         "mean_staleness": sum(age * count for age, count in ages) / sum(count for _, count in ages),
         "max_staleness": max(age for age, _ in ages),
     }
@@ -108,7 +124,9 @@ def generator_figures(system: System) -> dict[str, float]:
 
 
 def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]]:
-    """The generator on the run's first tasks, weights published once; returns the groups it made."""
+    """The generator on the run's first tasks, weights published once;
+    returns the groups it made.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -127,14 +145,19 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
             incarnation=1,
             seed=config.seed,
         )
-        end = TrainerEnd(config, AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32))
+        end = TrainerEnd(
+            config, AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32)
+        )
         end.queue.start_incarnation(1)
         publish_unchanged(end)
         system.start_generator("g0")
         pin(system)
         batch = config.recipe.prompts_per_step
         num_rollouts = config.recipe.rollouts_per_prompt
-        tasks = [maker.make(number, item, num_rollouts, Purpose.TRAIN) for number, item in enumerate(book.values())]
+        tasks = [
+            maker.make(number, item, num_rollouts, Purpose.TRAIN)
+            for number, item in enumerate(book.values())
+        ]
         end.queue.dispatch(tasks[: WINDOW_BATCHES * batch])
         sent, started, groups = WINDOW_BATCHES * batch, 0.0, list[RolloutGroup]()
         deadline = time.monotonic() + START_SECONDS
@@ -153,7 +176,9 @@ def generation_alone(folder: Path) -> tuple[dict[str, float], list[RolloutGroup]
         end.close()
     tokens = sum(group.num_tokens for group in counted)
     per_batch = seconds / len(counted) * batch
-    return {"tokens_per_second": tokens / seconds, "batch_seconds": per_batch}, groups[: ALONE_BATCHES * batch]
+    return {"tokens_per_second": tokens / seconds, "batch_seconds": per_batch}, groups[
+        : ALONE_BATCHES * batch
+    ]
 
 
 def publish_unchanged(end: Any) -> None:
@@ -177,7 +202,9 @@ def alone(part: str, folder: Path) -> dict[str, float]:
     """One part on recorded groups, in a process of its own: `bare` or `train_alone`."""
     command = [sys.executable, "-m", f"benchmarks.pipeline.{part}", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
     if ended.returncode != 0:
         raise RuntimeError(f"{part}: {ended.stderr[-3000:]}")
     figures: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
@@ -192,7 +219,9 @@ def measure_pair(folder: Path, steps: int) -> dict[str, Any]:
     streamed = pipeline(folder / "pipeline", steps, lag=8)
     synchronous = pipeline(folder / "synchronous", steps, lag=0)
     slower = max(generation["batch_seconds"], training["batch_seconds"])
-    busy = streamed["trained_completion_tokens_per_second"] / max(1e-9, 1 - streamed["generator_idle_share"])
+    busy = streamed["trained_completion_tokens_per_second"] / max(
+        1e-9, 1 - streamed["generator_idle_share"]
+    )
     return {
         "generation_alone": generation,
         "bare_vllm": bare,
@@ -202,12 +231,15 @@ def measure_pair(folder: Path, steps: int) -> dict[str, Any]:
         "step_over_slower_part": streamed["mean_step_seconds"] / slower,
         "generation_over_bare_vllm": busy / bare["tokens_per_second"],
         "service_alone_over_bare_vllm": generation["tokens_per_second"] / bare["tokens_per_second"],
-        "synchronous_step_over_pipeline_step": synchronous["mean_step_seconds"] / streamed["mean_step_seconds"],
+        "synchronous_step_over_pipeline_step": synchronous["mean_step_seconds"]
+        / streamed["mean_step_seconds"],
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
     arguments = parser.parse_args()
@@ -217,11 +249,17 @@ def main() -> int:
             pairs.append(measure_pair(Path(temporary) / str(number), arguments.steps))
             print(json.dumps(pairs[-1]), flush=True)
     figures: dict[str, Any] = {"pairs": pairs} | {
-        f"median_{name}": median(pair[name] for pair in pairs) for name in pairs[0] if "_over_" in name
+        f"median_{name}": median(pair[name] for pair in pairs)
+        for name in pairs[0]
+        if "_over_" in name
     }
     targets = {
-        "a step at most 1.15 times the slower part": figures["median_step_over_slower_part"] <= 1.15,
-        "generation during training at least 0.85 of bare vLLM": figures["median_generation_over_bare_vllm"] >= 0.85,
+        "a step at most 1.15 times the slower part": figures["median_step_over_slower_part"]
+        <= 1.15,
+        "generation during training at least 0.85 of bare vLLM": figures[
+            "median_generation_over_bare_vllm"
+        ]
+        >= 0.85,
     }
     print(json.dumps({name: value for name, value in figures.items() if name != "pairs"}, indent=1))
     for target, met in targets.items():

@@ -1,6 +1,7 @@
 """Bare vLLM on the run's first tasks, without Rollcast: one JSON line with its tokens per second.
 
-The engine has the arguments of the service's engine and the weights of the model folder; everything runs on its core.
+The engine has the arguments of the service's engine and the weights of the model folder; everything
+runs on its core.
 """
 
 from __future__ import annotations
@@ -36,10 +37,16 @@ async def answer(llm: Any, groups: list[RolloutGroup], slots: int) -> int:
         )
         async with free:
             prompt = {"prompt_token_ids": group.prompt_token_ids.tolist()}
-            (output,) = [o async for o in llm.generate(prompt, parameters, f"{group.sequence}-{index}")]
+            (output,) = [
+                o async for o in llm.generate(prompt, parameters, f"{group.sequence}-{index}")
+            ]
             return len(output.outputs[0].token_ids)
 
-    return sum(await asyncio.gather(*[one(group, index) for group in groups for index in range(len(group.rollouts))]))
+    return sum(
+        await asyncio.gather(
+            *[one(group, index) for group in groups for index in range(len(group.rollouts))]
+        )
+    )
 
 
 async def measure(config: RunConfig, groups: list[RolloutGroup]) -> dict[str, float]:

@@ -2,10 +2,12 @@
 
     reference solutions   HumanEval's and MBPP+'s own must pass
     mutants               one change each: how many fail, and which survive
-    throughput            gradings of MBPP+ solutions a second and core, compared with one fresh Python for each
+    throughput            gradings of MBPP+ solutions a second and core, compared with one fresh
+                          Python for each
     hostile programs      over 200, aimed at real listeners, files and processes
 
-ROLLCAST_SHARED_DATA names the folder with the published problems; without it that part is left out, and says so.
+ROLLCAST_SHARED_DATA names the folder with the published problems; without it that part is left out,
+and says so.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from testkit.tasks.hostile_programs import Hostile, hostile_programs
 from testkit.tasks.hostile_surroundings import surroundings
 
 SETTINGS = Grading(processes=2, deadline_seconds=90.0, seconds_per_test=60.0)
-"""A few of MBPP+'s own solutions take up to a minute: the question is whether they pass, not whether they are fast."""
+"""A few of MBPP+'s own solutions take up to a minute: the question is whether they pass, not
+whether they are fast."""
 MUTANTS_PER_PROBLEM = 2
 MUTANT_SECONDS = 3.0
 ORDINARY_SECONDS = 1.0
@@ -63,20 +66,31 @@ def grade_all(
         return list(threads.map(one, items))
 
 
-def reference_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) -> tuple[dict[str, Any], set[str]]:
+def reference_solutions(
+    sandbox: Sandbox, problems: dict[str, list[Problem]]
+) -> tuple[dict[str, Any], set[str]]:
     """Figures, and the names of the problems whose solution passes within ORDINARY_SECONDS."""
     figures: dict[str, Any] = {}
     ordinary: set[str] = set()
     for name, some in problems.items():
         graded = grade_all(sandbox, [(item.name, item.solution, item.reference) for item in some])
-        failed = {item: f"{grade.status} {grade.reason}".strip() for item, grade, _ in graded if grade.status != "ok"}
+        failed = {
+            item: f"{grade.status} {grade.reason}".strip()
+            for item, grade, _ in graded
+            if grade.status != "ok"
+        }
         by_name = {item.name: item for item in some}
-        ordinary |= {item for item, grade, seconds in graded if grade.status == "ok" and seconds < ORDINARY_SECONDS}
+        ordinary |= {
+            item
+            for item, grade, seconds in graded
+            if grade.status == "ok" and seconds < ORDINARY_SECONDS
+        }
         figures[name] = {
             "problems": len(some),
             "passed": len(some) - len(failed),
             "not_passed": {
-                item: {"sandbox": how, "plain_python": plain(by_name[item])} for item, how in failed.items()
+                item: {"sandbox": how, "plain_python": plain(by_name[item])}
+                for item, how in failed.items()
             },
             "slower_than_the_default_deadline": sorted(
                 item for item, _, seconds in graded if seconds > Grading().longest_seconds
@@ -86,7 +100,9 @@ def reference_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) ->
 
 
 def plain(problem: Problem) -> str:
-    """Run the solution and tests in one plain Python process with the same address space: what the sandbox adds."""
+    """Run the solution and tests in one plain Python process with the same address space: what the
+    sandbox adds.
+    """
     limit = SETTINGS.memory_mib << 20
     ended = subprocess.run(
         [sys.executable, "-"],
@@ -97,7 +113,11 @@ def plain(problem: Problem) -> str:
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
-    return "passes" if ended.returncode == 0 else (ended.stderr.strip().splitlines() or ["killed"])[-1][:100]
+    return (
+        "passes"
+        if ended.returncode == 0
+        else (ended.stderr.strip().splitlines() or ["killed"])[-1][:100]
+    )
 
 
 def mutated_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) -> dict[str, Any]:
@@ -106,7 +126,9 @@ def mutated_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) -> d
         made = [
             (problem.name, mutant, problem.reference)
             for problem in some
-            for mutant in mutants(problem.solution, MUTANTS_PER_PROBLEM, random.Random(problem.name))
+            for mutant in mutants(
+                problem.solution, MUTANTS_PER_PROBLEM, random.Random(problem.name)
+            )
         ]
         graded = grade_all(sandbox, made, MUTANT_SECONDS)
         statuses = Counter(grade.status for _, grade, _ in graded)
@@ -125,8 +147,8 @@ def mutated_solutions(sandbox: Sandbox, problems: dict[str, list[Problem]]) -> d
 
 
 def throughput(sandbox: Sandbox, some: list[Problem], ordinary: set[str]) -> dict[str, Any]:
-    """Gradings a second of ordinary problems' solutions, one grading on each core at a time; then a fresh process for
-    each."""
+    """Gradings a second of ordinary problems' solutions, one grading on each core at a time; then a
+    fresh process for each."""
     quick = [(item.name, item.solution, item.reference) for item in some if item.name in ordinary]
     server = psutil.Process(sandbox._servers["code"].process.pid)
     started, before = time.perf_counter(), server.cpu_times()
@@ -145,7 +167,9 @@ def throughput(sandbox: Sandbox, some: list[Problem], ordinary: set[str]) -> dic
         "cores": cores,
         "gradings_per_second_and_core": round(len(quick) / wall / cores, 1),
         "gradings_per_cpu_second": round(len(quick) / cpu, 1),
-        "median_milliseconds": round(1000 * statistics.median(seconds for _, _, seconds in graded), 1),
+        "median_milliseconds": round(
+            1000 * statistics.median(seconds for _, _, seconds in graded), 1
+        ),
         "fresh_python_per_second_and_core": round(passed / fresh / cores, 1),
         "asked_for": FLOOR,
     }
@@ -162,7 +186,11 @@ def hostile() -> dict[str, Any]:
             wanted = repr(around.secret) if program.family in ("reading", "forged") else "2"
             reference = json.dumps({"kind": "tests", "tests": f"assert f(1) == {wanted}"})
             grade = sandbox.grade("code", fenced(program.source), reference, deadline_seconds=1.0)
-            return program.family, grade, sandbox.grade("code", fenced("def add(a, b): return a + b"), good)
+            return (
+                program.family,
+                grade,
+                sandbox.grade("code", fenced("def add(a, b): return a + b"), good),
+            )
 
         programs = hostile_programs(around.filled)
         with ThreadPoolExecutor(4) as threads:
@@ -174,10 +202,14 @@ def hostile() -> dict[str, Any]:
             "programs": len(programs),
             "statuses_by_family": {family: dict(counted) for family, counted in statuses.items()},
             "forged_or_read": sum(
-                grade.status == "ok" for family, grade, _ in graded if family in ("reading", "forged")
+                grade.status == "ok"
+                for family, grade, _ in graded
+                if family in ("reading", "forged")
             ),
             "grader_errors": sum(grade.status == "error" for _, grade, _ in graded),
-            "good_program_after_it_graded_right": sum(after.status == "ok" for _, _, after in graded),
+            "good_program_after_it_graded_right": sum(
+                after.status == "ok" for _, _, after in graded
+            ),
             "touched": around.find_changes(),
             "fork_server_survived": sandbox._servers["code"].process.pid == server,
             "processes_left": len(psutil.Process(server).children(recursive=True)),
@@ -191,7 +223,10 @@ def contained(figures: dict[str, Any]) -> bool:
         figures["programs"] == figures["good_program_after_it_graded_right"]
         and figures["fork_server_survived"]
         and not (
-            figures["forged_or_read"] or figures["grader_errors"] or figures["touched"] or figures["processes_left"]
+            figures["forged_or_read"]
+            or figures["grader_errors"]
+            or figures["touched"]
+            or figures["processes_left"]
         )
     )
 
@@ -209,7 +244,10 @@ def main() -> int:
         sandbox.close()
         right &= figures["throughput"]["gradings_per_second_and_core"] >= FLOOR
     else:
-        print("ROLLCAST_SHARED_DATA names no folder with HumanEval and MBPP+: their part is left out", file=sys.stderr)
+        print(
+            "ROLLCAST_SHARED_DATA names no folder with HumanEval and MBPP+: their part is left out",
+            file=sys.stderr,
+        )
     path = write_result("sandbox", figures)
     print(json.dumps(figures, indent=1))
     print(f"written to {path}")

@@ -1,4 +1,6 @@
-"""HumanEval and MBPP+ as problems with their own solutions, from the folder that ROLLCAST_SHARED_DATA names."""
+"""HumanEval and MBPP+ as problems with their own solutions, from the folder that
+ROLLCAST_SHARED_DATA names.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def read_problems(folder: Path) -> dict[str, list[Problem]]:
     tasks = folder / "tasks"
     found = {
         "humaneval": [_humaneval(row) for row in _rows(tasks / "humaneval" / "HumanEval.jsonl.gz")],
-        "mbpp-plus": [_mbpp(row) for row in _rows(tasks / "mbppplus" / "MbppPlus-OriginFmt.jsonl.gz")],
+        "mbpp-plus": [
+            _mbpp(row) for row in _rows(tasks / "mbppplus" / "MbppPlus-OriginFmt.jsonl.gz")
+        ],
     }
     return {name: problems for name, problems in found.items() if problems}
 
@@ -42,9 +46,13 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 def _humaneval(row: dict[str, Any]) -> Problem:
     reference = code_tests.humaneval(row)
     solution = row["prompt"] + row["canonical_solution"]
-    return Problem(row["task_id"], solution, row["prompt"], reference["tests"], json.dumps(reference))
+    return Problem(
+        row["task_id"], solution, row["prompt"], reference["tests"], json.dumps(reference)
+    )
 
 
 def _mbpp(row: dict[str, Any]) -> Problem:
     reference = code_tests.mbpp_plus(row)
-    return Problem(f"Mbpp/{row['task_id']}", row["code"], "", reference["tests"], json.dumps(reference))
+    return Problem(
+        f"Mbpp/{row['task_id']}", row["code"], "", reference["tests"], json.dumps(reference)
+    )

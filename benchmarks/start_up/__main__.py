@@ -1,12 +1,14 @@
-"""How long `rollcast up` takes to its first optimizer step, what takes the time, and how soon Ctrl-C ends it.
+"""How long `rollcast up` takes to its first optimizer step, what takes the time, and how soon
+Ctrl-C ends it.
 
     python -m benchmarks.start_up [--starts 3] [--stops 0.5 2 4 8 12 step] [--repetitions 3]
 
-The demo's run with its base model (trained first if it is not cached); a first start that warms the caches does not
-count. For each start: seconds from the command to each part's being there, and the processor seconds of each process
-up to the first step. For each stop: how long after the signal the command and everything it had started were gone;
-`step` = after some steps, when a checkpoint is written. What an interrupt promises: 5 s before anything was made,
-drain_seconds + 10 s later. Writes results/start_up.json.
+The demo's run with its base model (trained first if it is not cached); a first start that warms the
+caches does not count. For each start: seconds from the command to each part's being there, and the
+processor seconds of each process up to the first step. For each stop: how long after the signal the
+command and everything it had started were gone; `step` = after some steps, when a checkpoint is
+written. What an interrupt promises: 5 s before anything was made, drain_seconds + 10 s later.
+Writes results/start_up.json.
 """
 
 from __future__ import annotations
@@ -54,7 +56,16 @@ class Start:
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             # A shell in the background has its children ignore Ctrl-C.
-            ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main", "up", "--config", str(file)],
+            [
+                "env",
+                "--default-signal=INT",
+                sys.executable,
+                "-m",
+                "rollcast.cli.main",
+                "up",
+                "--config",
+                str(file),
+            ],
             stdout=(folder / "said").open("wb"),
             stderr=subprocess.STDOUT,
         )
@@ -81,7 +92,10 @@ class Start:
         for process in self.family():
             try:
                 times = process.cpu_times()
-                self._cpu[process.pid] = (_name(process, self.process.pid), times.user + times.system)
+                self._cpu[process.pid] = (
+                    _name(process, self.process.pid),
+                    times.user + times.system,
+                )
             except psutil.Error:
                 continue
 
@@ -103,7 +117,11 @@ class Start:
         while self.steps() < steps:
             if self.process.poll() is not None or self.seconds() > LIMIT_SECONDS:
                 raise RuntimeError((self.run.parent / "said").read_text()[-2000:])
-            at |= {name: self.seconds() for name, file in marks.items() if name not in at and file.exists()}
+            at |= {
+                name: self.seconds()
+                for name, file in marks.items()
+                if name not in at and file.exists()
+            }
             if "first step" not in at and self.steps():
                 at["first step"] = self.seconds()
             if not at.get("first step"):
@@ -121,7 +139,11 @@ class Start:
         ended = time.monotonic() - asked
         psutil.wait_procs(family, timeout=LIMIT_SECONDS)
         text = (self.run.parent / "said").read_text()
-        said = [line for line in text.splitlines() if "killed" in line or "cut short" in line or "still saves" in line]
+        said = [
+            line
+            for line in text.splitlines()
+            if "killed" in line or "cut short" in line or "still saves" in line
+        ]
         return {
             "exit_status": code,
             "promised_seconds": self.config.generator.drain_seconds + 10.0 if is_made else 5.0,
@@ -135,7 +157,13 @@ def _name(process: psutil.Process, command: int) -> str:
     if process.pid == command:
         return "up"
     words = " ".join(process.cmdline())
-    for part in ("redis-server", "rollcast.forecaster", "rollcast.trainer", "rollcast.generator", "EngineCore"):
+    for part in (
+        "redis-server",
+        "rollcast.forecaster",
+        "rollcast.trainer",
+        "rollcast.generator",
+        "EngineCore",
+    ):
         if part in words:
             return part.removeprefix("rollcast.")
     return "others"
@@ -144,7 +172,11 @@ def _name(process: psutil.Process, command: int) -> str:
 def measure_start(folder: Path, model: Path) -> dict[str, Any]:
     start = Start(folder, model)
     try:
-        return {"load_before": os.getloadavg()[0], "seconds": start.reach(1), "processor_seconds": start.cpu()}
+        return {
+            "load_before": os.getloadavg()[0],
+            "seconds": start.reach(1),
+            "processor_seconds": start.cpu(),
+        }
     finally:
         start.process.send_signal(signal.SIGINT)
         start.process.wait(LIMIT_SECONDS)
@@ -160,7 +192,9 @@ def measure_stop(folder: Path, model: Path, moment: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--stops", nargs="*", default=["0.5", "2", "4", "8", "12", "step"])
     parser.add_argument("--repetitions", type=int, default=3, help="of every stop")

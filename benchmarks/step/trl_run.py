@@ -1,7 +1,8 @@
-"""A run of TRL's GRPOTrainer on the demo's task: `python trl_run.py TASK.json WARM_UP_STEPS` prints its seconds a step.
+"""A run of TRL's GRPOTrainer on the demo's task: `python trl_run.py TASK.json WARM_UP_STEPS` prints
+its seconds a step.
 
-Runs in TRL's environment, which has nothing of Rollcast. A step is what TRL counts as one: sample, grade, update.
-TASK.json has the run file's settings, and the prompts with their answers.
+Runs in TRL's environment, which has nothing of Rollcast. A step is what TRL counts as one: sample,
+grade, update. TASK.json has the run file's settings, and the prompts with their answers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]  # TRL's environment is 
 
 def reward(completions: list[str], answer: list[int], **_: Any) -> list[float]:
     """1 if the text after the last `|` is the sum."""
-    pairs = ((text.rpartition("|"), str(right)) for text, right in zip(completions, answer, strict=True))
+    pairs = (
+        (text.rpartition("|"), str(right)) for text, right in zip(completions, answer, strict=True)
+    )
     return [float(bool(marker) and found == right) for (_, marker, found), right in pairs]
 
 

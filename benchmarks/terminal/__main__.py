@@ -1,9 +1,11 @@
-"""Pictures of the terminal at three sizes: a real run in its start, and under way after a generator was killed.
+"""Pictures of the terminal at three sizes: a real run in its start, and under way after a generator
+was killed.
 
     python -m benchmarks.terminal [--steps 40]
 
-The demo's task. The run's folder is read as `rollcast show` reads it and drawn by the panel that `up` draws; Rich
-makes an SVG of it, Chromium a PNG: docs/images/terminal-*.png. Needs the Debian package chromium; takes some minutes.
+The demo's task. The run's folder is read as `rollcast show` reads it and drawn by the panel that
+`up` draws; Rich makes an SVG of it, Chromium a PNG: docs/images/terminal-*.png. Needs the Debian
+package chromium; takes some minutes.
 """
 
 from __future__ import annotations
@@ -45,27 +47,45 @@ def observe(folder: Path, steps: int) -> dict[str, Screen]:
     (folder / "run.yaml").write_text(yaml.safe_dump({**short_demo(RUN, steps), "folder": "runs"}))
     run = folder / "runs" / RUN
     with rollcast(folder, "up", "--config", "run.yaml") as up:
-        wait_for(lambda: goes_on(up, folder) and port_file(run, "trainer").exists(), LIMIT_SECONDS, "the trainer")
+        wait_for(
+            lambda: goes_on(up, folder) and port_file(run, "trainer").exists(),
+            LIMIT_SECONDS,
+            "the trainer",
+        )
         moments = {"start": look_at(run)}
-        wait_for(lambda: goes_on(up, folder) and last_step(run) >= steps // 2, LIMIT_SECONDS, "half of the steps")
+        wait_for(
+            lambda: goes_on(up, folder) and last_step(run) >= steps // 2,
+            LIMIT_SECONDS,
+            "half of the steps",
+        )
         reader = StatusReader(moments["start"].config, one_look=True)
         reader.read()  # tokens a second are counted from one reading to the next
         _generator(up.pid).kill()
         killed_at = last_step(run)
-        # The engine starts again in the meantime: some steps later the run is whole again, and the error is shown.
-        wait_for(lambda: goes_on(up, folder) and last_step(run) >= killed_at + 8, LIMIT_SECONDS, "some steps more")
+        # The engine starts again in the meantime: some steps later the run is whole again, and the
+        # error is shown.
+        wait_for(
+            lambda: goes_on(up, folder) and last_step(run) >= killed_at + 8,
+            LIMIT_SECONDS,
+            "some steps more",
+        )
         moments["error"] = replace(look_at(run), status=reader.read())
     return moments
 
 
 def _generator(command: int) -> psutil.Process:
-    return next(child for child in psutil.Process(command).children() if "rollcast.generator" in child.cmdline())
+    return next(
+        child
+        for child in psutil.Process(command).children()
+        if "rollcast.generator" in child.cmdline()
+    )
 
 
 def draw(screen: Screen, columns: int, lines: int, path: Path) -> None:
     """A whole screen as a PNG; its last line is the cursor's."""
     console = Console(
-        record=True, width=columns, height=lines, file=io.StringIO(), force_terminal=True, color_system="truecolor",
+        record=True, width=columns, height=lines, file=io.StringIO(), force_terminal=True,
+        color_system="truecolor",
         highlight=False, markup=False, emoji=False,
     )  # fmt: skip
     picture = panel(screen, columns, lines - 1)
@@ -73,14 +93,18 @@ def draw(screen: Screen, columns: int, lines: int, path: Path) -> None:
     console.print("\n" * (lines - 2 - picture.plain.count("\n")), end="")
     no_download = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     svg = console.export_svg(
-        title=f"{columns} x {lines}", code_format=no_download.replace("Fira Code", FONT), unique_id="terminal"
+        title=f"{columns} x {lines}",
+        code_format=no_download.replace("Fira Code", FONT),
+        unique_id="terminal",
     )
     found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert found is not None
     width, height = (round(float(size)) for size in found.groups())
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=SCALE)
+        page = browser.new_page(
+            viewport={"width": width, "height": height}, device_scale_factor=SCALE
+        )
         page.set_content(f"<style>body{{margin:0}}</style>{svg}")
         shot = page.screenshot()
         browser.close()
@@ -88,7 +112,9 @@ def draw(screen: Screen, columns: int, lines: int, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.terminal", description="Draw the terminal.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.terminal", description="Draw the terminal."
+    )
     parser.add_argument("--steps", type=int, default=40, help="optimizer steps of the run's budget")
     with tempfile.TemporaryDirectory() as folder:
         moments = observe(Path(folder), parser.parse_args().steps)
@@ -96,7 +122,9 @@ def main() -> None:
         for columns, lines in SIZES:
             picture = IMAGES / f"terminal-{moment}-{columns}x{lines}.png"
             draw(screen, columns, lines, picture)
-            print(f"{picture.relative_to(IMAGES.parents[1])}: {picture.stat().st_size / 1000:.0f} kB")
+            print(
+                f"{picture.relative_to(IMAGES.parents[1])}: {picture.stat().st_size / 1000:.0f} kB"
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The tutorial, from its page: everything behind the installation, each command exactly as printed, with its time.
+"""The tutorial, from its page: everything behind the installation, each command exactly as printed,
+with its time.
 
     python -m benchmarks.tutorial
 
-In an empty folder, so that the tiny model is trained as on a fresh machine. Writes results/tutorial.json; the page says
-the sum, and a test holds it to the file.
+In an empty folder, so that the tiny model is trained as on a fresh machine. Writes
+results/tutorial.json; the page says the sum, and a test holds it to the file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 def follow(user: User) -> None:
     """Its files, then its commands; `make setup` is left out."""
     page = PAGE.read_text()
-    for title, text in re.findall(r"^```\w+ title=\"([^\"]+)\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+    for title, text in re.findall(
+        r"^```\w+ title=\"([^\"]+)\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    ):
         (user.folder / title).write_text(text)
     (user.folder / "models").mkdir()
     for block in re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):

@@ -1,1 +1,3 @@
-"""Priors learned from a folder of real curves, each without one repository: `python -m benchmarks.world_prior`."""
+"""Priors learned from a folder of real curves, each without one repository: `python -m
+benchmarks.world_prior`.
+"""

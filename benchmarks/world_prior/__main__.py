@@ -3,10 +3,11 @@
     python -m benchmarks.world_prior --curves FOLDER --out FOLDER
 
 Each curve is cut at ten shares of its compute and the law is fitted to every beginning.
-`testkit/forecast/stack_learning.py` finds the stack (`scaling/posterior/stack.py`) under which the later readings are
-likeliest. REPOSITORY.json (slash as __) is learned from all other repositories, for `rollcast fit --prior` and
-`rollcast backtest --corpus FOLDER --priors OUT`; learned.json from all of them. The prior of the law itself is not
-learned here: it stays as `scaling/posterior/prior.py` has it.
+`testkit/forecast/stack_learning.py` finds the stack (`scaling/posterior/stack.py`) under which the
+later readings are likeliest. REPOSITORY.json (slash as __) is learned from all other repositories,
+for `rollcast fit --prior` and `rollcast backtest --corpus FOLDER --priors OUT`; learned.json from
+all of them. The prior of the law itself is not learned here: it stays as
+`scaling/posterior/prior.py` has it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.world_prior", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--curves", type=Path, required=True, help="folder with index.csv and NAME.csv")
+    parser.add_argument(
+        "--curves", type=Path, required=True, help="folder with index.csv and NAME.csv"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     arguments = parser.parse_args()
 

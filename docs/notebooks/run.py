@@ -1,4 +1,6 @@
-"""Runs every notebook of this folder from top to bottom, and writes what its cells give into it: `make docs`."""
+"""Runs every notebook of this folder from top to bottom, and writes what its cells give into it:
+`make docs`.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""An agent with a loop of its own: the `openai` client, tools that it runs itself, and no line of Rollcast.
+"""An agent with a loop of its own: the `openai` client, tools that it runs itself, and no line of
+Rollcast.
 
     export ROLLCAST_HTTP_TOKEN=$(python -c "import secrets; print(secrets.token_hex(16))")
     python agent.py &
     rollcast up --config through_endpoint.yaml
 
-It asks generators for tasks, by their addresses, and works on many at once: a process for each episode would spend more
-time on its imports than on the episode. It ends when they have ended.
+It asks generators for tasks, by their addresses, and works on many at once: a process for each
+episode would spend more time on its imports than on the episode. It ends when they have ended.
 """
 
 import asyncio
@@ -60,9 +61,12 @@ async def solve(client: openai.AsyncOpenAI, model: str, prompt: str) -> None:
     """Chat until the model answers without a call. The verifier of the run grades that answer."""
     messages: list[Any] = [{"role": "user", "content": prompt}]
     while True:
-        # As `tools` the client would look through all fields of the schemas again, which is a quarter of its time.
+        # As `tools` the client would look through all fields of the schemas again, which is a
+        # quarter of its time.
         given = {"tools": SCHEMAS}
-        completion = await client.chat.completions.create(model=model, messages=messages, extra_body=given)
+        completion = await client.chat.completions.create(
+            model=model, messages=messages, extra_body=given
+        )
         message = completion.choices[0].message
         messages.append(message.model_dump(exclude_none=True))
         if not message.tool_calls:
@@ -73,7 +77,9 @@ async def solve(client: openai.AsyncOpenAI, model: str, prompt: str) -> None:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 
-async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx2.AsyncClient) -> None:
+async def work_on(
+    task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx2.AsyncClient
+) -> None:
     """One task from its beginning to the report of its end."""
     own = client.with_options(base_url=task["base_url"], api_key=task["token"])
     report = {}
@@ -83,18 +89,23 @@ async def work_on(task: dict[str, Any], client: openai.AsyncOpenAI, http: httpx2
         pass  # its budget is used up, or the generator has taken it back: the generator knows
     except openai.OpenAIError as error:
         report = {"failed": repr(error)}
-    await http.post(task["end_url"], headers={"authorization": f"Bearer {task['token']}"}, json=report)
+    await http.post(
+        task["end_url"], headers={"authorization": f"Bearer {task['token']}"}, json=report
+    )
 
 
 async def work(address: str, token: str, context: ssl.SSLContext) -> None:
     """One task after another, until the generator is gone."""
     retries = 0
-    # Each worker has a pool of its own, of one connection: httpx2 looks at all of a pool's at every request.
+    # Each worker has a pool of its own, of one connection: httpx2 looks at all of a pool's at every
+    # request.
     async with httpx2.AsyncClient(timeout=300, verify=context) as http:
         client = openai.AsyncOpenAI(api_key=token, base_url=address, http_client=http)
         while retries < MAX_RETRIES:
             try:
-                given = await http.post(f"{address}/rollcast/v1/sessions", headers={"authorization": f"Bearer {token}"})
+                given = await http.post(
+                    f"{address}/rollcast/v1/sessions", headers={"authorization": f"Bearer {token}"}
+                )
                 if given.status_code == 401:
                     raise SystemExit(given.text)
                 given.raise_for_status()

@@ -1,7 +1,9 @@
-"""A tiny model that knows how tools are called, and a file of tasks: `python make_model.py`, some minutes on a core.
+"""A tiny model that knows how tools are called, and a file of tasks: `python make_model.py`, some
+minutes on a core.
 
-The model is a Qwen3 of 0.6 million parameters, trained from scratch on conversations in which many calls are wrong: so
-it writes calls that can be read, and solves about a third of the tasks. What it lacks is what the run has to teach.
+The model is a Qwen3 of 0.6 million parameters, trained from scratch on conversations in which many
+calls are wrong: so it writes calls that can be read, and solves about a third of the tasks. What it
+lacks is what the run has to teach.
 """
 
 import json
@@ -23,7 +25,11 @@ SEED = 0
 IGNORED = -100
 SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*"}
 MARKS = ("<pad>", "<|tools|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")
-PARTS = (*(f'<call>{{"name": "{name}", "arguments": {{"a": ' for name in SYMBOLS), ', "b": ', "}}</call>")
+PARTS = (
+    *(f'<call>{{"name": "{name}", "arguments": {{"a": ' for name in SYMBOLS),
+    ', "b": ',
+    "}}</call>",
+)
 """Pieces of a call that are one token each, so that a small model can write them."""
 TEMPLATE = """\
 {%- if tools %}{{- '<|tools|>' }}{%- for tool in tools %}{{- tool.function.name + ' ' }}{%- endfor %}{%- endif %}
@@ -36,7 +42,7 @@ TEMPLATE = """\
     {{- '<|end|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,9 @@ def draw(rng: random.Random) -> Operation:
     operation = Operation(rng.choice(list(SYMBOLS)), number(rng), number(rng))
     for _ in range(rng.choice((1, 2))):
         tool = rng.choice(list(SYMBOLS))
-        operation = rng.choice((Operation(tool, operation, number(rng)), Operation(tool, number(rng), operation)))
+        operation = rng.choice(
+            (Operation(tool, operation, number(rng)), Operation(tool, number(rng), operation))
+        )
     return operation
 
 
@@ -111,7 +119,9 @@ def make_tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    text = Tokenizer(models.BPE(vocab={byte: place for place, byte in enumerate(alphabet)}, merges=[]))
+    text = Tokenizer(
+        models.BPE(vocab={byte: place for place, byte in enumerate(alphabet)}, merges=[])
+    )
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     text.decoder = decoders.ByteLevel()
     text.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in MARKS])
@@ -149,7 +159,9 @@ def make_model(vocabulary: int, tokenizer: Any) -> Any:
 def tokens_of(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]], tokenizer: Any
 ) -> tuple[list[int], list[int]]:
-    """The tokens of a conversation, and its labels: what the assistant wrote, the end of its turns included."""
+    """The tokens of a conversation, and its labels: what the assistant wrote, the end of its turns
+    included.
+    """
     tokens = tokenizer.apply_chat_template(messages, tools=tools, tokenize=True, return_dict=False)
     assistant, end = tokenizer.convert_tokens_to_ids(["<|assistant|>", "<|end|>"])
     labels = []
@@ -169,8 +181,12 @@ def train(folder: Path) -> None:
     rng = random.Random(SEED)
     tokenizer = make_tokenizer()
     model = make_model(len(tokenizer), tokenizer)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=NUM_STEPS, pct_start=0.05)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, LEARNING_RATE, total_steps=NUM_STEPS, pct_start=0.05
+    )
     # In the order in which a class's tools are listed: a small model has seen no other.
     tools = [{"type": "function", "function": {"name": name}} for name in sorted(SYMBOLS)]
     for step in range(NUM_STEPS):
@@ -179,7 +195,9 @@ def train(folder: Path) -> None:
         padded = [tokens + [tokenizer.pad_token_id] * (longest - len(tokens)) for tokens, _ in rows]
         wanted = [labels + [IGNORED] * (longest - len(labels)) for _, labels in rows]
         logits = model(torch.tensor(padded)).logits[:, :-1]
-        loss = F.cross_entropy(logits.flatten(0, 1), torch.tensor(wanted)[:, 1:].flatten(), ignore_index=IGNORED)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), torch.tensor(wanted)[:, 1:].flatten(), ignore_index=IGNORED
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

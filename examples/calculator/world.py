@@ -1,7 +1,7 @@
 """A world of one's own: a calculator that the model has to call several times.
 
-The convention is TRL's: `reset` begins an episode with the fields of a row, public methods are tools, and `get_reward`
-says what the episode was worth. Nothing is imported from Rollcast.
+The convention is TRL's: `reset` begins an episode with the fields of a row, public methods are
+tools, and `get_reward` says what the episode was worth. Nothing is imported from Rollcast.
 """
 
 

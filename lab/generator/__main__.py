@@ -1,11 +1,13 @@
-"""Tokens per second and weight pauses of one generator on CPU, against bare vLLM on the same prompts.
+"""Tokens per second and weight pauses of one generator on CPU, against bare vLLM on the same
+prompts.
 
     python -m lab.generator [--cpu 0] [--groups 24] [--rounds 3]
 
-A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most 192 tokens each.
-Rounds of bare vLLM, the service without updates, and the service with an update every half second are interleaved; the
-medians go to lab/results/generator.json, with the pause and the time that copying the parameters takes: through vLLM's
-loader, as under the pause (load), and as bare memory copies (copy).
+A random Qwen3 of demo size (0.8 M parameters, float32), 16 rollouts per prompt, 64 slots, at most
+192 tokens each. Rounds of bare vLLM, the service without updates, and the service with an update
+every half second are interleaved; the medians go to lab/results/generator.json, with the pause and
+the time that copying the parameters takes: through vLLM's loader, as under the pause (load), and as
+bare memory copies (copy).
 """
 
 from __future__ import annotations
@@ -47,7 +49,11 @@ def make_config(folder: Path, cpu: int | None) -> RunConfig:
             "run": "benchmark",
             "folder": str(folder / "runs"),
             "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": 512},
-            "recipe": {"length_control": {"kind": "none"}, "max_prompt_tokens": 64, "max_completion_tokens": 256},
+            "recipe": {
+                "length_control": {"kind": "none"},
+                "max_prompt_tokens": 64,
+                "max_completion_tokens": 256,
+            },
             "generator": {"slots": 64, "block_size": 32, "cpu": cpu},
             "weights": {"coalesce_seconds": 0.1},
             "rpc": {"port": 0},
@@ -65,7 +71,9 @@ def make_tasks(first: int, count: int) -> list[PromptTask]:
             purpose=Purpose.TRAIN,
             dataset="benchmark",
             prompt_id=str(sequence),
-            prompt_token_ids=np.asarray([source.randrange(3, 50) for _ in range(24)], dtype=np.int32),
+            prompt_token_ids=np.asarray(
+                [source.randrange(3, 50) for _ in range(24)], dtype=np.int32
+            ),
             num_rollouts=ROLLOUTS_PER_PROMPT,
             sampling=Sampling(),
             length=LengthBudget(MAX_TOKENS),
@@ -82,7 +90,10 @@ async def bare(llm: Any, tasks: list[PromptTask], slots: int) -> float:
     from vllm.sampling_params import RequestOutputKind
 
     parameters = SamplingParams(
-        max_tokens=MAX_TOKENS, logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+        max_tokens=MAX_TOKENS,
+        logprobs=0,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
     )
     free = asyncio.Semaphore(slots)
 
@@ -94,7 +105,9 @@ async def bare(llm: Any, tasks: list[PromptTask], slots: int) -> float:
             return len(output.outputs[0].token_ids)
 
     started = time.perf_counter()
-    counts = await asyncio.gather(*[one(task, index) for task in tasks for index in range(task.num_rollouts)])
+    counts = await asyncio.gather(
+        *[one(task, index) for task in tasks for index in range(task.num_rollouts)]
+    )
     return sum(counts) / (time.perf_counter() - started)
 
 
@@ -172,7 +185,9 @@ class Service:
         """One more version, and its acknowledgement."""
         self.step += 1
         slot, version = self.publisher.stage(), PolicyVersion(1, self.step)
-        await asyncio.to_thread(self.slots.fill, slot, version, 5.0, partial(copy_weights, self.weights))
+        await asyncio.to_thread(
+            self.slots.fill, slot, version, 5.0, partial(copy_weights, self.weights)
+        )
         self.publisher.publish(slot, version)
         assert await asyncio.to_thread(self.publisher.wait_acknowledged, self.step, 30.0)
 
@@ -233,17 +248,25 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
     rates: dict[str, list[float]] = {"bare_vllm": [], "service": [], "service_with_updates": []}
     for number in range(rounds):
         first = 1000 * number
-        rates["bare_vllm"].append(await bare(engine._llm, make_tasks(first, groups), config.generator.most_slots))
+        rates["bare_vllm"].append(
+            await bare(engine._llm, make_tasks(first, groups), config.generator.most_slots)
+        )
         rates["service"].append(await service.run(make_tasks(first + 300, groups), updates=False))
-        rates["service_with_updates"].append(await service.run(make_tasks(first + 600, groups), updates=True))
+        rates["service_with_updates"].append(
+            await service.run(make_tasks(first + 600, groups), updates=True)
+        )
     service.claims.stop_claiming()
     await claiming
     member.cancel()
     service.publisher.stop(1.0)
     engine.shutdown()
     return {
-        "tokens_per_second": {name: round(statistics.median(values)) for name, values in rates.items()},
-        "service_over_bare": round(statistics.median(rates["service"]) / statistics.median(rates["bare_vllm"]), 3),
+        "tokens_per_second": {
+            name: round(statistics.median(values)) for name, values in rates.items()
+        },
+        "service_over_bare": round(
+            statistics.median(rates["service"]) / statistics.median(rates["bare_vllm"]), 3
+        ),
         "pause_ms": {
             "median": round(1e3 * statistics.median(service.pauses), 2),
             "largest": round(1e3 * max(service.pauses), 2),
@@ -251,7 +274,9 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
         },
         "load_ms": {
             "median": round(1e3 * statistics.median(service.loads), 2),
-            "pause_over_load": round(statistics.median(service.pauses) / statistics.median(service.loads), 2),
+            "pause_over_load": round(
+                statistics.median(service.pauses) / statistics.median(service.loads), 2
+            ),
         },
         "copy_ms": round(1e3 * copy_seconds(weights), 2),
         "parameters": sum(value.numel() for value in weights.values()),
@@ -259,7 +284,9 @@ async def measure(config: RunConfig, groups: int, rounds: int) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cpu", type=int, default=None, help="core of the engine")
     parser.add_argument("--groups", type=int, default=24, help="prompts of one round")
     parser.add_argument("--rounds", type=int, default=3)

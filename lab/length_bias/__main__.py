@@ -1,11 +1,13 @@
-"""Are long answers trained on as often as short ones, and how much later? A real run with one generator slowed.
+"""Are long answers trained on as often as short ones, and how much later? A real run with one
+generator slowed.
 
     python -m lab.length_bias [--steps 60] [--share 0.15]
 
-Two generators, additions of 1 to 4 digits (completions of 8 to 60 tokens), k = 4; the second generator runs only for
-`share` of the time over the first two thirds of the run. Tasks dispatched before the last k + 2 steps are put into
-deciles by their longest rollout: each decile's used and filtered share of the dispatched tasks, and the delay from
-dispatch to use. Writes lab/results/length_bias.json; exit status 1 if a task was dropped or a token was too old.
+Two generators, additions of 1 to 4 digits (completions of 8 to 60 tokens), k = 4; the second
+generator runs only for `share` of the time over the first two thirds of the run. Tasks dispatched
+before the last k + 2 steps are put into deciles by their longest rollout: each decile's used and
+filtered share of the dispatched tasks, and the delay from dispatch to use. Writes
+lab/results/length_bias.json; exit status 1 if a task was dropped or a token was too old.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ def make_settings(steps: int) -> dict[str, Any]:
         },
         "budget": {"steps": steps},
         "generator": {"slots": 64, "block_size": 32, "drain_seconds": 3},
-        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 1_000_000},
+        "trainer": {
+            "tokens_per_micro_batch": 4096,
+            "threads": 1,
+            "checkpoint_every_steps": 1_000_000,
+        },
     }
 
 
@@ -70,7 +76,10 @@ def run(folder: Path, steps: int, share: float) -> tuple[list[StepRecord], list[
         slowing.join(JOIN_SECONDS)
         if ended != 0:
             raise RuntimeError(system.log("trainer")[-3000:])
-    made = RecordFile(system.run_folder / STEPS, StepRecord), RecordFile(system.run_folder / TASKS, TaskMark)
+    made = (
+        RecordFile(system.run_folder / STEPS, StepRecord),
+        RecordFile(system.run_folder / TASKS, TaskMark),
+    )
     return list(made[0].read()), list(made[1].read())
 
 
@@ -80,10 +89,23 @@ def slow_until(system: System, step: int, share: float) -> None:
 
 
 def deciles(marks: list[TaskMark], last_step: int) -> list[dict[str, Any]]:
-    """One row per decile of the longest rollout's tokens; settled tasks alone have a known length."""
-    cut = next(i for i, mark in enumerate(marks) if mark.what == "step" and mark.step == last_step - LAG - 2)
-    dispatched = {task: mark.at or 0.0 for mark in marks[:cut] if mark.what == "dispatched" for task in mark.tasks}
-    settled = {task: mark for mark in marks if mark.what in ("used", "filtered") for task in mark.tasks}
+    """One row per decile of the longest rollout's tokens;
+    settled tasks alone have a known length.
+    """
+    cut = next(
+        i
+        for i, mark in enumerate(marks)
+        if mark.what == "step" and mark.step == last_step - LAG - 2
+    )
+    dispatched = {
+        task: mark.at or 0.0
+        for mark in marks[:cut]
+        if mark.what == "dispatched"
+        for task in mark.tasks
+    }
+    settled = {
+        task: mark for mark in marks if mark.what in ("used", "filtered") for task in mark.tasks
+    }
     longest = {task: mark.longest or 0 for task, mark in settled.items()}
     missing = dispatched.keys() - settled.keys()
     if missing:
@@ -108,9 +130,13 @@ def deciles(marks: list[TaskMark], last_step: int) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--share", type=float, default=0.15, help="of the time that the slowed generator runs")
+    parser.add_argument(
+        "--share", type=float, default=0.15, help="of the time that the slowed generator runs"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rollcast-length-") as folder:
         steps, tasks = run(Path(folder), arguments.steps, arguments.share)

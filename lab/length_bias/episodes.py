@@ -1,13 +1,15 @@
-"""Are long episodes trained on as often as short ones? A simulation of the pipeline around the real schedule.
+"""Are long episodes trained on as often as short ones? A simulation of the pipeline around the real
+schedule.
 
     python -m lab.length_bias.episodes [--steps 200]
 
-Two generators of 8 slots with up to 104 episodes in flight each, groups of 8, k = 8. Episodes have 1 to 32 turns
-(geometric, 6 in the mean) of some 100 tokens (lognormal) with tool calls of 1 to 60 s (log-uniform) between them.
-Groups dispatched before the last k + 2 steps are put into deciles by the seconds of their longest episode, waits for
-a slot not counted: each decile's used groups, its delay from claim to use, and the share that ended more than 4 steps
-after its claim, on which a system that drops late groups would not train. Writes
-lab/results/length_bias_episodes.json; exit status 1 if a group was not used or a token was too old.
+Two generators of 8 slots with up to 104 episodes in flight each, groups of 8, k = 8. Episodes have
+1 to 32 turns (geometric, 6 in the mean) of some 100 tokens (lognormal) with tool calls of 1 to 60 s
+(log-uniform) between them. Groups dispatched before the last k + 2 steps are put into deciles by
+the seconds of their longest episode, waits for a slot not counted: each decile's used groups, its
+delay from claim to use, and the share that ended more than 4 steps after its claim, on which a
+system that drops late groups would not train. Writes lab/results/length_bias_episodes.json; exit
+status 1 if a group was not used or a token was too old.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ def simulate(steps: int) -> EpisodePipeline:
 
 
 def deciles(settled: list[Settled], num_groups: int) -> list[dict[str, Any]]:
-    """One row for each tenth of the first `num_groups` tasks, by the seconds of their longest episode."""
+    """One row for each tenth of the first `num_groups` tasks, by the seconds of their longest
+    episode.
+    """
     by_task = {item.attempt.task.number: item for item in settled}
     workload = Workload(lengths=constant(1.0), rollouts_per_group=ROLLOUTS_PER_GROUP, seed=SEED)
     seconds = {number: longest_seconds(workload.task(number)) for number in range(num_groups)}
@@ -113,7 +117,9 @@ def deciles(settled: list[Settled], num_groups: int) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=200)
     arguments = parser.parse_args()
     pipeline = simulate(arguments.steps)

@@ -1,4 +1,6 @@
-"""What Weights & Biases would show of an offline run, drawn from its files: it has no page without its server."""
+"""What Weights & Biases would show of an offline run, drawn from its files: it has no page without
+its server.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,23 @@ def _words(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_axis_off()
     for place, name in enumerate(("forecast/verdict", "forecast/advice")):
         newest = [row[name] for row in rows if name in row][-1]
-        axes.text(0.0, 0.85 - 0.45 * place, name, size=9, weight="bold", transform=axes.transAxes, va="top")
-        axes.text(0.13, 0.85 - 0.45 * place, textwrap.fill(newest, 125), size=9, transform=axes.transAxes, va="top")
+        axes.text(
+            0.0,
+            0.85 - 0.45 * place,
+            name,
+            size=9,
+            weight="bold",
+            transform=axes.transAxes,
+            va="top",
+        )
+        axes.text(
+            0.13,
+            0.85 - 0.45 * place,
+            textwrap.fill(newest, 125),
+            size=9,
+            transform=axes.transAxes,
+            va="top",
+        )
 
 
 def _samples(axes: Axes, file: Path) -> None:
@@ -68,7 +85,9 @@ def _samples(axes: Axes, file: Path) -> None:
     newest = max(file.parent.rglob("*.table.json"), key=lambda path: path.stat().st_mtime)
     table = json.loads(newest.read_text())
     cells = [[textwrap.fill(str(cell), 70) for cell in row] for row in table["data"]]
-    drawn = axes.table(cells, colLabels=table["columns"], loc="upper center", cellLoc="left", edges="horizontal")
+    drawn = axes.table(
+        cells, colLabels=table["columns"], loc="upper center", cellLoc="left", edges="horizontal"
+    )
     drawn.auto_set_font_size(False)
     drawn.set_fontsize(8.5)
     drawn.auto_set_column_width(list(range(len(table["columns"]))))

@@ -1,8 +1,9 @@
-"""A table of how plainly a checkout is written: `python -m lab.plainness [--since REVISION] [--list] [ROOT]`.
+"""A table of how plainly a checkout is written: `python -m lab.plainness [--since REVISION]
+[--list] [ROOT]`.
 
 --since measures that revision too, and what a reader walks through from a CSV to its forecast in both, and writes both
 columns to lab/results/plainness.json. --list prints every odd phrase.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from lab.plainness.literals import user_visible_hits
 from testkit.record import LAB_RESULTS, write_result
 
 CSV_WALK = Path(__file__).parents[1] / "csv_walk.py"
-WALKED_CURVE = "step,pass_rate,compute\n" + "".join(f"{n},{0.5 - 0.3 / n},{n / 10}\n" for n in range(1, 41))
+WALKED_CURVE = "step,pass_rate,compute\n" + "".join(
+    f"{n},{0.5 - 0.3 / n},{n / 10}\n" for n in range(1, 41)
+)
 PATIENCE_SECONDS = 120
 CONTROLLER = "rollcast/trainer/control/controller.py"
 
@@ -45,12 +48,18 @@ def figures(root: Path) -> dict[str, float | None]:
         every = [name for module in modules for name in names(module)]
         return round(100 * sum(map(identifiers.is_bare, every)) / len(every), 2)
 
-    controllers = [density.num_parameters(module, "Controller") for module in modules if module.name == CONTROLLER]
+    controllers = [
+        density.num_parameters(module, "Controller")
+        for module in modules
+        if module.name == CONTROLLER
+    ]
     return {
         "lines of services/": sum(module.num_lines for module in modules),
         "files of services/": len(modules),
         "words of docs/ and README": _num_words(root),
-        "comment lines per 100 code lines": per_100_code_lines(sum(map(density.comment_lines, modules))),
+        "comment lines per 100 code lines": per_100_code_lines(
+            sum(map(density.comment_lines, modules))
+        ),
         "characters per code line": round(sum(map(len, code)) / len(code), 1),
         "conditional expressions per 100 code lines": per_100_code_lines(
             sum(density.count(module, ast.IfExp) for module in modules)
@@ -72,18 +81,30 @@ def figures(root: Path) -> dict[str, float | None]:
         "odd phrases that a user reads": len(user_visible_hits(root)),
         "assignments of several values": total(density.tuple_assignments),
         "nested conditional expressions": total(density.nested_conditionals),
-        "signatures with RunConfig": total(lambda module: density.signatures_with(module, "RunConfig")),
+        "signatures with RunConfig": total(
+            lambda module: density.signatures_with(module, "RunConfig")
+        ),
         "parameters of Controller": controllers[0] if controllers else None,
-        "functions over 60 lines": sum(len(list(density.long_functions(module.tree))) for module in modules),
-        "files over 400 lines": sum(module.num_lines > density.MAX_FILE_LINES for module in modules),
+        "functions over 60 lines": sum(
+            len(list(density.long_functions(module.tree))) for module in modules
+        ),
+        "files over 400 lines": sum(
+            module.num_lines > density.MAX_FILE_LINES for module in modules
+        ),
     }
 
 
 def _num_words(root: Path) -> int:
-    """Words of README and docs/, without the generated reference and the notes, which were in docs/ once."""
+    """Words of README and docs/, without the generated reference and the notes, which were in docs/
+    once.
+    """
     docs = root / "docs"
     pages = [root / "README.md", *sorted(docs.rglob("*.md"))]
-    read = [page for page in pages if docs / "reference" not in page.parents and page != docs / "lab-notes.md"]
+    read = [
+        page
+        for page in pages
+        if docs / "reference" not in page.parents and page != docs / "lab-notes.md"
+    ]
     return sum(len(page.read_text().split()) for page in read)
 
 
@@ -94,17 +115,24 @@ def walk(root: Path) -> dict[str, int]:
         curve.write_text(WALKED_CURVE)
         command = [sys.executable, str(CSV_WALK), str(curve), "--json"]
         environment = {**os.environ, "PYTHONPATH": str(root / "services")}
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=True
+        )
     found = json.loads(done.stdout)
     return {
         **{f"{name} of the walk": found[name] for name in ("stops", "rooms", "returns")},
-        **{f"{name} of the walk before the law": count for name, count in found["without_scaling"].items()},
+        **{
+            f"{name} of the walk before the law": count
+            for name, count in found["without_scaling"].items()
+        },
     }
 
 
 def at_revision(revision: str) -> dict[str, float | None]:
     """Every measure of an earlier revision."""
-    archive = subprocess.run(["git", "archive", revision], capture_output=True, timeout=PATIENCE_SECONDS, check=True)
+    archive = subprocess.run(
+        ["git", "archive", revision], capture_output=True, timeout=PATIENCE_SECONDS, check=True
+    )
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
             packed.extractall(folder, filter="data")
@@ -112,9 +140,13 @@ def at_revision(revision: str) -> dict[str, float | None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("root", metavar="ROOT", nargs="?", type=Path, default=Path())
-    parser.add_argument("--since", metavar="REVISION", help="compare with this revision and write the result")
+    parser.add_argument(
+        "--since", metavar="REVISION", help="compare with this revision and write the result"
+    )
     parser.add_argument("--list", action="store_true", help="print every odd phrase instead")
     arguments = parser.parse_args()
     if arguments.list:

@@ -37,14 +37,20 @@ def modules(root: Path) -> list[Module]:
     """The modules of services/ in a checkout, without generated protobuf code."""
     services = root / "services"
     paths = [path for path in sorted(services.rglob("*.py")) if "_pb2" not in path.name]
-    return [Module(str(path.relative_to(services)), path.read_text(), parsed(path)) for path in paths]
+    return [
+        Module(str(path.relative_to(services)), path.read_text(), parsed(path)) for path in paths
+    ]
 
 
 def code_lines(module: Module) -> list[str]:
-    """Lines that are neither blank nor a comment nor part of a docstring, without white space at their ends."""
+    """Lines that are neither blank nor a comment nor part of a docstring, without white space at
+    their ends.
+    """
     in_docstrings: set[int] = set()
     for docstring in docstrings(module.tree):
-        in_docstrings.update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+        in_docstrings.update(
+            range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1)
+        )
     return [
         line.strip()
         for number, line in enumerate(module.text.splitlines(), 1)
@@ -71,7 +77,12 @@ def numeric_class_attributes(module: Module) -> list[str]:
     """Names that a class body assigns a number; those of config/ are settings and do not count."""
     if module.name.startswith("rollcast/config/"):
         return []
-    return [name for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef) for name in _numbers(node.body)]
+    return [
+        name
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        for name in _numbers(node.body)
+    ]
 
 
 def _numbers(body: list[ast.stmt]) -> Iterator[str]:
@@ -94,7 +105,11 @@ def bare_words(module: Module) -> list[str]:
 
 def tuple_assignments(module: Module) -> list[ast.Assign]:
     """Assignments of several values to several names at once, except swaps."""
-    return [node for node in ast.walk(module.tree) if isinstance(node, ast.Assign) and _assigns_several(node)]
+    return [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Assign) and _assigns_several(node)
+    ]
 
 
 def nested_conditionals(module: Module) -> list[ast.IfExp]:
@@ -113,12 +128,15 @@ def signatures_with(module: Module, type_name: str) -> list[Function]:
     return [
         node
         for node in ast.walk(module.tree)
-        if isinstance(node, FUNCTIONS) and any(_mentions(parameter, type_name) for parameter in _parameters(node))
+        if isinstance(node, FUNCTIONS)
+        and any(_mentions(parameter, type_name) for parameter in _parameters(node))
     ]
 
 
 def num_parameters(module: Module, class_name: str) -> int | None:
-    """Parameters with which an object of a class is made: of `__init__`, else the fields of its dataclass."""
+    """Parameters with which an object of a class is made: of `__init__`, else the fields of its
+    dataclass.
+    """
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             for item in node.body:
@@ -140,7 +158,8 @@ def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def lines_to_read(function: Function) -> int:
     """The lines of a function as a reader counts them: with the functions defined inside it.
 
-    Only the body of a command counts: its signature and docstring are a declared table of the options and their help.
+    Only the body of a command counts: its signature and docstring are a declared table of the
+    options and their help.
     """
     skipped = 0
     if "typer." in ast.unparse(function.args):
@@ -169,7 +188,8 @@ def _assigns_several(node: ast.Assign) -> bool:
         return False
     values = sorted(map(ast.unparse, node.value.elts))
     return any(
-        isinstance(target, ast.Tuple) and sorted(map(ast.unparse, target.elts)) != values for target in node.targets
+        isinstance(target, ast.Tuple) and sorted(map(ast.unparse, target.elts)) != values
+        for target in node.targets
     )
 
 

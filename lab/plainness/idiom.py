@@ -1,6 +1,8 @@
-"""Phrases that engineers of this field do not write, found in docstrings, comments, documents and literals.
+"""Phrases that engineers of this field do not write, found in docstrings, comments, documents and
+literals.
 
-Some hits are right as they are. So prose has a budget for the whole repository; only what a user reads has none.
+Some hits are right as they are. So prose has a budget for the whole repository; only what a user
+reads has none.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ PHRASES = {
     "is none, has none": r"(?:is|are|has|have|knows|tells|gives|names) none",
     "so many, without as": r"so (?:many|few|long|much)(?! (?:as|that)\b)",
     "nobody, somebody": r"(?:no|some|any|every)body",
-    "at last, for ever, at once": r"at last|at once|as a rule|as ever|as yet|for ever|in vain|by and by",
+    (
+        "at last, for ever, at once"
+    ): r"at last|at once|as a rule|as ever|as yet|for ever|in vain|by and by",
     "bears": r"bears?|bore",
 }
 """Each phrase by its name. Matched as whole words, in either case."""
 
-PATTERNS = {name: re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE) for name, phrase in PHRASES.items()}
+PATTERNS = {
+    name: re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE) for name, phrase in PHRASES.items()
+}
 FRAGMENT = re.compile(r"\s*(?:About|As|At|Beyond|But|For|From|In|Of|So|The same|To) ")
 """How a docstring without a subject begins."""
 FRAGMENT_NAME = "docstring without a subject"
@@ -72,7 +78,11 @@ def prose_hits(root: Path) -> list[Hit]:
 
 def phrase_hits(file: str, line: int, text: str) -> list[Hit]:
     """The odd phrases of one text."""
-    return [Hit(file, line, name, text) for name, pattern in PATTERNS.items() for _ in pattern.finditer(text)]
+    return [
+        Hit(file, line, name, text)
+        for name, pattern in PATTERNS.items()
+        for _ in pattern.finditer(text)
+    ]
 
 
 def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:

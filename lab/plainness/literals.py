@@ -1,4 +1,6 @@
-"""Odd phrases that a user reads: in literals of the command line, the live page, config's sentences and UserErrors."""
+"""Odd phrases that a user reads: in literals of the command line, the live page, config's sentences
+and UserErrors.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +39,26 @@ def user_visible_hits(root: Path) -> list[Hit]:
 
 
 def _literals(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Literals of several words that are no docstring, and the docstrings of commands, which `--help` shows."""
-    hidden = {id(docstring) for docstring in docstrings(tree)} - {id(text) for text in _help_texts(tree)}
+    """Literals of several words that are no docstring, and the docstrings of commands, which
+    `--help` shows.
+    """
+    hidden = {id(docstring) for docstring in docstrings(tree)} - {
+        id(text) for text in _help_texts(tree)
+    }
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str() as text) if " " in text.strip() and id(node) not in hidden:
+            case ast.Constant(value=str() as text) if (
+                " " in text.strip() and id(node) not in hidden
+            ):
                 yield node
 
 
 def _help_texts(tree: ast.Module) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(body=[ast.Expr(value=text), *_]) if "typer." in ast.unparse(node.args):
+            case ast.FunctionDef(body=[ast.Expr(value=text), *_]) if "typer." in ast.unparse(
+                node.args
+            ):
                 yield text
 
 

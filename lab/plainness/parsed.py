@@ -1,4 +1,6 @@
-"""Syntax trees of a checkout's files, each parsed once in a process: all measures and several tests read them."""
+"""Syntax trees of a checkout's files, each parsed once in a process: all measures and several tests
+read them.
+"""
 
 from __future__ import annotations
 

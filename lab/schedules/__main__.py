@@ -1,13 +1,15 @@
-"""Two ways to interleave generation and training, on the same services: pipeline-k against ppo-off-policy-k.
+"""Two ways to interleave generation and training, on the same services: pipeline-k against
+ppo-off-policy-k.
 
     python -m lab.schedules [--rounds 6] [--lag 8] [--repeats 1]
 
-The demo's model, task and batch; generator on core 0, trainer and Redis on core 1. Both schedules make the same
-`rounds` x k optimizer steps, in turn, with an evaluation before the first and after the last. Figures are of all
-rounds except the first: k steps of the pipeline, one generation phase and k updates of the other. The schedules
-differ in speed, staleness of the trained tokens and how long the trainer had no update to make. The pass rates show
-that both train; which trains better cannot be seen at this length. Writes lab/results/schedules.json; exit status 1
-if a run made fewer steps, missed an evaluation, or trained on a token older than its schedule allows: k steps for the
+The demo's model, task and batch; generator on core 0, trainer and Redis on core 1. Both schedules
+make the same `rounds` x k optimizer steps, in turn, with an evaluation before the first and after
+the last. Figures are of all rounds except the first: k steps of the pipeline, one generation phase
+and k updates of the other. The schedules differ in speed, staleness of the trained tokens and how
+long the trainer had no update to make. The pass rates show that both train; which trains better
+cannot be seen at this length. Writes lab/results/schedules.json; exit status 1 if a run made fewer
+steps, missed an evaluation, or trained on a token older than its schedule allows: k steps for the
 pipeline, k - 1 for the other.
 """
 
@@ -58,7 +60,9 @@ def run(kind: str, steps: int, lag: int, folder: Path) -> dict[str, Any]:
         system.start_trainer()
         system.start_generator("g0")
         for name, process in system.processes.items():
-            psutil.Process(process.pid).cpu_affinity([GENERATOR_CORE if name == "g0" else TRAINER_CORE])
+            psutil.Process(process.pid).cpu_affinity(
+                [GENERATOR_CORE if name == "g0" else TRAINER_CORE]
+            )
         system.wait_step(1, START_SECONDS)
         if system.wait_end(RUN_SECONDS) != 0:
             raise RuntimeError(system.log("trainer")[-3000:])
@@ -67,7 +71,9 @@ def run(kind: str, steps: int, lag: int, folder: Path) -> dict[str, Any]:
         return measured(steps_made, evaluations, lag)
 
 
-def measured(steps: list[StepRecord], evaluations: list[EvaluationRecord], lag: int) -> dict[str, Any]:
+def measured(
+    steps: list[StepRecord], evaluations: list[EvaluationRecord], lag: int
+) -> dict[str, Any]:
     """Figures of the rounds after the first."""
     counted = steps[lag:]
     seconds = (counted[-1].at or 0.0) - (steps[lag - 1].at or 0.0)
@@ -84,7 +90,10 @@ def measured(steps: list[StepRecord], evaluations: list[EvaluationRecord], lag: 
         "mean_staleness": sum(age * tokens for age, tokens in ages.items()) / ages.total(),
         "max_staleness": max(ages),
         "evaluations": [
-            {name: getattr(item, name) for name in ("step", "pass_rate", "standard_error", "compute_device_hours")}
+            {
+                name: getattr(item, name)
+                for name in ("step", "pass_rate", "standard_error", "compute_device_hours")
+            }
             for item in evaluations
         ],
     }
@@ -92,11 +101,17 @@ def measured(steps: list[StepRecord], evaluations: list[EvaluationRecord], lag: 
 
 def is_sound(kind: str, result: dict[str, Any], steps: int, lag: int) -> bool:
     evaluated = [line["step"] for line in result["evaluations"]]
-    return result["steps"] == steps and evaluated == [0, steps] and result["max_staleness"] <= OLDEST[kind](lag)
+    return (
+        result["steps"] == steps
+        and evaluated == [0, steps]
+        and result["max_staleness"] <= OLDEST[kind](lag)
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=6, help="of k optimizer steps, at least 2")
     parser.add_argument("--lag", type=int, default=8, help="k of both schedules")
     parser.add_argument("--repeats", type=int, default=1)
@@ -109,11 +124,22 @@ def main() -> int:
             for kind in OLDEST:
                 result = run(kind, steps, arguments.lag, Path(temporary) / f"{kind}-{repeat}")
                 sound = is_sound(kind, result, steps, arguments.lag)
-                runs.append({"schedule": f"{kind}-{arguments.lag}", "kind": kind, "sound": sound, **result})
+                runs.append(
+                    {"schedule": f"{kind}-{arguments.lag}", "kind": kind, "sound": sound, **result}
+                )
                 print(json.dumps(runs[-1]), flush=True)
-    speed = {kind: median(row["steps_per_second"] for row in runs if row["kind"] == kind) for kind in OLDEST}
-    figures = {"runs": runs, "pipeline_speed_over_ppo_off_policy": speed["pipeline"] / speed["ppo-off-policy"]}
-    print(f"pipeline over ppo-off-policy, steps per second: {figures['pipeline_speed_over_ppo_off_policy']:.2f}")
+    speed = {
+        kind: median(row["steps_per_second"] for row in runs if row["kind"] == kind)
+        for kind in OLDEST
+    }
+    figures = {
+        "runs": runs,
+        "pipeline_speed_over_ppo_off_policy": speed["pipeline"] / speed["ppo-off-policy"],
+    }
+    print(
+        "pipeline over ppo-off-policy, steps per second: "
+        f"{figures['pipeline_speed_over_ppo_off_policy']:.2f}"
+    )
     print(write_result("schedules", figures, LAB_RESULTS))
     return 0 if all(row["sound"] for row in runs) else 1
 

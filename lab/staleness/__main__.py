@@ -1,11 +1,13 @@
-"""What the staleness bound costs, simulated around the real gate and schedule; writes lab/results/staleness.json.
+"""What the staleness bound costs, simulated around the real gate and schedule; writes
+lab/results/staleness.json.
 
-A trainer step takes 1 s; 48 groups a step; lognormal lengths (sigma 0.8) whose median is a quarter of the longest,
-which the token budget cuts there; generators without a limit of slots, so that every idle second is the bound's. Shares
-are of the trainer's time after the first 50 of 350 steps.
+A trainer step takes 1 s; 48 groups a step; lognormal lengths (sigma 0.8) whose median is a quarter
+of the longest, which the token budget cuts there; generators without a limit of slots, so that
+every idle second is the bound's. Shares are of the trainer's time after the first 50 of 350 steps.
 
     idle        the trainer waits, by length of the longest group in steps
-    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second of trained ones
+    schedules   lags and the two extremes, longest group 6 steps, publish 0.1 s; groups per second
+                of trained ones
     fleet       generators that deliver 0.8 to 2 times what the trainer uses
     strictness  random runs with slow, killed, drained and joining generators and trainer restarts
 """
@@ -36,10 +38,14 @@ EXPECTED_IDLE = {7: 0.002, 9: 0.10, 10: 0.17, 16: 0.44}
 
 def workload(longest: float, sigma: float = 0.8) -> Workload:
     """Return groups whose longest lasts `longest` steps."""
-    return Workload(lengths=lognormal(0.25 * longest * TOKENS_PER_SECOND, sigma, longest * TOKENS_PER_SECOND))
+    return Workload(
+        lengths=lognormal(0.25 * longest * TOKENS_PER_SECOND, sigma, longest * TOKENS_PER_SECOND)
+    )
 
 
-def run(schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: float = 0.05) -> dict[str, Any]:
+def run(
+    schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: float = 0.05
+) -> dict[str, Any]:
     """Return the steady figures of one run."""
     pipeline = Pipeline(
         schedule=schedule,
@@ -54,10 +60,15 @@ def run(schedule: Schedule, tasks: Workload, *, slots: int = 10**9, publish: flo
     groups = sum(report.staleness.values())
     return {
         "idle_share": round(1 - (STEPS - 1 - SKIPPED) / elapsed, 4),
-        "mean_staleness": round(sum(age * count for age, count in report.staleness.items()) / groups, 2),
+        "mean_staleness": round(
+            sum(age * count for age, count in report.staleness.items()) / groups, 2
+        ),
         "max_staleness": max(report.staleness),
         "groups_per_second": round(GROUPS_PER_STEP * (STEPS - 1 - SKIPPED) / elapsed, 2),
-        "wait_seconds": {str(reason): round(seconds, 1) for reason, seconds in sorted(report.wait_seconds.items())},
+        "wait_seconds": {
+            str(reason): round(seconds, 1)
+            for reason, seconds in sorted(report.wait_seconds.items())
+        },
         "simulated_groups_per_wall_second": round(groups / wall),
     }
 
@@ -78,10 +89,14 @@ def idle_by_longest_group() -> list[dict[str, Any]]:
 def schedules() -> list[dict[str, Any]]:
     """Return one row per schedule on the same tasks."""
     named: dict[str, Schedule] = {
-        f"pipeline-{lag}": PipelineRL(max_staleness=lag, groups_per_step=GROUPS_PER_STEP) for lag in (0, 1, 2, 4, 8, 12)
+        f"pipeline-{lag}": PipelineRL(max_staleness=lag, groups_per_step=GROUPS_PER_STEP)
+        for lag in (0, 1, 2, 4, 8, 12)
     }
     named["ppo-off-policy-8"] = PPOOffPolicy(updates=8, groups_per_step=GROUPS_PER_STEP)
-    return [{"schedule": name, **run(schedule, workload(6), publish=0.1)} for name, schedule in named.items()]
+    return [
+        {"schedule": name, **run(schedule, workload(6), publish=0.1)}
+        for name, schedule in named.items()
+    ]
 
 
 def fleet_sizes() -> list[dict[str, Any]]:
@@ -92,21 +107,27 @@ def fleet_sizes() -> list[dict[str, Any]]:
     return [
         {
             "capacity": capacity,
-            **run(pipeline, tasks, slots=round(capacity * GROUPS_PER_STEP * mean_seconds), publish=0.1),
+            **run(
+                pipeline, tasks, slots=round(capacity * GROUPS_PER_STEP * mean_seconds), publish=0.1
+            ),
         }
         for capacity in (0.8, 1.0, 1.1, 1.25, 1.5, 2.0)
     ]
 
 
 def disturbed(seed: int, lag: int) -> FaultyPipeline:
-    """Return a run with a slow generator, a kill, a drain, a join and a trainer restart at random times."""
+    """Return a run with a slow generator, a kill, a drain, a join and a trainer restart at random
+    times.
+    """
     rng = random.Random(seed)
     engine = EngineSpeed(slots=40, seconds_per_token=0.01)
     slow = EngineSpeed(slots=40, seconds_per_token=0.01 * rng.choice([1, 3, 20]))
     pipeline = FaultyPipeline(
         schedule=PipelineRL(max_staleness=lag, groups_per_step=rng.randint(1, 8)),
         workload=Workload(
-            lengths=lognormal(100, rng.choice([0.5, 1.5]), 3000), filtered=rng.choice([0, 0.5]), seed=seed
+            lengths=lognormal(100, rng.choice([0.5, 1.5]), 3000),
+            filtered=rng.choice([0, 0.5]),
+            seed=seed,
         ),
         engines=[engine, slow, slow],
         trainer=SimulatedTrainer(spread=0.5),
@@ -139,7 +160,12 @@ def strictness(runs: int = 340) -> dict[str, Any]:
             deadlocks += 1
         violations += sum(count for age, count in pipeline.report.staleness.items() if age > lag)
         groups += pipeline.report.groups
-    return {"runs": runs, "groups_older_than_lag": violations, "deadlocks": deadlocks, "groups": dict(groups)}
+    return {
+        "runs": runs,
+        "groups_older_than_lag": violations,
+        "deadlocks": deadlocks,
+        "groups": dict(groups),
+    }
 
 
 def main() -> None:

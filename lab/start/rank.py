@@ -1,7 +1,7 @@
 """One rank: reads the model, and says what that took. Started by `python -m lab.start`.
 
 python -m lab.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ MEGABYTE = 1e6
 def resident(what: str) -> float:
     """VmRSS or VmHWM of this process in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith(f"{what}:"))
+    return next(
+        int(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith(f"{what}:")
+    )
 
 
 def forget_peak() -> None:
@@ -67,7 +69,12 @@ def shard_of(ranks: Ranks, config: RunConfig) -> dict[str, float]:
     held = sum(weight.to_local().nbytes for _, weight in learner.policy.named_weights()) / MEGABYTE
     peak = resident("VmHWM") - before
     seconds = time.perf_counter() - started
-    return {"shard_mb": held, "peak_mb": peak, "peak_over_shard_mb": peak - held, "seconds": seconds}
+    return {
+        "shard_mb": held,
+        "peak_mb": peak,
+        "peak_over_shard_mb": peak - held,
+        "seconds": seconds,
+    }
 
 
 def whole(config: RunConfig) -> dict[str, float]:
@@ -98,10 +105,15 @@ def checkpoint(ranks: Ranks, config: RunConfig) -> dict[str, Any]:
         copying = time.perf_counter() - started
         beside, waited = step(), time.perf_counter()
         written.result()
-        saves.append({"copy": copying, "beside": beside, "left_to_wait": time.perf_counter() - waited})
+        saves.append(
+            {"copy": copying, "beside": beside, "left_to_wait": time.perf_counter() - waited}
+        )
         alone.append(step())
     group.stop(TrainerEnding.FINISHED)
-    ratios = [2 * (save["copy"] + save["beside"]) / sum(alone[index : index + 2]) for index, save in enumerate(saves)]
+    ratios = [
+        2 * (save["copy"] + save["beside"]) / sum(alone[index : index + 2])
+        for index, save in enumerate(saves)
+    ]
     return {"alone": alone, "saves": saves, "ratios": [round(ratio, 3) for ratio in ratios]}
 
 

@@ -1,12 +1,14 @@
-"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine: lab/results/weights.json.
+"""Publishing time, bandwidth and recovery times of wire 2, between processes of one machine:
+lab/results/weights.json.
 
     python -m lab.weights [PART ...] [--megabytes 3.3 584] [--repeats 20]
 
-The generators are those of the tests: the real member and receiver around an engine that only copies tensors. `publish`
-runs from the call of publish() to the last acknowledgement, the receiver's checksum and the copy into the engine
-included. The sender's is taken before, when the version is staged. Timeouts are the defaults of the configuration.
-`lanes`: publishing and raw gloo in the same run; a target for two and four ranks. `pause`: the pause of a real vLLM
-generator and plain copies, the other target.
+The generators are those of the tests: the real member and receiver around an engine that only
+copies tensors. `publish` runs from the call of publish() to the last acknowledgement, the
+receiver's checksum and the copy into the engine included. The sender's is taken before, when the
+version is staged. Timeouts are the defaults of the configuration. `lanes`: publishing and raw gloo
+in the same run; a target for two and four ranks. `pause`: the pause of a real vLLM generator and
+plain copies, the other target.
 """
 
 from __future__ import annotations
@@ -52,8 +54,16 @@ class Generator:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         rpc = {"port": port}
-        arguments = {"name": name, "rpc": rpc, "weights": SETTINGS.model_dump(), "verify": False, **settings}
-        self.process = context.Process(target=generator_process.run, args=(theirs, arguments), daemon=True)
+        arguments = {
+            "name": name,
+            "rpc": rpc,
+            "weights": SETTINGS.model_dump(),
+            "verify": False,
+            **settings,
+        }
+        self.process = context.Process(
+            target=generator_process.run, args=(theirs, arguments), daemon=True
+        )
         self.process.start()
         theirs.close()
         self.events: list[dict[str, Any]] = []
@@ -83,7 +93,10 @@ def wait_for(condition: Callable[[], bool]) -> float:
 
 def tensor_specs(megabytes: float) -> list[TensorSpec]:
     tensors = 50
-    return [TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),)) for i in range(tensors)]
+    return [
+        TensorSpec(f"layer.{i}.weight", "bfloat16", (int(megabytes * 1e6 / 2 / tensors),))
+        for i in range(tensors)
+    ]
 
 
 def open_publisher(
@@ -135,7 +148,12 @@ def measure_publishing(megabytes: float, generators: int, repeats: int) -> dict[
             started = time.perf_counter()
             assert publisher.wait_acknowledged(step, DEADLINE_SECONDS)
             seconds.append(time.perf_counter() - started)
-        pauses = [event["pause"] for generator in crowd for event in generator.events if event["event"] == "applied"]
+        pauses = [
+            event["pause"]
+            for generator in crowd
+            for event in generator.events
+            if event["event"] == "applied"
+        ]
         size = total_bytes(slots[0].specs)
         median = statistics.median(seconds)
         return {
@@ -170,7 +188,10 @@ def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, 
             seconds.append(time.perf_counter() - started)
             raw.append(bare.seconds())
         events = [event for event in crowd[0].events if event["event"] == "applied"][1:]
-        pause, copied = statistics.median(event["pause"] for event in events), copy_seconds(size, repeats)
+        pause, copied = (
+            statistics.median(event["pause"] for event in events),
+            copy_seconds(size, repeats),
+        )
         received = statistics.median(seconds) - pause
         rate = statistics.median(raw) / received
         return {
@@ -190,7 +211,9 @@ def measure_lanes(megabytes: float, world_size: int, repeats: int) -> dict[str, 
 
 
 def measure_joining(megabytes: float) -> dict[str, Any]:
-    """Seconds from the announcement to membership, with the catch-up and without the process's own start."""
+    """Seconds from the announcement to membership, with the catch-up and without the process's own
+    start.
+    """
     publisher, slots, port = open_publisher(megabytes)
     publish(publisher, slots, 0)
     crowd = [Generator("first", port)]
@@ -198,7 +221,10 @@ def measure_joining(megabytes: float) -> dict[str, Any]:
         wait_for(lambda: joined(publisher) == 1)
         crowd.append(Generator("second", port))
         wait_for(lambda: len(publisher.members()) == 2)
-        return {"megabytes": megabytes, "join_seconds": round(wait_for(lambda: joined(publisher) == 2), 3)}
+        return {
+            "megabytes": megabytes,
+            "join_seconds": round(wait_for(lambda: joined(publisher) == 2), 3),
+        }
     finally:
         end(publisher, crowd)
 
@@ -207,22 +233,36 @@ def measure_recovery(megabytes: float, number: signal.Signals) -> dict[str, Any]
     """Seconds from the signal, in mid-broadcast, to the acknowledgement of the other two."""
     publisher, slots, port = open_publisher(megabytes)
     publish(publisher, slots, 0)
-    crowd = [Generator("victim", port, slow_seconds=0.05), Generator("one", port), Generator("two", port)]
+    crowd = [
+        Generator("victim", port, slow_seconds=0.05),
+        Generator("one", port),
+        Generator("two", port),
+    ]
     victim = crowd[0]
     try:
         wait_for(lambda: joined(publisher) == 3)
         seen = len([event for event in victim.events if event["event"] == "bucket"])
         publish(publisher, slots, 1)
-        wait_for(lambda: len([event for event in victim.events if event["event"] == "bucket"]) > seen + 1)
+        wait_for(
+            lambda: len([event for event in victim.events if event["event"] == "bucket"]) > seen + 1
+        )
         victim.send(number)
         seconds = wait_for(lambda: publisher.wait_acknowledged(1, 0.0))
-        return {"megabytes": megabytes, "signal": number.name, "recovery_seconds": round(seconds, 2)}
+        return {
+            "megabytes": megabytes,
+            "signal": number.name,
+            "recovery_seconds": round(seconds, 2),
+        }
     finally:
         end(publisher, crowd)
 
 
-def measure_reconnecting(megabytes: float, away_seconds: float, generators: int = 4) -> dict[str, Any]:
-    """The trainer goes away and comes back on the same port: from there to the last announcement, and membership."""
+def measure_reconnecting(
+    megabytes: float, away_seconds: float, generators: int = 4
+) -> dict[str, Any]:
+    """The trainer goes away and comes back on the same port: from there to the last announcement,
+    and membership.
+    """
     publisher, slots, port = open_publisher(megabytes)
     publish(publisher, slots, 0)
     crowd = [Generator(f"g{index}", port) for index in range(generators)]
@@ -237,7 +277,9 @@ def measure_reconnecting(megabytes: float, away_seconds: float, generators: int 
             "generators": generators,
             "away_seconds": away_seconds,
             "announced_seconds": round(announced, 2),
-            "joined_seconds": round(announced + wait_for(lambda: joined(publisher) == generators), 2),
+            "joined_seconds": round(
+                announced + wait_for(lambda: joined(publisher) == generators), 2
+            ),
         }
     finally:
         end(publisher, crowd)
@@ -278,8 +320,12 @@ def targets(figures: dict[str, Any]) -> dict[str, bool]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", metavar="PART", nargs="*", help=f"{', '.join(PARTS)}; default all; the others stay")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", metavar="PART", nargs="*", help=f"{', '.join(PARTS)}; default all; the others stay"
+    )
     parser.add_argument("--megabytes", type=float, nargs="+", default=[3.3, 584.0])
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()

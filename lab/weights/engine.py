@@ -1,7 +1,9 @@
-"""The pause of a real vLLM generator with two tensor-parallel workers and host staging, and plain copies.
+"""The pause of a real vLLM generator with two tensor-parallel workers and host staging, and plain
+copies.
 
-A random Qwen3 of 300 M parameters in bfloat16 on CPU; versions come over wire 2 while rollouts are sampled. The plain
-copy follows each version: two processes in parallel, each with as many bytes as a worker holds.
+A random Qwen3 of 300 M parameters in bfloat16 on CPU; versions come over wire 2 while rollouts are
+sampled. The plain copy follows each version: two processes in parallel, each with as many bytes as
+a worker holds.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ ROLLOUTS, MAX_TOKENS = 4, 400
 LONGEST_PAUSE = 1.5
 """Over the copy."""
 IDLE_SECONDS = 1.5
-"""Until vLLM's workers, which look for work for a second without a rest, leave the cores to others."""
+"""Until vLLM's workers, which look for work for a second without a rest, leave the cores to
+others."""
 PATIENCE_SECONDS = 120.0
 SHAPE = Qwen3Config(
     vocab_size=64_000,
@@ -74,7 +77,11 @@ def make_config(folder: Path) -> RunConfig:
             "run": "pause",
             "folder": str(folder / "runs"),
             "model": {"path": str(folder / "model"), "dtype": "bfloat16", "max_length": 512},
-            "recipe": {"length_control": {"kind": "none"}, "max_prompt_tokens": 64, "max_completion_tokens": 448},
+            "recipe": {
+                "length_control": {"kind": "none"},
+                "max_prompt_tokens": 64,
+                "max_completion_tokens": 448,
+            },
             "generator": {"slots": 16, "tensor_parallel": WORKERS},
             "weights": {"coalesce_seconds": 0.0, "stage": "host"},
             "rpc": {"port": free_port("127.0.0.1")},
@@ -91,7 +98,10 @@ def write_model(folder: Path) -> None:
 
 def specs_of(weights: Path) -> list[TensorSpec]:
     with safe_open(weights, framework="pt") as file:
-        return [TensorSpec(name, "bfloat16", tuple(file.get_slice(name).get_shape())) for name in file.keys()]  # noqa: SIM118
+        return [
+            TensorSpec(name, "bfloat16", tuple(file.get_slice(name).get_shape()))
+            for name in file.keys()  # noqa: SIM118  # no dictionary
+        ]
 
 
 def fill(weights: Path, snapshot: Snapshot) -> None:
@@ -196,7 +206,10 @@ class PlainCopies:
 
 def _copy(pipe: Connection, together: Barrier, num_bytes: int) -> None:
     torch.set_num_threads(1)
-    source, target = torch.ones(num_bytes, dtype=torch.uint8), torch.ones(num_bytes, dtype=torch.uint8)
+    source, target = (
+        torch.ones(num_bytes, dtype=torch.uint8),
+        torch.ones(num_bytes, dtype=torch.uint8),
+    )
     while True:
         pipe.recv()
         together.wait(PATIENCE_SECONDS)

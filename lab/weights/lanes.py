@@ -1,8 +1,9 @@
-"""Several trainer ranks that send their own rows: rate and raw gloo's, pause and a plain copy's, copies staged.
+"""Several trainer ranks that send their own rows: rate and raw gloo's, pause and a plain copy's,
+copies staged.
 
-Each rank is a process with the real lane sender, rank 0 has the real publisher, the generator is that of the tests. Raw
-gloo: one group of two, the same bytes in pieces of the same size between memory of the same kind that is reused,
-nothing checked.
+Each rank is a process with the real lane sender, rank 0 has the real publisher, the generator is
+that of the tests. Raw gloo: one group of two, the same bytes in pieces of the same size between
+memory of the same kind that is reused, nothing checked.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from rollcast.wire.version import PolicyVersion
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 5.0
 HEARD_SECONDS = 120.0
-"""Wait for a message of another process, which imports torch first and may send for long on a busy machine."""
+"""Wait for a message of another process, which imports torch first and may send for long on a busy
+machine."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -40,7 +42,9 @@ class OtherRanks:
         self._processes = []
         for rank in range(1, world_size):
             ours, theirs = SPAWN.Pipe()
-            process = SPAWN.Process(target=_other_rank, args=(theirs, buckets, rank, world_size), daemon=True)
+            process = SPAWN.Process(
+                target=_other_rank, args=(theirs, buckets, rank, world_size), daemon=True
+            )
             process.start()
             self._pipes.append(ours)
             self._processes.append(process)
@@ -68,7 +72,9 @@ def fill(snapshot: Snapshot, step: int) -> None:
         buffer.fill_(step % 251)
 
 
-def _other_rank(pipe: Connection, buckets: tuple[BucketSpec, ...], rank: int, world_size: int) -> None:
+def _other_rank(
+    pipe: Connection, buckets: tuple[BucketSpec, ...], rank: int, world_size: int
+) -> None:
     torch.set_num_threads(1)
     slots = StagingSlots(shard_buckets(buckets, rank, world_size))
     orders: SimpleQueue[bytes | None] = SimpleQueue()
@@ -101,7 +107,9 @@ class RawGloo:
         )
         self._pipe, theirs = SPAWN.Pipe()
         self._process = SPAWN.Process(
-            target=_raw_receiver, args=(theirs, address(rank=1, world_size=2), num_bytes), daemon=True
+            target=_raw_receiver,
+            args=(theirs, address(rank=1, world_size=2), num_bytes),
+            daemon=True,
         )
         self._process.start()
         _heard(self._pipe)
@@ -131,7 +139,9 @@ def _heard(pipe: Connection) -> None:
 
 def _memory(num_bytes: int) -> torch.Tensor:
     """Memory of the kind that versions are staged in: large pages are faster."""
-    return Snapshot.on(CPU, plan_buckets([TensorSpec("raw", "uint8", (num_bytes,))], num_bytes)).memory[:num_bytes]
+    return Snapshot.on(
+        CPU, plan_buckets([TensorSpec("raw", "uint8", (num_bytes,))], num_bytes)
+    ).memory[:num_bytes]
 
 
 def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int) -> None:
@@ -148,7 +158,11 @@ def _raw_receiver(pipe: Connection, address: GroupAddress, num_bytes: int) -> No
 
 def copy_seconds(num_bytes: int, repeats: int) -> float:
     """Median of a plain copy."""
-    source, target, seconds = torch.ones(num_bytes, dtype=torch.uint8), torch.ones(num_bytes, dtype=torch.uint8), []
+    source, target, seconds = (
+        torch.ones(num_bytes, dtype=torch.uint8),
+        torch.ones(num_bytes, dtype=torch.uint8),
+        [],
+    )
     for _ in range(repeats):
         started = time.perf_counter()
         target.copy_(source)

@@ -3,7 +3,8 @@
 Groups of three sizes go the whole way: dispatch, claim, publish, read, remove.
 
     payload   protobuf bytes of a group / its completion tokens
-    wire      bytes that Redis received for a group (task, renewals and commands included) / its completion tokens
+    wire      bytes that Redis received for a group (task, renewals and commands included) / its
+              completion tokens
     memory    bytes that Redis holds for a finished group / its completion tokens
     snapshot  time of one `outstanding()` with every group on the queue
 """
@@ -132,7 +133,10 @@ async def measure(server: Server, name: str, size: Size) -> dict[str, Any]:
         trainer.dispatch([make_task(sequence, size) for sequence in range(size.num_groups)])
         dispatched = time.perf_counter()
         claimed = await generator.claim(
-            train=size.num_groups, evals=0, first_version=lambda: PolicyVersion(1, 1), block_seconds=5
+            train=size.num_groups,
+            evals=0,
+            first_version=lambda: PolicyVersion(1, 1),
+            block_seconds=5,
         )
         await generator.renew(claimed)
         claimed_at = time.perf_counter()
@@ -157,7 +161,12 @@ async def measure(server: Server, name: str, size: Size) -> dict[str, Any]:
     trainer.close()
     await generator.close()
     total = size.num_groups * tokens
-    seconds = (dispatched - started) + (claimed_at - dispatched) + (published - publishing) + (read - reading)
+    seconds = (
+        (dispatched - started)
+        + (claimed_at - dispatched)
+        + (published - publishing)
+        + (read - reading)
+    )
     return {
         "groups": size.num_groups,
         "rollouts_per_group": size.num_rollouts,

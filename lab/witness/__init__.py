@@ -1,1 +1,3 @@
-"""Two questions on real runs: does a second signal foresee a collapse, or the end, better than the curve does?"""
+"""Two questions on real runs: does a second signal foresee a collapse, or the end, better than the
+curve does?
+"""

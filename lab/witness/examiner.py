@@ -15,7 +15,8 @@ from rollcast.tasks.grading import grade
 from rollcast.tasks.prompts import Prompt, load
 
 PASS_RATE_REPEATS = 2
-"""Times that the held-out prompts are answered for a pass rate: twice as often as in one evaluation of the run."""
+"""Times that the held-out prompts are answered for a pass rate: twice as often as in one evaluation
+of the run."""
 
 
 class Examiner:
@@ -31,12 +32,18 @@ class Examiner:
         self._tokenizer.padding_side = "left"
         texts = [prompt.text for prompt in self._prompts for _ in range(self._rollouts)]
         self._inputs = self._tokenizer(texts, padding=True, return_tensors="pt")
-        self.base: Weights = {name: weight.detach().numpy().copy() for name, weight in self._model.named_parameters()}
+        self.base: Weights = {
+            name: weight.detach().numpy().copy() for name, weight in self._model.named_parameters()
+        }
         """The weights that the run began with."""
-        self._references = [prompt.reference for prompt in self._prompts for _ in range(self._rollouts)]
+        self._references = [
+            prompt.reference for prompt in self._prompts for _ in range(self._rollouts)
+        ]
 
     def rewards(self, weights: Weights, repeats: int) -> Array:
-        """(prompts, repeats x rollouts), sampled as in an evaluation of the run: temperature 1, nothing cut off."""
+        """(prompts, repeats x rollouts), sampled as in an evaluation of the run: temperature 1,
+        nothing cut off.
+        """
         return np.concatenate([self._answered(weights, seed) for seed in range(repeats)], axis=1)
 
     def pass_rate(self, weights: Weights) -> float:
@@ -48,7 +55,12 @@ class Examiner:
                 weight.copy_(torch.from_numpy(weights[name]))
             torch.manual_seed(seed)
             sampled = self._model.generate(
-                **self._inputs, max_new_tokens=self._max_tokens, do_sample=True, temperature=1.0, top_k=0, top_p=1.0
+                **self._inputs,
+                max_new_tokens=self._max_tokens,
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                top_p=1.0,
             )
         prompt_length = self._inputs["input_ids"].shape[1]
         answers = sampled[:, prompt_length:]

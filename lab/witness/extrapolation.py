@@ -12,8 +12,8 @@ Weights = dict[str, NDArray[np.float32]]
 def extrapolated(base: Weights, history: list[Weights], at: Array, target: float) -> Weights:
     """The weights at `target`.
 
-    The changes of each tensor since the start are reduced to their first singular direction, which is not centred, and
-    the coefficient along it is continued by a straight line.
+    The changes of each tensor since the start are reduced to their first singular direction, which
+    is not centred, and the coefficient along it is continued by a straight line.
 
     Args:
         base: at the start.
@@ -24,7 +24,9 @@ def extrapolated(base: Weights, history: list[Weights], at: Array, target: float
     result: Weights = {}
     design = np.stack([np.ones_like(at), at], axis=1)
     for name, start in base.items():
-        changes = np.stack([(weights[name] - start).ravel() for weights in history]).astype(np.float64)
+        changes = np.stack([(weights[name] - start).ravel() for weights in history]).astype(
+            np.float64
+        )
         left, sizes, right = np.linalg.svd(changes, full_matrices=False)
         intercept, slope = np.linalg.lstsq(design, left[:, 0] * sizes[0], rcond=None)[0]
         change = (intercept + slope * target) * right[0]

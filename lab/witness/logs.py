@@ -1,4 +1,6 @@
-"""The logs that the early warning is tested on: own run folders, and public runs that logged more than a reward."""
+"""The logs that the early warning is tested on: own run folders, and public runs that logged more
+than a reward.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Log:
 
     @property
     def onset(self) -> float:
-        """With hindsight: the step after which the reward never again reached 90 % of its best mean of a tenth."""
+        """With hindsight: the step after which the reward never again reached 90 % of its best mean
+        of a tenth.
+        """
         high = np.flatnonzero(self._tenths >= 0.9 * self._tenths.max())
         return float(self.step[high[-1] + self._width - 1])
 
@@ -75,7 +79,10 @@ def own_log(folder: Path) -> Log:
         name=folder.name,
         step=np.array([float(step.step) for step in steps]),
         reward=_filled([step.reward_mean for step in steps]),
-        signals={name: _filled([getattr(step, column) for step in steps]) for name, column in OWN_COLUMNS.items()},
+        signals={
+            name: _filled([getattr(step, column) for step in steps])
+            for name, column in OWN_COLUMNS.items()
+        },
         evaluations=[(float(item.step), item.pass_rate) for item in evaluations],
     )
 
@@ -94,7 +101,9 @@ def public_logs(curves: Path) -> list[Log]:
 def _gpg_log(path: Path) -> Log:
     rows = _rows(path)
     scores = _rows(path.with_name(path.name.replace(".train.", ".val.")))
-    gsm8k = [(float(row["step"]), float(row["score"])) for row in scores if "gsm8k" in row["metric"]]
+    gsm8k = [
+        (float(row["step"]), float(row["score"])) for row in scores if "gsm8k" in row["metric"]
+    ]
     reward = _filled([_number(row["reward_mean"]) for row in rows])
     return Log(path.name.removesuffix(".train.csv"), _steps(rows), reward, _signals(rows), gsm8k)
 
@@ -107,8 +116,16 @@ def _grpo_log(path: Path) -> Log:
     reward = _filled([_number(row["reward_avg"]) for row in rows])
     if "format_reward_avg" in rows[0]:
         reward = reward - _filled([_number(row["format_reward_avg"]) for row in rows])
-    scores = [(float(row["step"]), float(row["eval_acc"]) / 100) for row in rows if row.get("eval_acc")]
-    return Log(path.stem.removesuffix("_metrics"), _steps(rows), reward.clip(0.0, 1.0), _signals(rows), scores)
+    scores = [
+        (float(row["step"]), float(row["eval_acc"]) / 100) for row in rows if row.get("eval_acc")
+    ]
+    return Log(
+        path.stem.removesuffix("_metrics"),
+        _steps(rows),
+        reward.clip(0.0, 1.0),
+        _signals(rows),
+        scores,
+    )
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -1,9 +1,11 @@
-"""Runs of the demo's task for both questions: healthy ones of several seeds, and ones that are made to collapse.
+"""Runs of the demo's task for both questions: healthy ones of several seeds, and ones that are made
+to collapse.
 
     python -m lab.witness.runs --folder FOLDER [--only NAME ..]
 
-Every run is the real system (Redis, one vLLM generator, one trainer) on the cores that this process may use. A run
-folder that exists already is kept. Checkpoints are replaced by their weights alone, `weights/STEP.npz`.
+Every run is the real system (Redis, one vLLM generator, one trainer) on the cores that this process
+may use. A run folder that exists already is kept. Checkpoints are replaced by their weights alone,
+`weights/STEP.npz`.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ UNCLIPPED = {"kind": "dapo", "clip_low": 0.99, "clip_high": 100.0}
 KINDS = {
     "ramp-1e-3": Kind(80, 2, 48, 1e-3, warmup_steps=120),
     "seed-0": _healthy(0),
-    "unclipped-ramp-1e-3": Kind(80, 2, 48, 1e-3, warmup_steps=160, loss=UNCLIPPED, max_grad_norm=1e6),
+    "unclipped-ramp-1e-3": Kind(
+        80, 2, 48, 1e-3, warmup_steps=160, loss=UNCLIPPED, max_grad_norm=1e6
+    ),
     "seed-1": _healthy(1),
     "rate-2e-4": Kind(80, 2, 48, 2e-4, seed=1),
     "seed-2": _healthy(2),
@@ -78,7 +82,10 @@ def make_settings(name: str, kind: Kind, core: int) -> dict[str, Any]:
     settings["run"] = name
     settings["seed"] = kind.seed
     settings["model"]["path"] = str(ensure_base_model(BaseModel(), lambda share: None))
-    settings["tasks"]["evaluation"] |= {"every_steps": kind.every_steps, "num_prompts": kind.num_prompts}
+    settings["tasks"]["evaluation"] |= {
+        "every_steps": kind.every_steps,
+        "num_prompts": kind.num_prompts,
+    }
     recipe = settings["recipe"]
     recipe["optimizer"] = {
         "learning_rate": kind.learning_rate,
@@ -108,7 +115,10 @@ def make_run(folder: Path, name: str, kind: Kind) -> None:
 
 
 def has_ended(system: System) -> bool:
-    """Whether the trainer has ended. A dead run is ended: its filter would wait for a group with a signal."""
+    """Whether the trainer has ended.
+
+    A dead run is ended: its filter would wait for a group with a signal.
+    """
     code = system.processes["trainer"].poll()
     if code is not None:
         if code != 0:
@@ -146,7 +156,9 @@ def keep_weights(checkpoints: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=list(KINDS))
     arguments = parser.parse_args()

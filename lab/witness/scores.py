@@ -22,10 +22,11 @@ def pinball(quantiles: Array, outcome: float) -> float:
 
 
 def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Absolute error of the median and pinball loss of every forecast, on every run and in the mean.
+    """Absolute error of the median and pinball loss of every forecast, on every run and in the
+    mean.
 
-    A witness is a single number. Its quantiles are as wide as its errors on the other runs. With the forecast it is
-    joined by the mean of each quantile.
+    A witness is a single number. Its quantiles are as wide as its errors on the other runs. With
+    the forecast it is joined by the mean of each quantile.
     """
     losses: dict[str, list[tuple[float, float]]] = {}
     for index, run in enumerate(runs):
@@ -45,7 +46,12 @@ def compared(runs: list[dict[str, Any]]) -> dict[str, Any]:
 def _summary(found: list[tuple[float, float]]) -> dict[str, Any]:
     errors = [error for error, _ in found]
     pinballs = [loss for _, loss in found]
-    return {"error": fmean(errors), "pinball": fmean(pinballs), "errors": errors, "pinballs": pinballs}
+    return {
+        "error": fmean(errors),
+        "pinball": fmean(pinballs),
+        "errors": errors,
+        "pinballs": pinballs,
+    }
 
 
 def _around(value: float, errors: list[float]) -> Array:

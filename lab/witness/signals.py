@@ -1,13 +1,14 @@
-"""Early warning: does a signal of the steps foresee a collapse before the pass rate itself shows it?
+"""Early warning: does a signal of the steps foresee a collapse before the pass rate itself shows
+it?
 
     python -m lab.witness.signals --curves FOLDER --folder RUNS
 
-Every rule has the form of the shipped one for truncation: the median of the newest readings compared with that of the
-first half of the run so far, and an alarm if it is larger (or smaller) by a factor. A rule knows only the steps so
-far. The factors are the same for all runs. Collapses are few, so each one is printed, and no rate. The measure of
-success is the earlier of the verdicts on the training reward and on the held-out pass rate alone (`judge_fall`), which
-need no other column. Writes
-lab/results/early_warning.json.
+Every rule has the form of the shipped one for truncation: the median of the newest readings
+compared with that of the first half of the run so far, and an alarm if it is larger (or smaller) by
+a factor. A rule knows only the steps so far. The factors are the same for all runs. Collapses are
+few, so each one is printed, and no rate. The measure of success is the earlier of the verdicts on
+the training reward and on the held-out pass rate alone (`judge_fall`), which need no other column.
+Writes lab/results/early_warning.json.
 """
 
 from __future__ import annotations
@@ -34,35 +35,47 @@ SIGNALS = {
     "truncation": ("up",),
     "reward": ("down",),
 }
-"""With the directions that a collapse may have. The reward is the pass rate itself, under the same rule: a control."""
+"""With the directions that a collapse may have. The reward is the pass rate itself, under the same
+rule: a control."""
 MIN_STEPS = 24
 """Before it no rule speaks: the first steps differ from all later ones in every run."""
 MIN_WINDOW_STEPS = 8
-"""The newest readings are this many, or a tenth of all; single steps of 8 completions say little."""
+"""The newest readings are this many, or a tenth of all; single steps of 8 completions say
+little."""
 MAX_HEALTHY_GAP = 0.006
-"""Nats. Chosen after all own runs were seen: healthy ones stay below 0.005. It depends on model and precision."""
+"""Nats. Chosen after all own runs were seen: healthy ones stay below 0.005. It depends on model and
+precision."""
 MIN_TRUNCATION = 0.10
-"""A smaller share of truncated answers is no alarm, whatever the factor; the shipped rule has the same limit."""
+"""A smaller share of truncated answers is no alarm, whatever the factor; the shipped rule has the
+same limit."""
 BLOCK_STEPS = 5
 """Training rewards are judged in means of this many steps."""
 
 
 def medians(values: Array) -> tuple[Array, Array]:
-    """The median of the newest readings, and that of the first half so far, at each step from `MIN_STEPS` on."""
+    """The median of the newest readings, and that of the first half so far, at each step from
+    `MIN_STEPS` on.
+    """
     sizes = range(MIN_STEPS, values.size + 1)
     now = [np.median(values[size - max(MIN_WINDOW_STEPS, size // 10) : size]) for size in sizes]
     before = [np.median(values[: size // 2]) for size in sizes]
     return np.array(now), np.array(before)
 
 
-def alarm(step: Array, now: Array, before: Array, factor: float, *, rises: bool, floor: float = 0.0) -> float | None:
-    """The first step at which the newest median differs from that of the first half by `factor`; None = never."""
+def alarm(
+    step: Array, now: Array, before: Array, factor: float, *, rises: bool, floor: float = 0.0
+) -> float | None:
+    """The first step at which the newest median differs from that of the first half by `factor`;
+    None = never.
+    """
     fires = (now > factor * before) & (now >= floor) if rises else now * factor < before
     return float(step[MIN_STEPS - 1 :][fires][0]) if np.any(fires) else None
 
 
 def gap_alarm(log: Log) -> float | None:
-    """The first step at which the newest median of the log-prob gap reaches `MAX_HEALTHY_GAP`; None = never."""
+    """The first step at which the newest median of the log-prob gap reaches `MAX_HEALTHY_GAP`; None
+    = never.
+    """
     gap = log.signals["log-prob gap"]
     for end in range(MIN_WINDOW_STEPS, gap.size + 1):
         if np.median(gap[end - MIN_WINDOW_STEPS : end]) >= MAX_HEALTHY_GAP:
@@ -83,7 +96,10 @@ def verdict_step(points: Iterable[tuple[float, float]]) -> float | None:
 def blocks(log: Log) -> list[tuple[float, float]]:
     """The rewards in means of `BLOCK_STEPS` steps, at the step of the last of them."""
     ends = range(BLOCK_STEPS, log.reward.size + 1, BLOCK_STEPS)
-    return [(float(log.step[end - 1]), float(log.reward[end - BLOCK_STEPS : end].mean())) for end in ends]
+    return [
+        (float(log.step[end - 1]), float(log.reward[end - BLOCK_STEPS : end].mean()))
+        for end in ends
+    ]
 
 
 def judged(log: Log) -> dict[str, Any]:
@@ -116,7 +132,8 @@ def judged(log: Log) -> dict[str, Any]:
 
 
 def table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each rule: each fall with the lead over the verdict on the pass rate, and the false alarms.
+    """A row for each rule: each fall with the lead over the verdict on the pass rate, and the false
+    alarms.
 
     Runs that declined without a collapse are apart: an alarm in them is neither missing nor false.
     """
@@ -127,9 +144,17 @@ def table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "rule": rule,
-                "collapsed": {run["run"]: _lead(run, rule) for run in asked if run["kind"] == "collapsed"},
-                "declined": {run["run"]: _lead(run, rule) for run in asked if run["kind"] == "declined"},
-                "false": {run["run"]: run["alarms"][rule] for run in steady if run["alarms"][rule] is not None},
+                "collapsed": {
+                    run["run"]: _lead(run, rule) for run in asked if run["kind"] == "collapsed"
+                },
+                "declined": {
+                    run["run"]: _lead(run, rule) for run in asked if run["kind"] == "declined"
+                },
+                "false": {
+                    run["run"]: run["alarms"][rule]
+                    for run in steady
+                    if run["alarms"][rule] is not None
+                },
                 "steady": len(steady),
             }
         )
@@ -139,7 +164,9 @@ def table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lead(run: dict[str, Any], rule: str) -> float | None:
     """Steps by which the alarm came before the first verdict on the pass rate; None = never."""
     at = run["alarms"][rule]
-    verdicts = [run[name] for name in ("reward_verdict", "held_out_verdict") if run[name] is not None]
+    verdicts = [
+        run[name] for name in ("reward_verdict", "held_out_verdict") if run[name] is not None
+    ]
     if at is None:
         return None
     return float(min(verdicts, default=run["steps"]) - at)
@@ -149,13 +176,19 @@ def print_table(runs: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     for run in runs:
         print(", ".join(f"{key} {value}" for key, value in run.items() if key != "alarms"))
     for row in rows:
-        falls = ", ".join(f"{name} {lead}" for name, lead in (row["collapsed"] | row["declined"]).items())
+        falls = ", ".join(
+            f"{name} {lead}" for name, lead in (row["collapsed"] | row["declined"]).items()
+        )
         false = ", ".join(f"{name} at {at:g}" for name, at in row["false"].items())
-        print(f"{row['rule']}: leads {falls}; false {len(row['false'])} of {row['steady']} ({false})")
+        print(
+            f"{row['rule']}: leads {falls}; false {len(row['false'])} of {row['steady']} ({false})"
+        )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--curves", type=Path, help="folder of qwen2-7b-gpg and qwen3-0.6b-grpo")
     parser.add_argument("--folder", type=Path, help="folder of lab.witness.runs")
     arguments = parser.parse_args()

@@ -1,4 +1,5 @@
-"""Push the evaluations of a run of any trainer to a forecaster; forecast and advice come back as numbers to log.
+"""Push the evaluations of a run of any trainer to a forecaster; forecast and advice come back as
+numbers to log.
 
     from rollcast.push import Pusher
 
@@ -9,8 +10,9 @@
 
     follow(trainer, pusher, stop_on_advice=True)  # a trainer of TRL or transformers
 
-Only the standard library is needed. A network error neither ends a trainer nor delays it beyond `timeout_seconds`.
-Points that could not be sent are kept, counted, and sent with the next evaluation.
+Only the standard library is needed. A network error neither ends a trainer nor delays it beyond
+`timeout_seconds`. Points that could not be sent are kept, counted, and sent with the next
+evaluation.
 """
 
 import json
@@ -59,15 +61,17 @@ class Pusher:
         token: str | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
-        """`metric`: the name of the pass rate in [0, 1] among the logged metrics. `budget`: compute at which the run
-        ends, in `unit`. `worth`: gain in pass rate that pays for the rest of the budget. `incarnation`: one more after
-        each restart from a checkpoint; a rerun from the start needs another name instead. `token`: None =
-        ROLLCAST_PUSH_TOKEN.
+        """`metric`: the name of the pass rate in [0, 1] among the logged metrics. `budget`: compute
+        at which the run ends, in `unit`. `worth`: gain in pass rate that pays for the rest of the
+        budget. `incarnation`: one more after each restart from a checkpoint; a rerun from the start
+        needs another name instead. `token`: None = ROLLCAST_PUSH_TOKEN.
 
         Raises ValueError: the address is not HTTP, or a value is not a number.
         """
         if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url: {url!r} is not the address of a forecaster; give http://HOST:8400")
+            raise ValueError(
+                f"url: {url!r} is not the address of a forecaster; give http://HOST:8400"
+            )
         self.metric = metric
         self.budget = _number(budget)
         self._url = f"{url.rstrip('/')}/api/push"
@@ -87,9 +91,11 @@ class Pusher:
 
     @property
     def says_stop(self) -> bool:
-        """Whether the last three answers said stop, each for a new evaluation that is the newest of the run.
+        """Whether the last three answers said stop, each for a new evaluation that is the newest of
+        the run.
 
-        The points of a rerun under the name of an older run are not the newest, so the older forecast cannot end it.
+        The points of a rerun under the name of an older run are not the newest, so the older
+        forecast cannot end it.
         """
         # Consecutive answers that must say stop: a forecast changes with its last points
         return self._stops >= 3
@@ -99,12 +105,17 @@ class Pusher:
         return self.push(step, data[self.metric]) if self.metric in data else {}
 
     def push(
-        self, step: int, pass_rate: float, *, compute: float | None = None, standard_error: float | None = None
+        self,
+        step: int,
+        pass_rate: float,
+        *,
+        compute: float | None = None,
+        standard_error: float | None = None,
     ) -> dict[str, float]:
         """Push one evaluation. `compute`: since the start, in the unit of the run; None = the step.
 
-        Returns the numbers of the answer. Numbers of numpy and torch are accepted. A value that is not a pass rate or
-        not a number is dropped and counted.
+        Returns the numbers of the answer. Numbers of numpy and torch are accepted. A value that is
+        not a pass rate or not a number is dropped and counted.
         """
         try:
             point: dict[str, Any] = {
@@ -117,14 +128,18 @@ class Pusher:
         except Exception as error:  # of whatever library the value is
             return self._drop(f"{self.metric} at step {step} cannot be sent: {error}")
         if point["pass_rate"] is None or not 0 <= point["pass_rate"] <= 1:
-            return self._drop(f"{self.metric} = {pass_rate} at step {step} is not a pass rate in [0, 1]")
+            return self._drop(
+                f"{self.metric} = {pass_rate} at step {step} is not a pass rate in [0, 1]"
+            )
         self.dropped += len(self._waiting) == MAX_KEPT
         self._waiting.append(point)
         if self._sending is not None and self._sending.is_alive():
             return self._fail("the last push has not ended")
         points = list(self._waiting)
         answers: list[dict[str, Any] | str] = []
-        self._sending = threading.Thread(target=lambda: answers.append(self._send(points)), daemon=True)
+        self._sending = threading.Thread(
+            target=lambda: answers.append(self._send(points)), daemon=True
+        )
         self._sending.start()
         self._sending.join(self._timeout_seconds)
         answer = answers[0] if answers else f"no answer within {self._timeout_seconds:g} s"
@@ -140,7 +155,8 @@ class Pusher:
         if answer["repeated"] == len(points) and not self._warned:
             self._warned = True
             log.warning(
-                "the forecaster at %s knows run %r up to step %s already; push a rerun under another name, and give "
+                "the forecaster at %s knows run %r up to step %s already; push a rerun under "
+                "another name, and give "
                 "incarnation = 2 and so on after a restart from a checkpoint",
                 self._url, self._run, answer["step"],
             )  # fmt: skip
@@ -156,7 +172,11 @@ class Pusher:
             with self._opener.open(request, timeout=self._timeout_seconds) as reply:
                 # A larger answer is not of the forecaster
                 answer = json.loads(reply.read(1 << 20))
-            return answer if _is_answer(answer) else "the response did not come from a Rollcast forecaster"
+            return (
+                answer
+                if _is_answer(answer)
+                else "the response did not come from a Rollcast forecaster"
+            )
         except urllib.error.HTTPError as error:
             with error:
                 return f"status {error.code}: {error.read(500).decode(errors='replace')}"
@@ -173,18 +193,26 @@ class Pusher:
             log.warning("the push to the forecaster at %s failed: %s", self._url, failure_message)
         self.last_failure = failure_message
         if failure_message.startswith("status 422"):
-            # The forecaster would refuse these points again. If they were kept, they would block all later ones.
+            # The forecaster would refuse these points again. If they were kept, they would block
+            # all later ones.
             self.dropped += len(self._waiting)
             self._waiting.clear()
         return {}
 
 
 def _is_answer(answer: Any) -> bool:
-    return isinstance(answer, dict) and answer.keys() >= ANSWERED and isinstance(answer["metrics"], dict)
+    return (
+        isinstance(answer, dict)
+        and answer.keys() >= ANSWERED
+        and isinstance(answer["metrics"], dict)
+    )
 
 
 def _number(value: Any) -> float | None:
-    """A number that JSON can hold; None stays None. Raises ValueError: not a number, or not finite."""
+    """A number that JSON can hold; None stays None.
+
+    Raises ValueError: not a number, or not finite.
+    """
     if value is None:
         return None
     try:
@@ -199,8 +227,8 @@ def _number(value: Any) -> float | None:
 def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any:
     """Push what a trainer of TRL or transformers logs, and log the answer. Returns the callback.
 
-    It runs before the callbacks that report to W&B and others, so that they see the forecast. `stop_on_advice`: end
-    the training in order once three answers in a row say stop.
+    It runs before the callbacks that report to W&B and others, so that they see the forecast.
+    `stop_on_advice`: end the training in order once three answers in a row say stop.
     """
     from transformers import TrainerCallback
 
@@ -209,7 +237,9 @@ def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any
             if pusher.budget is None and state.max_steps > 0:
                 pusher.budget = float(state.max_steps)
 
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+        ) -> None:
             if logs is None or pusher.metric not in logs:
                 return
             if state.is_world_process_zero:
@@ -226,7 +256,10 @@ def follow(trainer: Any, pusher: Pusher, *, stop_on_advice: bool = False) -> Any
 
 
 def _on_every_rank(decision: bool) -> bool:
-    """The decision of rank 0. Ranks that decide differently would wait for one another permanently."""
+    """The decision of rank 0.
+
+    Ranks that decide differently would wait for one another permanently.
+    """
     import torch.distributed as ranks
 
     if not (ranks.is_available() and ranks.is_initialized()):

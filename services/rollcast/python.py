@@ -6,7 +6,8 @@
     f.advice(budget=8000, worth=0.01)["headline"]
     f.plot("fit.png")
 
-It reads what `rollcast fit` reads and says what that says, with the same sentences where something is wrong.
+It reads what `rollcast fit` reads and says what that says, with the same sentences where something
+is wrong.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class CurveAdvice(dict[str, Any]):
         self, budget: float | None = None, worth: float | None = None, price: float | None = None
     ) -> dict[str, Any]:
         """Raises InputError: a term is out of bounds."""
-        terms = [_term(name, value) for name, value in (("budget", budget), ("worth", worth), ("price", price))]
+        terms = [
+            _term(name, value)
+            for name, value in (("budget", budget), ("worth", worth), ("price", price))
+        ]
         return _convert_errors(lambda: self._run.advice(*terms).to_dict())
 
 
@@ -65,7 +69,9 @@ class CurveForecast:
 
     @property
     def verdict(self) -> str:
-        """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or regime_change."""
+        """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or
+        regime_change.
+        """
         return str(self._run.forecast.verdict.kind)
 
     @property
@@ -79,21 +85,25 @@ class CurveForecast:
         return self._run.unit
 
     def at(self, compute: float) -> dict[str, float | None]:
-        """Forecast reading of an evaluation at `compute`, in `unit`: its 5, 25, 50, 75 and 95 % quantiles, q05 to q95.
+        """Forecast reading of an evaluation at `compute`, in `unit`: its 5, 25, 50, 75 and 95 %
+        quantiles, q05 to q95.
 
-        Each quantile is None if there are too few evaluations. Raises InputError if `compute` is not an amount.
+        Each quantile is None if there are too few evaluations. Raises InputError if `compute` is
+        not an amount.
         """
         return readings_at(self._run, self._computes("compute", [compute]))[0]
 
     def to_dict(self, at: Sequence[float] = (), target: Sequence[float] = ()) -> dict[str, Any]:
         """The same as `rollcast fit --json` prints.
 
-        `at`: compute to predict, by default twice and four times the newest if readings are forecast. `target`: pass
-        rates to reach. Raises InputError.
+        `at`: compute to predict, by default twice and four times the newest if readings are
+        forecast. `target`: pass rates to reach. Raises InputError.
         """
         computes = self._computes("at", at) or self._run.usual_computes
         targets = _numbers("target", target)
-        return {"advice": dict(self.advice)} | _convert_errors(lambda: answer_as_json(self._run, computes, targets))
+        return {"advice": dict(self.advice)} | _convert_errors(
+            lambda: answer_as_json(self._run, computes, targets)
+        )
 
     def _computes(self, name: str, values: Sequence[float]) -> list[float]:
         """Raises InputError: one is not an amount of compute."""
@@ -105,20 +115,25 @@ class CurveForecast:
 
     @property
     def advice(self) -> CurveAdvice:
-        """Stop, continue, or wait for n more evaluations: `advice` of `fit --json`, on the terms given to `forecast`.
+        """Stop, continue, or wait for n more evaluations: `advice` of `fit --json`, on the terms
+        given to `forecast`.
 
-        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; one that is None is kept.
-        `budget`: total compute in `unit` at which the run would end, by default twice the compute so far. `worth`: gain
-        in pass rate that the rest would be paid for; else 0.02, less for a small rest. `price`: of one `unit`, in any
-        currency. Raises InputError: one of them is out of bounds.
+        Called, it answers for other terms, `f.advice(budget=8000, worth=0.01)["headline"]`; one
+        that is None is kept. `budget`: total compute in `unit` at which the run would end, by
+        default twice the compute so far. `worth`: gain in pass rate that the rest would be paid
+        for; else 0.02, less for a small rest. `price`: of one `unit`, in any currency. Raises
+        InputError: one of them is out of bounds.
         """
         return CurveAdvice(self._run)
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, until: float | None = None) -> Figure:
-        """Points, level now, bands up to `until` (by default the end of the budget) and earlier forecasts of that end.
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, until: float | None = None
+    ) -> Figure:
+        """Points, level now, bands up to `until` (by default the end of the budget) and earlier
+        forecasts of that end.
 
-        Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or matplotlib is not
-        installed.
+        Written to `path` (.png, .svg) if one is given. Raises InputError: it cannot be written, or
+        matplotlib is not installed.
         """
         return _convert_errors(lambda: self._plot(None if path is None else Path(path), until))
 
@@ -133,15 +148,27 @@ class CurveForecast:
         return figure
 
     def _repr_html_(self) -> str:
-        """A table for a notebook, below the advice if a budget is known. Names of a file are text, never markup."""
+        """A table for a notebook, below the advice if a budget is known.
+
+        Names of a file are text, never markup.
+        """
         answer = self.to_dict()
-        rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom", answer["headroom"], DIFFERENCE)]
+        rows = [
+            ("asymptote A", answer["asymptote"], ".3f"),
+            ("headroom", answer["headroom"], DIFFERENCE),
+        ]
         advice_html = ""
         advice = self.advice
         if self._run.end is not None and advice["headline"] is not None:
-            advice_html = f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
+            advice_html = (
+                f"<p><strong>{advice['headline']}.</strong> {html.escape(advice['reason'])}</p>"
+            )
             rows += [
-                (self._label_gain(name, advice[stretch_name]), advice[stretch_name]["gain"], DIFFERENCE)
+                (
+                    self._label_gain(name, advice[stretch_name]),
+                    advice[stretch_name]["gain"],
+                    DIFFERENCE,
+                )
                 for name, stretch_name in _PARTS
             ]
         rows += [
@@ -150,7 +177,9 @@ class CurveForecast:
         ]
         cells = [
             f"<tr><th>{html.escape(name)}</th>"
-            + "".join(f"<td>{amount(quantiles[level], form)}</td>" for level in ("q05", "q50", "q95"))
+            + "".join(
+                f"<td>{amount(quantiles[level], form)}</td>" for level in ("q05", "q50", "q95")
+            )
             + "</tr>"
             for name, quantiles, form in rows
             if quantiles is not None and quantiles["q50"] is not None
@@ -166,7 +195,10 @@ class CurveForecast:
     def __repr__(self) -> str:
         curve = self._run.forecast.curve
         evaluations_text = counted_evaluations(len(self._run.evaluations), self._run.num_at_start)
-        return f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {evaluations_text}, {self.unit}>"
+        return (
+            f"<forecast of {curve.name!r}: {self.verdict.replace('_', ' ')}, {evaluations_text}, "
+            f"{self.unit}>"
+        )
 
 
 def forecast(
@@ -193,24 +225,35 @@ def forecast(
     """Forecast one run.
 
     Args:
-        data: a path or address as for `rollcast fit`; a DataFrame; a mapping of columns; or the computes of a curve,
-            with `pass_rates`, or as one pair of arrays.
+        data: a path or address as for `rollcast fit`; a DataFrame; a mapping of columns; or the
+            computes of a curve, with `pass_rates`, or as one pair of arrays.
         pass_rates: the readings of a curve, one for each compute.
         compute, pass_rate, standard_error: names of columns; recognised by default.
-        scale, offset: (value + offset) x scale is the pass rate; 0.01, 0 for per cent; 0.5, 1 for rewards in [-1, 1].
-        seconds, devices: the column of the elapsed time and the number of devices, for device-hours.
+        scale, offset: (value + offset) x scale is the pass rate; 0.01, 0 for per cent; 0.5, 1 for
+            rewards in [-1, 1].
+        seconds, devices: the column of the elapsed time and the number of devices, for
+            device-hours.
         run, initial: name of the run, if there are several; pass rate at compute 0, if it is known.
         exclude_before: compute to leave out; found by default.
-        unit: of compute, which is taken as it is. By default the column's name gives it, and two arrays are counted in
-            `units`. A file has its own.
+        unit: of compute, which is taken as it is. By default the column's name gives it, and two
+            arrays are counted in `units`. A file has its own.
         law_alone: the paper's law and its own prior, and no other shape.
-        prior: a JSON file with the prior: what to expect of a run before its first evaluation; instead of `law_alone`.
+        prior: a JSON file with the prior: what to expect of a run before its first evaluation;
+            instead of `law_alone`.
         budget, worth, price: the terms of `advice`; budget by default TRL's max_steps.
 
     Raises:
         InputError: a ValueError with the mistake and its remedy.
     """
-    columns = Columns(compute, pass_rate, standard_error, scale=scale, offset=offset, seconds=seconds, devices=devices)
+    columns = Columns(
+        compute,
+        pass_rate,
+        standard_error,
+        scale=scale,
+        offset=offset,
+        seconds=seconds,
+        devices=devices,
+    )
     source = data if pass_rates is None else (data, pass_rates)
     terms = _Terms(_term("budget", budget), _term("worth", worth), _term("price", price))
     if law_alone and prior is not None:
@@ -220,13 +263,21 @@ def forecast(
     def fit_run() -> RunForecast:
         if isinstance(source, (str, os.PathLike)):
             if unit is not None:
-                raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out")
+                raise ValueError(
+                    f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out"
+                )
             path = os.fspath(source)
-            return forecast_source(path, columns, run, initial, exclude_before, law_alone, prior_file)
+            return forecast_source(
+                path, columns, run, initial, exclude_before, law_alone, prior_file
+            )
         sheet = _sheet(source)
         unit_columns = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
-        [history] = histories_of_sheet(sheet, sheet.format, unit_columns, sheet.format, run, is_one=True)
-        return forecast_history(history, fit_options(initial, exclude_before, law_alone, prior_file))
+        [history] = histories_of_sheet(
+            sheet, sheet.format, unit_columns, sheet.format, run, is_one=True
+        )
+        return forecast_history(
+            history, fit_options(initial, exclude_before, law_alone, prior_file)
+        )
 
     return CurveForecast(_convert_errors(lambda: terms.apply_terms(fit_run())))
 
@@ -274,14 +325,22 @@ def _term(name: str, value: Any) -> float | None:
 
 
 def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns:
-    """`is_named`: whether names of columns tell the unit. Raises ValueError: it is not a unit, or one too many."""
+    """`is_named`: whether names of columns tell the unit.
+
+    Raises ValueError: it is not a unit, or one too many.
+    """
     if unit is None and (is_named or columns.seconds is not None):
         return columns
     unit = "units" if unit is None else unit
     if not (unit.strip() and unit.isprintable() and len(unit) <= LONGEST_UNIT):
-        raise ValueError(f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as tokens")
+        raise ValueError(
+            f"unit {unit[:LONGEST_UNIT]!r}: give 1 to {LONGEST_UNIT} printable characters, such as "
+            "tokens"
+        )
     if columns.seconds is not None:
-        raise ValueError(f"unit {unit!r}: seconds and devices make device-hours; leave one of them out")
+        raise ValueError(
+            f"unit {unit!r}: seconds and devices make device-hours; leave one of them out"
+        )
     return replace(columns, unit=unit)
 
 
@@ -290,18 +349,25 @@ def _sheet(data: Any) -> Sheet:
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         return _make_sheet("DataFrame", {str(name): list(data[name]) for name in data.columns})
     if isinstance(data, Mapping):
-        return _make_sheet("mapping of columns", {str(name): _column(name, values) for name, values in data.items()})
+        return _make_sheet(
+            "mapping of columns",
+            {str(name): _column(name, values) for name, values in data.items()},
+        )
     # kinds of a tuple's elements that a sentence names.
     longest_list = 3
     try:
         x, y = data
-        columns = {"compute": [float(value) for value in x], "pass_rate": [float(value) for value in y]}
+        columns = {
+            "compute": [float(value) for value in x],
+            "pass_rate": [float(value) for value in y],
+        }
     except (TypeError, ValueError):
         kinds = f"a {type(data).__name__} is"
         if isinstance(data, tuple):
             kinds = f"{', '.join(type(element).__name__ for element in data[:longest_list])} are"
         raise ValueError(
-            f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two arrays of numbers"
+            f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two "
+            "arrays of numbers"
         ) from None
     return _make_sheet(ARRAYS, columns)
 
@@ -309,16 +375,21 @@ def _sheet(data: Any) -> Sheet:
 def _column(name: object, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise ValueError(
-            f"data: column {name} is a {type(values).__name__}; give a list of one value for each evaluation"
+            f"data: column {name} is a {type(values).__name__}; give a list of one value for each "
+            "evaluation"
         )
     try:
         return list(values)
     except TypeError:  # an array without dimensions
-        raise ValueError(f"data: column {name} is one value; give a list of one for each evaluation") from None
+        raise ValueError(
+            f"data: column {name} is one value; give a list of one for each evaluation"
+        ) from None
 
 
 def _make_sheet(format: str, columns: dict[str, list[Any]]) -> Sheet:
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
-        raise ValueError(f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length")
+        raise ValueError(
+            f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length"
+        )
     return Sheet.from_chunks(format, columns, [(lengths.pop(), columns)])

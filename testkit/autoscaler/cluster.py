@@ -1,7 +1,8 @@
-"""A simulated cluster around a simulated run: what asks for pods, grants them, takes them away, and what can be read.
+"""A simulated cluster around a simulated run: what asks for pods, grants them, takes them away, and
+what can be read.
 
-The autoscaler's own loop runs against it unchanged: it reads what real pages would say, and speaks to a Deployment on
-whose pods a quota, a broken image or spot nodes decide.
+The autoscaler's own loop runs against it unchanged: it reads what real pages would say, and speaks
+to a Deployment on whose pods a quota, a broken image or spot nodes decide.
 """
 
 from __future__ import annotations
@@ -118,11 +119,16 @@ class SimulatedPages:
             *waits,
             *([] if mean is None else [_sample(trainer_metrics.COMPLETION_TOKENS_MEAN, mean)]),
             _sample(
-                trainer_metrics.CONSUMED_TOKENS, counters["consumed"] - self._earlier_counters.get("consumed", 0.0)
+                trainer_metrics.CONSUMED_TOKENS,
+                counters["consumed"] - self._earlier_counters.get("consumed", 0.0),
             ),
             _sample(trainer_metrics.TRAINER_STEP, pipeline.step),
             _sample(trainer_metrics.INCARNATION, self._incarnation),
-            _sample(trainer_metrics.INCARNATION_START, self._began_at_step, incarnation=str(self._incarnation)),
+            _sample(
+                trainer_metrics.INCARNATION_START,
+                self._began_at_step,
+                incarnation=str(self._incarnation),
+            ),
             _sample(trainer_metrics.GENERATORS, len(pipeline.fleet.members()), state="joined"),
             _sample(trainer_metrics.GROUPS_OUTSTANDING, len(pipeline.outstanding)),
         )
@@ -141,7 +147,10 @@ class SimulatedPages:
 
     def _counters(self) -> dict[str, float]:
         report = self._fleet.pipeline.read()
-        waits = {reason: report.wait_seconds.get(reason, 0.0) for reason in ("batch", "straggler", "weights")}
+        waits = {
+            reason: report.wait_seconds.get(reason, 0.0)
+            for reason in ("batch", "straggler", "weights")
+        }
         return {**waits, "consumed": report.consumed_tokens}
 
 

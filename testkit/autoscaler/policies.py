@@ -1,5 +1,5 @@
-"""Policies that set the number of generators in a simulated run: none, the real decision function, a queue-length
-HPA."""
+"""Policies that set the number of generators in a simulated run: none, the real decision function,
+a queue-length HPA."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from testkit.autoscaler.scenarios import GROUPS_PER_STEP, LAG, ROLLOUTS_PER_GROU
 
 @dataclass
 class Rollcast:
-    """The real decision function on totals of the simulated run, applied immediately (mode controller)."""
+    """The real decision function on totals of the simulated run, applied immediately (mode
+    controller).
+    """
 
     fleet: ScaledFleet
     settings: Autoscaler
@@ -43,10 +45,17 @@ class Rollcast:
 
     def __call__(self) -> None:
         self._history.append(self._measure())
-        while self._history[0].at < self._history[-1].at - max(TREND_SECONDS, self.settings.window_seconds):
+        while self._history[0].at < self._history[-1].at - max(
+            TREND_SECONDS, self.settings.window_seconds
+        ):
             self._history.popleft()
-        measured = rates(tuple(self._history), self.settings.window_seconds) or "too little was measured yet"
-        decision = decide(self.fleet.pipeline.now, measured, self._memory, self._limits, self.settings)
+        measured = (
+            rates(tuple(self._history), self.settings.window_seconds)
+            or "too little was measured yet"
+        )
+        decision = decide(
+            self.fleet.pipeline.now, measured, self._memory, self._limits, self.settings
+        )
         self._memory = decision.memory
         self.decisions.append((self.fleet.pipeline.now, decision))
         (self.apply or self.fleet.resize)(decision.target)
@@ -66,12 +75,16 @@ class Rollcast:
             redis_wait=0.0,
             consumed_tokens=report.consumed_tokens,
             steps=float(pipeline.step),
-            sampled_tokens=sum(generator.tokens for generator in pipeline.fleet.generators.values()),
+            sampled_tokens=sum(
+                generator.tokens for generator in pipeline.fleet.generators.values()
+            ),
             watched_seconds=(last.watched_seconds if last else 0.0) + len(members) * passed,
             running_seconds=(last.running_seconds if last else 0.0) + running,
             joined_seconds=(last.joined_seconds if last else 0.0) + len(members) * passed,
             joined=len(members),
-            undisturbed_since=now_seconds if rose or last is None or pipeline.step <= LAG else last.undisturbed_since,
+            undisturbed_since=now_seconds
+            if rose or last is None or pipeline.step <= LAG
+            else last.undisturbed_since,
             filled_since=now_seconds if last is None or pipeline.step <= LAG else last.filled_since,
             outstanding=len(pipeline.outstanding),
             mean_tokens=report.mean_tokens,
@@ -82,8 +95,9 @@ class Rollcast:
 class Hpa:
     """A HorizontalPodAutoscaler with one AverageValue metric, applied every 15 s.
 
-    desired = ceil(metric / target), unless it is within the tolerance of the present number; a fall only to the highest
-    that was desired in the stabilization window, one pod each 120 s: the behavior that the autoscaler itself has.
+    desired = ceil(metric / target), unless it is within the tolerance of the present number; a fall
+    only to the highest that was desired in the stabilization window, one pod each 120 s: the
+    behavior that the autoscaler itself has.
     """
 
     fleet: ScaledFleet
@@ -103,7 +117,9 @@ class Hpa:
     def __call__(self) -> None:
         now_seconds, present = self.fleet.pipeline.now, self.fleet.pods
         ratio = self.metric() / (self.target * present)
-        desired = present if abs(ratio - 1.0) <= self.tolerance else math.ceil(ratio * present - 1e-9)
+        desired = (
+            present if abs(ratio - 1.0) <= self.tolerance else math.ceil(ratio * present - 1e-9)
+        )
         desired = min(max(desired, self.min_pods), self.max_pods)
         self._desired.append((now_seconds, desired))
         while self._desired[0][0] < now_seconds - self.stabilization_seconds:
@@ -124,5 +140,7 @@ def waiting_tasks(fleet: ScaledFleet) -> float:
 
 
 def unfinished_tasks(fleet: ScaledFleet) -> float:
-    """Tasks waiting or claimed: what a redis-streams trigger counts by lag and pending entries together."""
+    """Tasks waiting or claimed: what a redis-streams trigger counts by lag and pending entries
+    together.
+    """
     return float(sum(not attempt.ready for attempt in fleet.pipeline.outstanding))

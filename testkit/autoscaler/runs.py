@@ -40,15 +40,21 @@ def run_fixed(scenario: Scenario, generators: int, *, seed: int = 0) -> dict[str
     return finish(start(scenario, generators, seed=seed))
 
 
-def with_rollcast(scenario: Scenario, generators: int, settings: Autoscaler, *, seed: int = 0) -> dict[str, Any]:
+def with_rollcast(
+    scenario: Scenario, generators: int, settings: Autoscaler, *, seed: int = 0
+) -> dict[str, Any]:
     """The autoscaler in mode controller, beginning with this many."""
     run = start(scenario, generators, seed=seed)
     run.policy = Rollcast(run.fleet, settings, ENGINE)
     return finish(run)
 
 
-def with_rollcast_restarted(scenario: Scenario, generators: int, settings: Autoscaler, *, restart_at: float) -> Run:
-    """The finished run of an autoscaler in mode controller whose process is replaced at `restart_at` seconds."""
+def with_rollcast_restarted(
+    scenario: Scenario, generators: int, settings: Autoscaler, *, restart_at: float
+) -> Run:
+    """The finished run of an autoscaler in mode controller whose process is replaced at
+    `restart_at` seconds.
+    """
     run = start(scenario, generators)
     rollcast = Rollcast(run.fleet, settings, ENGINE)
     waiting = [restart_at]
@@ -70,7 +76,12 @@ def with_rollcast_through_hpa(
     """The autoscaler in mode keda or hpa: an HPA follows its number."""
     run = start(scenario, generators, seed=seed)
     latest_target = [float(generators)]
-    rollcast = Rollcast(run.fleet, settings, ENGINE, apply=lambda target: latest_target.__setitem__(0, float(target)))
+    rollcast = Rollcast(
+        run.fleet,
+        settings,
+        ENGINE,
+        apply=lambda target: latest_target.__setitem__(0, float(target)),
+    )
     hpa = Hpa(
         run.fleet,
         lambda: latest_target[0],
@@ -91,7 +102,13 @@ def with_rollcast_through_hpa(
 
 
 def with_queue_hpa(
-    scenario: Scenario, generators: int, *, metric: str, per_pod: float, max_pods: int, seed: int = 0
+    scenario: Scenario,
+    generators: int,
+    *,
+    metric: str,
+    per_pod: float,
+    max_pods: int,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """An HPA on the length of the queue."""
     run = start(scenario, generators, seed=seed)
@@ -131,7 +148,9 @@ def finish(run: Run) -> dict[str, Any]:
         "staleness_max": max(report.staleness),
         "longest_group_steps": round(longest_group_steps(pipeline), 2),
         "changes": len(sizes) - 1,
-        "turns": turns([size for at, size in run.fleet.sizes if at >= report.step_times[scenario.turns_from]]),
+        "turns": turns(
+            [size for at, size in run.fleet.sizes if at >= report.step_times[scenario.turns_from]]
+        ),
     }
     assert figures["staleness_max"] <= LAG
     assert report.groups["lost"] == 0
@@ -146,7 +165,9 @@ def longest_group_steps(pipeline: FaultyPipeline) -> float:
 
 
 def turns(sizes: list[int]) -> int:
-    """How often the number turned by more than one generator: one fewer is tried on purpose, every two hours."""
+    """How often the number turned by more than one generator: one fewer is tried on purpose, every
+    two hours.
+    """
     count = direction = 0
     extreme = sizes[0] if sizes else 0
     for size in sizes:
@@ -157,6 +178,14 @@ def turns(sizes: list[int]) -> int:
     return count
 
 
-def _shares(waits: dict[str, float], earlier_waits: dict[str, float], seconds: float) -> dict[str, float]:
-    shares = {str(reason): (total - earlier_waits.get(reason, 0.0)) / seconds for reason, total in waits.items()}
-    return {"all": round(sum(shares.values()), 4), **{name: round(share, 4) for name, share in shares.items() if share}}
+def _shares(
+    waits: dict[str, float], earlier_waits: dict[str, float], seconds: float
+) -> dict[str, float]:
+    shares = {
+        str(reason): (total - earlier_waits.get(reason, 0.0)) / seconds
+        for reason, total in waits.items()
+    }
+    return {
+        "all": round(sum(shares.values()), 4),
+        **{name: round(share, 4) for name, share in shares.items() if share},
+    }

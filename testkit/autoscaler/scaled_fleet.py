@@ -1,7 +1,8 @@
-"""A fleet of generators that changes while the run goes on: pods that start up, join, drain and cost devices.
+"""A fleet of generators that changes while the run goes on: pods that start up, join, drain and
+cost devices.
 
-    asked for --(start-up)--> joins --> works --> drains: hands back immediately, its device is held a little longer
-        `--> no longer wanted before it joined: gone immediately
+    asked for --(start-up)--> joins --> works --> drains: hands back immediately, its device is held
+        a little longer `--> no longer wanted before it joined: gone immediately
 
 A pod costs a device from when it is asked for until it is gone.
 """
@@ -28,7 +29,9 @@ class PodTimes:
 class ScaledFleet:
     """The generators of a pipeline, their number set from outside."""
 
-    def __init__(self, pipeline: FaultyPipeline, engine: EngineSpeed, times: PodTimes | None = None) -> None:
+    def __init__(
+        self, pipeline: FaultyPipeline, engine: EngineSpeed, times: PodTimes | None = None
+    ) -> None:
         self.pipeline = pipeline
         self.sizes: list[tuple[float, int]] = []
         """(time, pods) whenever the number of pods was changed."""
@@ -44,7 +47,9 @@ class ScaledFleet:
     @property
     def working(self) -> list[SimulatedGenerator]:
         """The generators that are alive: members, or about to join."""
-        return [generator for generator in self.pipeline.fleet.generators.values() if generator.alive]
+        return [
+            generator for generator in self.pipeline.fleet.generators.values() if generator.alive
+        ]
 
     @property
     def pods(self) -> int:

@@ -1,10 +1,12 @@
-"""A run of 64 generators and 16 trainer devices as it might be: a model of some 8 billion parameters on 80 GB devices.
+"""A run of 64 generators and 16 trainer devices as it might be: a model of some 8 billion
+parameters on 80 GB devices.
 
-An engine step takes 8 ms (16 GB of weights are read, the host prepares) and 48 ns for each token of context: 131 kB of
-KV entries are read at 2.7 TB/s. So one generator samples ever fewer tokens a second as answers grow. Its 48 slots keep
-15,500 tokens of the longest answer within 6 steps. An optimizer step takes 12 s whatever it trains on (weights are
-gathered and staged, the optimizer moves them) and 5.44 us for each token. P, G and k are ScaleRL's. Lengths are
-lognormal with a spread of 0.3, cut at 1.6 times their median.
+An engine step takes 8 ms (16 GB of weights are read, the host prepares) and 48 ns for each token of
+context: 131 kB of KV entries are read at 2.7 TB/s. So one generator samples ever fewer tokens a
+second as answers grow. Its 48 slots keep 15,500 tokens of the longest answer within 6 steps. An
+optimizer step takes 12 s whatever it trains on (weights are gathered and staged, the optimizer
+moves them) and 5.44 us for each token. P, G and k are ScaleRL's. Lengths are lognormal with a
+spread of 0.3, cut at 1.6 times their median.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Scenario:
         def scale(number: int) -> float:
             # Mean of such lengths with median 1, the cut included
             mean = self.mean_tokens(min(1.0, number / tasks)) / 1.0323
-            slow = self.stragglers and number % round(1 / self.stragglers) == 0 and number > tasks / 4
+            slow = (
+                self.stragglers and number % round(1 / self.stragglers) == 0 and number > tasks / 4
+            )
             return mean * (6.0 if slow else 1.0)
 
         workload = Workload(

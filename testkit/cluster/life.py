@@ -37,17 +37,27 @@ def install(proof: Proof) -> None:
 def helm_test(proof: Proof) -> None:
     if proof.cluster.helm_version < NEW_HELM:
         proof.cluster.helm("test", proof.release.name, "--timeout", "10m", seconds=READY_SECONDS)
-        proof.note("every test ended well; --logs was not asked of this old Helm, which removes the pods before")
+        proof.note(
+            "every test ended well; --logs was not asked of this old Helm, which removes the pods "
+            "before"
+        )
         return
-    helm_output = proof.cluster.helm("test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS)
-    proof.cluster.require(lambda: "two ranks added up" in helm_output, "helm test --logs shows no log of the two ranks")
+    helm_output = proof.cluster.helm(
+        "test", proof.release.name, "--logs", "--timeout", "10m", seconds=READY_SECONDS
+    )
+    proof.cluster.require(
+        lambda: "two ranks added up" in helm_output,
+        "helm test --logs shows no log of the two ranks",
+    )
     proof.note("every test ended well, and its log was found")
 
 
 def kill_each_pod(proof: Proof) -> None:
     for role in SETTLED:
         uids_before = proof.release.uids()[role]
-        proof.cluster.kubectl("delete", "pod", "-l", proof.release.labels(role), "--grace-period=0", "--force")
+        proof.cluster.kubectl(
+            "delete", "pod", "-l", proof.release.labels(role), "--grace-period=0", "--force"
+        )
         another = partial(proof.release.has_another, role, uids_before)
         proof.cluster.until(f"another {role}", READY_SECONDS, another)
         proof.release.wait_ready(*(other_role for other_role in SETTLED if other_role != "trainer"))
@@ -56,9 +66,11 @@ def kill_each_pod(proof: Proof) -> None:
 
 
 def drain(proof: Proof) -> None:
-    """Drain as kubectl does: a node that takes no more pods, and evictions, of this release's pods alone.
+    """Drain as kubectl does: a node that takes no more pods, and evictions, of this release's pods
+    alone.
 
-    `kubectl drain --pod-selector` would evict those of a release of the same name in every namespace.
+    `kubectl drain --pod-selector` would evict those of a release of the same name in every
+    namespace.
     """
     release, cluster = proof.release, proof.cluster
     release.wait_ready("generator")
@@ -67,13 +79,15 @@ def drain(proof: Proof) -> None:
             uids_before = release.uids()[role]
             refusals = [refusal for pod in pods if (refusal := _evict(proof, pod)) is not None]
             if role == "generator":
-                cluster.require(lambda: not refusals, f"a generator was not evicted: {refusals}")  # noqa: B023
+                cluster.require(lambda: not refusals, (f"a generator was not evicted: {refusals}"))  # noqa: B023
                 gone = partial(_is_gone, proof, role, {pod["metadata"]["uid"] for pod in pods})
                 cluster.until("the generators of the node have left", READY_SECONDS, gone)
                 continue
             is_unchanged = uids_before == release.uids()[role]
             budget = all("disruption budget" in refusal for refusal in refusals)
-            if cluster.recorded is None and not (is_unchanged and budget and len(refusals) == len(pods)):
+            if cluster.recorded is None and not (
+                is_unchanged and budget and len(refusals) == len(pods)
+            ):
                 raise Refuted("the trainer was evicted in spite of its disruption budget")
     release.wait_ready("generator")
     release.goes_on()
@@ -82,7 +96,10 @@ def drain(proof: Proof) -> None:
 
 @contextlib.contextmanager
 def _cordon_node(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
-    """Pods of that role on one node, which takes no others meanwhile. Raises Refuted if there is no such node."""
+    """Pods of that role on one node, which takes no others meanwhile.
+
+    Raises Refuted if there is no such node.
+    """
     cluster = proof.cluster
     pods = [pod for pod in proof.release.pods(role) if pod["spec"].get("nodeName")]
     if not pods and cluster.recorded is None:
@@ -98,7 +115,11 @@ def _cordon_node(proof: Proof, role: str) -> Iterator[list[dict[str, Any]]]:
 def _evict(proof: Proof, pod: dict[str, Any]) -> str | None:
     """Answer of the API server if it refuses; None = it does not."""
     name, namespace = pod["metadata"]["name"], proof.cluster.namespace
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }
     path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
     try:
         proof.cluster.kubectl("create", "--raw", path, "-f", "-", stdin_text=json.dumps(body))
@@ -113,7 +134,9 @@ def _is_gone(proof: Proof, role: str, pods: set[str]) -> bool:
 
 
 def second_release(proof: Proof) -> None:
-    """A release in the same namespace and one in another: no object in common, and both make steps."""
+    """A release in the same namespace and one in another: no object in common,
+    and both make steps.
+    """
     for other_release in (proof.beside, proof.elsewhere):
         other_release.install()
         other_release.wait_ready("redis", "forecaster")
@@ -121,10 +144,14 @@ def second_release(proof: Proof) -> None:
         proof.release.goes_on()
         if other_release is proof.beside:
             refusal = other_release.refused_upgrade("config.run=demo")
-            proof.cluster.require(lambda: SAME_RUN in refusal, f"another release took the run's name: {refusal}")  # noqa: B023
+            proof.cluster.require(
+                lambda: SAME_RUN in refusal,  # noqa: B023
+                f"another release took the run's name: {refusal}",
+            )
         other_release.uninstall()
     proof.note(
-        "one beside it, one of the same name elsewhere; both made steps, and so did the first; one run of a name"
+        "one beside it, one of the same name elsewhere; both made steps, and so did the first; one "
+        "run of a name"
     )
 
 
@@ -135,8 +162,14 @@ def uninstall(proof: Proof) -> None:
     kinds = [MADE, *(kind for kind in MADE_OF_OPERATORS if cluster.has(kind))]
 
     def there() -> list[str]:
-        object_names = [_object_name(item) for kind in kinds for item in cluster.objects(kind, labels)]
-        running = [_object_name(pod) for pod in cluster.objects("pods", labels) if pod["status"]["phase"] == "Running"]
+        object_names = [
+            _object_name(item) for kind in kinds for item in cluster.objects(kind, labels)
+        ]
+        running = [
+            _object_name(pod)
+            for pod in cluster.objects("pods", labels)
+            if pod["status"]["phase"] == "Running"
+        ]
         classes = [
             _object_name(item)
             for item in cluster.objects("priorityclasses", labels)
@@ -155,10 +188,15 @@ def uninstall(proof: Proof) -> None:
         for item in cluster.objects("persistentvolumeclaims", labels)
         if "deletionTimestamp" not in item["metadata"]  # on their way, once no pod mounts them
     ]
-    cluster.require(lambda: claims == [claim], f"claims that stay: {', '.join(claims) or 'none'}, not {claim} alone")
+    cluster.require(
+        lambda: claims == [claim],
+        f"claims that stay: {', '.join(claims) or 'none'}, not {claim} alone",
+    )
     cluster.kubectl("delete", "pvc", claim, seconds=STEP_SECONDS)
     everything = "pods,jobs,persistentvolumeclaims"
-    cluster.until("nothing is left at all", STEP_SECONDS, lambda: not cluster.objects(everything, labels))
+    cluster.until(
+        "nothing is left at all", STEP_SECONDS, lambda: not cluster.objects(everything, labels)
+    )
     proof.note(f"stayed: {claim}, as documented; removed as documented, nothing is left")
 
 

@@ -13,7 +13,8 @@ from testkit.cluster.tools import Cluster, NotSeen, Refuted
 
 MOVES = 4
 MOVE_SECONDS = 70.0
-"""Time from a trainer's end to the next pod. At the fourth move the Job controller alone waits 80 s."""
+"""Time from a trainer's end to the next pod. At the fourth move the Job controller alone waits 80
+s."""
 AWAY_SECONDS = 120.0
 AWAY_LINE = "weight sync is not connected"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -32,14 +33,21 @@ for link in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
 
 
 def move_trainer(proof: Proof) -> None:
-    """Several times in a row: with an autoscaler by its pod, without one by its Job. No wait grows."""
+    """Several times in a row: with an autoscaler by its pod, without one by its Job.
+
+    No wait grows.
+    """
     release, cluster = proof.release, proof.cluster
     release.upgrade("autoscaler.mode=controller", "autoscaler.maxReplicas=1")
     release.wait_ready("autoscaler")
     cluster.until(
-        "the bound's name", STEP_SECONDS, lambda: "autoscaler.most is 1" in release.page("autoscaler", READYZ)
+        "the bound's name",
+        STEP_SECONDS,
+        lambda: "autoscaler.most is 1" in release.page("autoscaler", READYZ),
     )
-    delete_pod = partial(cluster.kubectl, "delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS)
+    delete_pod = partial(
+        cluster.kubectl, "delete", "pod", "-l", release.labels("trainer"), seconds=READY_SECONDS
+    )
     for _ in range(MOVES):
         _moves(proof, delete_pod)
     event_reason = Occasion.MOVED.value
@@ -52,7 +60,10 @@ def move_trainer(proof: Proof) -> None:
 
     for _ in range(MOVES):
         _moves(proof, make_job_again)
-    proof.note(f"{2 * MOVES} moves, each with another pod within {MOVE_SECONDS:.0f} s; a bound named as a reason")
+    proof.note(
+        f"{2 * MOVES} moves, each with another pod within {MOVE_SECONDS:.0f} s; a bound named as a "
+        "reason"
+    )
 
 
 READYZ = "http://127.0.0.1:8401/readyz"
@@ -62,7 +73,9 @@ def _moves(proof: Proof, move: Callable[[], object]) -> None:
     release = proof.release
     uids_before = release.uids()["trainer"]
     move()
-    proof.cluster.until("another trainer", MOVE_SECONDS, partial(release.has_another, "trainer", uids_before))
+    proof.cluster.until(
+        "another trainer", MOVE_SECONDS, partial(release.has_another, "trainer", uids_before)
+    )
     release.goes_on()
 
 
@@ -73,12 +86,16 @@ def away(proof: Proof) -> None:
     cluster.until("no trainer", READY_SECONDS, lambda: not release.pods("trainer"))
     cluster.always(AWAY_SECONDS, lambda: release.pods("generator"), "the generators have left")
     since = f"--since={AWAY_SECONDS:.0f}s"
-    logs = cluster.kubectl("logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since)
+    logs = cluster.kubectl(
+        "logs", "-l", release.labels("generator"), "-c", "generator", "--tail=-1", since
+    )
     lines = logs.count(AWAY_LINE)
-    # Lines of a generator about a trainer that is away for AWAY_SECONDS: one at each doubling, from a second on
+    # Lines of a generator about a trainer that is away for AWAY_SECONDS: one at each doubling, from
+    # a second on
     max_lines = 10 * max(1, len(release.pods("generator")))
     cluster.require(
-        lambda: 0 < lines <= max_lines, f"{lines} lines about a trainer that is away, of at most {max_lines}"
+        lambda: 0 < lines <= max_lines,
+        f"{lines} lines about a trainer that is away, of at most {max_lines}",
     )
     release.upgrade("trainer.suspend=false")
     release.goes_on()
@@ -94,17 +111,32 @@ def two_pods(proof: Proof) -> None:
         release.goes_on()
     except Refuted as error:
         release.uninstall()
-        raise NotSeen(f"no storage class gives two pods a volume (ReadWriteMany): {error}") from error
+        raise NotSeen(
+            f"no storage class gives two pods a volume (ReadWriteMany): {error}"
+        ) from error
     first, second = _trainer_pods(release)
     second_log = _log(cluster, second)
-    cluster.require(lambda: "this rank follows rank 0" in second_log, "the second pod does not say that it follows")
-    cluster.require(lambda: "timed out after" not in second_log, "torch's warnings are in the second pod's log")
+    cluster.require(
+        lambda: "this rank follows rank 0" in second_log,
+        "the second pod does not say that it follows",
+    )
+    cluster.require(
+        lambda: "timed out after" not in second_log, "torch's warnings are in the second pod's log"
+    )
     cluster.kubectl("exec", second, "-c", "trainer", "--", "python", "-c", KILL_RANK)
     killed = "rank 1 killed by SIGKILL"
-    cluster.until(f"{killed}, in its pod's log", STEP_SECONDS, lambda: killed in _log(cluster, second))
+    cluster.until(
+        f"{killed}, in its pod's log", STEP_SECONDS, lambda: killed in _log(cluster, second)
+    )
     end_sentence = "another trainer rank ended or does not answer"
-    cluster.until(f"{end_sentence}, in the first pod's log", STEP_SECONDS, lambda: end_sentence in _log(cluster, first))
-    cluster.require(lambda: "Traceback" not in _log(cluster, first), "a traceback is in the first pod's log")
+    cluster.until(
+        f"{end_sentence}, in the first pod's log",
+        STEP_SECONDS,
+        lambda: end_sentence in _log(cluster, first),
+    )
+    cluster.require(
+        lambda: "Traceback" not in _log(cluster, first), "a traceback is in the first pod's log"
+    )
     release.goes_on()
     release.uninstall()
     proof.note("the killed rank is named with its signal; the rank beside it ended in a sentence")
@@ -114,7 +146,9 @@ def _trainer_pods(release: Release) -> tuple[str, str]:
     """Names of the pods of rank 0 and rank 1."""
     if release.cluster.recorded is not None:
         return "POD", "POD"
-    index = {pod["metadata"]["labels"][INDEX]: pod["metadata"]["name"] for pod in release.pods("trainer")}
+    index = {
+        pod["metadata"]["labels"][INDEX]: pod["metadata"]["name"] for pod in release.pods("trainer")
+    }
     return index["0"], index["1"]
 
 

@@ -58,7 +58,13 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
         beside=Release(cluster, "beside", "config.run=beside"),
         queued=Release(cluster, "queued", "config.run=queued"),
         refused=Release(cluster, "refused", "config.run=refused"),
-        pair=Release(cluster, "pair", "config.run=pair", "trainer.nodes=2", "storage.accessMode=ReadWriteMany"),
+        pair=Release(
+            cluster,
+            "pair",
+            "config.run=pair",
+            "trainer.nodes=2",
+            "storage.accessMode=ReadWriteMany",
+        ),
         elsewhere=Release(other_cluster, "proof"),
         prometheus=os.environ.get("PROMETHEUS"),
         grafana=os.environ.get("GRAFANA"),
@@ -67,7 +73,14 @@ def prepare(namespace: str, recorded: list[list[str]] | None = None) -> Proof:
 
 
 def create_namespace(cluster: Cluster) -> None:
-    """Under Pod Security restricted. Raises Refuted if it exists, because its contents are not ours to remove."""
+    """Under Pod Security restricted.
+
+    Raises Refuted if it exists, because its contents are not ours to remove.
+    """
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace, "labels": labels}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": cluster.namespace, "labels": labels},
+    }
     cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(body))

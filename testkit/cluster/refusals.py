@@ -24,20 +24,28 @@ QUOTA = {
 
 
 def no_image(proof: Proof) -> None:
-    """No node can pull any image: Helm names that of the watcher; the uninstall, whose hook has no image, ends too."""
+    """No node can pull any image: Helm names that of the watcher; the uninstall, whose hook has no
+    image, ends too.
+    """
     cluster, release = proof.cluster, proof.refused
     seconds = _time_refusal(
-        release, f"global.imageRegistry={NO_REGISTRY}", names="pull-registry.invalid-5000-library-redis"
+        release,
+        f"global.imageRegistry={NO_REGISTRY}",
+        names="pull-registry.invalid-5000-library-redis",
     )
     removal = _time_uninstall(release)
     # The minute of the uninstall hook, and the same besides
     cluster.require(lambda: removal < 120.0, f"the uninstall took {removal:.0f} s")
-    cluster.kubectl("delete", f"jobs,{MADE}", "-l", release.labels(), "--ignore-not-found", seconds=STEP_SECONDS)
+    cluster.kubectl(
+        "delete", f"jobs,{MADE}", "-l", release.labels(), "--ignore-not-found", seconds=STEP_SECONDS
+    )
     proof.note(f"the image was named after {seconds:.0f} s; the uninstall took {removal:.0f} s")
 
 
 def quota(proof: Proof) -> None:
-    """A quota of the other namespace demands limits of CPUs: Helm prints the API server's sentence."""
+    """A quota of the other namespace demands limits of CPUs:
+    Helm prints the API server's sentence.
+    """
     release = proof.elsewhere
     release.cluster.kubectl("create", "-f", "-", stdin_text=json.dumps(QUOTA))
     with _uninstall_at_end(release):
@@ -49,7 +57,9 @@ def quota(proof: Proof) -> None:
 
 
 def refused_pod(proof: Proof) -> None:
-    """A priority class that does not exist, which no schema knows: refused by the dry run, with nothing created."""
+    """A priority class that does not exist, which no schema knows: refused by the dry run, with
+    nothing created.
+    """
     release = proof.refused
     with _uninstall_at_end(release):
         _refused_by_dry_run(proof.cluster, release)
@@ -73,14 +83,22 @@ def uninstall_after_refusal(proof: Proof) -> None:
 def _refused_by_dry_run(cluster: Cluster, release: Release) -> None:
     release.refused_install(f"trainer.priorityClassName={NO_CLASS}")
     log = cluster.kubectl("logs", f"job/{release.full}-dry-run")
-    cluster.require(lambda: NO_CLASS in log and "trainer" in log, f"the dry run does not name the class: {log[-400:]}")
+    cluster.require(
+        lambda: NO_CLASS in log and "trainer" in log,
+        f"the dry run does not name the class: {log[-400:]}",
+    )
     created_objects = cluster.objects("deployments,statefulsets,services", release.labels())
-    roles = [item for item in created_objects if item["metadata"]["name"] != f"{release.full}-image"]
+    roles = [
+        item for item in created_objects if item["metadata"]["name"] != f"{release.full}-image"
+    ]
     cluster.require(lambda: not roles, "objects of the release were created")
 
 
 def _time_refusal(release: Release, *values: str, names: str) -> float:
-    """Seconds until Helm refused the install. Raises Refuted if they are too many, or the message has no such words."""
+    """Seconds until Helm refused the install.
+
+    Raises Refuted if they are too many, or the message has no such words.
+    """
     start_seconds = time.monotonic()
     message = release.refused_install(*values)
     seconds = time.monotonic() - start_seconds

@@ -46,7 +46,9 @@ class Release:
         return self.cluster.refuses(*self._install(), *_set(*values), seconds=READY_SECONDS)
 
     def upgrade(self, *values: str, takes_over: bool = False) -> None:
-        """Upgrade with its values and these on top. takes_over: also fields that an autoscaler has scaled."""
+        """Upgrade with its values and these on top. takes_over: also fields that an autoscaler has
+        scaled.
+        """
         force = self.cluster.takes_over if takes_over else []
         self.cluster.helm(*self._upgrade(*values), *force, seconds=READY_SECONDS)
 
@@ -64,7 +66,10 @@ class Release:
 
     def deployed_revision(self) -> int:
         """The newest that was installed, upgraded or rolled back to without a failure."""
-        return max((int(row["revision"]) for row in self._history() if row["status"] == "deployed"), default=1)
+        return max(
+            (int(row["revision"]) for row in self._history() if row["status"] == "deployed"),
+            default=1,
+        )
 
     def _history(self) -> list[dict[str, Any]]:
         history_json = self.cluster.helm("history", self.name, "-o", "json")
@@ -75,7 +80,9 @@ class Release:
 
     def labels(self, role: str | None = None) -> str:
         release_label = f"app.kubernetes.io/instance={self.name}"
-        return release_label if role is None else f"{release_label},app.kubernetes.io/component={role}"
+        return (
+            release_label if role is None else f"{release_label},app.kubernetes.io/component={role}"
+        )
 
     def pods(self, role: str) -> list[dict[str, Any]]:
         """Pods that have not ended."""
@@ -94,7 +101,10 @@ class Release:
     def is_ready(self, role: str) -> bool:
         pods = self.pods(role)
         return bool(pods) and all(
-            any(entry["type"] == "Ready" and entry["status"] == "True" for entry in pod["status"].get("conditions", []))
+            any(
+                entry["type"] == "Ready" and entry["status"] == "True"
+                for entry in pod["status"].get("conditions", [])
+            )
             for pod in pods
         )
 
@@ -113,7 +123,11 @@ class Release:
 
     def generators_asked_for(self) -> int:
         """By the Deployment."""
-        return int(self.cluster.read("get", "deployment", f"{self.full}-generator").get("spec", {}).get("replicas", 0))
+        return int(
+            self.cluster.read("get", "deployment", f"{self.full}-generator")
+            .get("spec", {})
+            .get("replicas", 0)
+        )
 
     def reasons(self) -> set[str]:
         """Messages of the events of the generators' Deployment."""
@@ -122,19 +136,27 @@ class Release:
         return {event["reason"] for event in events.get("items", [])}
 
     def page(self, role: str, address: str = "") -> str:
-        """Page of a pod of that role, by default its metrics, read from inside: policies do not matter there."""
+        """Page of a pod of that role, by default its metrics, read from inside: policies do not
+        matter there.
+        """
         pods = self.pods(role)
-        return self._page(role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role])
+        return self._page(
+            role, pods[0]["metadata"]["name"] if pods else "POD", address or PAGES[role]
+        )
 
     def metric(self, role: str, metric: Metric) -> float | None:
-        """The largest value of a metric on the page of one pod of that role; None = it lacks the metric."""
+        """The largest value of a metric on the page of one pod of that role; None = it lacks the
+        metric.
+        """
         metric_values = []
         for pod in self.pods(role):
             try:
                 page = self._page(role, pod["metadata"]["name"], PAGES[role])
             except Refuted:
                 continue  # it starts or ends
-            metric_values += [sample.value for sample in parse_page(page) if sample.name == metric.name]
+            metric_values += [
+                sample.value for sample in parse_page(page) if sample.name == metric.name
+            ]
         return max(metric_values, default=None)
 
     def step(self) -> float | None:
@@ -142,7 +164,9 @@ class Release:
         return self.metric("trainer", trainer_metrics.TRAINER_STEP)
 
     def goes_on(self) -> None:
-        """The trainer makes a step: one more than the lowest seen from now on, for it may resume an earlier one."""
+        """The trainer makes a step: one more than the lowest seen from now on, for it may resume an
+        earlier one.
+        """
         lowest: list[float] = []
 
         def has_advanced() -> bool:
@@ -155,14 +179,18 @@ class Release:
         self.cluster.until("another step", STEP_SECONDS, has_advanced)
 
     def trainer_jobs(self) -> dict[str, str]:
-        """Name of each trainer's Job -> "Complete", "Failed", "superseded" (for another's sake), or "" at work."""
+        """Name of each trainer's Job -> "Complete", "Failed", "superseded" (for another's sake), or
+        "" at work.
+        """
         return {
             job["metadata"]["name"]: _end(job["status"].get("conditions", []))
             for job in self.cluster.objects("jobs", self.labels("trainer"))
         }
 
     def has_one_trainer(self) -> None:
-        """Raises Refuted where two trainers live after a while: they would hold devices, and compete for the run."""
+        """Raises Refuted where two trainers live after a while: they would hold devices, and
+        compete for the run.
+        """
 
         def alone() -> bool:
             at_work = [name for name, end in self.trainer_jobs().items() if not end]
@@ -171,7 +199,10 @@ class Release:
         self.cluster.until("one trainer", STEP_SECONDS, alone)
 
     def _page(self, role: str, pod: str, address: str) -> str:
-        program = f"import urllib.request; print(urllib.request.urlopen({address!r}, timeout=20).read().decode())"
+        program = (
+            f"import urllib.request; print(urllib.request.urlopen({address!r}, "
+            "timeout=20).read().decode())"
+        )
         return self.cluster.kubectl("exec", pod, "-c", role, "--", "python", "-c", program)
 
     def _install(self) -> list[str]:
@@ -187,7 +218,11 @@ def _set(*values: str) -> list[str]:
 
 
 def _parts(parts: Mapping[str, object] | None) -> list[str]:
-    return [word for path, value in (parts or {}).items() for word in ("--set-json", f"{path}={json.dumps(value)}")]
+    return [
+        word
+        for path, value in (parts or {}).items()
+        for word in ("--set-json", f"{path}={json.dumps(value)}")
+    ]
 
 
 def _end(conditions: list[dict[str, Any]]) -> str:

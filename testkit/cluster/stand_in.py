@@ -1,4 +1,6 @@
-"""A cluster that answers as one with a release at work does, and a clock that only its steps move."""
+"""A cluster that answers as one with a release at work does, and a clock
+that only its steps move.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,25 @@ def thing(kind: str, name: str, role: str = "", uid: str = "", **rest: Any) -> O
 def pod(role: str, uid: str = "") -> Object:
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     container = {"name": role, "image": f"rollcast/{role}:0.2.0"}
-    return thing("Pod", f"{role}-0", role, uid, status=status, spec={"nodeName": "node", "containers": [container]})
+    return thing(
+        "Pod",
+        f"{role}-0",
+        role,
+        uid,
+        status=status,
+        spec={"nodeName": "node", "containers": [container]},
+    )
 
 
 def job(name: str, code: int | None = None) -> Object:
     """A Job at work, or one that failed because the trainer ended with that code."""
-    message = f"Container trainer for pod x/{name}-0 failed with exit code {code} matching FailJob rule at index 0"
-    conditions = [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}]
+    message = (
+        f"Container trainer for pod x/{name}-0 failed with exit code {code} matching FailJob rule "
+        "at index 0"
+    )
+    conditions = [
+        {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}
+    ]
     return thing("Job", name, "trainer", status={} if code is None else {"conditions": conditions})
 
 
@@ -57,7 +71,10 @@ class StandIn(Cluster):
     def __init__(self, namespace: str = "somewhere") -> None:
         super().__init__(namespace)
         roles = ("trainer", "generator", "redis", "forecaster")
-        self.there: dict[str, list[Object]] = {"pods": [pod(role) for role in roles], "jobs": [job("first")]}
+        self.there: dict[str, list[Object]] = {
+            "pods": [pod(role) for role in roles],
+            "jobs": [job("first")],
+        }
         self.answers: dict[str, str | Callable[[str], str]] = {"version --template": "v4.2.0"}
         """Pattern of a command -> its output; the last matching pattern counts."""
         self.commands: list[str] = []
@@ -75,11 +92,15 @@ class StandIn(Cluster):
         if not listed:
             return "{}"
         selector_labels = dict(term.split("=") for term in listed[2].split(","))
-        listed_objects = [item for kind in listed[1].split(",") for item in self.there.get(kind, [])]
+        listed_objects = [
+            item for kind in listed[1].split(",") for item in self.there.get(kind, [])
+        ]
         return json.dumps(
             {
                 "items": [
-                    item for item in listed_objects if selector_labels.items() <= item["metadata"]["labels"].items()
+                    item
+                    for item in listed_objects
+                    if selector_labels.items() <= item["metadata"]["labels"].items()
                 ]
             }
         )

@@ -1,4 +1,7 @@
-"""The checks on a cluster, in order. Each step leaves the release at work, or the next one fails."""
+"""The checks on a cluster, in order.
+
+Each step leaves the release at work, or the next one fails.
+"""
 
 from __future__ import annotations
 
@@ -56,4 +59,8 @@ def look(proof: Proof, step: str) -> dict[str, Any]:
     except Refuted as fault:
         verdict = "FAILED"
         proof.note(str(fault))
-    return {"verdict": verdict, "seconds": round(time.monotonic() - start_seconds), "note": "; ".join(proof.notes)}
+    return {
+        "verdict": verdict,
+        "seconds": round(time.monotonic() - start_seconds),
+        "note": "; ".join(proof.notes),
+    }

@@ -1,4 +1,6 @@
-"""kubectl and helm as programs, each call with a deadline: the cluster is whatever their kubeconfig names."""
+"""kubectl and helm as programs, each call with a deadline: the cluster is whatever their kubeconfig
+names.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ CALL_SECONDS = 120.0
 PAUSE_SECONDS = 5.0
 FORWARD_PATIENCE = "--pod-running-timeout=1m"
 NEW_HELM = 4
-"""Helm applies on the server's side from this version on, and keeps the pods of tests until their logs are read."""
+"""Helm applies on the server's side from this version on, and keeps the pods of tests until their
+logs are read."""
 
 
 class NotSeen(Exception):  # noqa: N818  (a state of the cluster, not a mistake)
@@ -31,13 +34,18 @@ class Refuted(Exception):  # noqa: N818
 
 
 class Cluster:
-    """One namespace of a cluster. `recorded` = commands are written down and none is run: for a check without one."""
+    """One namespace of a cluster.
+
+    `recorded` = commands are written down and none is run: for a check without one.
+    """
 
     def __init__(self, namespace: str, recorded: list[list[str]] | None = None) -> None:
         self.namespace = namespace
         self.recorded = recorded
 
-    def kubectl(self, *arguments: str, seconds: float = CALL_SECONDS, stdin_text: str | None = None) -> str:
+    def kubectl(
+        self, *arguments: str, seconds: float = CALL_SECONDS, stdin_text: str | None = None
+    ) -> str:
         """The output of the command. Raises Refuted if it failed."""
         return self.run(["kubectl", "-n", self.namespace, *arguments], seconds, stdin_text)
 
@@ -53,10 +61,11 @@ class Cluster:
 
     @property
     def takes_over(self) -> list[str]:
-        """The flag with which Helm takes a field from its other owner, which is necessary after an autoscaler has
-        scaled.
+        """The flag with which Helm takes a field from its other owner, which is necessary after an
+        autoscaler has scaled.
 
-        Helm 4 applies on the server's side, which refuses that without the flag; Helm 3 does it anyway and has no flag.
+        Helm 4 applies on the server's side, which refuses that without the flag; Helm 3 does it
+        anyway and has no flag.
         """
         return ["--force-conflicts"] if self.helm_version >= NEW_HELM else []
 
@@ -91,7 +100,10 @@ class Cluster:
         return True
 
     def until(self, condition: str, seconds: float, holds: Callable[[], object]) -> None:
-        """Wait until the condition holds; a failing question counts as no. Raises Refuted after the deadline."""
+        """Wait until the condition holds; a failing question counts as no.
+
+        Raises Refuted after the deadline.
+        """
         if self.recorded is not None:
             return
         deadline = time.monotonic() + seconds
@@ -107,7 +119,9 @@ class Cluster:
             time.sleep(PAUSE_SECONDS)
 
     def always(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
-        """Raises Refuted with that sentence if the condition does not hold at every look within these seconds."""
+        """Raises Refuted with that sentence if the condition does not hold at every look within
+        these seconds.
+        """
         deadline = time.monotonic() + seconds
         while True:
             self.require(holds, otherwise)
@@ -120,7 +134,9 @@ class Cluster:
         if self.recorded is None and not holds():
             raise Refuted(otherwise)
 
-    def require_throughout(self, seconds: float, holds: Callable[[], object], otherwise: str) -> None:
+    def require_throughout(
+        self, seconds: float, holds: Callable[[], object], otherwise: str
+    ) -> None:
         """Like `require`, repeated until it holds or the time is over."""
         deadline = time.monotonic() + seconds
         self.require(holds, otherwise)
@@ -130,21 +146,34 @@ class Cluster:
 
     @contextmanager
     def forward_port(self, namespace: str, service: str, port: str) -> Iterator[str]:
-        """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted if that fails. Not by
-        the API server's proxy: that uses the Authorization header itself and does not pass it on.
+        """The service as an address of this machine, by `kubectl port-forward`. Raises Refuted if
+        that fails. Not by the API server's proxy: that uses the Authorization header itself and
+        does not pass it on.
         """
-        command = ["kubectl", "-n", namespace, "port-forward", f"service/{service}", f":{port}", FORWARD_PATIENCE]
+        command = [
+            "kubectl",
+            "-n",
+            namespace,
+            "port-forward",
+            f"service/{service}",
+            f":{port}",
+            FORWARD_PATIENCE,
+        ]
         if self.recorded is not None:
             self.recorded.append(command)
             yield "http://127.0.0.1"
             return
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
             try:
                 assert process.stdout is not None
                 first_line = process.stdout.readline()
                 port_match = re.search(r"127\.0\.0\.1:(\d+)", first_line)
                 if not port_match:
-                    raise Refuted(f"{shlex.join(command)}: {first_line.strip() or 'ended without a word'}")
+                    raise Refuted(
+                        f"{shlex.join(command)}: {first_line.strip() or 'ended without a word'}"
+                    )
                 yield f"http://127.0.0.1:{port_match[1]}"
             finally:
                 process.kill()
@@ -155,10 +184,18 @@ class Cluster:
             return ""
         try:
             done = subprocess.run(
-                command, input=stdin_text, capture_output=True, text=True, timeout=seconds, check=False
+                command,
+                input=stdin_text,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
             )
         except (subprocess.TimeoutExpired, OSError) as error:
             raise Refuted(f"{shlex.join(command[:6])}: {error}") from error
         if done.returncode != 0:
-            raise Refuted(f"{shlex.join(command[:6])} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+            raise Refuted(
+                f"{shlex.join(command[:6])} ended with {done.returncode}: "
+                f"{done.stderr.strip()[-400:]}"
+            )
         return done.stdout

@@ -34,18 +34,29 @@ WATCHED = (
 
 
 def dashboards(proof: Proof) -> None:
-    """Every query of every dashboard, asked of the cluster's own Prometheus, which scrapes the release."""
+    """Every query of every dashboard, asked of the cluster's own Prometheus, which scrapes the
+    release.
+    """
     if proof.prometheus is None:
         raise NotSeen("PROMETHEUS names no service, as namespace/name:port")
     _watch(proof)
-    proof.cluster.until("the run is scraped", STEP_SECONDS, lambda: _metrics(proof, trainer_metrics.TRAINER_STEP.name))
+    proof.cluster.until(
+        "the run is scraped",
+        STEP_SECONDS,
+        lambda: _metrics(proof, trainer_metrics.TRAINER_STEP.name),
+    )
     boards = [load(path) for path in DASHBOARDS]
     count = _all_answer(proof, boards, lambda target: _answers(proof, target))
-    proof.note(f"{count} queries, each answered with data but those that a run without trouble may leave empty")
+    proof.note(
+        f"{count} queries, each answered with data but those that a run without trouble may leave "
+        "empty"
+    )
 
 
 def grafana(proof: Proof) -> None:
-    """The dashboards and the second data source are there, and every panel's query finds something, by Grafana."""
+    """The dashboards and the second data source are there, and every panel's query finds something,
+    by Grafana.
+    """
     if proof.grafana is None:
         raise NotSeen("GRAFANA names no service, as namespace/name:port")
     _watch(proof)
@@ -53,23 +64,36 @@ def grafana(proof: Proof) -> None:
     namespace, service, port = _place(proof.grafana)
     with cluster.forward_port(namespace, service, port) as address:
         secret = Cluster(namespace, cluster.recorded).read("get", "secret", service).get("data", {})
-        user, password = (base64.b64decode(secret.get(key, "")).decode() for key in ("admin-user", "admin-password"))
+        user, password = (
+            base64.b64decode(secret.get(key, "")).decode()
+            for key in ("admin-user", "admin-password")
+        )
         if cluster.recorded is not None:
             return
         # Seconds for one answer of Grafana
         with httpx.Client(base_url=address, auth=(user, password), timeout=30.0) as client:
             title_suffix = f"({cluster.namespace}/{proof.release.name})"
             titles = {f"{load(path)['title']} {title_suffix}" for path in DASHBOARDS}
-            cluster.until("Grafana has the dashboards", STEP_SECONDS, lambda: titles <= set(_titles(client)))
-            cluster.until("Grafana has the data sources", STEP_SECONDS, lambda: len(_sources(client, proof)) == 2)
+            cluster.until(
+                "Grafana has the dashboards", STEP_SECONDS, lambda: titles <= set(_titles(client))
+            )
+            cluster.until(
+                "Grafana has the data sources",
+                STEP_SECONDS,
+                lambda: len(_sources(client, proof)) == 2,
+            )
             sources = _sources(client, proof)
             uids = _titles(client)
             boards = [
                 _request_json(client, "GET", f"/api/dashboards/uid/{uids[title]}")["dashboard"]
                 for title in sorted(titles)
             ]
-            count = _all_answer(proof, boards, lambda target: _shows(client, sources, proof, target))
-    proof.note(f"{len(titles)} dashboards, both data sources, {count} queries of panels answered with data")
+            count = _all_answer(
+                proof, boards, lambda target: _shows(client, sources, proof, target)
+            )
+    proof.note(
+        f"{len(titles)} dashboards, both data sources, {count} queries of panels answered with data"
+    )
 
 
 def _watch(proof: Proof) -> None:
@@ -80,8 +104,13 @@ def _watch(proof: Proof) -> None:
     proof.release.goes_on()
 
 
-def _all_answer(proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dict[str, Any]], bool]) -> int:
-    """How many queries these dashboards have. Raises Refuted with those that find nothing in spite of some patience."""
+def _all_answer(
+    proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dict[str, Any]], bool]
+) -> int:
+    """How many queries these dashboards have.
+
+    Raises Refuted with those that find nothing in spite of some patience.
+    """
     queries = list(_targets(boards))
     silent = queries
 
@@ -95,7 +124,9 @@ def _all_answer(proof: Proof, boards: list[dict[str, Any]], finds: Callable[[dic
         proof.cluster.until("every query finds something", 900.0, all_found)
     except Refuted as error:
         silent_queries = [
-            f"{title}: {target['expr']}" for title, target in silent if target["expr"] not in NOT_IN_A_LOCAL_RUN
+            f"{title}: {target['expr']}"
+            for title, target in silent
+            if target["expr"] not in NOT_IN_A_LOCAL_RUN
         ]
         raise Refuted(f"no data for {'; '.join(silent_queries)} ({error})") from error
     return len(queries)
@@ -105,13 +136,22 @@ def _targets(boards: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]
     """Each query, with the title of its panel."""
     for board in boards:
         for panel in panels(board):
-            yield from ((f"{board['title']}, {panel['title']}", target) for target in panel.get("targets", []))
+            yield from (
+                (f"{board['title']}, {panel['title']}", target)
+                for target in panel.get("targets", [])
+            )
 
 
 def _expression(proof: Proof, target: dict[str, Any]) -> str:
     now_seconds = time.time()
     looked_at = Recording(
-        "", "", (RUN,), now_seconds - RANGE_SECONDS, now_seconds, proof.cluster.namespace, SCRAPE_SECONDS
+        "",
+        "",
+        (RUN,),
+        now_seconds - RANGE_SECONDS,
+        now_seconds,
+        proof.cluster.namespace,
+        SCRAPE_SECONDS,
     )
     # A target pass rate that the demo's model is past from the start
     return substituted(target["expr"], looked_at, 0.2)
@@ -126,7 +166,11 @@ def _answers(proof: Proof, target: dict[str, Any]) -> bool:
     kind = "query"
     if not target.get("instant"):
         kind, now_seconds = "query_range", time.time()
-        parameters |= {"start": now_seconds, "end": now_seconds + RANGE_SECONDS, "step": RANGE_SECONDS / POINTS}
+        parameters |= {
+            "start": now_seconds,
+            "end": now_seconds + RANGE_SECONDS,
+            "step": RANGE_SECONDS / POINTS,
+        }
     page = f"http://127.0.0.1:8400/prometheus/api/v1/{kind}?{urlencode(parameters)}"
     return bool(json.loads(proof.release.page("forecaster", page))["data"]["result"])
 
@@ -135,24 +179,33 @@ def _metrics(proof: Proof, expression: str) -> bool:
     """Whether Prometheus answers with any series."""
     assert proof.prometheus is not None
     namespace, service, port = _place(proof.prometheus)
-    path = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/api/v1/query?query={quote(expression)}"
+    path = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/api/v1/query?query={quote(expression)}"  # noqa: E501
     return bool(json.loads(proof.cluster.kubectl("get", "--raw", path))["data"]["result"])
 
 
-def _shows(client: httpx.Client, sources: dict[str, str], proof: Proof, target: dict[str, Any]) -> bool:
+def _shows(
+    client: httpx.Client, sources: dict[str, str], proof: Proof, target: dict[str, Any]
+) -> bool:
     """Whether Grafana gets any value for the query of a panel."""
     ahead = target["datasource"]["uid"] == FORECASTER
     begin = int(time.time()) - (0 if ahead else RANGE_SECONDS)
     query = {
         "refId": "A",
-        "datasource": {"type": "prometheus", "uid": sources["forecaster" if ahead else "prometheus"]},
+        "datasource": {
+            "type": "prometheus",
+            "uid": sources["forecaster" if ahead else "prometheus"],
+        },
         "expr": _expression(proof, target),
         "instant": bool(target.get("instant")),
         "range": not target.get("instant"),
         "intervalMs": 1000 * SCRAPE_SECONDS,
         "maxDataPoints": POINTS,
     }
-    body = {"queries": [query], "from": str(1000 * begin), "to": str(1000 * (begin + RANGE_SECONDS))}
+    body = {
+        "queries": [query],
+        "from": str(1000 * begin),
+        "to": str(1000 * (begin + RANGE_SECONDS)),
+    }
     frames = _request_json(client, "POST", "/api/ds/query", body)["results"]["A"].get("frames", [])
     return any(column for frame in frames for column in frame.get("data", {}).get("values", []))
 
@@ -166,7 +219,9 @@ def _titles(client: httpx.Client) -> dict[str, str]:
 
 
 def _sources(client: httpx.Client, proof: Proof) -> dict[str, str]:
-    """Which -> its uid: the Prometheus that dashboards begin with, and this release's forecaster."""
+    """Which -> its uid: the Prometheus that dashboards begin with,
+    and this release's forecaster.
+    """
     source_name = f"Rollcast forecast {proof.cluster.namespace}/{proof.release.name}"
     uids = {}
     for source in _request_json(client, "GET", "/api/datasources"):

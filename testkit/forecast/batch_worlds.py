@@ -1,8 +1,9 @@
-"""Training under many splits of a step, with a known truth: what IsoCompute (arXiv 2603.12151) reports, at random.
+"""Training under many splits of a step, with a known truth: what IsoCompute (arXiv 2603.12151)
+reports, at random.
 
-Each split follows a sigmoid. More rollouts of a prompt move its bend to more compute and raise its asymptote, less and
-less, up to a number from which it falls again. More prompts move the bend either way and hardly touch the asymptote.
-None of this is a parabola in ln n.
+Each split follows a sigmoid. More rollouts of a prompt move its bend to more compute and raise its
+asymptote, less and less, up to a number from which it falls again. More prompts move the bend
+either way and hardly touch the asymptote. None of this is a parabola in ln n.
 """
 
 import math
@@ -59,7 +60,9 @@ class BatchWorld:
     def pass_rate(self, split: BatchSplit, compute: float | Array) -> Array:
         wider = split.rollouts / BASE.rollouts
         more = split.prompts / BASE.prompts
-        asymptote = self.asymptote - self.lost * wider**-self.catch_up + self.gain_of_prompts * np.log(more)
+        asymptote = (
+            self.asymptote - self.lost * wider**-self.catch_up + self.gain_of_prompts * np.log(more)
+        )
         asymptote -= self.overfit * max(0.0, np.log(split.rollouts / self.saturation))
         midpoint = wider**self.delay * more**self.delay_of_prompts
         return sigmoid(compute, self.initial, asymptote, self.exponent, midpoint)
@@ -70,10 +73,16 @@ class BatchWorld:
         rise = float(np.mean([high - low for low, high in ends]))
         return max(0.0, rise / (2.0 * math.log(1.2)))
 
-    def curve(self, split: BatchSplit, last: float, rng: np.random.Generator, shift: float = 0.0) -> Curve:
-        """30 evaluations up to compute `last`, each with a noise of 0.008; the run strays by `shift` from its split."""
+    def curve(
+        self, split: BatchSplit, last: float, rng: np.random.Generator, shift: float = 0.0
+    ) -> Curve:
+        """30 evaluations up to compute `last`, each with a noise of 0.008; the run strays by
+        `shift` from its split.
+        """
         compute = np.geomspace(last / 60, last, 30)
         rate = self.pass_rate(split, compute)
         share_of_rise = (rate - self.initial) / (self.asymptote - self.initial)
         noise = 0.008 * rng.standard_normal(compute.size)
-        return Curve.from_points(compute, np.clip(rate + shift * share_of_rise + noise, 0.0, 1.0), name=split.name)
+        return Curve.from_points(
+            compute, np.clip(rate + shift * share_of_rise + noise, 0.0, 1.0), name=split.name
+        )

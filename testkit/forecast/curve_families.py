@@ -1,8 +1,10 @@
-"""Learning curves as a weighted set of parametric families, after Domhan, Springenberg and Hutter (IJCAI 2015).
+"""Learning curves as a weighted set of parametric families, after Domhan, Springenberg and Hutter
+(IJCAI 2015).
 
-The eleven families of that paper, each fitted by itself. Where it draws weights and parameters by MCMC, here a family's
-weight is its evidence as BIC has it, and its parameters are drawn from the normal distribution around the least squares
-(Laplace). As there, a curve that ends below its last reading or outside of [0, 1] is invalid: its draws are left out.
+The eleven families of that paper, each fitted by itself. Where it draws weights and parameters by
+MCMC, here a family's weight is its evidence as BIC has it, and its parameters are drawn from the
+normal distribution around the least squares (Laplace). As there, a curve that ends below its last
+reading or outside of [0, 1] is invalid: its draws are left out.
 
 x is compute in mean distances between evaluations, so that it counts from about 1 as epochs do.
 """
@@ -24,7 +26,8 @@ Fit = tuple[Array, Array, float, float]
 LARGEST = 50.0
 """Exponents are cut there, so that no step of the search overflows."""
 FLAT = 1e-6
-"""Ridge of the curvature, relative: a direction that the points do not determine stays near the least squares."""
+"""Ridge of the curvature, relative: a direction that the points do not determine stays near the
+least squares."""
 
 
 def _exp(value: Array) -> Array:
@@ -81,7 +84,8 @@ FAMILIES: dict[str, tuple[Family, tuple[tuple[float, ...], ...]]] = {
         ((0.7, 0.3), (0.9, 0.6)),
     ),
 }
-"""Name -> the curve, and where its least squares are looked for from. log x + 1 for log x, which is 0 at the start."""
+"""Name -> the curve, and where its least squares are looked for from. log x + 1 for log x, which is
+0 at the start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +98,12 @@ class CurveFamilies:
     last: tuple[float, float]
     """x and pass rate of the last reading."""
 
-    def quantiles(self, compute: ArrayLike, levels: tuple[float, ...], num_readings: float = np.inf) -> Array:
-        """Quantiles of the mean of this many readings at `compute` (m,), or of the curve itself -> (q, m)."""
+    def quantiles(
+        self, compute: ArrayLike, levels: tuple[float, ...], num_readings: float = np.inf
+    ) -> Array:
+        """Quantiles of the mean of this many readings at `compute` (m,), or of the curve itself ->
+        (q, m).
+        """
         x = np.atleast_1d(np.asarray(compute, dtype=float)) / self.unit
         values, weights = [], []
         rng = np.random.default_rng(0)
@@ -104,11 +112,13 @@ class CurveFamilies:
             ends = curves[:, -1]
             possible_mask = (
                 # A curve may end so far below the last reading, which is noisy
-                np.isfinite(curves).all(axis=1) & (ends <= 1.0) & (ends >= max(self.last[1] - 0.05, 0.0))
+                np.isfinite(curves).all(axis=1)
+                & (ends <= 1.0)
+                & (ends >= max(self.last[1] - 0.05, 0.0))
             )
-            noisy_readings = curves[possible_mask] + noise / np.sqrt(num_readings) * rng.standard_normal(
-                curves[possible_mask].shape
-            )
+            noisy_readings = curves[possible_mask] + noise / np.sqrt(
+                num_readings
+            ) * rng.standard_normal(curves[possible_mask].shape)
             values.append(np.clip(noisy_readings, 0.0, 1.0))
             weights.append(np.full(int(possible_mask.sum()), weight))
         drawn, weight = np.concatenate(values), np.concatenate(weights)
@@ -116,10 +126,15 @@ class CurveFamilies:
             return np.full((len(levels), x.size), self.last[1])
         order = np.argsort(drawn, axis=0)
         cumulative = np.cumsum(weight[order], axis=0) / weight.sum()
-        places = [[int(np.searchsorted(cumulative[:, at], level)) for at in range(x.size)] for level in levels]
+        places = [
+            [int(np.searchsorted(cumulative[:, at], level)) for at in range(x.size)]
+            for level in levels
+        ]
         ordered = np.take_along_axis(drawn, order, axis=0)
         last = drawn.shape[0] - 1
-        return np.array([[ordered[min(rank, last), at] for at, rank in enumerate(row)] for row in places])
+        return np.array(
+            [[ordered[min(rank, last), at] for at, rank in enumerate(row)] for row in places]
+        )
 
 
 def curve_families(curve: Curve) -> CurveFamilies:
@@ -130,7 +145,9 @@ def curve_families(curve: Curve) -> CurveFamilies:
     fitted = [_fit_family(family, starts, x, y) for family, starts in FAMILIES.values()]
     min_criterion = min(criterion for _, _, _, criterion in fitted)
     draws = []
-    for (family, _), (best, covariance, noise, criterion) in zip(FAMILIES.values(), fitted, strict=True):
+    for (family, _), (best, covariance, noise, criterion) in zip(
+        FAMILIES.values(), fitted, strict=True
+    ):
         # Samples of each family
         drawn = rng.multivariate_normal(best, covariance, 400, method="eigh")
         drawn[0] = best
@@ -140,12 +157,22 @@ def curve_families(curve: Curve) -> CurveFamilies:
 
 def _fit_family(family: Family, starts: tuple[tuple[float, ...], ...], x: Array, y: Array) -> Fit:
     """Least squares from the best of its starts."""
-    solutions = [least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200) for start in starts]
+    solutions = [
+        least_squares(lambda p: family(x, *p) - y, start, method="trf", max_nfev=200)
+        for start in starts
+    ]
     best = min(solutions, key=lambda solution: float(solution.cost))
     count, size = y.size, best.x.size
     # Standard deviation of a reading about its family, at least
     total = max(2.0 * float(best.cost), count * 1e-3**2)
     noise = float(np.sqrt(total / max(count - size, 1)))
     curvature = best.jac.T @ best.jac
-    covariance = noise**2 * np.linalg.pinv(curvature + FLAT * np.trace(curvature) * np.eye(size), hermitian=True)
-    return best.x, covariance, noise, count * float(np.log(total / count)) + size * float(np.log(count))
+    covariance = noise**2 * np.linalg.pinv(
+        curvature + FLAT * np.trace(curvature) * np.eye(size), hermitian=True
+    )
+    return (
+        best.x,
+        covariance,
+        noise,
+        count * float(np.log(total / count)) + size * float(np.log(count)),
+    )

@@ -1,11 +1,13 @@
 """Forecasts of the later points of real runs, next to those of existing methods, run by run.
 
-The paper's runs: fitted on the points its authors fitted (from 1,450 GPU-hours on), scored on the mean of the last
-three later points. Every other real curve: fitted on its first half, scored on the mean of its last three points. The
-forecaster gets only the points; the baselines that need an R_0 get the paper's.
+The paper's runs: fitted on the points its authors fitted (from 1,450 GPU-hours on), scored on the
+mean of the last three later points. Every other real curve: fitted on its first half, scored on the
+mean of its last three points. The forecaster gets only the points; the baselines that need an R_0
+get the paper's.
 
-The prior in use was set from the numbers printed in the paper and from plain sense. A prior learned from curves is
-shown next to it: for each run of the paper it is learned from the readings of its other runs alone.
+The prior in use was set from the numbers printed in the paper and from plain sense. A prior learned
+from curves is shown next to it: for each run of the paper it is learned from the readings of its
+other runs alone.
 """
 
 from __future__ import annotations
@@ -46,12 +48,15 @@ FLAT = replace(
 LEVELS = (0.05, 0.5, 0.95)
 WIDE_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 RELATIVE_MIDPOINTS: Array = np.geomspace(0.02, 10.0, 100)
-"""The paper's grid for curves of other units and pass rates: A, and C_mid over the last compute of the window."""
+"""The paper's grid for curves of other units and pass rates: A, and C_mid over the last compute of
+the window."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Points to fit, and the outcome: `outcome` is the mean of `num_last` readings around `compute`."""
+    """Points to fit, and the outcome: `outcome` is the mean of `num_last` readings around
+    `compute`.
+    """
 
     name: str
     curve: Curve
@@ -64,7 +69,12 @@ class Task:
 def paper_tasks(runs: dict[tuple[str, str], PaperRun]) -> list[tuple[Task, PaperRun]]:
     """The ten distinct runs with later points."""
     return [
-        (Task(runs[key].name, runs[key].fitted_points(), *runs[key].outcome(), runs[key].initial), runs[key])
+        (
+            Task(
+                runs[key].name, runs[key].fitted_points(), *runs[key].outcome(), runs[key].initial
+            ),
+            runs[key],
+        )
         for key in EXTENDED
     ]
 
@@ -86,7 +96,9 @@ def _first_halves(curves: dict[str, Curve]) -> list[Task]:
         first_half = curve.window(stop=start + 0.5 * (stop - start))
         if len(first_half) >= 5:
             end, outcome = float(curve.compute[-3:].mean()), float(curve.pass_rate[-3:].mean())
-            initial = float(first_half.pass_rate[0]) if first_half.initial is None else first_half.initial
+            initial = (
+                float(first_half.pass_rate[0]) if first_half.initial is None else first_half.initial
+            )
             tasks.append(Task(name, first_half, end, outcome, initial))
     return tasks
 
@@ -102,25 +114,36 @@ def paper_table(folder: Path) -> dict[str, Any]:
     rows = []
     for task, run in tasks:
         row = {"run": task.name, "points": len(task.curve), **_baselines(task)}
-        row["paper grid"] = float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute))) - task.outcome
+        row["paper grid"] = (
+            float(np.mean(paper_grid(task.curve, task.initial).pass_rate(task.compute)))
+            - task.outcome
+        )
         row["curve_fit"] = _curve_fit(task)
         row["curve families"] = _families(task)
         row["forecast"] = _forecast(task, FITTED)
         row["forecast, default prior"] = _forecast(task, DEFAULT)
         row["forecast, learned prior"] = _forecast(task, learned[run.identity])
         row["forecast, R_0 given"] = _forecast(task, replace(FITTED, initial=task.initial))
-        row["forecast, flat prior"] = _forecast(task, FitOptions(initial=task.initial, prior=FLAT, robust=False))
+        row["forecast, flat prior"] = _forecast(
+            task, FitOptions(initial=task.initial, prior=FLAT, robust=False)
+        )
         rows.append(row)
     return {"rows": rows, "summary": _summary(rows)}
 
 
 def half_table(folder: Path) -> dict[str, Any]:
-    """The first half of every other real curve; the paper's grid and curve_fit take R_0 from the first reading."""
+    """The first half of every other real curve; the paper's grid and curve_fit take R_0 from the
+    first reading.
+    """
     rows: list[dict[str, Any]] = []
     runs = paper_runs(folder)
     for task in half_tasks(folder, runs):
         family = not task.name.startswith("qwen")
-        learned = replace(FITTED, prior=learn_prior(_others(runs, task.name), FITTED)) if family else FITTED
+        learned = (
+            replace(FITTED, prior=learn_prior(_others(runs, task.name), FITTED))
+            if family
+            else FITTED
+        )
         rows.append(_half_row(task, FITTED, learned))
     groups = {
         "paper": [row for row in rows if not row["run"].startswith("qwen")],
@@ -128,18 +151,26 @@ def half_table(folder: Path) -> dict[str, Any]:
         "qwen3-0.6b": [row for row in rows if row["run"].startswith("qwen3-0.6b")],
         "qwen3.5-4b": [row for row in rows if row["run"].startswith("qwen3.5-4b")],
     }
-    return {"rows": rows, "summary": {name: _summary(group) for name, group in groups.items() if group}}
+    return {
+        "rows": rows,
+        "summary": {name: _summary(group) for name, group in groups.items() if group},
+    }
 
 
 def own_table() -> dict[str, Any]:
-    """The first half of Rollcast's own runs; the learned prior of a run is that of the other seeds."""
+    """The first half of Rollcast's own runs; the learned prior of a run is that
+    of the other seeds.
+    """
     curves, measured = own_runs(), FitOptions(prior=LAW_PRIOR)
     rows = [
         _half_row(
             task,
             measured,
             FitOptions(
-                prior=learn_prior([other_curve for name, other_curve in curves.items() if name != task.name], measured)
+                prior=learn_prior(
+                    [other_curve for name, other_curve in curves.items() if name != task.name],
+                    measured,
+                )
             ),
         )
         for task in _first_halves(curves)
@@ -173,18 +204,29 @@ def _baselines(task: Task) -> dict[str, Any]:
     def error(method: Callable[[Curve], Any]) -> float:
         return float(method(task.curve).pass_rate(task.compute)) - task.outcome
 
-    return {"last value": error(last_value), "power law": error(power_law), "log-linear": error(log_linear)}
+    return {
+        "last value": error(last_value),
+        "power law": error(power_law),
+        "log-linear": error(log_linear),
+    }
 
 
 def _forecast(task: Task, options: FitOptions) -> dict[str, float]:
     forecast = fit(task.curve, options)
     error = forecast.reading_error / float(np.sqrt(task.num_last))
     low, median, high = forecast.predictive([task.compute], standard_error=error)[:, 0]
-    return {"error": float(median) - task.outcome, "low": float(low) - task.outcome, "high": float(high) - task.outcome}
+    return {
+        "error": float(median) - task.outcome,
+        "low": float(low) - task.outcome,
+        "high": float(high) - task.outcome,
+    }
 
 
 def _families(task: Task) -> dict[str, float]:
-    low, median, high = curve_families(task.curve).quantiles([task.compute], LEVELS, task.num_last)[:, 0] - task.outcome
+    low, median, high = (
+        curve_families(task.curve).quantiles([task.compute], LEVELS, task.num_last)[:, 0]
+        - task.outcome
+    )
     return {"error": float(median), "low": float(low), "high": float(high)}
 
 
@@ -197,7 +239,9 @@ def _curve_fit(task: Task) -> float:
     middle = float(np.log(np.median(task.curve.compute)))
     start = (min(float(task.curve.pass_rate.max()) + 0.02, 0.99), 1.5, middle)
     bounds = ([initial, 0.05, middle - 10.0], [1.0, 20.0, middle + 10.0])
-    parameters, _ = curve_fit(law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000)
+    parameters, _ = curve_fit(
+        law, task.curve.compute, task.curve.pass_rate, p0=start, bounds=bounds, max_nfev=20_000
+    )
     return float(law(np.array([task.compute]), *parameters)[0]) - task.outcome
 
 
@@ -216,7 +260,11 @@ def _summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
             "mean": float(errors.mean()),
         }
         if intervals:
-            summary[method]["covered"] = sum(value["low"] <= 0 <= value["high"] for value in intervals)
+            summary[method]["covered"] = sum(
+                value["low"] <= 0 <= value["high"] for value in intervals
+            )
             summary[method]["of"] = len(intervals)
-            summary[method]["width"] = float(np.mean([value["high"] - value["low"] for value in intervals]))
+            summary[method]["width"] = float(
+                np.mean([value["high"] - value["low"] for value in intervals])
+            )
     return summary

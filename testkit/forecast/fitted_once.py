@@ -1,4 +1,6 @@
-"""Each curve is fitted once: tests ask several commands, and the library, for answers on the same curves."""
+"""Each curve is fitted once: tests ask several commands, and the library, for answers on the same
+curves.
+"""
 
 from __future__ import annotations
 

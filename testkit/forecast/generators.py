@@ -1,14 +1,18 @@
 """Simulated runs: three kinds of noise around the law, and six shapes for the verdicts.
 
-Fixed before the fitter was tuned; a change here makes older results incomparable. Every run has a measured start, a
-standard error for each point (as the system reports it) and C_mid somewhere between 10 and 10,000 device-hours. The
-window ends at a given multiple of C_mid, with 15 to 100 evaluations evenly spaced in compute.
+Fixed before the fitter was tuned; a change here makes older results incomparable. Every run has a
+measured start, a standard error for each point (as the system reports it) and C_mid somewhere
+between 10 and 10,000 device-hours. The window ends at a given multiple of C_mid, with 15 to 100
+evaluations evenly spaced in compute.
 
     law      white Gaussian noise of the reported standard error
-    heavy    Student t noise with 4 degrees of freedom, 0.4-0.9 of the reported standard error (the same prompts every
-             time: their share is an offset of the whole curve, which belongs to the curve), and a drift with the
+    heavy    Student t noise with 4 degrees of freedom, 0.4-0.9 of the reported standard error (the
+             same prompts every
+             time: their share is an offset of the whole curve, which belongs to the curve), and a
+                 drift with the
              correlation time 0.3 in ln compute, 0.2-0.8 of the standard error
-    early    noise as in `law`, and a first phase that the law does not describe: the pass rate starts 0.02-0.08 above
+    early    noise as in `law`, and a first phase that the law does not describe: the pass rate
+             starts 0.02-0.08 above
              or below it and joins it linearly at 0.05-0.2 C_mid
 
 The truth to be forecast is always the law.
@@ -30,7 +34,9 @@ SHAPES = ("good", "collapse", "decline", "regime_change", "flat", "saturated")
 
 @dataclass(frozen=True, eq=False)
 class SimulatedRun:
-    """A curve and what made it; `white` and `drift` are the true standard deviations of its residuals."""
+    """A curve and what made it; `white` and `drift` are the true standard deviations of its
+    residuals.
+    """
 
     curve: Curve
     truth: SigmoidParameters
@@ -53,11 +59,15 @@ def simulate(generator: str, window: float, rng: np.random.Generator) -> Simulat
             residual = error * rng.standard_normal(count)
         case "heavy":
             white, drift = error * rng.uniform(0.4, 0.9), error * rng.uniform(0.2, 0.8)
-            residual = white * rng.standard_t(4, count) / np.sqrt(2.0) + drift * _drift(np.log(compute), 0.3, rng)
+            residual = white * rng.standard_t(4, count) / np.sqrt(2.0) + drift * _drift(
+                np.log(compute), 0.3, rng
+            )
         case "early":
             join = truth.midpoint * rng.uniform(0.05, 0.2)
             offset = float(rng.choice([-1, 1])) * rng.uniform(0.02, 0.08)
-            residual = error * rng.standard_normal(count) + offset * np.maximum(1 - compute / join, 0.0)
+            residual = error * rng.standard_normal(count) + offset * np.maximum(
+                1 - compute / join, 0.0
+            )
             start += offset
         case _:
             raise ValueError(f"generator: {generator!r} is none of {GENERATORS}.")
@@ -88,7 +98,9 @@ def simulate_shape(shape: str, rng: np.random.Generator) -> Curve:
             clean = law
         case "collapse":  # most of the gain is lost within a twentieth of the run
             at = rng.uniform(0.4, 0.85)
-            lost = rng.uniform(0.5, 1.0) * (law[np.searchsorted(progress, at)] - 0.5 * truth.initial)
+            lost = rng.uniform(0.5, 1.0) * (
+                law[np.searchsorted(progress, at)] - 0.5 * truth.initial
+            )
             clean = law - lost * np.clip((progress - at) / 0.05, 0, 1)
         case "decline":  # a third to all of the gain is lost slowly
             at = rng.uniform(0.3, 0.6)
@@ -105,7 +117,9 @@ def simulate_shape(shape: str, rng: np.random.Generator) -> Curve:
             raise ValueError(f"shape: {shape!r} is none of {SHAPES}.")
     error = float(np.exp(rng.uniform(np.log(0.003), np.log(0.015))))
     white, drift = error * rng.uniform(0.4, 0.9), error * rng.uniform(0.2, 0.8)
-    residual = white * rng.standard_t(4, count) / np.sqrt(2.0) + drift * _drift(np.log(compute), 0.3, rng)
+    residual = white * rng.standard_t(4, count) / np.sqrt(2.0) + drift * _drift(
+        np.log(compute), 0.3, rng
+    )
     return Curve.from_points(
         compute,
         np.clip(clean + residual, 0, 1),

@@ -27,12 +27,16 @@ class LogLinear:
 
 
 def log_linear(curve: Curve) -> LogLinear:
-    """ln(A / R - 1) = intercept + slope ln C for 400 values of A; the one with the least squares in R is kept.
+    """ln(A / R - 1) = intercept + slope ln C for 400 values of A; the one with the least squares in
+    R is kept.
 
-    Each regression weighs a point by (dR / d ln(A/R - 1))^2 = (R (1 - R / A))^2, so that its error counts as one in R.
+    Each regression weighs a point by (dR / d ln(A/R - 1))^2 = (R (1 - R / A))^2, so that its error
+    counts as one in R.
     """
     y = np.clip(curve.pass_rate, 1e-6, None)
-    asymptotes = np.linspace(min(float(y.max()), 1.0), 1.0, 401)[1:] if y.max() < 1 else np.array([1.0])
+    asymptotes = (
+        np.linspace(min(float(y.max()), 1.0), 1.0, 401)[1:] if y.max() < 1 else np.array([1.0])
+    )
     share = np.minimum(y / asymptotes[:, None], 1 - 1e-6)
     target = np.log(1 / share - 1)
     weight = (y * (1 - share)) ** 2

@@ -1,6 +1,7 @@
 """Series of readings around one level, and series that rise: a forecast must distinguish them.
 
-The noise is independent, or an AR(1) process whose neighbours correlate; its standard deviation is that of one reading.
+The noise is independent, or an AR(1) process whose neighbours correlate; its standard deviation is
+that of one reading.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ EDGE = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """Readings in a series, standard deviation of their noise in pass rate, correlation of neighbours."""
+    """Readings in a series, standard deviation of their noise in pass rate, correlation of
+    neighbours.
+    """
 
     count: int
     noise: float
@@ -42,7 +45,13 @@ def rising_series(cell: Cell, rng: np.random.Generator) -> Curve:
     rise = cell.noise * rng.uniform(*RISES_IN_NOISE)
     exponent = float(np.exp(rng.normal(0.74, 0.35)))
     midpoint = float(np.exp(rng.normal(-0.8, 0.7)))
-    law = sigmoid(np.arange(1.0, cell.count + 1.0, dtype=np.float64) / cell.count, 0.0, 1.0, exponent, midpoint)
+    law = sigmoid(
+        np.arange(1.0, cell.count + 1.0, dtype=np.float64) / cell.count,
+        0.0,
+        1.0,
+        exponent,
+        midpoint,
+    )
     relative_rise = (law - law[0]) / (law[-1] - law[0])
     return _series(cell, rng.uniform(EDGE, 1.0 - EDGE - rise) + rise * relative_rise, rng)
 
@@ -52,7 +61,9 @@ def ar1_noise(count: int, correlation: float, rng: np.random.Generator) -> Array
     normal = rng.standard_normal(count)
     noise = normal.copy()
     for index in range(1, count):
-        noise[index] = correlation * noise[index - 1] + np.sqrt(1.0 - correlation**2) * normal[index]
+        noise[index] = (
+            correlation * noise[index - 1] + np.sqrt(1.0 - correlation**2) * normal[index]
+        )
     return noise
 
 

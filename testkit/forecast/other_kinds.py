@@ -1,4 +1,6 @@
-"""Forecasts of runs of other kinds than the law, next to existing methods: `other_shapes` draws them."""
+"""Forecasts of runs of other kinds than the law, next to existing methods: `other_shapes` draws
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ from testkit.forecast.other_shapes import CLASSES, draw_run
 
 HORIZONS = (2.0, 10.0)
 LEVELS = (0.05, 0.5, 0.95)
-SIMPLE: dict[str, Callable[[Curve], Any]] = {"last value": last_value, "power law": power_law, "log-linear": log_linear}
+SIMPLE: dict[str, Callable[[Curve], Any]] = {
+    "last value": last_value,
+    "power law": power_law,
+    "log-linear": log_linear,
+}
 
 
 def other_kinds(num_runs: int) -> list[dict[str, Any]]:
-    """Mean errors of each kind at 2 and 10 times the window, and how often 90 % intervals of the truth held it."""
+    """Mean errors of each kind at 2 and 10 times the window, and how often 90 % intervals of the
+    truth held it.
+    """
     return [_measure_kind(kind, num_runs) for kind in CLASSES]
 
 
@@ -42,13 +50,21 @@ def _measure_kind(kind: str, num_runs: int) -> dict[str, Any]:
             errors.setdefault(name, []).append(np.abs(median - truth).tolist())
             coverage.setdefault(name, []).append(((low <= truth) & (truth <= high)).tolist())
         for name, method in SIMPLE.items():
-            errors.setdefault(name, []).append(np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist())
+            errors.setdefault(name, []).append(
+                np.abs(method(curve).pass_rate(HORIZONS) - truth).tolist()
+            )
         word = forecast.verdict.kind.value
         verdicts[word] = verdicts.get(word, 0) + 1
     return {
         "kind": kind,
         "runs": num_runs,
-        "held_90": {name: np.mean(run_coverage, axis=0).round(3).tolist() for name, run_coverage in coverage.items()},
-        "mean_error": {name: np.mean(run_errors, axis=0).round(4).tolist() for name, run_errors in errors.items()},
+        "held_90": {
+            name: np.mean(run_coverage, axis=0).round(3).tolist()
+            for name, run_coverage in coverage.items()
+        },
+        "mean_error": {
+            name: np.mean(run_errors, axis=0).round(4).tolist()
+            for name, run_errors in errors.items()
+        },
         "verdicts": verdicts,
     }

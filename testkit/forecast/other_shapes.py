@@ -1,7 +1,9 @@
-"""Runs of other kinds than the law, drawn with the standard library alone: no code and no assumption of the fitter.
+"""Runs of other kinds than the law, drawn with the standard library alone: no code and no
+assumption of the fitter.
 
-Each class draws its own truth at a compute of 1 (the whole run; the window is its first part), readings at even steps
-with binomial noise of some hundred to a thousand prompts, and sometimes a start. Compute is counted in steps.
+Each class draws its own truth at a compute of 1 (the whole run; the window is its first part),
+readings at even steps with binomial noise of some hundred to a thousand prompts, and sometimes a
+start. Compute is counted in steps.
 
     power_tail     A - D (1 + C / c)^-b with a small b: the gain never quite ends
     log_growth     linear in ln(1 + C / c), never near a ceiling
@@ -58,13 +60,17 @@ def _log_creep(rng: random.Random) -> Law:
 def _format_jump(rng: random.Random) -> Law:
     start, jump, speed = rng.uniform(0.02, 0.15), rng.uniform(0.2, 0.5), rng.uniform(0.01, 0.04)
     slow, onset, exponent = rng.uniform(0.1, 0.25), rng.uniform(0.05, 0.3), rng.uniform(0.3, 0.7)
-    return lambda c: start + jump * -math.expm1(-c / speed) + slow * (1.0 - (1.0 + c / onset) ** -exponent)
+    return lambda c: (
+        start + jump * -math.expm1(-c / speed) + slow * (1.0 - (1.0 + c / onset) ** -exponent)
+    )
 
 
 def _law(rng: random.Random, min_exponent: float, max_exponent: float) -> Law:
     start = rng.uniform(0.05, 0.45)
     end = start + rng.uniform(0.15, 0.45)
-    return _sigmoid(start, end, rng.uniform(min_exponent, max_exponent), math.exp(rng.uniform(-2.3, -0.5)))
+    return _sigmoid(
+        start, end, rng.uniform(min_exponent, max_exponent), math.exp(rng.uniform(-2.3, -0.5))
+    )
 
 
 def _decline(rng: random.Random) -> Law:
@@ -73,7 +79,9 @@ def _decline(rng: random.Random) -> Law:
 
 
 def _second_rise(rng: random.Random) -> Law:
-    first = _sigmoid(rng.uniform(0.1, 0.3), rng.uniform(0.4, 0.6), rng.uniform(2.0, 4.0), rng.uniform(0.05, 0.15))
+    first = _sigmoid(
+        rng.uniform(0.1, 0.3), rng.uniform(0.4, 0.6), rng.uniform(2.0, 4.0), rng.uniform(0.05, 0.15)
+    )
     gain, later = rng.uniform(0.1, 0.25), rng.uniform(1.2, 1.8)
     return lambda c: first(c) + gain / (1.0 + (later / max(c, 1e-9)) ** 6)
 

@@ -1,4 +1,6 @@
-"""Do we reproduce the printed fits with the paper's own procedure, and its log-linear variant on simulated points?"""
+"""Do we reproduce the printed fits with the paper's own procedure, and its log-linear variant on
+simulated points?
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,15 @@ FIGURES = {
 """Ranges of compute in which a printed fit's points were read."""
 LONG_RUN = ("fig1a", "ScaleRL-bs2048-100k")
 REACH = 1.35
-"""A window is spanned by points that begin before its start times this factor and end after its end divided by it."""
+"""A window is spanned by points that begin before its start times this factor and end after its end
+divided by it."""
 
 
 def printed_fits(folder: Path) -> dict[str, Any]:
     """The paper's grid with R_0 = 0.40 on the points of each printed fit, one row per fit.
 
-    Printed fits of windows that the points do not span are left out and named: cut to other windows, the same points
-    would be fitted again.
+    Printed fits of windows that the points do not span are left out and named: cut to other
+    windows, the same points would be fitted again.
     """
     runs = paper_runs(folder)
     rows, skipped, curves = [], [], set()
@@ -47,7 +50,9 @@ def printed_fits(folder: Path) -> dict[str, Any]:
             continue
         curves.add((curve.compute.tobytes(), curve.pass_rate.tobytes()))
         large = "bs2048" in run.name or "Scout" in run.name
-        our_fit = paper_grid(curve, run.initial, midpoints=LARGE_MIDPOINTS if large else SMALL_MIDPOINTS)
+        our_fit = paper_grid(
+            curve, run.initial, midpoints=LARGE_MIDPOINTS if large else SMALL_MIDPOINTS
+        )
         row: dict[str, Any] = {
             "where": printed["where"],
             "run": printed["run"],
@@ -57,7 +62,11 @@ def printed_fits(folder: Path) -> dict[str, Any]:
         }
         if printed["C_mid"]:
             printed_rates = sigmoid(
-                curve.compute, run.initial, float(printed["A"]), float(printed["B"]), float(printed["C_mid"])
+                curve.compute,
+                run.initial,
+                float(printed["A"]),
+                float(printed["B"]),
+                float(printed["C_mid"]),
             )
             row["sum_of_squares"] = (
                 float(np.sum((curve.pass_rate - printed_rates) ** 2)),
@@ -69,26 +78,36 @@ def printed_fits(folder: Path) -> dict[str, Any]:
         "fits": len(rows),
         "distinct_curves": len(curves),
         "skipped": skipped,
-        "asymptote_within_0.02": float(np.mean([abs(np.subtract(*row["asymptote"])) <= 0.0201 for row in rows])),
-        "exponent_within_0.25": float(np.mean([abs(np.subtract(*row["exponent"])) <= 0.25 for row in rows])),
-        "sum_of_squares_no_larger": f"{sum(r['sum_of_squares'][1] <= r['sum_of_squares'][0] for r in with_midpoint)}"
+        "asymptote_within_0.02": float(
+            np.mean([abs(np.subtract(*row["asymptote"])) <= 0.0201 for row in rows])
+        ),
+        "exponent_within_0.25": float(
+            np.mean([abs(np.subtract(*row["exponent"])) <= 0.25 for row in rows])
+        ),
+        "sum_of_squares_no_larger": f"{sum(r['sum_of_squares'][1] <= r['sum_of_squares'][0] for r in with_midpoint)}"  # noqa: E501
         f" of {len(with_midpoint)}",
         "rows": rows,
     }
 
 
 def power_law_windows(folder: Path) -> dict[str, float | str]:
-    """A of the power law on the 100k run from 1.5k and 5k to 50k (A.4 prints 1.0 and 0.74) where points span that."""
+    """A of the power law on the 100k run from 1.5k and 5k to 50k (A.4 prints 1.0 and 0.74) where
+    points span that.
+    """
     run = paper_runs(folder)[LONG_RUN]
     figures: dict[str, float | str] = {}
     for window in ((1_500.0, 50_000.0), (5_000.0, 50_000.0)):
         name, curve = f"{window[0]:g}-{window[1]:g}", run.curve(*window)
-        figures[name] = power_law(curve).asymptote if _spans(curve, window) else _skip_note(name, curve)
+        figures[name] = (
+            power_law(curve).asymptote if _spans(curve, window) else _skip_note(name, curve)
+        )
     return figures
 
 
 def simulated_log_linear(num_runs: int = 200) -> dict[str, float]:
-    """A = 0.80, B = 1.5, C_mid = 5000, 500 to 30,000, 1 % noise: share of runs within 0.05 of A and 0.02 of R(100k)."""
+    """A = 0.80, B = 1.5, C_mid = 5000, 500 to 30,000, 1 % noise: share of runs within 0.05 of A and
+    0.02 of R(100k).
+    """
     compute = np.linspace(500, 30_000, 60)
     law = sigmoid(compute, 0.0, 0.8, 1.5, 5_000)
     truth = float(sigmoid(100_000.0, 0.0, 0.8, 1.5, 5_000))
@@ -111,7 +130,10 @@ def _spans(curve: Curve, window: tuple[float, float]) -> bool:
 
 
 def _skip_note(name: str, curve: Curve) -> str:
-    return f"skipped: {name}, the points span only {curve.compute[0]:.0f} to {curve.compute[-1]:.0f} GPU-hours"
+    return (
+        f"skipped: {name}, the points span only {curve.compute[0]:.0f} to {curve.compute[-1]:.0f} "
+        "GPU-hours"
+    )
 
 
 def _points(

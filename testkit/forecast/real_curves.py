@@ -1,9 +1,10 @@
-"""Curves of real runs: Rollcast's own, and those in the folder named by ROLLCAST_SHARED_DATA, which are no part of the
-repository.
+"""Curves of real runs: Rollcast's own, and those in the folder named by ROLLCAST_SHARED_DATA, which
+are no part of the repository.
 
-scalerl/points.csv holds readings of the figures of arXiv 2510.13786: kind `fit` are the points its authors fitted,
-`extended` the later ones. A run that is drawn in several figures is read several times; `identity` says which readings
-belong together, so that a prior learned for one never sees the other.
+scalerl/points.csv holds readings of the figures of arXiv 2510.13786: kind `fit` are the points its
+authors fitted, `extended` the later ones. A run that is drawn in several figures is read several
+times; `identity` says which readings belong together, so that a prior learned for one never sees
+the other.
 """
 
 from __future__ import annotations
@@ -86,17 +87,23 @@ def data_folder() -> Path | None:
 
 
 def paper_runs(folder: Path) -> dict[tuple[str, str], PaperRun]:
-    """Every reading, by figure and name; the merged reading of the main run is ("merged", "ScaleRL")."""
+    """Every reading, by figure and name; the merged reading of the main run is ("merged",
+    "ScaleRL").
+    """
     rows: dict[tuple[str, str], list[tuple[float, float, bool]]] = defaultdict(list)
     for row in _rows(folder / "scalerl" / "points.csv"):
         rows[row["figure"], row["run"]].append(
             (float(row["gpu_hours"]), float(row["pass_rate"]), row["kind"] == "extended")
         )
     for row in _rows(folder / "scalerl" / "scalerl_8b_bs768_merged.csv"):
-        rows["merged", "ScaleRL"].append((float(row["gpu_hours"]), float(row["pass_rate"]), row["kind"] == "extended"))
+        rows["merged", "ScaleRL"].append(
+            (float(row["gpu_hours"]), float(row["pass_rate"]), row["kind"] == "extended")
+        )
     runs = {}
     for (figure, name), points in rows.items():
-        compute, pass_rate, extended = (np.array(column) for column in zip(*sorted(points), strict=True))
+        compute, pass_rate, extended = (
+            np.array(column) for column in zip(*sorted(points), strict=True)
+        )
         runs[figure, name] = PaperRun(figure, name, compute, pass_rate, extended.astype(bool))
     return runs
 
@@ -107,7 +114,9 @@ def published_fits(folder: Path) -> list[dict[str, str]]:
 
 
 def other_runs(folder: Path) -> dict[str, Curve]:
-    """Runs of other projects, whole: validation scores by GPU-hours or steps, training rewards by hours."""
+    """Runs of other projects, whole: validation scores by GPU-hours or steps, training rewards by
+    hours.
+    """
     curves: dict[str, Curve] = {}
     for name in ("qwen2-7b-gpg", "qwen2-7b-gpg-megatron"):
         scores: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -133,10 +142,13 @@ def other_runs(folder: Path) -> dict[str, Curve]:
 
 
 def own_runs() -> dict[str, Curve]:
-    """The demo's runs as its benchmark kept them, whole: held-out pass rate by step, the start measured."""
+    """The demo's runs as its benchmark kept them, whole: held-out pass rate by step, the start
+    measured.
+    """
     seeds = json.loads((RESULTS / "demo.json").read_text())["figures"]["seeds"]
     return {
-        f"rollcast demo, seed {seed['seed']}": Curve.from_points(*zip(*seed["curve"], strict=True)) for seed in seeds
+        f"rollcast demo, seed {seed['seed']}": Curve.from_points(*zip(*seed["curve"], strict=True))
+        for seed in seeds
     }
 
 

@@ -1,7 +1,7 @@
 """Beginnings of real curves and their later readings, as the stack sees them.
 
-An example is one cut of one curve and one later compute: what each simple method reads there, what the spread depends
-on, and the mean of three readings that came. The law is fitted to every cut.
+An example is one cut of one curve and one later compute: what each simple method reads there, what
+the spread depends on, and the mean of three readings that came. The law is fitted to every cut.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Examples:
         ahead: (e,) compute there over compute now, minus 1.
         cut: (e,) number of the cut.
         not_moved: (e,) the level has not moved since the start.
-        took_off: (e,) the outcome is a notable gain on the last five, and above every reading so far.
+        took_off: (e,) the outcome is a notable gain on the last five, and above every reading so
+            far.
     """
 
     repository: np.ndarray
@@ -61,14 +62,28 @@ class Examples:
 
 
 def make_examples(folder: Path) -> Examples:
-    """The examples of all curves of a folder, in the order of its index. Raises UserError as `read_corpus`."""
+    """The examples of all curves of a folder, in the order of its index.
+
+    Raises UserError as `read_corpus`.
+    """
     curves = read_corpus(folder)
     with ProcessPoolExecutor() as pool:
-        parts = [cut_examples for parts in pool.map(_cut_curve, curves, chunksize=4) for cut_examples in parts]
+        parts = [
+            cut_examples
+            for parts in pool.map(_cut_curve, curves, chunksize=4)
+            for cut_examples in parts
+        ]
     if not parts:
-        raise UserError(f"{folder}: no curve is long enough to be cut; ten readings are needed at least")
-    joined = {name: np.concatenate([getattr(example_set, name) for example_set in parts]) for name in vars(parts[0])}
-    joined["cut"] = np.concatenate([np.full(cut_group.cut.size, number) for number, cut_group in enumerate(parts)])
+        raise UserError(
+            f"{folder}: no curve is long enough to be cut; ten readings are needed at least"
+        )
+    joined = {
+        name: np.concatenate([getattr(example_set, name) for example_set in parts])
+        for name in vars(parts[0])
+    }
+    joined["cut"] = np.concatenate(
+        [np.full(cut_group.cut.size, number) for number, cut_group in enumerate(parts)]
+    )
     return Examples(**joined)
 
 
@@ -87,10 +102,15 @@ def _make_cut_examples(curve: CorpusCurve, share: float, num_seen: int) -> Examp
     )
     forecast = fit_part(beginning, FitOptions())
     later = len(curve) - num_seen
-    # Later computes of one cut, evenly spaced in ln of the number of readings until then, the end among them
-    places = np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, 4)).astype(int)) + num_seen - 1
+    # Later computes of one cut, evenly spaced in ln of the number of readings until then, the end
+    # among them
+    places = (
+        np.unique(np.rint(np.geomspace(NUM_LEVEL_READINGS, later, 4)).astype(int)) + num_seen - 1
+    )
     compute = curve.compute[places]
-    outcome = np.array([curve.y[index - NUM_LEVEL_READINGS + 1 : index + 1].mean() for index in places])
+    outcome = np.array(
+        [curve.y[index - NUM_LEVEL_READINGS + 1 : index + 1].mean() for index in places]
+    )
     readings, law_gain = forecast.law_readings(compute)
     summary = forecast.summary
     forecasts = summary.forecasts(compute, law_gain)
@@ -106,5 +126,6 @@ def _make_cut_examples(curve: CorpusCurve, share: float, num_seen: int) -> Examp
         ahead=compute / curve.compute[num_seen - 1] - 1.0,
         cut=fill_column(0.0),
         not_moved=fill_column(has_not_moved(forecast.curve)),
-        took_off=(outcome - summary.last_five >= NOTABLE_GAIN) & (outcome > beginning.pass_rate.max()),
+        took_off=(outcome - summary.last_five >= NOTABLE_GAIN)
+        & (outcome > beginning.pass_rate.max()),
     )

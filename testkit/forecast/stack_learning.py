@@ -12,20 +12,27 @@ from rollcast.scaling.posterior.stack import NUM_METHODS, Stack
 from testkit.forecast.stack_examples import Examples
 
 USUAL_SCALE = np.array([0.0, 0.6, 0.0])
-"""Coefficients of ln s towards which they are shrunk, the first one left free: s in proportion to W^0.6."""
+"""Coefficients of ln s towards which they are shrunk, the first one left free: s in proportion to
+W^0.6."""
 START_SCALE = -2.0
 LEAST_DEGREES = 1.5
 USUAL_LOG_DEGREES = np.log(2.5)
 """ln(degrees of freedom - LEAST_DEGREES) towards which that is shrunk."""
 USUAL_TAKE_OFF = (1.0, 9.0)
-"""Runs that took off and runs that did not, which the prior counts as seen besides those of the examples."""
+"""Runs that took off and runs that did not, which the prior counts as seen besides those of the
+examples."""
 DIGITS = 4
 
 
 def learn(examples: Examples) -> Stack:
-    """The stack of `examples`. One repository has one vote, shared by its cells of metric and share of the curve."""
+    """The stack of `examples`.
+
+    One repository has one vote, shared by its cells of metric and share of the curve.
+    """
     vote = votes(examples)
-    start = np.concatenate([np.zeros(NUM_METHODS), [START_SCALE, 0.6, 0.0], [0.0, 0.0], [USUAL_LOG_DEGREES]])
+    start = np.concatenate(
+        [np.zeros(NUM_METHODS), [START_SCALE, 0.6, 0.0], [0.0, 0.0], [USUAL_LOG_DEGREES]]
+    )
     minimum = minimize(_loss, start, args=(examples, vote), method="L-BFGS-B")
     logits, scale, side, log_degrees = _parts(minimum.x)
     weights = _softmax(logits).round(DIGITS)
@@ -41,11 +48,15 @@ def learn(examples: Examples) -> Stack:
 
 
 def votes(examples: Examples) -> Array:
-    """(e,) weights that add up to 1: one repository one vote, shared by its cells, those by their examples."""
+    """(e,) weights that add up to 1: one repository one vote, shared by its cells, those by their
+    examples.
+    """
     weight = np.zeros(examples.share.size)
     for repository in np.unique(examples.repository):
         of_repository = examples.repository == repository
-        cells = {(metric, share) for metric, share in zip(examples.metric, examples.share, strict=True)}
+        cells = {
+            (metric, share) for metric, share in zip(examples.metric, examples.share, strict=True)
+        }
         repository_cells = []
         for metric, share in sorted(cells):
             cell = of_repository & (examples.metric == metric) & (examples.share == share)
@@ -58,7 +69,9 @@ def votes(examples: Examples) -> Array:
 
 def _parts(parameters: Array) -> tuple[Array, Array, Array, float]:
     """Logits of the weights (7,), scale (3,), side (2,), ln(degrees - LEAST_DEGREES)."""
-    logits, scale, side, log_degrees = np.split(parameters, [NUM_METHODS, NUM_METHODS + 3, NUM_METHODS + 5])
+    logits, scale, side, log_degrees = np.split(
+        parameters, [NUM_METHODS, NUM_METHODS + 3, NUM_METHODS + 5]
+    )
     return logits, scale, side, float(log_degrees[0])
 
 
@@ -68,7 +81,9 @@ def _softmax(logits: Array) -> Array:
 
 
 def _loss(parameters: Array, examples: Examples, vote: Array) -> float:
-    """Mean negative log likelihood of the outcomes under the simple methods alone, and the penalty."""
+    """Mean negative log likelihood of the outcomes under the simple methods alone,
+    and the penalty.
+    """
     logits, scale, side, log_degrees = _parts(parameters)
     degrees = LEAST_DEGREES + np.exp(log_degrees)
     normed, width = _normalise_outcomes(parameters, examples)
@@ -81,12 +96,15 @@ def _loss(parameters: Array, examples: Examples, vote: Array) -> float:
         + np.sum(side**2)
         + (log_degrees - USUAL_LOG_DEGREES) ** 2
     )
-    # Penalty on the squares of the coefficients, in nats of the mean likelihood: half or twice as much changes nothing
+    # Penalty on the squares of the coefficients, in nats of the mean likelihood: half or twice as
+    # much changes nothing
     return float(-vote @ density + 0.05 * penalty)
 
 
 def _normalise_outcomes(parameters: Array, examples: Examples) -> tuple[Array, Array]:
-    """Outcomes in units of the scale on their side of the centre, and the mean of the two scales: (e,) each."""
+    """Outcomes in units of the scale on their side of the centre, and the mean of the two scales:
+    (e,) each.
+    """
     logits, scale, side, _ = _parts(parameters)
     centre = examples.forecasts @ _softmax(logits)
     spread = np.exp(examples.scale_terms @ scale) + MIN_WIDTH
@@ -115,7 +133,9 @@ def _persistence(examples: Examples, vote: Array, parameters: Array) -> float:
 
 
 def _late_take_off(examples: Examples, vote: Array) -> float:
-    """Share of the cuts whose level has not moved that had gained at the end; the prior counted in."""
+    """Share of the cuts whose level has not moved that had gained at the end;
+    the prior counted in.
+    """
     last = np.append(np.diff(examples.cut) != 0, True)
     final_unmoved = examples.not_moved & last
     of_repository = {}

@@ -17,7 +17,11 @@ def plain(figures: Mapping[str, Any]) -> None:
 def rows(figures: Sequence[Mapping[str, Any]]) -> None:
     """One line per row."""
     for row in figures:
-        print("  ".join(f"{value:<14}" if isinstance(value, str) else f"{value}" for value in row.values()))
+        print(
+            "  ".join(
+                f"{value:<14}" if isinstance(value, str) else f"{value}" for value in row.values()
+            )
+        )
 
 
 def print_published(figures: Mapping[str, Any]) -> None:
@@ -25,7 +29,9 @@ def print_published(figures: Mapping[str, Any]) -> None:
     print(f"{'where':22s}{'run':28s}{'A':>14s}{'B':>14s}{'C_mid':>16s}")
     for row in figures["rows"]:
         a, b, c = row["asymptote"], row["exponent"], row["midpoint"]
-        print(f"{row['where']:22s}{row['run']:28s}{a[0]:7.3f}{a[1]:7.3f}{b[0]:7.2f}{b[1]:7.2f}{c[0]:8.0f}{c[1]:8.0f}")
+        print(
+            f"{row['where']:22s}{row['run']:28s}{a[0]:7.3f}{a[1]:7.3f}{b[0]:7.2f}{b[1]:7.2f}{c[0]:8.0f}{c[1]:8.0f}"
+        )
     plain({name: value for name, value in figures.items() if name != "rows"})
 
 
@@ -46,7 +52,8 @@ def halves(figures: Mapping[str, Any]) -> None:
 def calibration(figures: Sequence[Mapping[str, Any]]) -> None:
     """Coverage by generator and window class, at 2 and at 10 times the window."""
     print(
-        "generator  window   50 %: 2x   10x   90 %: 2x   10x   width 2x    10x  oracle 2x    10x  A missed  too early"
+        "generator  window   50 %: 2x   10x   90 %: 2x   10x   width 2x    10x  oracle 2x    10x  "
+        "A missed  too early"
         "  verdicts: runs whose A is missed / runs"
     )
     for row in figures:
@@ -59,7 +66,8 @@ def calibration(figures: Sequence[Mapping[str, Any]]) -> None:
             f"{row['generator']:10s}{row['window']:7.1f}{inner_2:11.3f}{inner_10:6.3f}{outer_2:11.3f}{outer_10:6.3f}"
             f"{width_2:11.3f}{width_10:7.3f}{oracle_2:11.3f}{oracle_10:7.3f}{row['asymptote_missed']:10.3f}"
             f"{too_early:>11s}"
-            f"  {', '.join(f'{kind} {wrong[kind]}/{runs}' for kind, runs in row['verdicts'].items())}"
+            "  "
+            f"{', '.join(f'{kind} {wrong[kind]}/{runs}' for kind, runs in row['verdicts'].items())}"
         )
 
 
@@ -71,7 +79,9 @@ def targets(judged: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def run_by_run(table: Sequence[Mapping[str, Any]]) -> str:
-    """Signed errors as Markdown; of the forecast without and with the learned prior also the 90 % interval's."""
+    """Signed errors as Markdown; of the forecast without and with the learned prior also the 90 %
+    interval's.
+    """
     methods = [name for name in BASELINES if name in table[0]]
     header = ["run", "points", *methods, "points alone", "learned prior"]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
@@ -79,7 +89,12 @@ def run_by_run(table: Sequence[Mapping[str, Any]]) -> str:
         alone, learned = row["forecast"], row["forecast, learned prior"]
         # Runs without others of their family have no prior to learn.
         intervals = [_interval(alone), "" if learned == alone else _interval(learned)]
-        cells = [row["run"], str(row["points"]), *(f"{_error(row[name]):+.3f}" for name in methods), *intervals]
+        cells = [
+            row["run"],
+            str(row["points"]),
+            *(f"{_error(row[name]):+.3f}" for name in methods),
+            *intervals,
+        ]
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join(lines) + "\n"
 
@@ -95,17 +110,24 @@ def _interval(value: Mapping[str, float]) -> str:
 
 def _errors(table: Sequence[Mapping[str, Any]]) -> None:
     methods = [name for name in table[0] if name not in ("run", "points", "verdict")]
-    print(f"{'run':44s}{'n':>4s}" + "".join(f"{method.replace('forecast', 'fc'):>20s}" for method in methods))
+    print(
+        f"{'run':44s}{'n':>4s}"
+        + "".join(f"{method.replace('forecast', 'fc'):>20s}" for method in methods)
+    )
     for row in table:
         cells = []
         for method in methods:
             value = row[method]
             if isinstance(value, dict):
                 mark = " " if value["low"] <= 0 <= value["high"] else "!"
-                cells.append(f"{value['error']:+.4f}{mark}w{value['high'] - value['low']:.3f}".rjust(20))
+                cells.append(
+                    f"{value['error']:+.4f}{mark}w{value['high'] - value['low']:.3f}".rjust(20)
+                )
             else:
                 cells.append(f"{value:+.4f}".rjust(20))
-        print(f"{row['run']:44s}{row['points']:4d}" + "".join(cells) + f"  {row.get('verdict', '')}")
+        print(
+            f"{row['run']:44s}{row['points']:4d}" + "".join(cells) + f"  {row.get('verdict', '')}"
+        )
 
 
 def _summary(summary: Mapping[str, Mapping[str, float]]) -> None:

@@ -1,4 +1,7 @@
-"""Targets of the figures. A target over several classes or runs names those that are outside of it."""
+"""Targets of the figures.
+
+A target over several classes or runs names those that are outside of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ Judged = dict[str, dict[str, Any]]
 
 
 def judge(figures: Mapping[str, Any]) -> Judged:
-    """Each target of the parts that were measured: whether it is met, and the measures outside of it."""
+    """Each target of the parts that were measured: whether it is met, and the measures outside of
+    it.
+    """
     judges: dict[str, Callable[[Any], Judged]] = {
         "published.fits": _judge_published,
         "published.log_linear": _log_linear,
@@ -61,15 +66,22 @@ def _log_linear(figures: Mapping[str, float]) -> Judged:
 
 def _extrapolation(figures: Mapping[str, Any]) -> Judged:
     summary, default = figures["summary"]["forecast"], figures["summary"]["forecast, default prior"]
-    # It was 0.007 for the law's first prior. The stack, which helps runs of other groups, costs 0.002 here.
+    # It was 0.007 for the law's first prior. The stack, which helps runs of other groups, costs
+    # 0.002 here.
     return {
-        "later points, default prior: median error at most 0.009": _target(default["median"] <= 0.009),
-        "later points, default prior: 90th percentile at most 0.018": _target(default["p90"] <= 0.018),
+        "later points, default prior: median error at most 0.009": _target(
+            default["median"] <= 0.009
+        ),
+        "later points, default prior: 90th percentile at most 0.018": _target(
+            default["p90"] <= 0.018
+        ),
         "later points, default prior: mean error at most 0.010": _target(default["mean"] <= 0.010),
         "later points: median error at most 0.009": _target(summary["median"] <= 0.009),
         "later points: 90th percentile at most 0.023": _target(summary["p90"] <= 0.023),
         "later points: mean error at most 0.011": _target(summary["mean"] <= 0.011),
-        "later points: 90 % interval holds 8 of 10": _target(summary["covered"] >= 0.8 * summary["of"]),
+        "later points: 90 % interval holds 8 of 10": _target(
+            summary["covered"] >= 0.8 * summary["of"]
+        ),
         "later points: mean width at most 0.07": _target(summary["width"] <= 0.07),
     }
 
@@ -100,16 +112,28 @@ def _calibration(rows: Sequence[Mapping[str, Any]]) -> Judged:
     early_runs = sum(row["verdicts"].get(too_early, 0) for row in rows)
     early_missed = sum(row["asymptote_missed_by_verdict"].get(too_early, 0) for row in rows)
     return {
-        "50 % interval covers 44-56 % of every class": _all_inside(outside("covered_50", 0.44, 0.56)),
-        "90 % interval covers 86-94 % of every class": _all_inside(outside("covered_90", 0.86, 0.94)),
-        "too early: A missed by at most 10 % of all runs": _target(early_missed <= 0.10 * early_runs),
-        "too early: A missed by at most 10 % of every class": _all_inside(missing([too_early], 0.10)),
+        "50 % interval covers 44-56 % of every class": _all_inside(
+            outside("covered_50", 0.44, 0.56)
+        ),
+        "90 % interval covers 86-94 % of every class": _all_inside(
+            outside("covered_90", 0.86, 0.94)
+        ),
+        "too early: A missed by at most 10 % of all runs": _target(
+            early_missed <= 0.10 * early_runs
+        ),
+        "too early: A missed by at most 10 % of every class": _all_inside(
+            missing([too_early], 0.10)
+        ),
         "forecastable or saturated: A missed by at most 14 %": _all_inside(missing(TRUSTED, 0.14)),
     }
 
 
 def _false_alarms(rows: Sequence[Mapping[str, Any]]) -> Judged:
-    outside = [f"{row['class']}: {row['false_alarms']} of {row['runs']}" for row in rows if row["share"] > 0.02]
+    outside = [
+        f"{row['class']}: {row['false_alarms']} of {row['runs']}"
+        for row in rows
+        if row["share"] > 0.02
+    ]
     return {"false alarms at most 2 % of every class": _all_inside(outside)}
 
 
@@ -117,20 +141,34 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> Judged:
     outside = [
         f"{row['kind']} at {horizon}: {share:.2f}"
         for row in rows
-        for horizon, share, min_share in zip(("2x", "10x"), row["held_90"]["forecast"], (0.85, 0.80), strict=True)
+        for horizon, share, min_share in zip(
+            ("2x", "10x"), row["held_90"]["forecast"], (0.85, 0.80), strict=True
+        )
         if share < min_share and row["kind"] != UNFORESEEABLE
     ]
-    return {"other kinds: 90 % interval holds 85 % at 2x and 80 % at 10x of every class": _all_inside(outside)}
+    return {
+        "other kinds: 90 % interval holds 85 % at 2x and 80 % at 10x of every class": _all_inside(
+            outside
+        )
+    }
 
 
 def _judge_simulated(rows: Sequence[Mapping[str, Any]]) -> Judged:
     min_right_share = {row["shape"]: 0.98 if row["shape"] == "good" else 0.95 for row in rows}
-    outside = [f"{row['shape']}: {row['right']:.3f}" for row in rows if row["right"] < min_right_share[row["shape"]]]
+    outside = [
+        f"{row['shape']}: {row['right']:.3f}"
+        for row in rows
+        if row["right"] < min_right_share[row["shape"]]
+    ]
     return {"verdicts: 95 % right on every shape, 98 % on good runs": _all_inside(outside)}
 
 
 def _real(rows: Sequence[Mapping[str, str]]) -> Judged:
-    broke = [row for row in rows if row["run"].startswith("qwen3-0.6b") or row["run"].endswith("training reward")]
+    broke = [
+        row
+        for row in rows
+        if row["run"].startswith("qwen3-0.6b") or row["run"].endswith("training reward")
+    ]
     outside = [f"{row['run']}: {row['verdict']}" for row in broke if row["verdict"] not in BROKEN]
     return {"verdicts: real runs that broke are told": _all_inside(outside)}
 
@@ -139,7 +177,9 @@ def _speed(figures: Mapping[str, float]) -> Judged:
     return {
         "a refit of 100 points under 20 ms": _target(figures["refit_100_points_ms"] < 20),
         "the law alone, 100 points, under 5 ms": _target(figures["law_alone_100_points_ms"] < 5),
-        "100 times faster than grid and curve_fit": _target(figures["times_faster_than_curve_fit"] >= 100),
+        "100 times faster than grid and curve_fit": _target(
+            figures["times_faster_than_curve_fit"] >= 100
+        ),
         "100 runs in a tenth of 15 s": _target(figures["hundred_runs_refit_and_drawn_s"] <= 1.5),
         "memory under 200 MB": _target(figures["peak_memory_mb"] < 200),
     }

@@ -25,10 +25,11 @@ RIGHT = {
     "flat": {VerdictKind.TOO_EARLY, VerdictKind.SATURATED, VerdictKind.NO_LEARNING},
     "saturated": {VerdictKind.SATURATED},
 }
-"""A good run is judged right unless it is accused of a break; nothing can be forecast of a run that learned nothing."""
+"""A good run is judged right unless it is accused of a break; nothing can be forecast of a run that
+learned nothing."""
 OPTIONS = {"saturated": FitOptions(prior=LAW_PRIOR)}
-"""The default weight of other shapes. By the law alone a flat top is the end; the default expects some to rise
-again."""
+"""The default weight of other shapes. By the law alone a flat top is the end; the default expects
+some to rise again."""
 
 
 def measure_shapes(num_runs: int) -> list[dict[str, Any]]:
@@ -36,16 +37,26 @@ def measure_shapes(num_runs: int) -> list[dict[str, Any]]:
     rows = []
     for index, shape in enumerate(SHAPES):
         rng = np.random.default_rng([11, index])
-        kinds = Counter(fit(simulate_shape(shape, rng), OPTIONS.get(shape)).verdict.kind for _ in range(num_runs))
+        kinds = Counter(
+            fit(simulate_shape(shape, rng), OPTIONS.get(shape)).verdict.kind
+            for _ in range(num_runs)
+        )
         right = sum(kinds[kind] for kind in RIGHT[shape]) / num_runs
         rows.append(
-            {"shape": shape, "runs": num_runs, "right": right, "verdicts": {k.value: n for k, n in kinds.items()}}
+            {
+                "shape": shape,
+                "runs": num_runs,
+                "right": right,
+                "verdicts": {k.value: n for k, n in kinds.items()},
+            }
         )
     return rows
 
 
 def false_alarms(calibration: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Runs of each class of the calibration, all of them good, that are accused of a break; the worst class first."""
+    """Runs of each class of the calibration, all of them good, that are accused of a break; the
+    worst class first.
+    """
     rows = []
     for row in calibration:
         count = sum(row["verdicts"].get(kind.value, 0) for kind in BROKEN)
@@ -63,7 +74,11 @@ def false_alarms(calibration: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 def real(folder: Path) -> list[dict[str, str]]:
     """Whole curves of real runs: the verdict on each."""
     curves = other_runs(folder) | {"qwen2-7b-gpg training reward": truncating_run(folder)}
-    curves |= {f"paper {run.name}": run.curve() for key, run in paper_runs(folder).items() if run.identity == run.name}
+    curves |= {
+        f"paper {run.name}": run.curve()
+        for key, run in paper_runs(folder).items()
+        if run.identity == run.name
+    }
     rows = []
     for name, curve in curves.items():
         verdict = fit(curve).verdict

@@ -13,7 +13,9 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium browser (Debian package chromium)")
+NEEDS_CHROMIUM = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs a Chromium browser (Debian package chromium)"
+)
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -39,15 +41,18 @@ LOW_CONTRAST = r"""() => {
     const [dark, light] = [luminance(ink), luminance(behind(node))].sort((a, b) => a - b);
     return [(light + 0.05) / (dark + 0.05), node.textContent];
   }).filter(([ratio]) => ratio < 4.5);
-}"""
-"""Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA) ask for."""
+}"""  # noqa: E501
+"""Texts whose contrast is below the 4.5 that the Web Content Accessibility Guidelines (level AA)
+ask for."""
 SCREENSHOTS = os.environ.get("ROLLCAST_SCREENSHOTS")
 """Folder in which pictures of the page are left for looking at."""
 
 
 @contextmanager
 def open_page(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
-    """A page of the given width; errors in its console and requests to other hosts fail the test."""
+    """A page of the given width; errors in its console and requests
+    to other hosts fail the test.
+    """
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             str(profile),
@@ -60,7 +65,10 @@ def open_page(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]
         complaints: list[str] = []
         requested_urls: set[str] = set()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: complaints.append(message.text) if message.type == "error" else None,
+        )
         page.on("request", lambda request: requested_urls.add(request.url))
         page.goto(url)
         yield page
@@ -68,7 +76,9 @@ def open_page(url: str, profile: Path, width: int, scheme: str) -> Iterator[Any]
             page.screenshot(path=f"{SCREENSHOTS}/page-{width}-{scheme}.png", full_page=True)
         context.close()
         assert complaints == []
-        assert [address for address in requested_urls if not address.startswith((url, "data:"))] == []
+        assert [
+            address for address in requested_urls if not address.startswith((url, "data:"))
+        ] == []
 
 
 _MARKS = """([chart, name]) => {
@@ -89,11 +99,13 @@ _MARKS = """([chart, name]) => {
     before = now;
   }
   return groups;
-}"""
+}"""  # noqa: E501
 
 
 def marks(page: Any, chart: str, colour: str) -> int:
-    """Marks in a colour of the style sheet that the canvas of `chart` shows side by side; a whole line is one."""
+    """Marks in a colour of the style sheet that the canvas of `chart` shows side by side; a whole
+    line is one.
+    """
     return int(page.evaluate(_MARKS, [chart, colour]))
 
 

@@ -7,25 +7,47 @@ import random
 import socket
 from collections.abc import Iterator
 
-_RUNS = ["demo", "none", "", "..", "%2e%2e", "%00", "demo%2Fforecast", "x" * 600, "%ff%fe", "<script>", "a:b", "😀"]
+_RUNS = [
+    "demo",
+    "none",
+    "",
+    "..",
+    "%2e%2e",
+    "%00",
+    "demo%2Fforecast",
+    "x" * 600,
+    "%ff%fe",
+    "<script>",
+    "a:b",
+    "😀",
+]
 _LEAVES = [
-    "forecast", "predict", "points", "history", "history/0", "history/x", "history/-1", f"history/{10**30}",
+    "forecast", "predict", "points", "history", "history/0", "history/x", "history/-1",
+    f"history/{10**30}",
     "curve", "target", "status", "", "?",
 ]  # fmt: skip
 _NUMBERS = [
-    "1", "0", "-1", "nan", "inf", "-inf", "1e400", "1e-320", "", "x", "0x10", "9" * 5000, "１", "1,2", "[]",
+    "1", "0", "-1", "nan", "inf", "-inf", "1e400", "1e-320", "", "x", "0x10", "9" * 5000, "１",
+    "1,2", "[]",
     "null", "%00",
 ]  # fmt: skip
 _KEYS = ["compute", "pass_rate", "until", "run", "compute[]", "x"]
 _BODIES = [
-    b"[" * 100_000, b'{"points":' * 1000, b"{}", b"null", b"", b'{"points":[]}', b"\xff\xfe{}", b" " * (2 << 20),
+    b"[" * 100_000, b'{"points":' * 1000, b"{}", b"null", b"", b'{"points":[]}', b"\xff\xfe{}",
+        b" " * (2 << 20),
 ]  # fmt: skip
 _VALUES: list[object] = [
     None, True, 0, 1, -1, 0.5, 1e308, 5e-324, 10**400, "0.5", "", "\ud800", [], {}, [[]], {"a": 1},
     float("nan"), float("inf"), -float("inf"), "nan",
 ]  # fmt: skip
 _METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "FOO"]
-_TYPES = ["application/json", "text/plain", "", "application/json; charset=utf-16", "multipart/form-data"]
+_TYPES = [
+    "application/json",
+    "text/plain",
+    "",
+    "application/json; charset=utf-16",
+    "multipart/form-data",
+]
 
 
 def malformed_requests(count: int, seed: int) -> Iterator[bytes]:
@@ -53,14 +75,27 @@ def _read(draw: random.Random) -> bytes:
     if draw.random() < 0.3:
         return _query(draw)
     path = f"/api/runs/{draw.choice(_RUNS)}/{draw.choice(_LEAVES)}"
-    pairs = "&".join(f"{draw.choice(_KEYS)}={draw.choice(_NUMBERS)}" for _ in range(draw.choice([0, 1, 1, 2, 300])))
+    pairs = "&".join(
+        f"{draw.choice(_KEYS)}={draw.choice(_NUMBERS)}"
+        for _ in range(draw.choice([0, 1, 1, 2, 300]))
+    )
     method = "GET" if draw.random() < 0.8 else draw.choice(_METHODS)
     return _request(method, f"{path}?{pairs}", b"", "")
 
 
 def _query(draw: random.Random) -> bytes:
-    path = f"/prometheus/api/v1/{draw.choice(['query', 'query_range', 'series', 'labels', 'label/x/values', 'x'])}"
-    queries = ["1+1", "up", 'rollcast_timeline_pass_rate{run="demo"}', '{x=~"(a+)+"}', "{", "x" * 5000, "%00", "😀", ""]
+    path = f"/prometheus/api/v1/{draw.choice(['query', 'query_range', 'series', 'labels', 'label/x/values', 'x'])}"  # noqa: E501
+    queries = [
+        "1+1",
+        "up",
+        'rollcast_timeline_pass_rate{run="demo"}',
+        '{x=~"(a+)+"}',
+        "{",
+        "x" * 5000,
+        "%00",
+        "😀",
+        "",
+    ]
     form = {
         "query": draw.choice(queries),
         "match[]": draw.choice(queries),
@@ -87,7 +122,9 @@ def _fit(draw: random.Random) -> bytes:
     return _request("POST", "/api/fit", body, content_type, chunked=draw.random() < 0.2)
 
 
-def _request(method: str, target: str, body: bytes, content_type: str, *, chunked: bool = False) -> bytes:
+def _request(
+    method: str, target: str, body: bytes, content_type: str, *, chunked: bool = False
+) -> bytes:
     head = f"{method} {target} HTTP/1.1\r\nhost: forecaster\r\nconnection: close\r\n"
     if content_type:
         head += f"content-type: {content_type}\r\n"
@@ -106,8 +143,20 @@ def _value(draw: random.Random, kind: int) -> object:
     numbers = [0, 1e-300, 1e-9, 0.5, 1, 1e6, 1e12] if kind == 3 else _VALUES
     errors = [0, 1e-300, 0.01, 1, None]
     points = [
-        {"compute": draw.choice(numbers), "pass_rate": draw.choice([0, 0.5, 1]), "standard_error": draw.choice(errors)}
+        {
+            "compute": draw.choice(numbers),
+            "pass_rate": draw.choice([0, 0.5, 1]),
+            "standard_error": draw.choice(errors),
+        }
         for _ in range(draw.choice([0, 1, 2, 5, 40]))
     ]
-    more = {"initial": draw.choice([None, 0, 1, 0.5]), "exclude_before": draw.choice([None, 0, 1e12, 0.7])}
-    return {"points": points, "predict": [draw.choice(numbers)], "num_prompts": draw.choice([0, 1, 10**9, -1]), **more}
+    more = {
+        "initial": draw.choice([None, 0, 1, 0.5]),
+        "exclude_before": draw.choice([None, 0, 1e12, 0.7]),
+    }
+    return {
+        "points": points,
+        "predict": [draw.choice(numbers)],
+        "num_prompts": draw.choice([0, 1, 10**9, -1]),
+        **more,
+    }

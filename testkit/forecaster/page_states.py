@@ -34,11 +34,15 @@ class State:
         rng = np.random.default_rng(self.seed)
         # Prompts of an evaluation
         error = np.sqrt(np.maximum(self.law * (1 - self.law), 1e-3) / 1_000)
-        scatter = np.where(self.law == 0.0, 0.0, error)  # a model that solves nothing reads exactly 0
+        scatter = np.where(
+            self.law == 0.0, 0.0, error
+        )  # a model that solves nothing reads exactly 0
         wander = np.zeros(self.compute.size)
         for index in range(1, self.compute.size):
             wander[index] = 0.7 * wander[index - 1] + 0.5 * rng.standard_normal()
-        rates = np.clip(self.law + scatter * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0)
+        rates = np.clip(
+            self.law + scatter * (rng.standard_normal(self.compute.size) + 0.5 * wander), 0.0, 1.0
+        )
         skipped = int(self.compute[0] > 0)  # only an evaluation without compute is one of step 0
         truncation = 0.02 + 0.02 * rng.random(self.compute.size)
         return [
@@ -75,8 +79,12 @@ def page_states() -> dict[str, State]:
         "no ceiling": State("code-8b", dense, climb, 3_000.0, 7),
         "flat": State("logic-1.7b", dense, np.full_like(dense, 0.31), 3_000.0, 4),
         "dead": State("proofs-0.6b", long, np.zeros_like(long), 3_000.0, 8),
-        "collapsed": State("tools-8b", dense, sigmoid(dense, 0.14, 0.70, 1.9, 190.0) - fall, 3_000.0, 5),
-        "two evaluations": State("math-8b-new", np.array([52.0, 101.0]), np.array([0.26, 0.29]), 4_000.0, 3),
+        "collapsed": State(
+            "tools-8b", dense, sigmoid(dense, 0.14, 0.70, 1.9, 190.0) - fall, 3_000.0, 5
+        ),
+        "two evaluations": State(
+            "math-8b-new", np.array([52.0, 101.0]), np.array([0.26, 0.29]), 4_000.0, 3
+        ),
         "foreign": State(FOREIGN, steps, sigmoid(steps, 0.31, 0.74, 1.7, 120.0), 800.0, 6),
     }
 
@@ -84,7 +92,11 @@ def page_states() -> dict[str, State]:
 def make_push_request(state: State) -> dict[str, Any]:
     """The request in which a trainer of another framework would push all of it."""
     points = [
-        {"step": int(reading.compute), "pass_rate": reading.pass_rate, "standard_error": reading.standard_error}
+        {
+            "step": int(reading.compute),
+            "pass_rate": reading.pass_rate,
+            "standard_error": reading.standard_error,
+        }
         for reading in state.readings()
     ]
     return {"run": state.run, "unit": "steps", "budget": state.budget, "points": points}

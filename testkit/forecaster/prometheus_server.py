@@ -24,12 +24,19 @@ NEEDS_PROMETHEUS = pytest.mark.skipif(
 def first_scrapes(port: int, run: str) -> dict[int, float]:
     """Step of each evaluation of `run` -> Unix seconds of its first sample in the last hour."""
     query = f'{evaluation_metrics.EVAL_PASS_RATE.name}{{run="{run}"}}[1h]'
-    answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10.0).json()
-    return {int(series["metric"]["step"]): float(series["values"][0][0]) for series in answer["data"]["result"]}
+    answer = httpx.get(
+        f"http://127.0.0.1:{port}/api/v1/query", params={"query": query}, timeout=10.0
+    ).json()
+    return {
+        int(series["metric"]["step"]): float(series["values"][0][0])
+        for series in answer["data"]["result"]
+    }
 
 
 @contextmanager
-def prometheus(folder: Path, port: int, targets: list[int], interval_seconds: int = 1) -> Iterator[None]:
+def prometheus(
+    folder: Path, port: int, targets: list[int], interval_seconds: int = 1
+) -> Iterator[None]:
     """A server that scrapes `targets`; killed at the end, its data kept."""
     addresses = ", ".join(f"'127.0.0.1:{target}'" for target in targets)
     configuration = (

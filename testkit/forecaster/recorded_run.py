@@ -28,16 +28,26 @@ class Reading:
     truncation_ratio: float
 
 
-def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, incarnation: int = 1) -> list[Reading]:
+def record(
+    num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, incarnation: int = 1
+) -> list[Reading]:
     """A run of one device-hour: the law with R_0 = 0.2, B = 1.8, C_mid = 0.25 and 1 % noise."""
     rng = np.random.default_rng(seed)
     compute = np.linspace(0.0, 1.0, num_points)
     with np.errstate(divide="ignore"):
         rise = 1 / (1 + (0.25 / compute) ** 1.8)
-    pass_rate = np.clip(0.2 + (asymptote - 0.2) * rise + 0.01 * rng.standard_normal(num_points), 0, 1)
+    pass_rate = np.clip(
+        0.2 + (asymptote - 0.2) * rise + 0.01 * rng.standard_normal(num_points), 0, 1
+    )
     return [
         Reading(
-            incarnation, 10 * i, float(pass_rate[i]), 0.01, float(compute[i]), 1e6 * float(compute[i]), 0.02 + 0.002 * i
+            incarnation,
+            10 * i,
+            float(pass_rate[i]),
+            0.01,
+            float(compute[i]),
+            1e6 * float(compute[i]),
+            0.02 + 0.002 * i,
         )
         for i in range(num_points)
     ]
@@ -45,7 +55,10 @@ def record(num_points: int = 30, *, asymptote: float = 0.85, seed: int = 0, inca
 
 def cut_off_from(first: int, points: list[Reading]) -> list[Reading]:
     """Three in ten answers are cut off from evaluation `first` on."""
-    return [replace(point, truncation_ratio=0.3 if i >= first else 0.02) for i, point in enumerate(points)]
+    return [
+        replace(point, truncation_ratio=0.3 if i >= first else 0.02)
+        for i, point in enumerate(points)
+    ]
 
 
 class TrainerPage:
@@ -55,12 +68,18 @@ class TrainerPage:
         self.exporter = Exporter(run)
         self._shown_evaluations: deque[dict[str, str]] = deque()
         listener = listen("127.0.0.1", port, setting="port")
-        self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener, http or Http())
+        self._server = HttpServer(
+            service_routes(self.exporter.render, lambda: (True, "ok")), listener, http or Http()
+        )
         self.port = self._server.port
 
     def show(self, reading: Reading) -> None:
         self.exporter.set(trainer_metrics.TRUNCATION_RATIO, reading.truncation_ratio)
-        labels = {"dataset": "arithmetic", "incarnation": str(reading.incarnation), "step": str(reading.step)}
+        labels = {
+            "dataset": "arithmetic",
+            "incarnation": str(reading.incarnation),
+            "step": str(reading.step),
+        }
         values = (
             (evaluation_metrics.EVAL_PASS_RATE, reading.pass_rate),
             (evaluation_metrics.EVAL_STANDARD_ERROR, reading.standard_error),
@@ -94,7 +113,13 @@ class TrainerPage:
 def run_file(folder: Path, source: dict[str, object], **more: object) -> Path:
     """A run file for the forecaster; ports are free ones."""
     forecaster = {"source": source, "http_port": 0}
-    settings = {"run": "demo", "folder": str(folder), "model": {"path": str(folder)}, "forecaster": forecaster, **more}
+    settings = {
+        "run": "demo",
+        "folder": str(folder),
+        "model": {"path": str(folder)},
+        "forecaster": forecaster,
+        **more,
+    }
     path = folder / "run.json"
     path.write_text(json.dumps(settings))
     return path

@@ -14,13 +14,19 @@ SHOWN = 12
 
 
 @contextmanager
-def serving_a_record(folder: Path, services: ForkedPrograms | None = None, **settings: object) -> Iterator[Service]:
+def serving_a_record(
+    folder: Path, services: ForkedPrograms | None = None, **settings: object
+) -> Iterator[Service]:
     """`settings`: further sections of the run file. Ready once all twelve are in the forecast.
 
     services: the process it is forked from; None = it is started as a program.
     """
     with TrainerPage() as page:
-        source = {"kind": "scrape", "every_seconds": 0.2, "urls": [f"http://127.0.0.1:{page.port}/metrics"]}
+        source = {
+            "kind": "scrape",
+            "every_seconds": 0.2,
+            "urls": [f"http://127.0.0.1:{page.port}/metrics"],
+        }
         for reading in record()[:SHOWN]:
             page.show(reading)
         with running(run_file(folder, source, **settings), folder, services) as service:

@@ -1,6 +1,7 @@
 """A recorded run replayed at many times its pace: trainer's page, Prometheus, forecaster, browser.
 
-five evaluations -> Prometheus killed -> three that are not scraped -> Prometheus again, the three -> four
+five evaluations -> Prometheus killed -> three that are not scraped -> Prometheus again, the three
+-> four
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Replay:
     exported: list[float]
     """By evaluation, Unix seconds, as all times here."""
     scraped: list[float]
-    """By evaluation: the time of its first sample in Prometheus, which is when that scrape began."""
+    """By evaluation: the time of its first sample in Prometheus, which is when that scrape
+    began."""
     shown_times: list[float]
     """By evaluation: when the page named it."""
     final_points: list[dict[str, Any]]
@@ -63,7 +65,8 @@ def replay(
 ) -> Replay:
     """An evaluation every `pace_seconds`, scraped every `scrape_seconds`.
 
-    Raises AssertionError if the page shows an evaluation that was not scraped, or differs from the service.
+    Raises AssertionError if the page shows an evaluation that was not scraped, or differs from the
+    service.
     """
     points, port = record(NUM_POINTS), free_port("127.0.0.1")
     exported: list[float] = []
@@ -77,11 +80,15 @@ def replay(
     source = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
     with TrainerPage() as trainer, running(run_file(folder, source), folder, services) as service:
         server = (folder, port, [trainer.port], scrape_seconds)
-        with open_page(f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light") as page:
+        with open_page(
+            f"http://127.0.0.1:{service.port}/", folder / "profile", 1280, "light"
+        ) as page:
             page.evaluate(_WATCH)
             with prometheus(*server):
                 play(page, points[:1])
-                wait_for(lambda: first_scrapes(port, "demo"))  # it does not scrape yet when it is ready
+                wait_for(
+                    lambda: first_scrapes(port, "demo")
+                )  # it does not scrape yet when it is ready
                 play(page, points[1:BEFORE])
                 wait_marks(page, "#curve", "point", BEFORE)
             page.wait_for_selector("#source.away", timeout=WAIT)
@@ -92,7 +99,9 @@ def replay(
                 wait_marks(page, "#curve", "point", UNTIL)
                 play(page, points[UNTIL:])
                 wait_marks(page, "#curve", "point", NUM_POINTS)
-                expect(page.locator("#now-note")).to_contain_text(f"{NUM_POINTS} evaluations", timeout=WAIT)
+                expect(page.locator("#now-note")).to_contain_text(
+                    f"{NUM_POINTS} evaluations", timeout=WAIT
+                )
                 scraped = first_scrapes(port, "demo")
             refreshes = page.evaluate("window.refreshes")
             forecast_answer: Any = service.forecast()
@@ -101,5 +110,15 @@ def replay(
         history = service.client.get("/api/runs/demo/history").json()["forecasts"]
     counts = [int(re.search(r"(\d+) evaluations", text)[1]) for _, text in refreshes]  # type: ignore[index]
     counts_over_time = list(zip(counts, (at for at, _ in refreshes), strict=True))
-    shown_times = [next(at for count, at in counts_over_time if count > index) for index in range(NUM_POINTS)]
-    return Replay(points, counts, exported, [scraped[r.step] for r in points], shown_times, final_points, history)
+    shown_times = [
+        next(at for count, at in counts_over_time if count > index) for index in range(NUM_POINTS)
+    ]
+    return Replay(
+        points,
+        counts,
+        exported,
+        [scraped[r.step] for r in points],
+        shown_times,
+        final_points,
+        history,
+    )

@@ -1,4 +1,6 @@
-"""An evaluation's samples with an episode in which everything occurs that a page can show of one."""
+"""An evaluation's samples with an episode in which everything occurs
+that a page can show of one.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rollcast.runfolder.samples import SampledCompletion, SampledEpisode, SampledLeg, SampledTurn, SamplesRecord
+from rollcast.runfolder.samples import (
+    SampledCompletion,
+    SampledEpisode,
+    SampledLeg,
+    SampledTurn,
+    SamplesRecord,
+)
 
 HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 """Markup that a page must show as text only."""
 PROMPT = (
-    "<|im_start|>system\nYou may call tools.<|im_end|>\n<|im_start|>user\nA crate holds 12 rows of 17 apples. A "
+    "<|im_start|>system\nYou may call tools.<|im_end|>\n<|im_start|>user\nA crate holds 12 rows of "
+    "17 apples. A "
     "quarter of them is sold. How many are left?<|im_end|>\n<|im_start|>assistant\n"
 )
 
 
-def _make_sampled_leg(kind: str, version: str, text: str, seed: int, *, is_trained: bool = True) -> SampledLeg:
+def _make_sampled_leg(
+    kind: str, version: str, text: str, seed: int, *, is_trained: bool = True
+) -> SampledLeg:
     """Tokens of one word each, most of them probable."""
     tokens = [word if index == 0 else f" {word}" for index, word in enumerate(text.split(" "))]
     chances = np.random.default_rng(seed).beta(4.0, 0.5, size=len(tokens))
@@ -34,17 +45,30 @@ def _answer(version: str, words: Sequence[str]) -> SampledLeg:
 
 
 def episode() -> SampledEpisode:
-    """Four turns: a call, a malformed one, a text with markup and a cut, and a branch that answers."""
-    call = '<tool_call> {"name": "calculator", "arguments": {"expression": "12 * 17"}} </tool_call><|im_end|>'
-    broken = '<tool_call> {"name": "calculater", "arguments": {"expression": "204 / 4" </tool_call><|im_end|>'
-    back = "<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    """Four turns: a call, a malformed one, a text with markup and a cut, and a branch
+    that answers.
+    """
+    call = (
+        '<tool_call> {"name": "calculator", "arguments": {"expression": "12 * 17"}} '
+        "</tool_call><|im_end|>"
+    )
+    broken = (
+        '<tool_call> {"name": "calculater", "arguments": {"expression": "204 / 4" '
+        "</tool_call><|im_end|>"
+    )
+    back = (
+        "<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
     turns = [
         SampledTurn(
             1,
             0,
             [
                 _make_sampled_leg(
-                    "thinking", "3.41", "<think> The crate holds 12 rows of 17 apples, so I multiply first.", 1
+                    "thinking",
+                    "3.41",
+                    "<think> The crate holds 12 rows of 17 apples, so I multiply first.",
+                    1,
                 ),
                 _make_sampled_leg("phrase", "3.41", "\nTime is up.</think>\n", 2, is_trained=False),
                 _make_sampled_leg("answer", "3.41", call, 3),
@@ -60,7 +84,9 @@ def episode() -> SampledEpisode:
             [
                 _make_sampled_leg("answer", "3.41", "A quarter of 204 is sold,", 4),
                 _make_sampled_leg("answer", "3.42", f"so I divide: {broken}", 5),
-                _make_given_leg("3.42", back.format("This is no valid JSON: expected , or } at character 61.")),
+                _make_given_leg(
+                    "3.42", back.format("This is no valid JSON: expected , or } at character 61.")
+                ),
             ],
             tool_calls=1,
             malformed_calls=1,
@@ -95,15 +121,23 @@ def episode() -> SampledEpisode:
 
 
 def samples(step: int) -> SamplesRecord:
-    """An episode that was right, one whose environment failed, and an answer without an environment."""
-    failed_episode = SampledEpisode("shell", "failed", "tool run: no answer within 30 s", [], 0, 30.0, 0.0, 2)
+    """An episode that was right, one whose environment failed, and an answer without an
+    environment.
+    """
+    failed_episode = SampledEpisode(
+        "shell", "failed", "tool run: no answer within 30 s", [], 0, 30.0, 0.0, 2
+    )
     return SamplesRecord(
         incarnation=1,
         step=step,
         dataset="worlds",
         samples=[
-            SampledCompletion(PROMPT, "as text", 1.0, "ok", 180, truncated=False, episode=episode()),
-            SampledCompletion(PROMPT, "", 0.0, "ungraded", 0, truncated=False, episode=failed_episode),
+            SampledCompletion(
+                PROMPT, "as text", 1.0, "ok", 180, truncated=False, episode=episode()
+            ),
+            SampledCompletion(
+                PROMPT, "", 0.0, "ungraded", 0, truncated=False, episode=failed_episode
+            ),
             SampledCompletion("2 + 7 =", f"9, {HOSTILE}", 0.0, "wrong", 8, truncated=True),
         ],
         at=1_700_000_000.0 + step,

@@ -1,5 +1,5 @@
-"""Requests made from the service's OpenAPI document, as documented and deliberately not; the answers are compared
-with the document."""
+"""Requests made from the service's OpenAPI document, as documented and deliberately not; the
+answers are compared with the document."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 
 def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
-    """Send about `requests` requests, equally many to each operation and the same ones each time, none after `seconds`.
+    """Send about `requests` requests, equally many to each operation and the same ones each time,
+    none after `seconds`.
 
-    What is made as documented asks about `run`: else hardly a request would get beyond 404. Returns the answers by
-    class of status ("2xx"). An answer that fails a check is raised as schemathesis reports it.
+    What is made as documented asks about `run`: else hardly a request would get beyond 404. Returns
+    the answers by class of status ("2xx"). An answer that fails a check is raised as schemathesis
+    reports it.
     """
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
     operations: list[Any] = []
@@ -49,12 +51,24 @@ def fuzz(port: int, requests: int, seconds: float, run: str) -> Counter[str]:
     for operation in operations:
         for mode in MODES:
             with suppress(Unsatisfiable):  # nothing about it could be wrong: it takes no parameters
-                _tester(operation.as_strategy(generation_mode=mode), mode, run, examples, deadline, status_counts)()
+                _tester(
+                    operation.as_strategy(generation_mode=mode),
+                    mode,
+                    run,
+                    examples,
+                    deadline,
+                    status_counts,
+                )()
     return status_counts
 
 
 def _tester(
-    cases: Any, mode: GenerationMode, run: str, examples: int, deadline: float, status_counts: Counter[str]
+    cases: Any,
+    mode: GenerationMode,
+    run: str,
+    examples: int,
+    deadline: float,
+    status_counts: Counter[str],
 ) -> Callable[[], None]:
     @settings(
         max_examples=examples,

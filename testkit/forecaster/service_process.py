@@ -27,10 +27,14 @@ class Service:
         pages.unlink(missing_ok=True)
         arguments, log = ["--config", str(config)], folder / "forecaster.log"
         if services is not None:
-            self.process: subprocess.Popen[bytes] = services.start("rollcast.forecaster", arguments, log)
+            self.process: subprocess.Popen[bytes] = services.start(
+                "rollcast.forecaster", arguments, log
+            )
         else:
             environment = {**os.environ, "PYTHONPATH": str(SERVICES), "OMP_NUM_THREADS": "1"}
-            self.process = subprocess.Popen([sys.executable, "-m", "rollcast.forecaster", *arguments], env=environment)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rollcast.forecaster", *arguments], env=environment
+            )
         wait_for(lambda: pages.exists() or self.process.poll() is not None)
         log_text = f": {log.read_text()}" if log.exists() else ""
         assert self.process.poll() is None, f"the forecaster ended at its start{log_text}"
@@ -56,7 +60,9 @@ class Service:
 
 
 @contextmanager
-def running(config: Path, folder: Path, services: ForkedPrograms | None = None) -> Iterator[Service]:
+def running(
+    config: Path, folder: Path, services: ForkedPrograms | None = None
+) -> Iterator[Service]:
     service = Service(config, folder, services)
     try:
         yield service

@@ -1,1 +1,3 @@
-"""Files as other frameworks write them: `python -m testkit.formats.generate FOLDER` where these are installed."""
+"""Files as other frameworks write them: `python -m testkit.formats.generate FOLDER` where these are
+installed.
+"""

@@ -2,8 +2,8 @@
 
     python -m testkit.formats.generate FOLDER [FRAMEWORK ...]
 
-TensorBoard, W&B (offline), MLflow (its SQLite store and one metric's file), verl (file and console logger) and
-transformers (the state of its Trainer, which TRL's is).
+TensorBoard, W&B (offline), MLflow (its SQLite store and one metric's file), verl (file and console
+logger) and transformers (the state of its Trainer, which TRL's is).
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def tensorboard(folder: Path) -> None:
     for step, held_out, training in zip(STEPS, HELD_OUT, TRAINING, strict=True):
         for tag, value in (("train/reward", training), ("eval/eval_gsm8k_pass1", held_out)):
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-            writer.add_event(Event(wall_time=BEGAN + SECONDS_PER_STEP * step, step=step, summary=summary))
+            writer.add_event(
+                Event(wall_time=BEGAN + SECONDS_PER_STEP * step, step=step, summary=summary)
+            )
     writer.close()
     [events] = (folder / "tensorboard").iterdir()
     events.rename(events.with_name("events.out.tfevents.1700000000.host.1.0"))
@@ -47,7 +49,8 @@ def wandb(folder: Path) -> None:
     at.mkdir(parents=True, exist_ok=True)
     os.environ["WANDB_SILENT"] = "true"
     quiet = client.Settings(
-        x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, disable_git=True, disable_code=True,
+        x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, disable_git=True,
+        disable_code=True,
         console="off", host="host", username="me", program="train.py", save_code=False,
     )  # fmt: skip
     run = client.init(mode="offline", dir=str(at), project="p", settings=quiet)
@@ -112,7 +115,9 @@ def verl(folder: Path) -> None:
             for logger in loggers:
                 logger.log(metrics, step)
     lines = printed.getvalue().splitlines(keepends=True)
-    step_lines = "".join(f"(TaskRunner pid=77) {line}" for line in lines if line.startswith("step:"))
+    step_lines = "".join(
+        f"(TaskRunner pid=77) {line}" for line in lines if line.startswith("step:")
+    )
     (folder / "verl.log").write_text(f"Training Progress:   0%|          | 0/100\n{step_lines}")
 
 
@@ -137,21 +142,30 @@ def transformers(folder: Path) -> None:
     state = TrainerState(global_step=STEPS[-1], max_steps=STEPS[-1], num_train_epochs=1)
     for step, held_out, training in zip(STEPS, HELD_OUT, TRAINING, strict=True):
         at = {"epoch": step / 100, "step": step}
-        rewards = {"rewards/accuracy_reward/mean": training, "rewards/accuracy_reward/std": 0.4, "reward": training}
-        state.log_history.append({"loss": 0.01, "num_tokens": 5000.0 * step, **rewards, "reward_std": 0.2, **at})
+        rewards = {
+            "rewards/accuracy_reward/mean": training,
+            "rewards/accuracy_reward/std": 0.4,
+            "reward": training,
+        }
+        state.log_history.append(
+            {"loss": 0.01, "num_tokens": 5000.0 * step, **rewards, "reward_std": 0.2, **at}
+        )
         evaluation_metrics = {
             "eval_rewards/accuracy_reward/mean": held_out,
             "eval_reward": held_out,
             "eval_reward_std": 0.3,
         }
-        state.log_history.append({"eval_loss": 0.02, "eval_runtime": 3.0, **evaluation_metrics, **at})
+        state.log_history.append(
+            {"eval_loss": 0.02, "eval_runtime": 3.0, **evaluation_metrics, **at}
+        )
     state.save_to_json(str(folder / "trainer_state.json"))
     (folder / "log_history.json").write_text(json.dumps(state.log_history))
     printed = io.StringIO()
     printer: Any = PrinterCallback()  # which looks at no argument of the training
     with contextlib.redirect_stdout(printed):
         for entry in state.log_history:
-            # As `Trainer.log` does: the step is in the state alone, and numbers are printed with four digits.
+            # As `Trainer.log` does: the step is in the state alone, and numbers are printed with
+            # four digits.
             logs = {name: value for name, value in entry.items() if name != "step"}
             printer.on_log(None, state, TrainerControl(), logs=logs)
     (folder / "trl.log").write_text(printed.getvalue())

@@ -8,6 +8,9 @@ from rollcast.curves.evaluations import RunHistory
 
 
 def read_history(source: str, columns: Columns, run: str | None) -> RunHistory:
-    """The history of the one run of a source. Raises as `read_histories`, or that there are several runs."""
+    """The history of the one run of a source.
+
+    Raises as `read_histories`, or that there are several runs.
+    """
     [history] = read_histories(source, columns, run, is_one=True)
     return history

@@ -1,5 +1,5 @@
-"""Caches that an engine's first start on a machine leaves for later ones: kernels of its warm-up, facts about
-models."""
+"""Caches that an engine's first start on a machine leaves for later ones: kernels of its warm-up,
+facts about models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 COMPILED = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
-"""Torch's own choice, which would follow TMPDIR: to compile for the warm-up again takes minutes on a busy machine."""
+"""Torch's own choice, which would follow TMPDIR: to compile for the warm-up again takes minutes on
+a busy machine."""
 OF_VLLM = Path.home() / ".cache" / "vllm"
 
 

@@ -58,7 +58,9 @@ def episode_parts(
     exporter: Exporter | None = None,
 ) -> EpisodeParts:
     """`calls` and `splits`: see AnyTokensRenderer."""
-    settings = ClassEnvironment(name=WORLD, code="./world.py:World", restarts=restarts, call_seconds=call_seconds)
+    settings = ClassEnvironment(
+        name=WORLD, code="./world.py:World", restarts=restarts, call_seconds=call_seconds
+    )
     return EpisodeParts(
         environments=environments,
         renderer=AnyTokensRenderer(calls, splits, stop_token_ids),

@@ -1,7 +1,8 @@
-"""Engines of tests as forks of one process that has imported vLLM: for each a third of its start less.
+"""Engines of tests as forks of one process that has imported vLLM: for each a third of its start
+less.
 
-A generator forks its engine of itself (rollcast.generator.vllm.engine_process). A test's process has threads by then,
-so multiprocessing's fork server does it, which has no threads.
+A generator forks its engine of itself (rollcast.generator.vllm.engine_process). A test's process
+has threads by then, so multiprocessing's fork server does it, which has no threads.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from rollcast.generator.vllm import engine_warden
 from testkit.uncompiled import UNCOMPILED, compile_as_told
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-PRELOADED = ("testkit.generator.preloaded", "testkit.weights.generator_process", "tests.weights.trainer_process")
-"""There is one server for all of a test process. One that others started without vLLM serves as well, slowly."""
+PRELOADED = (
+    "testkit.generator.preloaded",
+    "testkit.weights.generator_process",
+    "tests.weights.trainer_process",
+)
+"""There is one server for all of a test process. One that others started without vLLM serves as
+well, slowly."""
 
 
 @contextmanager
@@ -27,7 +33,9 @@ def forked_engines() -> Iterator[None]:
     from vllm.v1.engine import utils
 
     FORKSERVER.set_forkserver_preload(list(PRELOADED))
-    uncompiled = os.environ.pop(UNCOMPILED, None)  # of this engine; its parent serves others as well
+    uncompiled = os.environ.pop(
+        UNCOMPILED, None
+    )  # of this engine; its parent serves others as well
     ensure_running()
     if uncompiled is not None:
         os.environ[UNCOMPILED] = uncompiled
@@ -46,13 +54,17 @@ class _Context:
         self._spawning = spawning
 
     def Process(self, *, target: Callable[..., None], name: str, kwargs: Mapping[str, Any]) -> Any:  # noqa: N802
-        return FORKSERVER.Process(target=_be_engine, name=name, args=(dict(os.environ), target, dict(kwargs)))
+        return FORKSERVER.Process(
+            target=_be_engine, name=name, args=(dict(os.environ), target, dict(kwargs))
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spawning, name)
 
 
-def _be_engine(environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]) -> None:
+def _be_engine(
+    environment: dict[str, str], target: Callable[..., None], keywords: dict[str, Any]
+) -> None:
     os.environ.update(environment)
     compile_as_told(environment)
     with engine_warden.hold(environment[engine_warden.FOLDER_VARIABLE]):

@@ -1,4 +1,6 @@
-"""The endpoint of a generator, served in the test's process, with tasks that a test samples through it."""
+"""The endpoint of a generator, served in the test's process, with tasks that a test samples through
+it.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,16 @@ class ServedEndpoint:
     def count(self, metric: Any, **labels: str) -> float:
         """The sum of a metric over the labels that are not given."""
         name = metric.name.removesuffix("_total")
-        families = [family for family in self.parts.exporter.registry.collect() if family.name == name]
-        samples = [sample for family in families for sample in family.samples if sample.name == metric.name]
+        families = [
+            family for family in self.parts.exporter.registry.collect() if family.name == name
+        ]
+        samples = [
+            sample for family in families for sample in family.samples if sample.name == metric.name
+        ]
         return sum(
-            matching_sample.value for matching_sample in samples if labels.items() <= matching_sample.labels.items()
+            matching_sample.value
+            for matching_sample in samples
+            if labels.items() <= matching_sample.labels.items()
         )
 
 
@@ -70,7 +78,9 @@ async def served_endpoint(
 
     worlds = ScriptedWorlds(lambda: ScriptedWorld(answer=lambda number: None))  # type: ignore[arg-type, return-value]
     parts = episode_parts(worlds, calls, **options)
-    kind: type[SessionEnvironment] = VerifiersEnvironment if "taskset" in settings else HarnessEnvironment
+    kind: type[SessionEnvironment] = (
+        VerifiersEnvironment if "taskset" in settings else HarnessEnvironment
+    )
     if "factory" in settings:
         kind = OpenEnvSessionEnvironment
     parts.settings = {WORLD: kind.model_validate({"name": WORLD, **settings})}
@@ -78,11 +88,17 @@ async def served_endpoint(
     token = run_token.encode() if run_token else None
     sessions = Sessions(MODEL, parts.exporter, asyncio.get_running_loop(), token, authority)
     http = Http(tls=tls, token=SecretStr(run_token) if run_token else None)
-    recipe = Recipe.model_validate({"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}})
+    recipe = Recipe.model_validate(
+        {"max_completion_tokens": MAX_SINGLE_TOKENS, "length_control": {"kind": "none"}}
+    )
     endpoint = EndpointApplication(sessions)
-    endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=SLOTS_FOR_EACH * MOST_SINGLE_CALLS)
+    endpoint.single_calls = SingleCalls(
+        engine, parts, sessions, recipe, num_slots=SLOTS_FOR_EACH * MOST_SINGLE_CALLS
+    )
     listener = listen(http.bind, 0, setting="generator.http_port")
-    application = service_routes(parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
+    application = service_routes(
+        parts.exporter.render, lambda: (True, "ok"), routes=endpoint.routes()
+    )
     server = HttpServer(application, listener, http, guarded=GUARDED_HERE)
     await asyncio.to_thread(server.start)
     sessions.url = local_url(http, server.port)
@@ -102,7 +118,9 @@ async def claim_next_session(endpoint: ServedEndpoint) -> HarnessSession:
 
 
 def make_client(endpoint: ServedEndpoint, session: HarnessSession, **options: Any) -> Any:
-    """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given its task."""
+    """An `openai.AsyncOpenAI` of a session; `options`: others than those of a program that is given
+    its task.
+    """
     import openai
 
     described = endpoint.sessions.describe_session(session, endpoint.sessions.url)

@@ -19,7 +19,9 @@ Program = Callable[[Any, HarnessSession], Awaitable[None]]
 async def play_session(
     endpoint: ServedEndpoint, task: PromptTask, program: Program, reward: float | None = 1.0
 ) -> tuple[Sampler, Rollout]:
-    """An episode whose turns a coroutine takes, as an outside program that then reports its reward and its end."""
+    """An episode whose turns a coroutine takes, as an outside program that then reports its reward
+    and its end.
+    """
     sampler = endpoint.sampler(task)
     running = asyncio.create_task(sampler.run())
     session = await claim_next_session(endpoint)
@@ -39,7 +41,9 @@ def check_exact(versions: Any, rollout: Rollout, task: PromptTask) -> None:
         prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist()
         replayed = replay_logprobs(sequence, prompt, versions.weights, versions.model)
         assert abs(replayed - sequence.logprobs).max() < TOLERANCE
-        given_spans = tuple((leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN)
+        given_spans = tuple(
+            (leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN
+        )
         assert sequence.loss_masked == given_spans
     sampled = sum(
         leg.end - leg.start

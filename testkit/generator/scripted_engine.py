@@ -1,4 +1,6 @@
-"""An engine without a model: every running request gains one token per `advance`, of the version then held."""
+"""An engine without a model: every running request gains one token per `advance`, of the version
+then held.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,19 @@ from rollcast.wire.version import PolicyVersion
 class _Running:
     request: EngineRequest
     versions: list[PolicyVersion] = field(default_factory=list)
-    ended: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: asyncio.Future[str] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 class ScriptedEngine:
-    """`num_tokens(prompt)`: after how many tokens in all, prompt included, the model ends its text."""
+    """`num_tokens(prompt)`: after how many tokens in all, prompt included,
+    the model ends its text.
+    """
 
-    def __init__(self, num_tokens: Callable[[EngineRequest], int] = lambda request: 1 << 30) -> None:
+    def __init__(
+        self, num_tokens: Callable[[EngineRequest], int] = lambda request: 1 << 30
+    ) -> None:
         self._num_tokens = num_tokens
         self.version: PolicyVersion | None = None
         self.newest_version: PolicyVersion | None = None
@@ -93,14 +101,18 @@ class ScriptedEngine:
         return "|1"
 
     async def advance(self, steps: int) -> None:
-        """Let every running request sample up to `steps` tokens; then all other tasks run for a moment."""
+        """Let every running request sample up to `steps` tokens; then all other tasks run for a
+        moment.
+        """
         assert self.version is not None
         for running in list(self.running):
             for _ in range(steps):
                 if running.ended.done():
                     break
                 running.versions.append(self.version)
-                if len(running.request.token_ids) + len(running.versions) >= self._num_tokens(running.request):
+                if len(running.request.token_ids) + len(running.versions) >= self._num_tokens(
+                    running.request
+                ):
                     running.ended.set_result("stop")
                 elif len(running.versions) == running.request.max_tokens:
                     running.ended.set_result("length")

@@ -11,7 +11,9 @@ from rollcast.chat.base import AssistantTurn, ChatMessage, ToolCall
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
 from testkit.tiny_model import CHARACTERS
 
-TOOLS: tuple[ToolSchema, ...] = ({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}},)
+TOOLS: tuple[ToolSchema, ...] = (
+    {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}},
+)
 
 
 def characters(text: str) -> list[int]:
@@ -22,7 +24,8 @@ def characters(text: str) -> list[int]:
 
 @dataclass
 class AnyTokensRenderer:
-    """Implements ChatRenderer: what a turn says is a function of its tokens, so that a random model calls tools.
+    """Implements ChatRenderer: what a turn says is a function of its tokens, so that a random model
+    calls tools.
 
     `calls`: how many; `splits`: whether the next turn cannot extend it.
     """
@@ -32,11 +35,19 @@ class AnyTokensRenderer:
     stop_token_ids: tuple[int, ...] = ()
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
-        return [token for message in messages for token in characters(f"{message['role']}: {message['content']}\n")]
+        return [
+            token
+            for message in messages
+            for token in characters(f"{message['role']}: {message['content']}\n")
+        ]
 
-    def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
+    def parse(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]
+    ) -> AssistantTurn:
         calls = [ToolCall("look", {}) for _ in range(self.calls(token_ids))]
-        return AssistantTurn("".join(CHARACTERS[token % len(CHARACTERS)] for token in token_ids), calls=tuple(calls))
+        return AssistantTurn(
+            "".join(CHARACTERS[token % len(CHARACTERS)] for token in token_ids), calls=tuple(calls)
+        )
 
     def next_turn(
         self,
@@ -47,12 +58,17 @@ class AnyTokensRenderer:
     ) -> list[int] | None:
         if self.splits(token_ids):
             return None
-        return [token for message in messages for token in characters(f"tool: {message['content']}\n")]
+        return [
+            token for message in messages for token in characters(f"tool: {message['content']}\n")
+        ]
 
 
 @dataclass
 class ScriptedWorld:
-    """Implements LiveEnvironment. `answer`: the n-th call of this episode; may raise, return nonsense, or wait."""
+    """Implements LiveEnvironment.
+
+    `answer`: the n-th call of this episode; may raise, return nonsense, or wait.
+    """
 
     answer: Callable[[int], ToolResult]
     seconds: Callable[[], float] = lambda: 0.0

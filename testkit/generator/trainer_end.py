@@ -35,7 +35,9 @@ def copy_weights(weights: dict[str, Any], snapshot: Snapshot) -> None:
 class TrainerEnd:
     """Publishes perturbed weights of a Hugging Face model and reads groups."""
 
-    def __init__(self, config: RunConfig, model: Any, incarnation: int = 1, history: Any = ()) -> None:
+    def __init__(
+        self, config: RunConfig, model: Any, incarnation: int = 1, history: Any = ()
+    ) -> None:
         import torch
 
         self.queue = RedisTrainerQueue(config.redis, config.run)
@@ -92,7 +94,9 @@ class TrainerEnd:
 class GeneratorProcess:
     """`python -m rollcast.generator`; its output goes to a file."""
 
-    def __init__(self, config: RunConfig, config_path: Path, name: str, programs: ForkedPrograms) -> None:
+    def __init__(
+        self, config: RunConfig, config_path: Path, name: str, programs: ForkedPrograms
+    ) -> None:
         self._ports = port_file(config.run_folder, name)
         self._ports.unlink(missing_ok=True)
         self.log = config_path.with_name(f"{name}.log")

@@ -40,15 +40,24 @@ def describe_card(device: torch.device) -> dict[str, Any] | None:
 
 
 def first_card() -> dict[str, Any] | None:
-    """Name, memory and driver as nvidia-smi reports them, which takes no memory of the card; None without a card."""
+    """Name, memory and driver as nvidia-smi reports them, which takes no memory of the card; None
+    without a card.
+    """
     if shutil.which("nvidia-smi") is None or not torch.cuda.is_available():
         return None
     fields = "--query-gpu=name,memory.total,driver_version"
     command = ["nvidia-smi", fields, "--format=csv,noheader,nounits"]
     # How long nvidia-smi may take to answer
-    driver_output = subprocess.run(command, capture_output=True, text=True, timeout=20.0, check=True).stdout
+    driver_output = subprocess.run(
+        command, capture_output=True, text=True, timeout=20.0, check=True
+    ).stdout
     name, memory, driver = driver_output.splitlines()[0].split(", ")
-    return {"name": name, "memory_gib": round(int(memory) / 1024, 1), "driver": driver, "nccl": _nccl_version()}
+    return {
+        "name": name,
+        "memory_gib": round(int(memory) / 1024, 1),
+        "driver": driver,
+        "nccl": _nccl_version(),
+    }
 
 
 def _nccl_version() -> str:
@@ -63,7 +72,9 @@ def peak_flops(device: torch.device) -> float | None:
 
 def product_flops(device: torch.device, *, side: int = PRODUCT_SIDE) -> float:
     """FLOPs per second of a large bfloat16 matrix product, as measured now."""
-    left_matrix, right_matrix = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    left_matrix, right_matrix = (
+        torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2)
+    )
     return 2 * side**3 / median_seconds(lambda: left_matrix @ right_matrix, device, repeats=10)
 
 
@@ -90,8 +101,14 @@ def start_counting_memory(device: torch.device) -> int:
 
 
 def peak_memory_gib(device: torch.device, bytes_before: int) -> float | None:
-    """Peak bytes of tensors since `start_counting_memory`, above those `bytes_before` then; None on the CPU."""
-    return round((torch.cuda.max_memory_allocated(device) - bytes_before) / 2**30, 2) if device.type == "cuda" else None
+    """Peak bytes of tensors since `start_counting_memory`, above those `bytes_before` then; None on
+    the CPU.
+    """
+    return (
+        round((torch.cuda.max_memory_allocated(device) - bytes_before) / 2**30, 2)
+        if device.type == "cuda"
+        else None
+    )
 
 
 def or_why_not(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Log-probs and gradients of the sharded policy on this device against plain Transformers in float32 on the CPU.
+"""Log-probs and gradients of the sharded policy on this device against plain Transformers in
+float32 on the CPU.
 
-The same random weights and tokens, through the learner's own padding on one side, and one sequence at a time with the
-model's own logits on the other.
+The same random weights and tokens, through the learner's own padding on one side, and one sequence
+at a time with the model's own logits on the other.
 """
 
 from __future__ import annotations
@@ -49,14 +50,20 @@ def plain(model: Any, batch: list[TrainingSequence]) -> tuple[Tensor, dict[str, 
     completion_logprobs = []
     total = torch.zeros(())
     for sequence in batch:
-        ids = torch.from_numpy(np.concatenate([sequence.prompt_token_ids, sequence.token_ids]).astype(np.int64))
-        rows = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0].float(), dim=1)
+        ids = torch.from_numpy(
+            np.concatenate([sequence.prompt_token_ids, sequence.token_ids]).astype(np.int64)
+        )
+        rows = torch.log_softmax(
+            model(input_ids=ids[None], use_cache=False).logits[0].float(), dim=1
+        )
         start = len(sequence.prompt_token_ids)
         logprobs = rows[start - 1 : -1].gather(1, ids[start:, None])[:, 0]
         total = total + sequence.advantage * logprobs.sum()
         completion_logprobs.append(logprobs.detach())
     total.backward()  # type: ignore[no-untyped-call]
-    return torch.cat(completion_logprobs), {name: weight.grad for name, weight in model.named_parameters()}
+    return torch.cat(completion_logprobs), {
+        name: weight.grad for name, weight in model.named_parameters()
+    }
 
 
 def compare(
@@ -98,13 +105,17 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     batch = sequences(shape, is_small=is_small)
     expected = plain(model, batch)
     model.zero_grad()
-    rows = [compare(model, batch, expected, ranks, dtype) for dtype in (torch.float32, torch.bfloat16)]
+    rows = [
+        compare(model, batch, expected, ranks, dtype) for dtype in (torch.float32, torch.bfloat16)
+    ]
     return {
         "shape": shape,
         "tokens": sum(len(sequence.token_ids) for sequence in batch),
         "rows": rows,
         "targets": {
-            f"log-probs in float32 within {MAX_LOGPROB_ERROR} nats": rows[0]["logprob_error_max"] <= MAX_LOGPROB_ERROR,
-            f"gradients in float32 within {MAX_GRADIENT_ERROR}": rows[0]["gradient_error"] <= MAX_GRADIENT_ERROR,
+            f"log-probs in float32 within {MAX_LOGPROB_ERROR} nats": rows[0]["logprob_error_max"]
+            <= MAX_LOGPROB_ERROR,
+            f"gradients in float32 within {MAX_GRADIENT_ERROR}": rows[0]["gradient_error"]
+            <= MAX_GRADIENT_ERROR,
         },
     }

@@ -1,8 +1,10 @@
-"""A group of wire 2 with this process alone in it, and one whose peer never comes: what a deadline is worth here.
+"""A group of wire 2 with this process alone in it, and one whose peer never comes: what a deadline
+is worth here.
 
-open: rendezvous, communicator and greeting. broadcast: a piece of the size that travels. abort: the end of a group, for
-which its own thread waits. absent: a second member that never comes; the group must say so by itself. With NCCL two
-members need two cards, so the bytes between them are not measured here.
+open: rendezvous, communicator and greeting. broadcast: a piece of the size that travels. abort: the
+end of a group, for which its own thread waits. absent: a second member that never comes; the group
+must say so by itself. With NCCL two members need two cards, so the bytes between them are not
+measured here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import torch
 
 from rollcast.trainer.learner.ranks import Ranks
 from rollcast.weights.plan.manifest import PIECE_BYTES
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup, backend_for
+from rollcast.weights.transport.process_group import (
+    GroupAddress,
+    GroupError,
+    RendezvousStore,
+    WeightGroup,
+    backend_for,
+)
 from testkit.gpu import card
 
 REPEATS = 3
@@ -40,10 +48,14 @@ def raises_group_error(work: Callable[[], object]) -> bool:
 
 
 def wait_for_nobody(address: GroupAddress, device: torch.device) -> tuple[float, bool]:
-    """Seconds until a group without its second member says so, and whether it did. It may hang: not in our thread."""
+    """Seconds until a group without its second member says so, and whether it did.
+
+    It may hang: not in our thread.
+    """
     outcomes: list[bool] = []
     thread = threading.Thread(
-        target=lambda: outcomes.append(raises_group_error(partial(WeightGroup, address, device))), daemon=True
+        target=lambda: outcomes.append(raises_group_error(partial(WeightGroup, address, device))),
+        daemon=True,
     )
     started = time.perf_counter()
     thread.start()
@@ -67,7 +79,9 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
         started = time.perf_counter()
         groups.append(WeightGroup(replace(address, epoch=epoch), device))
         rows.append(timing_row("open", started))
-    group_bytes = (free - torch.cuda.mem_get_info(device)[0]) / REPEATS if device.type == "cuda" else None
+    group_bytes = (
+        (free - torch.cuda.mem_get_info(device)[0]) / REPEATS if device.type == "cuda" else None
+    )
     piece = torch.zeros(size, dtype=torch.uint8, device=device)
     seconds = card.median_seconds(partial(groups[0].broadcast, piece), device, repeats=REPEATS)
     rows.append({"what": "broadcast of a piece", "milliseconds": round(1e3 * seconds, 3)})

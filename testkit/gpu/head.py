@@ -1,6 +1,8 @@
-"""The output head in bfloat16, its products in float32 or in the model's precision, against float64 on the same device.
+"""The output head in bfloat16, its products in float32 or in the model's precision, against float64
+on the same device.
 
-The reference has the whole [T, V] tensor of logits in float64, of the same operands, and autograd's gradients.
+The reference has the whole [T, V] tensor of logits in float64, of the same operands, and autograd's
+gradients.
 """
 
 from __future__ import annotations
@@ -24,16 +26,27 @@ VOCAB, TOKENS = 151_936, 1_536
 PRECISIONS: tuple[Precision, ...] = ("fp32", "model")
 
 
-def example(width: int, vocab: int, tokens: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Hidden states [T, H] and weight [V, H] in bfloat16, targets [T], and the gradient of the log-probs [T]."""
+def example(
+    width: int, vocab: int, tokens: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Hidden states [T, H] and weight [V, H] in bfloat16, targets [T], and the gradient of the
+    log-probs [T].
+    """
     torch.manual_seed(0)
     hidden = torch.randn(tokens, width, device=device).bfloat16()
     # Standard deviation of logits, as in trained models
     weight = (torch.randn(vocab, width, device=device) * 3.0 / width**0.5).bfloat16()
-    return hidden, weight, torch.randint(vocab, (tokens,), device=device), torch.randn(tokens, device=device)
+    return (
+        hidden,
+        weight,
+        torch.randint(vocab, (tokens,), device=device),
+        torch.randn(tokens, device=device),
+    )
 
 
-def reference(hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
+def reference(
+    hidden: Tensor, weight: Tensor, targets: Tensor, upstream: Tensor
+) -> tuple[Tensor, ...]:
     """Log-probs, entropies and the gradients of hidden states and weight, in float64."""
     hidden, weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
     logprobs = torch.log_softmax(hidden @ weight.t(), dim=1)
@@ -48,7 +61,9 @@ def relative(computed: Tensor, expected: Tensor) -> float:
     return float((computed.double() - expected).norm() / expected.norm())
 
 
-def compare(precision: Precision, example: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> dict[str, Any]:
+def compare(
+    precision: Precision, example: tuple[Tensor, ...], expected: tuple[Tensor, ...]
+) -> dict[str, Any]:
     """Errors, and the time of forward and backward together."""
     hidden, weight, targets, upstream = example
     device = hidden.device
@@ -92,7 +107,9 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
             row = compare(precision, inputs, expected)
             rows.append({"hidden_size": width, "precision": precision, **row})
     exact = [row for row in rows if row["precision"] == "fp32"]
-    gradients = [row[f"{operand}_gradient_error"] for row in exact for operand in ("hidden", "weight")]
+    gradients = [
+        row[f"{operand}_gradient_error"] for row in exact for operand in ("hidden", "weight")
+    ]
     return {
         "vocab_size": vocab,
         "tokens": tokens,
@@ -101,6 +118,8 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
             f"log-probs of the FP32 head within {MAX_LOGPROB_ERROR} nats": all(
                 row["logprob_error_max"] <= MAX_LOGPROB_ERROR for row in exact
             ),
-            f"its gradients within {MAX_GRADIENT_ERROR}": all(error <= MAX_GRADIENT_ERROR for error in gradients),
+            f"its gradients within {MAX_GRADIENT_ERROR}": all(
+                error <= MAX_GRADIENT_ERROR for error in gradients
+            ),
         },
     }

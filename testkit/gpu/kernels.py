@@ -23,7 +23,9 @@ REST = "norms, activations and other small kernels"
 
 
 def find_kind(kernel: str) -> str:
-    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, kernel, re.IGNORECASE)), REST)
+    return next(
+        (kind for kind, pattern in KINDS.items() if re.search(pattern, kernel, re.IGNORECASE)), REST
+    )
 
 
 def seconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[str, float] | None:
@@ -44,4 +46,6 @@ def seconds_by_kind(call: Callable[[], object], device: torch.device) -> dict[st
             continue
         kind_seconds[find_kind(kernel.key)] += kernel.self_device_time_total * 1e-6
     idle = max(0.0, start_event.elapsed_time(end_event) * 1e-3 - sum(kind_seconds.values()))
-    return {kind: round(seconds, 4) for kind, seconds in [*kind_seconds.most_common(), ("idle", idle)]}
+    return {
+        kind: round(seconds, 4) for kind, seconds in [*kind_seconds.most_common(), ("idle", idle)]
+    }

@@ -1,11 +1,13 @@
-"""Optimizer steps of the learner on made-up rollouts, once for each way to compute a layer (VARIANTS).
+"""Optimizer steps of the learner on made-up rollouts, once for each way to compute a layer
+(VARIANTS).
 
-A shape's part with -compiled makes the same steps with compiled layers. Each row names the attention kernel that ran,
-the share of padding, the peak of memory next to the plan's for the fullest moment of a step, and the seconds of the
-card's kernels in one more step, by kind of work: that shows the time that can still be gained.
+A shape's part with -compiled makes the same steps with compiled layers. Each row names the
+attention kernel that ran, the share of padding, the peak of memory next to the plan's for the
+fullest moment of a step, and the seconds of the card's kernels in one more step, by kind of work:
+that shows the time that can still be gained.
 
-MFU: floating-point operations that the model asks for, of tokens without padding and of nothing twice, over what the
-card's data sheet promises in the time. The head works for loss tokens alone.
+MFU: floating-point operations that the model asks for, of tokens without padding and of nothing
+twice, over what the card's data sheet promises in the time. The head works for loss tokens alone.
 """
 
 from __future__ import annotations
@@ -68,12 +70,13 @@ FOR_EACH_PART = {
     "learner-4b": ("recomputed", "selective"),
     "learner-4b-compiled": ("compiled, recomputed, packed", "compiled, selective, packed"),
 }
-"""One step of 4b at 16k tokens takes ten seconds, and without recomputation it exceeds 139 GiB. Selective recomputation
-needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and shows full recomputation alone. 0.6b
-shows in little time whether the learner runs at all."""
+"""One step of 4b at 16k tokens takes ten seconds, and without recomputation it exceeds 139 GiB.
+Selective recomputation needs 107 GiB by the plan: a card of 80 GiB says that it does not fit, and
+shows full recomputation alone. 0.6b shows in little time whether the learner runs at all."""
 USUAL = (32, 256, 1_500, 8_192)
 SIZES = {"4b": (8, 256, 9_000, 16_128)}
-"""Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout is a micro-batch."""
+"""Rollouts, prompt tokens, median and most completion tokens, by shape: at 16k tokens one rollout
+is a micro-batch."""
 
 
 def rollouts(shape: str, *, is_small: bool, seed: int = 0) -> list[TrainingSequence]:
@@ -106,8 +109,13 @@ def step_flops(config: Any, sequences: Sequence[TrainingSequence]) -> float:
     return 6.0 * (body * tokens + head * loss_tokens) + attention
 
 
-def measure(name: str, ranks: Ranks, *, is_small: bool, variants: Sequence[str] | None = None) -> dict[str, Any]:
-    """`name`: learner-SHAPE or learner-SHAPE-compiled. `variants`: of VARIANTS; None = those of this part."""
+def measure(
+    name: str, ranks: Ranks, *, is_small: bool, variants: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """`name`: learner-SHAPE or learner-SHAPE-compiled.
+
+    `variants`: of VARIANTS; None = those of this part.
+    """
     shape = models.SMALL if is_small else name.split("-")[1]
     compiler = "eager" if is_small else COMPILER
     chosen = FOR_EACH_PART.get(name, tuple(VARIANTS)) if variants is None else variants
@@ -155,7 +163,10 @@ def accept_older_torch() -> None:
 def steps(
     shape: str, sequences: Sequence[TrainingSequence], ranks: Ranks, variant: Variant, compiler: str
 ) -> dict[str, Any]:
-    """`compiler`: torch.compile's backend, if the variant is compiled. Raises torch.OutOfMemoryError."""
+    """`compiler`: torch.compile's backend, if the variant is compiled.
+
+    Raises torch.OutOfMemoryError.
+    """
     recipe, bytes_before = Recipe(), card.start_counting_memory(ranks.device)
     model = models.random_model(shape, ranks.device)
     policy = models.shard_model(
@@ -175,13 +186,19 @@ def steps(
         packing=variant.packing,
     )
     (micro_batches,) = plan_micro_batches(
-        sequences, world_size=1, max_tokens=Trainer().tokens_per_micro_batch, packing=variant.packing
+        sequences,
+        world_size=1,
+        max_tokens=Trainer().tokens_per_micro_batch,
+        packing=variant.packing,
     )
     computed_tokens = sum(map(packed_tokens if variant.packing else padded_tokens, micro_batches))
     # Three updates count; one before them warms up, and compiles
     stats = [learner.update(micro_batches, denominator(sequences)) for _ in range(4)][1:]
     seconds = statistics.median(step_stats.seconds for step_stats in stats)
-    flops, peak = step_flops(models.qwen3(shape), sequences) / seconds, card.peak_flops(ranks.device)
+    flops, peak = (
+        step_flops(models.qwen3(shape), sequences) / seconds,
+        card.peak_flops(ranks.device),
+    )
     return {
         "parameters": sum(weight.numel() for weight in learner.weights),
         "step_seconds_median": round(seconds, 4),
@@ -197,11 +214,15 @@ def steps(
         "peak_memory_gib": card.peak_memory_gib(ranks.device, bytes_before),
         "planned_memory_gib": round(
             planned_bytes(
-                shape, max(training_sequence.num_tokens for training_sequence in sequences), recompute=variant.recompute
+                shape,
+                max(training_sequence.num_tokens for training_sequence in sequences),
+                recompute=variant.recompute,
             )
             / 2**30,
             2,
         ),
         "all_applied": all(learner_stats.applied for learner_stats in stats),
-        "kernel_seconds": seconds_by_kind(lambda: learner.update(micro_batches, denominator(sequences)), ranks.device),
+        "kernel_seconds": seconds_by_kind(
+            lambda: learner.update(micro_batches, denominator(sequences)), ranks.device
+        ),
     }

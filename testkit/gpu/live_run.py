@@ -1,4 +1,7 @@
-"""`rollcast up` as a process, followed through its files and its metrics. Its generators can be killed."""
+"""`rollcast up` as a process, followed through its files and its metrics.
+
+Its generators can be killed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,13 @@ class LiveRun:
     """`with LiveRun(..) as run`: the command is killed at exit, and its services with it."""
 
     def __init__(
-        self, folder: Path, run: str, arguments: Sequence[str], *, has_card: bool, command: Sequence[str] = COMMAND
+        self,
+        folder: Path,
+        run: str,
+        arguments: Sequence[str],
+        *,
+        has_card: bool,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         """folder: the command's working folder; its output is appended to `said` there."""
         self.folder = folder / "runs" / run
@@ -68,13 +77,20 @@ class LiveRun:
         return int(steps[-1]["step"]) if steps else 0
 
     def wait_for(self, condition: Callable[[], bool], seconds: float, event_name: str) -> float:
-        """Seconds until `condition` holds. Raises RunFailedError if the command ended, or after `seconds`."""
+        """Seconds until `condition` holds.
+
+        Raises RunFailedError if the command ended, or after `seconds`.
+        """
         started = time.monotonic()
         while not condition():
             if self._process.poll() is not None:
-                raise RunFailedError(f"the command ended with {self._process.returncode}: {self.last_words()}")
+                raise RunFailedError(
+                    f"the command ended with {self._process.returncode}: {self.last_words()}"
+                )
             if time.monotonic() > started + seconds:
-                raise RunFailedError(f"{event_name} did not happen within {seconds:.0f} s: {self.last_words()}")
+                raise RunFailedError(
+                    f"{event_name} did not happen within {seconds:.0f} s: {self.last_words()}"
+                )
             time.sleep(0.1)
         return time.monotonic() - started
 
@@ -85,14 +101,19 @@ class LiveRun:
             text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5.0).text
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:
-                    if sample.name == "rollcast_generators" and sample.labels.get("state") == "joined":
+                    if (
+                        sample.name == "rollcast_generators"
+                        and sample.labels.get("state") == "joined"
+                    ):
                         return int(sample.value)
         return 0
 
     def kill_generator(self, name: str) -> None:
         """SIGKILL the generator and all that it started, as when a pod is lost."""
         generator_processes = [
-            child for child in psutil.Process(self._process.pid).children() if _is_named(child, name)
+            child
+            for child in psutil.Process(self._process.pid).children()
+            if _is_named(child, name)
         ]
         if not generator_processes:
             raise RunFailedError(f"{name} is no process of the run: {self.last_words()}")
@@ -109,7 +130,10 @@ class LiveRun:
         try:
             return self._process.wait(ENDING_SECONDS)
         except subprocess.TimeoutExpired:
-            message = f"the command did not end within {ENDING_SECONDS:.0f} s of Ctrl-C: {self.last_words()}"
+            message = (
+                f"the command did not end within {ENDING_SECONDS:.0f} s of Ctrl-C: "
+                f"{self.last_words()}"
+            )
             raise RunFailedError(message) from None
 
     def last_words(self) -> str:
@@ -121,7 +145,12 @@ class LiveRun:
 def surroundings(*, has_card: bool) -> dict[str, str]:
     """The environment of a run whose processes share one card, on a machine without a network."""
     path = os.pathsep.join([str(ONE_CARD), *filter(None, [os.environ.get("PYTHONPATH")])])
-    added = {"PYTHONPATH": path, "NCCL_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    added = {
+        "PYTHONPATH": path,
+        "NCCL_SOCKET_IFNAME": "lo",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
     if has_card and importlib.util.find_spec("flashinfer") is None:
         added["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # it is vLLM's default sampler, and missing here
     return os.environ | added

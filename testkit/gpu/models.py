@@ -15,7 +15,12 @@ SMALL = "small"
 SHAPES = {
     "0.6b": {"hidden_size": 1024, "intermediate_size": 3072},
     "1.7b": {"hidden_size": 2048, "intermediate_size": 6144},
-    "4b": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32},
+    "4b": {
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+    },
     "28m": {
         "hidden_size": 512,
         "intermediate_size": 1536,
@@ -58,7 +63,8 @@ def random_model(shape: str, device: torch.device) -> Any:
     with torch.device(device):
         model = Qwen3ForCausalLM(qwen3(shape))
     with torch.no_grad():
-        # Factor of the last norm: a fresh model's distributions are nearly uniform, and errors do not show in them
+        # Factor of the last norm: a fresh model's distributions are nearly uniform, and errors do
+        # not show in them
         model.model.norm.weight.mul_(5.0)
     return model
 
@@ -72,7 +78,10 @@ def shard_model(
     compiler: str | None = None,
     packing: bool = False,
 ) -> Policy:
-    """With the run file's defaults: FP32 head, its chunks of logits. Otherwise as `shard_policy`."""
+    """With the run file's defaults: FP32 head, its chunks of logits.
+
+    Otherwise as `shard_policy`.
+    """
     return shard_policy(
         model,
         mesh=ranks.mesh,
@@ -87,7 +96,9 @@ def shard_model(
 
 
 def matrix_weights(config: Any) -> tuple[int, int]:
-    """Entries of the matrices that a token of the body is multiplied with, and those of the output head."""
+    """Entries of the matrices that a token of the body is multiplied with, and those of the output
+    head.
+    """
     query = config.num_attention_heads * config.head_dim
     key = config.num_key_value_heads * config.head_dim
     layer = config.hidden_size * (2 * query + 2 * key + 3 * config.intermediate_size)
@@ -95,6 +106,8 @@ def matrix_weights(config: Any) -> tuple[int, int]:
 
 
 def attention_flops(config: Any, length: int) -> int:
-    """FLOPs of scores and weighted sums for one sequence, forward and backward, the causal half only."""
+    """FLOPs of scores and weighted sums for one sequence, forward and backward, the causal half
+    only.
+    """
     width: int = config.num_attention_heads * config.head_dim
     return 6 * int(config.num_hidden_layers) * width * length**2

@@ -1,7 +1,8 @@
-"""The parts in the order of the risk they remove, and the process of one: `python -m testkit.gpu.parts PART [--small]`.
+"""The parts in the order of the risk they remove, and the process of one: `python -m
+testkit.gpu.parts PART [--small]`.
 
-Figures are printed as lines of JSON, a later line added to the earlier ones: what a part reports early is kept if it is
-ended before its end.
+Figures are printed as lines of JSON, a later line added to the earlier ones: what a part reports
+early is kept if it is ended before its end.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ PARTS: Mapping[str, Part] = {
     "staging": Part("staging", 30),
     "group": Part("group", 30),
 }
-"""Whether a run survives its members is asked first, and how quick it is last. The seconds are estimates."""
+"""Whether a run survives its members is asked first, and how quick it is last. The seconds are
+estimates."""
 
 
 def run(name: str, *, is_small: bool) -> dict[str, Any]:
@@ -63,7 +65,9 @@ def run(name: str, *, is_small: bool) -> dict[str, Any]:
     if gpu_part.starts_processes:
         card = first_card()
         is_small = is_small or card is None
-        return {"small": is_small, "card": card} | _figures(name, partial(measure, name, is_small=is_small))
+        return {"small": is_small, "card": card} | _figures(
+            name, partial(measure, name, is_small=is_small)
+        )
     # Seconds for one collective
     ranks = join_ranks(timeout_seconds=60.0)
     try:

@@ -14,7 +14,9 @@ NOT_HERE = "staging"
 
 
 def planned_bytes(shape: str, longest: int, *, recompute: Recomputation) -> int:
-    """Planned bytes at the fullest moment of a step of one rank on a GPU; `longest`: tokens of the longest sequence."""
+    """Planned bytes at the fullest moment of a step of one rank on a GPU; `longest`: tokens of the
+    longest sequence.
+    """
     config = RunConfig.model_validate(
         {
             "run": "gpu",

@@ -1,7 +1,8 @@
 """Versions of weights from a trainer to one generator, both on this card, over NCCL and over gloo.
 
-The publisher, its lane and the generator's receiver are the real ones; the engine only holds tensors. The seconds are
-from the offer of a version to the generator's acknowledgement, so the application is in them.
+The publisher, its lane and the generator's receiver are the real ones; the engine only holds
+tensors. The seconds are from the offer of a version to the generator's acknowledgement, so the
+application is in them.
 """
 
 from __future__ import annotations
@@ -49,13 +50,18 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
 def make_specs(shape: str) -> list[TensorSpec]:
     """The tensors of a model of that shape in bfloat16."""
     model = models.random_model(shape, torch.device("meta"))
-    return [TensorSpec(name, "bfloat16", tuple(weight.shape)) for name, weight in model.named_parameters()]
+    return [
+        TensorSpec(name, "bfloat16", tuple(weight.shape))
+        for name, weight in model.named_parameters()
+    ]
 
 
 def publish_over(transport: str, device: torch.device, specs: list[TensorSpec]) -> dict[str, Any]:
     """Megabytes, median seconds of a version and gigabytes per second."""
     # A CPU has gloo alone, which it uses without being asked.
-    weights = Weights() if device.type == "cpu" else Weights.model_validate({"transport": transport})
+    weights = (
+        Weights() if device.type == "cpu" else Weights.model_validate({"transport": transport})
+    )
     buckets = plan_buckets(specs, weights.bucket_bytes)
     slots = StagingSlots(buckets)
     publisher = Publisher(
@@ -101,7 +107,9 @@ def publish(publisher: Publisher, slots: StagingSlots, step: int) -> float:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not any(member.version == version for member in publisher.members()):
         if time.monotonic() > deadline:
-            raise RuntimeError(f"version {version} was not acknowledged within {PATIENCE_SECONDS:.0f} s")
+            raise RuntimeError(
+                f"version {version} was not acknowledged within {PATIENCE_SECONDS:.0f} s"
+            )
         time.sleep(0.001)
     return time.perf_counter() - started
 

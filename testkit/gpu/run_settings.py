@@ -14,7 +14,8 @@ from testkit.gpu import first_token, models
 
 RUN = "proof"
 START_SECONDS = 200.0
-"""Longest time from the command to its first steps: imports without bytecode, compilation, CUDA graphs."""
+"""Longest time from the command to its first steps: imports without bytecode, compilation, CUDA
+graphs."""
 STEPS_SECONDS = 120.0
 """Longest time for the steps between two events."""
 STEPS_AFTER_AN_EVENT = 20
@@ -31,7 +32,12 @@ def demo_settings(folder: Path, *, is_small: bool) -> dict[str, Any]:
     settings["model"]["dtype"] = "float32"
     settings["tasks"] = {
         "dataset": {"kind": "arithmetic", "max_digits": 4, "size": 4_000},
-        "evaluation": {"num_prompts": 128, "rollouts_per_prompt": 2, "every_steps": 20, "deadline_seconds": 60},
+        "evaluation": {
+            "num_prompts": 128,
+            "rollouts_per_prompt": 2,
+            "every_steps": 20,
+            "deadline_seconds": 60,
+        },
     }
     return settings | {"local": {"generators": 2}}
 
@@ -44,17 +50,29 @@ def random_settings(folder: Path, *, is_small: bool) -> dict[str, Any]:
         config.update(SERVED)
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(config).to(torch.float32 if is_small else torch.bfloat16)
-    first_token.write_model(folder / "model", model, end_stride=16 if is_small else first_token.END_STRIDE)
+    first_token.write_model(
+        folder / "model", model, end_stride=16 if is_small else first_token.END_STRIDE
+    )
     first_token.write_rows(folder / "rows.jsonl", config.vocab_size)
     longest = 24 if is_small else 512
     settings = _settings(str(folder / "model"), 32 + longest, 16, longest)
     settings["model"]["dtype"] = "float32" if is_small else "bfloat16"
     code = f"{Path(first_token.__file__).resolve()}:grade"
     settings["tasks"] = {
-        "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "first-token"},
+        "dataset": {
+            "kind": "jsonl",
+            "name": "rows",
+            "path": "rows.jsonl",
+            "verifier": "first-token",
+        },
         # Trusted: this part is about the card, and the sandbox has tests of its own.
         "verifiers": [{"kind": "function", "name": "first-token", "code": code, "trusted": True}],
-        "evaluation": {"num_prompts": 32, "rollouts_per_prompt": 2, "every_steps": 20, "deadline_seconds": 60},
+        "evaluation": {
+            "num_prompts": 32,
+            "rollouts_per_prompt": 2,
+            "every_steps": 20,
+            "deadline_seconds": 60,
+        },
     }
     return settings
 
@@ -83,13 +101,17 @@ def _settings(model: str, max_length: int, prompt: int, completion: int) -> dict
 
 
 def step_figures(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Figures of the steps from the run's own records; rewards of the first and of the last fifth."""
+    """Figures of the steps from the run's own records; rewards of the first and
+    of the last fifth.
+    """
     fifth = max(1, len(steps) // 5)
     seconds = steps[-1]["at"] - steps[0]["at"]
     return {
         "steps": len(steps),
         "seconds_of_steps": round(seconds, 2),
-        "trained_tokens_per_second": round(sum(step["trained_tokens"] for step in steps[1:]) / seconds, 1)
+        "trained_tokens_per_second": round(
+            sum(step["trained_tokens"] for step in steps[1:]) / seconds, 1
+        )
         if seconds
         else None,
         "update_seconds_median": median(step["update_seconds"] for step in steps),

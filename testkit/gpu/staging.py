@@ -1,10 +1,11 @@
-"""Weights into the staging buffers, and between the card and the host, next to a plain copy of as many bytes.
+"""Weights into the staging buffers, and between the card and the host, next to a plain copy of as
+many bytes.
 
-stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`, in page-locked
-memory of the host, as after every step, and the same on the device. load: buffers of the host to the device.
-apply: what a generator does under its pause, tensor by tensor into the model, from where weights.stage kept the
-version. Of host memory both kinds are measured: page-locked, as a generator has it, and pageable, which remains if the
-system refuses to lock it.
+stage: the learner's float32 weights, as bfloat16, into a slot of `rollcast.weights.sender.staging`,
+in page-locked memory of the host, as after every step, and the same on the device. load: buffers of
+the host to the device. apply: what a generator does under its pause, tensor by tensor into the
+model, from where weights.stage kept the version. Of host memory both kinds are measured:
+page-locked, as a generator has it, and pageable, which remains if the system refuses to lock it.
 """
 
 from __future__ import annotations
@@ -78,13 +79,18 @@ def measure(name: str, ranks: Ranks, *, is_small: bool) -> dict[str, Any]:
     model = {name: torch.empty_like(view, device=device) for name, view in loaded.views()}
     sources = {"the device": loaded, "the host": shared, "the host, pageable": pageable}
     for where, source in sources.items():
-        seconds = card.median_seconds(partial(apply, source, model, device), device, repeats=REPEATS)
+        seconds = card.median_seconds(
+            partial(apply, source, model, device), device, repeats=REPEATS
+        )
         rows.append(timing_row(f"apply from {where}", size, seconds))
     targets = {
-        "a generator's host memory is page-locked": device.type == "cpu" or shared.memory.is_pinned(),
+        "a generator's host memory is page-locked": device.type == "cpu"
+        or shared.memory.is_pinned(),
         "the host's bytes are the device's": staged.memory.equal(on_device.memory.cpu()),
         "what was loaded is what was staged": loaded.memory.equal(on_device.memory),
-        "what was applied is what was staged": all(model[name].equal(view) for name, view in loaded.views()),
+        "what was applied is what was staged": all(
+            model[name].equal(view) for name, view in loaded.views()
+        ),
     }
     rows += plain_copies(size, device)
     return {

@@ -1,8 +1,9 @@
 """The whole system on one card: generators and trainer as `rollcast up` starts them.
 
-system: the demo's additions with its own model. A generator is killed in the middle, the trainer must go on and the
-generator must come back; then the run is ended by Ctrl-C and resumed, and the account of all tasks is checked.
-system-0.6b: random weights at the shape of Qwen3-0.6B, on a task that such a model can learn (`first_token`).
+system: the demo's additions with its own model. A generator is killed in the middle, the trainer
+must go on and the generator must come back; then the run is ended by Ctrl-C and resumed, and the
+account of all tasks is checked. system-0.6b: random weights at the shape of Qwen3-0.6B, on a task
+that such a model can learn (`first_token`).
 """
 
 from __future__ import annotations
@@ -50,19 +51,29 @@ def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dic
     up = ["up", "--config", "run.yaml"]
     figures: dict[str, Any] = {}
     with LiveRun(folder, RUN, up, has_card=not is_small, **options) as run:
-        figures["seconds_to_first_step"] = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
-        run.wait_for(lambda: run.count_joined() == settings["local"]["generators"], START_SECONDS, "every generator")
+        figures["seconds_to_first_step"] = run.wait_for(
+            lambda: run.last_step > 0, START_SECONDS, "the first step"
+        )
+        run.wait_for(
+            lambda: run.count_joined() == settings["local"]["generators"],
+            START_SECONDS,
+            "every generator",
+        )
         run.wait_for(lambda: run.last_step >= kill_step, STEPS_SECONDS, f"step {kill_step}")
         run.kill_generator(VICTIM)
         alone = settings["local"]["generators"] - 1
-        figures["seconds_until_noticed"] = run.wait_for(lambda: run.count_joined() == alone, STEPS_SECONDS, "the fence")
+        figures["seconds_until_noticed"] = run.wait_for(
+            lambda: run.count_joined() == alone, STEPS_SECONDS, "the fence"
+        )
         noticed_at = run.last_step
         figures["seconds_until_rejoined"] = run.wait_for(
             lambda: run.count_joined() > alone, START_SECONDS, "the return"
         )
         rejoined_at = run.last_step
         figures["steps_meanwhile"] = rejoined_at - noticed_at
-        run.wait_for(lambda: run.last_step >= rejoined_at + steps_after, STEPS_SECONDS, "steps with all")
+        run.wait_for(
+            lambda: run.last_step >= rejoined_at + steps_after, STEPS_SECONDS, "steps with all"
+        )
         report(figures | step_figures(run.steps))
         figures["exit_code_after_ctrl_c"] = run.interrupt()
         stopped_at = run.last_step
@@ -70,7 +81,11 @@ def with_kill_and_resume(folder: Path, *, is_small: bool, **options: Any) -> dic
         figures["seconds_to_resume"] = run.wait_for(
             lambda: run.last_step > stopped_at, START_SECONDS, "a step after the resume"
         )
-        run.wait_for(lambda: run.last_step >= stopped_at + steps_after, STEPS_SECONDS, "steps after the resume")
+        run.wait_for(
+            lambda: run.last_step >= stopped_at + steps_after,
+            STEPS_SECONDS,
+            "steps after the resume",
+        )
         run.interrupt()
         return figures | step_figures(run.steps) | account(run.folder, figures, stopped_at)
 
@@ -80,18 +95,28 @@ def with_random_weights(folder: Path, *, is_small: bool, **options: Any) -> dict
     settings = random_settings(folder, is_small=is_small)
     (folder / "run.yaml").write_text(yaml.safe_dump(settings))
     num_steps = 3 if is_small else STEPS_06B
-    with LiveRun(folder, RUN, ["up", "--config", "run.yaml"], has_card=not is_small, **options) as run:
+    with LiveRun(
+        folder, RUN, ["up", "--config", "run.yaml"], has_card=not is_small, **options
+    ) as run:
         first = run.wait_for(lambda: run.last_step > 0, START_SECONDS, "the first step")
         report({"seconds_to_first_step": first})
         run.wait_for(lambda: run.last_step >= num_steps, STEPS_SECONDS, f"step {num_steps}")
         figures = step_figures(run.steps)
-    return {"seconds_to_first_step": first, **figures, "targets": {"steps are made": figures["steps"] >= num_steps}}
+    return {
+        "seconds_to_first_step": first,
+        **figures,
+        "targets": {"steps are made": figures["steps"] >= num_steps},
+    }
 
 
 def account(run_folder: Path, figures: dict[str, Any], stopped_at: int) -> dict[str, Any]:
-    """Outcomes of all tasks in the surviving history, evaluations, and the targets of the scenario."""
+    """Outcomes of all tasks in the surviving history, evaluations, and the targets
+    of the scenario.
+    """
     try:
-        outcomes: dict[str, int] | str = check_every_task_once(read_lines(run_folder / "tasks.jsonl"))
+        outcomes: dict[str, int] | str = check_every_task_once(
+            read_lines(run_folder / "tasks.jsonl")
+        )
     except AssertionError as error:
         outcomes = str(error)
     resumed = [line["started_from"] for line in read_lines(run_folder / "incarnations.jsonl")][1:]
@@ -100,7 +125,8 @@ def account(run_folder: Path, figures: dict[str, Any], stopped_at: int) -> dict[
         "stopped_at_step": stopped_at,
         "resumed_from_step": resumed[-1] if resumed else None,
         "pass_rates": [
-            [line["step"], round(line["pass_rate"], 4)] for line in read_lines(run_folder / "evaluations.jsonl")
+            [line["step"], round(line["pass_rate"], 4)]
+            for line in read_lines(run_folder / "evaluations.jsonl")
         ],
         "targets": {
             "the trainer made steps while a generator was away": figures["steps_meanwhile"] > 1,

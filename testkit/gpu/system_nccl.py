@@ -1,7 +1,9 @@
-"""The services on one card with the weights over NCCL, and a generator that is killed in the middle.
+"""The services on one card with the weights over NCCL, and a generator that is killed in the
+middle.
 
-`rollcast up` sends weights over gloo if processes share a card. Here each service is started by itself, as pods are,
-and is a host of its own for NCCL, so that the real generator, trainer and NCCL meet on one card.
+`rollcast up` sends weights over gloo if processes share a card. Here each service is started by
+itself, as pods are, and is a host of its own for NCCL, so that the real generator, trainer and NCCL
+meet on one card.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from typing import Any
 import httpx
 
 from testkit.gpu.live_run import surroundings
-from testkit.gpu.run_settings import START_SECONDS, STEPS_AFTER_AN_EVENT, STEPS_SECONDS, demo_settings, step_figures
+from testkit.gpu.run_settings import (
+    START_SECONDS,
+    STEPS_AFTER_AN_EVENT,
+    STEPS_SECONDS,
+    demo_settings,
+    step_figures,
+)
 from testkit.system.audit import check_every_task_once
 from testkit.system.harness import System, wait_for
 
@@ -51,11 +59,15 @@ def with_a_kill(folder: Path, *, is_small: bool) -> dict[str, Any]:
         started = time.monotonic()
         system.wait_step(1, START_SECONDS)
         figures["seconds_to_first_step"] = round(time.monotonic() - started, 2)
-        seconds_until(lambda: count_joined(system) == len(GENERATORS), START_SECONDS, "every generator")
+        seconds_until(
+            lambda: count_joined(system) == len(GENERATORS), START_SECONDS, "every generator"
+        )
         system.wait_step(system.last_step + steps, STEPS_SECONDS)
         system.kill(VICTIM)
         killed_at = system.last_step
-        figures["seconds_until_noticed"] = seconds_until(lambda: count_joined(system) == 1, STEPS_SECONDS, "the fence")
+        figures["seconds_until_noticed"] = seconds_until(
+            lambda: count_joined(system) == 1, STEPS_SECONDS, "the fence"
+        )
         system.wait_step(killed_at + steps, STEPS_SECONDS)
         system.start_generator(VICTIM)
         figures["seconds_until_rejoined"] = seconds_until(
@@ -67,14 +79,18 @@ def with_a_kill(folder: Path, *, is_small: bool) -> dict[str, Any]:
             **figures,
             "tasks": outcomes,
             **step_figures(system.steps),
-            "targets": {"trainer and the other generator lived, and the killed one came back": True},
+            "targets": {
+                "trainer and the other generator lived, and the killed one came back": True
+            },
         }
 
 
 def count_joined(system: System) -> int:
     """Generators that the trainer's page counts; 0 without a page."""
     with suppress(httpx.HTTPError, OSError, ValueError):
-        return int(system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0))
+        return int(
+            system.metrics("trainer").get(("rollcast_generators", (("state", "joined"),)), 0.0)
+        )
     return 0
 
 

@@ -1,7 +1,7 @@
 """Training as teams do it today, as whole systems on one card.
 
-system-lora: adapters of the demo's model, served by vLLM's LoRA. system-episodes: examples/calculator, whose tools run
-in processes of their own.
+system-lora: adapters of the demo's model, served by vLLM's LoRA. system-episodes:
+examples/calculator, whose tools run in processes of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from testkit.system.audit import read_lines
 
 EXAMPLE = ROOT / "examples" / "calculator"
 STEPS = 60
-FEWER_MODEL_STEPS = "import make_model; make_model.NUM_STEPS = 40; make_model.BATCH = 1; make_model.main()"
+FEWER_MODEL_STEPS = (
+    "import make_model; make_model.NUM_STEPS = 40; make_model.BATCH = 1; make_model.main()"
+)
 
 
 def measure(name: str, *, is_small: bool) -> dict[str, Any]:
@@ -39,7 +41,9 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
 
 
 def adapters(folder: Path, *, is_small: bool) -> dict[str, Any]:
-    """The demo's task; the rate is ten times that of full fine-tuning, as "LoRA without regret" advises."""
+    """The demo's task; the rate is ten times that of full fine-tuning, as "LoRA without regret"
+    advises.
+    """
     settings = demo_settings(folder, is_small=is_small)
     # vLLM refuses adapters in float32 on a GPU. Tiny models on a CPU are float32.
     settings["model"] |= {"lora": {"rank": 32}, "dtype": "float32" if is_small else "bfloat16"}
@@ -70,7 +74,9 @@ def make_model(folder: Path, *, is_small: bool) -> None:
 
 
 def ensure_example() -> Path:
-    """The example's folder with its model and tasks, made in the cache if it is not there, or was made otherwise."""
+    """The example's folder with its model and tasks, made in the cache if it is not there, or was
+    made otherwise.
+    """
     recipe = hashlib.sha256((EXAMPLE / "make_model.py").read_bytes()).hexdigest()[:12]
     example_folder = cache_folder() / f"{EXAMPLE.name}-{recipe}"
     if not example_folder.is_dir():
@@ -86,7 +92,9 @@ def ensure_example() -> Path:
 def _train(folder: Path, *arguments: str) -> None:
     without_card = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     # The example's model takes some minutes on one core
-    subprocess.run([sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=1_500.0)
+    subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=without_card, check=True, timeout=1_500.0
+    )
 
 
 def measure_run(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
@@ -102,5 +110,8 @@ def measure_run(folder: Path, steps: int, *, has_card: bool) -> dict[str, Any]:
             "exit_code_after_ctrl_c": code,
             **step_figures(run.steps),
             "pass_rates": pass_rates,
-            "targets": {"steps are made": run.last_step >= steps, "the run ends at Ctrl-C": code == 130},
+            "targets": {
+                "steps are made": run.last_step >= steps,
+                "the run ends at Ctrl-C": code == 130,
+            },
         }

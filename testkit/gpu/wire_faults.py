@@ -1,4 +1,6 @@
-"""Members of wire 2 are killed and frozen on one card, over NCCL, four lanes: `testkit.weights.faults`."""
+"""Members of wire 2 are killed and frozen on one card, over NCCL, four lanes:
+`testkit.weights.faults`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Any
 from testkit.weights import faults
 
 ON_A_CARD = faults.Faults(lanes=4, kills=3, freezes=3, settle_seconds=120.0, device="cuda:0")
-WHEN_SMALL = replace(ON_A_CARD, lanes=1, kills=1, freezes=0, settle_seconds=1.0, megabytes=2, device="cpu")
+WHEN_SMALL = replace(
+    ON_A_CARD, lanes=1, kills=1, freezes=0, settle_seconds=1.0, megabytes=2, device="cpu"
+)
 """Memory is not judged so soon after an event."""
 
 

@@ -1,7 +1,8 @@
-"""The tests of wire 2 with the weights on the card: real processes are killed and frozen in mid-broadcast.
+"""The tests of wire 2 with the weights on the card: real processes are killed and frozen in
+mid-broadcast.
 
-Only tests whose generators have one worker each: two workers of one process would be two ranks on one card, which NCCL
-refuses.
+Only tests whose generators have one worker each: two workers of one process would be two ranks on
+one card, which NCCL refuses.
 """
 
 from __future__ import annotations
@@ -47,16 +48,26 @@ def measure(name: str, *, is_small: bool) -> dict[str, Any]:
         )
         if not report.exists():
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            return {"failed": f"pytest ended with {done.returncode}: {' '.join(last)[:REASON_CHARACTERS]}"}
+            return {
+                "failed": (
+                    f"pytest ended with {done.returncode}: {' '.join(last)[:REASON_CHARACTERS]}"
+                )
+            }
         rows = parse_report(report.read_text())
-    return {"device": device, "rows": rows, "targets": {"every test passes": all(row["passed"] for row in rows)}}
+    return {
+        "device": device,
+        "rows": rows,
+        "targets": {"every test passes": all(row["passed"] for row in rows)},
+    }
 
 
 def parse_report(report: str) -> list[dict[str, Any]]:
     """Name, seconds, outcome and the reason of a failure, from pytest's JUnit report."""
     rows = []
     for case in ElementTree.fromstring(report).iter("testcase"):
-        troubles = [trouble for kind in ("failure", "error") if (trouble := case.find(kind)) is not None]
+        troubles = [
+            trouble for kind in ("failure", "error") if (trouble := case.find(kind)) is not None
+        ]
         rows.append(
             {
                 "test": case.get("name"),

@@ -21,7 +21,9 @@ FORECASTER = "${forecaster}"
 
 @dataclass(frozen=True)
 class Answer:
-    """Attributes: labels of each series; its (Unix seconds, value) pairs, one for an instant query."""
+    """Attributes: labels of each series; its (Unix seconds, value) pairs, one
+    for an instant query.
+    """
 
     rows: tuple[tuple[dict[str, str], tuple[tuple[float, float], ...]], ...]
 
@@ -38,7 +40,9 @@ def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def substituted(text: str, recording: Recording, target: float) -> str:
-    """The expression with the dashboard's variables in it, as for a range over the whole recording."""
+    """The expression with the dashboard's variables in it, as
+    for a range over the whole recording.
+    """
     seconds = int(recording.at - recording.began) + 1
     values = {
         "namespace": recording.namespace,
@@ -60,7 +64,14 @@ def ask(target: dict[str, Any], recording: Recording, reach: float) -> Answer:
         return query(base, "query", query=expression, time=recording.at)
     seconds = recording.at - recording.began
     end = recording.at + (seconds if ahead else 0.0)
-    return query(base, "query_range", query=expression, start=recording.began, end=end, step=max(1.0, seconds / POINTS))
+    return query(
+        base,
+        "query_range",
+        query=expression,
+        start=recording.began,
+        end=end,
+        step=max(1.0, seconds / POINTS),
+    )
 
 
 def query(base: str, path: str, **form: Any) -> Answer:

@@ -23,10 +23,11 @@ FIXED = ("trainer", "forecaster", "autoscaler")
 def live_runs(
     folder: Path, runs: list[dict[str, Any]], seconds: float, programs: ForkedPrograms | None = None
 ) -> Iterator[Recording]:
-    """Run them one after the other, each up to two thirds of its budget; yields while the last one is still at work.
+    """Run them one after the other, each up to two thirds of its budget; yields while the last one
+    is still at work.
 
-    In each run a generator is killed half-way there and another one joins. `seconds`: a run's deadline.
-    `programs`: what its services are forked of.
+    In each run a generator is killed half-way there and another one joins. `seconds`: a run's
+    deadline. `programs`: what its services are forked of.
     """
     port = free_port("127.0.0.1")
     with ExitStack() as stack:
@@ -35,7 +36,9 @@ def live_runs(
         stack.enter_context(configured_prometheus(folder, port, _scraping(targets)))
         began = time.time()
         for run_index, settings in enumerate(runs):
-            system = stack.enter_context(System(folder / settings["run"], _with_services(settings), programs))
+            system = stack.enter_context(
+                System(folder / settings["run"], _with_services(settings), programs)
+            )
             _two_thirds(system, targets, seconds)
             if run_index < len(runs) - 1:
                 _kill(system)
@@ -55,7 +58,9 @@ def _kill(system: System) -> None:
 
 
 def _with_services(settings: dict[str, Any]) -> dict[str, Any]:
-    """The forecaster reads the trainer's page; the autoscaler decides quickly and reports to an absent HPA."""
+    """The forecaster reads the trainer's page; the autoscaler decides quickly and reports to an
+    absent HPA.
+    """
     return settings | {
         "forecaster": {
             "http_port": free_port("127.0.0.1"),
@@ -87,7 +92,11 @@ def _two_thirds(system: System, targets: Path, seconds: float) -> None:
 
     def has_reached(step: int) -> bool:
         for name, process in list(system.processes.items()):
-            if name.startswith("generator") and name not in system.stopped_services and process.poll() is not None:
+            if (
+                name.startswith("generator")
+                and name not in system.stopped_services
+                and process.poll() is not None
+            ):
                 system.start_generator(name)  # as a pod would be: a busy machine may cut one off
         _list_targets(system, targets)
         return system._all_alive() and system.last_step >= step
@@ -106,7 +115,10 @@ def _list_targets(system: System, targets: Path) -> None:
     service_targets = [
         {
             "targets": [f"127.0.0.1:{port.read_text().strip()}"],
-            "labels": {"job": port.name if port.name in FIXED else "generator", "namespace": NAMESPACE},
+            "labels": {
+                "job": port.name if port.name in FIXED else "generator",
+                "namespace": NAMESPACE,
+            },
         }
         for port in sorted(ports_folder(system.run_folder).glob("*"))
         if (port.name in FIXED or port.name.startswith("generator")) and port.read_text()

@@ -11,8 +11,8 @@ NAMESPACE = "rl"
 
 @dataclass(frozen=True)
 class Recording:
-    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of the look at it; the
-    namespace of its series; seconds between two scrapes."""
+    """Attributes: addresses of the query APIs; names of the runs; Unix seconds of the start and of
+    the look at it; the namespace of its series; seconds between two scrapes."""
 
     prometheus: str
     forecaster: str

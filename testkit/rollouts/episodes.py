@@ -21,7 +21,9 @@ from rollcast.rollouts.records import (
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION
 
-EPISODE_TASK = EpisodeTask("world", '[{"role": "user", "content": "go"}]', max_turns=16, max_seconds=60.0)
+EPISODE_TASK = EpisodeTask(
+    "world", '[{"role": "user", "content": "go"}]', max_turns=16, max_seconds=60.0
+)
 
 
 def make_episode(
@@ -36,7 +38,8 @@ def make_episode(
     end: EpisodeEnd = EpisodeEnd.ANSWERED,
     has_trailing: bool = False,
 ) -> Rollout:
-    """An episode with `turns[n]` turns in its n-th sequence. `has_trailing`: each ends in given tokens.
+    """An episode with `turns[n]` turns in its n-th sequence. `has_trailing`: each ends in given
+    tokens.
 
     `later`: the version of the second half of each sequence. None = the one after `version`.
     """
@@ -84,14 +87,23 @@ def _sequence(
     *,
     has_trailing: bool,
 ) -> Branch:
-    """Turns of 1 to 5 sampled tokens with 1 to 3 given ones after each, but after the last only if asked."""
+    """Turns of 1 to 5 sampled tokens with 1 to 3 given ones after each, but after the last only if
+    asked.
+    """
     legs: list[Leg] = []
     position = 0
     for turn in range(num_turns):
         end = position + int(rng.integers(1, 6))
         legs.append(Leg(LegKind.ANSWER, position, end))
         collected_turns.append(
-            Turn(number, position, end, reward=float(rng.integers(0, 4)) / 4, tool_calls=1, environment_seconds=0.5)
+            Turn(
+                number,
+                position,
+                end,
+                reward=float(rng.integers(0, 4)) / 4,
+                tool_calls=1,
+                environment_seconds=0.5,
+            )
         )
         position = end
         if turn + 1 < num_turns or has_trailing:

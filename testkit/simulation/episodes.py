@@ -1,7 +1,8 @@
-"""The simulated pipeline with rollouts of several turns: a tool call between two turns holds no slot of the engine.
+"""The simulated pipeline with rollouts of several turns: a tool call between two turns holds no
+slot of the engine.
 
-claimed --> turn waits for a slot --> samples --> tool call --> next turn waits ... --> last turn ended
-A group is ready when all its rollouts have ended.
+claimed --> turn waits for a slot --> samples --> tool call --> next turn waits ... --> last turn
+ended A group is ready when all its rollouts have ended.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class _Episode:
 
 
 class EpisodeFleet(SimulatedFleet):
-    """A generator has at most `max_episodes` in flight. Their turns get its slots in the order in which they ask."""
+    """A generator has at most `max_episodes` in flight.
+
+    Their turns get its slots in the order in which they ask.
+    """
 
     def __init__(self, *arguments: Any, turns: Turns, max_episodes: int, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -52,7 +56,11 @@ class EpisodeFleet(SimulatedFleet):
         """Turns are attempts of the engine; those of groups count from 0 upwards."""
 
     def claim(self) -> None:
-        able = [generator for generator in self.generators.values() if generator.member and generator.alive]
+        able = [
+            generator
+            for generator in self.generators.values()
+            if generator.member and generator.alive
+        ]
         while self.queue and able:
             generator = min(able, key=lambda member: self._in_flight[member.name])
             if self._in_flight[generator.name] + len(self.queue[0].remaining) > self._max_episodes:

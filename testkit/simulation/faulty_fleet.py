@@ -1,4 +1,5 @@
-"""A simulated fleet whose generators are drained and killed, and which joins a new incarnation of the trainer.
+"""A simulated fleet whose generators are drained and killed, and which joins a new incarnation of
+the trainer.
 
 member --> drain: hands back, gone
    +-----> kill: silent until fenced; what it held is lost
@@ -26,7 +27,8 @@ class FaultyFleet(SimulatedFleet):
     ) -> None:
         """`lost`: the trainer's callback. `arguments` and `settings`: of SimulatedFleet.
 
-        With `claims_seen_late` the trainer learns of a claim only by the generator's next acknowledgement.
+        With `claims_seen_late` the trainer learns of a claim only by the generator's next
+        acknowledgement.
         """
         super().__init__(*arguments, **settings)
         self._detect_seconds = detect_seconds
@@ -86,8 +88,12 @@ class FaultyFleet(SimulatedFleet):
             generator.stop(attempt, self._events.now_seconds)
             self._watch(generator)
 
-    def _later(self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]) -> None:
-        """Nothing comes of it if the generator is dead by then, or the trainer another incarnation."""
+    def _later(
+        self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
+    ) -> None:
+        """Nothing comes of it if the generator is dead by then,
+        or the trainer another incarnation.
+        """
         epoch = self._epoch
 
         def act() -> None:

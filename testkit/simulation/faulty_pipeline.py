@@ -1,4 +1,5 @@
-"""The simulated pipeline with generators that die and a trainer that comes back at its last checkpoint.
+"""The simulated pipeline with generators that die and a trainer that comes back at its last
+checkpoint.
 
 in training --> settled: used | filtered --> held until a checkpoint has it
                                                    | restart: ready again
@@ -32,11 +33,12 @@ class FaultTimes:
 
 @dataclass(slots=True)
 class FaultyReport(Report):
-    """Two more outcomes of groups, lost (generator killed, or weights of lost steps) and given_up (by the gate), whose
-    tasks are dispatched again; and one more reason to wait, "restart"."""
+    """Two more outcomes of groups, lost (generator killed, or weights of lost steps) and given_up
+    (by the gate), whose tasks are dispatched again; and one more reason to wait, "restart"."""
 
     history: list[tuple[int, int]] = field(default_factory=list)
-    """(step it was a part of, task number) of every used or filtered group in the surviving history."""
+    """(step it was a part of, task number) of every used or filtered group in the surviving
+    history."""
     most_outstanding: int = 0
     """Most groups ever dispatched and not settled."""
     consumed_tokens: float = 0.0
@@ -51,7 +53,9 @@ class FaultyPipeline(Pipeline):
     fleet: FaultyFleet
     report: FaultyReport
 
-    def __init__(self, *, faults: FaultTimes | None = None, claims_seen_late: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, *, faults: FaultTimes | None = None, claims_seen_late: bool = False, **settings: Any
+    ) -> None:
         """`settings`: of Pipeline. `claims_seen_late`: see FaultyFleet."""
         self._faults = faults or FaultTimes()
         self._claims_seen_late = claims_seen_late
@@ -158,7 +162,9 @@ class FaultyPipeline(Pipeline):
         self.report.most_outstanding = max(self.report.most_outstanding, len(self._outstanding))
 
     def _train(self, batch: list[Attempt]) -> None:
-        self.report.mean_tokens = fmean(tokens for attempt in batch for tokens in attempt.task.lengths)
+        self.report.mean_tokens = fmean(
+            tokens for attempt in batch for tokens in attempt.task.lengths
+        )
         super()._train(batch)
 
     def _end_step(self, batch: list[Attempt]) -> None:
@@ -177,4 +183,6 @@ class FaultyPipeline(Pipeline):
         for attempt in batch:
             self.report.consumed_tokens += sum(attempt.task.lengths)
             self.report.history.append((self.step + 1, attempt.task.number))
-        self._held_attempts += [item for item in batch if item.newest is not None and item.newest <= self._checkpoint]
+        self._held_attempts += [
+            item for item in batch if item.newest is not None and item.newest <= self._checkpoint
+        ]

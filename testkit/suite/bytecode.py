@@ -1,8 +1,8 @@
 """Rewrite the assertions of all test modules once, before several test processes would each do it.
 
-pytest compiles a test module with rewritten assertions and keeps the bytecode next to it. In a clean checkout every
-test process would compile every module. This program compiles each once, on all cores: `python -m
-testkit.suite.bytecode`.
+pytest compiles a test module with rewritten assertions and keeps the bytecode next to it. In a
+clean checkout every test process would compile every module. This program compiles each once, on
+all cores: `python -m testkit.suite.bytecode`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import _pytest.assertion.rewrite as _rewrite
 from testkit.suite.changes import ROOT
 
 rewrite: Any = _rewrite
-"""pytest's own functions. They are private: without them each test process compiles for itself, as pytest does
-anyway.
+"""pytest's own functions. They are private: without them each test process compiles for itself, as
+pytest does anyway.
 """
 
 
@@ -31,7 +31,10 @@ def main() -> None:
         # Files that one process takes at a time
         num_rewritten = sum(processes.map(write_rewritten, files, chunksize=16))
     if num_rewritten:
-        print(f"assertions of {num_rewritten} test modules rewritten, once for all test processes", flush=True)
+        print(
+            f"assertions of {num_rewritten} test modules rewritten, once for all test processes",
+            flush=True,
+        )
 
 
 def write_rewritten(file: Path) -> bool:
@@ -40,7 +43,10 @@ def write_rewritten(file: Path) -> bool:
     if rewrite._read_pyc(file, target) is not None:
         return False
     status, code = rewrite._rewrite_test(file, None)
-    return bool(rewrite.try_makedirs(target.parent) and rewrite._write_pyc(_Untraced(), code, status, target))
+    return bool(
+        rewrite.try_makedirs(target.parent)
+        and rewrite._write_pyc(_Untraced(), code, status, target)
+    )
 
 
 class _Untraced:

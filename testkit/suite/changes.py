@@ -33,20 +33,26 @@ def git(*arguments: str, root: Path = ROOT) -> str:
 
 
 def tracked_files(root: Path = ROOT) -> list[str]:
-    """Files that git tracks and new ones that it does not ignore, relative to the root; without deleted ones."""
+    """Files that git tracks and new ones that it does not ignore, relative to the root; without
+    deleted ones.
+    """
     listed = git("ls-files", "--cached", "--others", "--exclude-standard", root=root).splitlines()
     return sorted(file for file in set(listed) if (root / file).is_file())
 
 
 def changed_files(commit: str, paths: Sequence[str] = (), root: Path = ROOT) -> list[str]:
     """Files that differ between a commit and the working tree, new and deleted ones included."""
-    changed = git("diff", "--name-only", "--no-renames", commit, "--", *paths, root=root).splitlines()
+    changed = git(
+        "diff", "--name-only", "--no-renames", commit, "--", *paths, root=root
+    ).splitlines()
     new = git("ls-files", "--others", "--exclude-standard", "--", *paths, root=root).splitlines()
     return sorted({*changed, *new})
 
 
 def base_commit(root: Path = ROOT) -> tuple[str, str]:
-    """The commit that a change begins at, and which rule chose it: the merge base of origin/main, else HEAD~1."""
+    """The commit that a change begins at, and which rule chose it: the merge base of origin/main,
+    else HEAD~1.
+    """
     head = git("rev-parse", "HEAD", root=root).strip()
     try:
         base = git("merge-base", "origin/main", "HEAD", root=root).strip()

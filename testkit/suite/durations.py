@@ -1,4 +1,7 @@
-"""tests/durations.json: how long each test file takes, by `make durations`. Decides which file starts first."""
+"""tests/durations.json: how long each test file takes, by `make durations`.
+
+Decides which file starts first.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def load_durations(path: Path = DURATIONS) -> dict[str, float]:
     """Test file -> wall seconds of its tests in the recorded run; empty if none was recorded."""
     if not path.exists():
         return {}
-    return {file: float(seconds) for file, seconds in json.loads(path.read_text())["seconds"].items()}
+    return {
+        file: float(seconds) for file, seconds in json.loads(path.read_text())["seconds"].items()
+    }
 
 
 def middle_seconds(durations: dict[str, float]) -> float:
@@ -25,10 +30,16 @@ def middle_seconds(durations: dict[str, float]) -> float:
 
 
 def save_durations(reports: list[Path], machine: dict[str, Any], path: Path = DURATIONS) -> None:
-    """Write the seconds of the files in reports of `measurement.Measurements`; later reports win."""
+    """Write the seconds of the files in reports of `measurement.Measurements`;
+    later reports win.
+    """
     seconds: dict[str, float] = {}
     for report in reports:
         for file, measured in json.loads(report.read_text())["files"].items():
             seconds[file] = round(measured["wall_seconds"], 2)
-    record = {"processor": machine["processor"], "cores": machine["cores"], "seconds": dict(sorted(seconds.items()))}
+    record = {
+        "processor": machine["processor"],
+        "cores": machine["cores"],
+        "seconds": dict(sorted(seconds.items())),
+    }
     path.write_text(json.dumps(record, indent=1) + "\n")

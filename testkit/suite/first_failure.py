@@ -17,7 +17,9 @@ END_SECONDS = 60.0
 def first_failure(
     files: list[str], options: list[str], tree: Path, environment: dict[str, str], seconds: float
 ) -> str | None:
-    """The first test of these files that fails, None if all pass or are skipped, or TIME_IS_OVER."""
+    """The first test of these files that fails, None if all pass or are skipped,
+    or TIME_IS_OVER.
+    """
     report = tree / ".cache" / "mutant.txt"
     report.parent.mkdir(exist_ok=True)
     command = [
@@ -34,14 +36,18 @@ def first_failure(
         *files,
     ]
     with report.open("w") as output:
-        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=output, text=True)
+        process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=output, stderr=output, text=True
+        )
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.terminate()
             process.wait(END_SECONDS)
             return TIME_IS_OVER
-    failures = [line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failures = [
+        line for line in report.read_text().splitlines() if line.startswith(("FAILED ", "ERROR "))
+    ]
     if failures:
         return failures[0].split(" - ")[0].split(" ", 1)[1]
     passed = process.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -1,8 +1,9 @@
 """Which files a test file reaches, and how far away each is.
 
-A file reaches the modules that it imports, the modules whose dotted names it has as strings (programs that it
-starts, modules that it finds by name), the packages of these, and what `without_import.py` adds. A file that is not
-Python belongs to the Python files of its folder, or of the nearest folder above that has any.
+A file reaches the modules that it imports, the modules whose dotted names it has as strings
+(programs that it starts, modules that it finds by name), the packages of these, and what
+`without_import.py` adds. A file that is not Python belongs to the Python files of its folder, or of
+the nearest folder above that has any.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ PACKAGES = {
 }
 """Import package -> its folder."""
 LAZY_PACKAGE = "services/rollcast/__init__.py"
-"""Imports `rollcast.python` only when a name of it is used; every module would reach it otherwise."""
+"""Imports `rollcast.python` only when a name of it is used; every module would reach it
+otherwise."""
 _DOTTED_NAME = re.compile(rf"""["' ]((?:{"|".join(PACKAGES)})(?:\.[a-z_0-9]+)+)["' ]""")
 
 
 class ReachGraph:
-    """Files of the repository as nodes; an edge leads from a file to one that it reaches without another between."""
+    """Files of the repository as nodes; an edge leads from a file to one that it reaches without
+    another between.
+    """
 
     def __init__(self, files: Collection[str], imports: Mapping[str, Iterable[str]]) -> None:
         self.files = frozenset(files)
@@ -44,8 +48,8 @@ class ReachGraph:
         self._add_data_files()
 
     def distances(self, changed: Iterable[str]) -> dict[str, int]:
-        """Each file that reaches one of the changed files -> the fewest edges between them; 0 for a changed file
-        itself.
+        """Each file that reaches one of the changed files -> the fewest edges between them; 0 for a
+        changed file itself.
         """
         distances = dict.fromkeys(changed, 0)
         queue = deque(distances)
@@ -60,19 +64,28 @@ class ReachGraph:
     def reaching_tests(self, changed: Iterable[str]) -> dict[str, int]:
         """The test files among `distances` that are there: a deleted one cannot run."""
         distances = self.distances(changed)
-        return {file: distance for file, distance in distances.items() if is_test_file(file) and file in self.files}
+        return {
+            file: distance
+            for file, distance in distances.items()
+            if is_test_file(file) and file in self.files
+        }
 
     def files_without_test(self, folder: str) -> list[str]:
         """Files below a folder that no test file reaches, except those that read every source."""
         return sorted(
             file
             for file in self.files
-            if file.startswith(f"{folder}/") and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
+            if file.startswith(f"{folder}/")
+            and not self.reaching_tests([file]).keys() - {*SOURCE_READERS}
         )
 
     def imported_files(self, tests: Iterable[str]) -> frozenset[str]:
-        """What test files and the conftest files of their folders import, and what of it outside services/ imports."""
-        conftests = {f"{Path(test).parent}/conftest.py" for test in tests} & (self.files - {"tests/conftest.py"})
+        """What test files and the conftest files of their folders import, and what of it outside
+        services/ imports.
+        """
+        conftests = {f"{Path(test).parent}/conftest.py" for test in tests} & (
+            self.files - {"tests/conftest.py"}
+        )
         imported = {*tests, *conftests}
         queue = deque(imported)
         while queue:
@@ -107,7 +120,9 @@ class ReachGraph:
                 modules[str(Path(file).parent)].append(file)
         for file in self.files:
             if not file.endswith(".py"):
-                folder = next((str(parent) for parent in Path(file).parents if modules[str(parent)]), None)
+                folder = next(
+                    (str(parent) for parent in Path(file).parents if modules[str(parent)]), None
+                )
                 for user in modules[folder] if folder not in (None, ".") else ():
                     self._add_edge(user, file)
 
@@ -118,7 +133,8 @@ def load_graph() -> ReachGraph:
 
     files = frozenset(tracked_files())
     imports: dict[str, set[str]] = defaultdict(set)
-    # The cache knows a module by its time of change alone. A file that came since makes imports of an older one wrong.
+    # The cache knows a module by its time of change alone. A file that came since makes imports of
+    # an older one wrong.
     modules_digest = hashlib.blake2b("\n".join(sorted(files)).encode(), digest_size=8).hexdigest()
     cache = ROOT / ".cache" / "suite" / "imports"
     for stale in cache.glob("*"):
@@ -137,7 +153,9 @@ def load_graph() -> ReachGraph:
 
 
 def _module_files(module: str, files: Collection[str], *, with_main: bool = False) -> list[str]:
-    """The file of a module; of a package its `__init__.py`, and what `python -m` runs of it if it may be started."""
+    """The file of a module; of a package its `__init__.py`, and what `python -m` runs of it if it
+    may be started.
+    """
     package, _, rest = module.partition(".")
     path = "/".join([PACKAGES[package], *filter(None, rest.split("."))])
     names = [f"{path}.py", f"{path}/__init__.py", *([f"{path}/__main__.py"] if with_main else [])]
@@ -146,7 +164,9 @@ def _module_files(module: str, files: Collection[str], *, with_main: bool = Fals
 
 def is_test_file(file: str) -> bool:
     """Whether pytest collects it."""
-    return file.startswith("tests/") and Path(file).name.startswith("test_") and file.endswith(".py")
+    return (
+        file.startswith("tests/") and Path(file).name.startswith("test_") and file.endswith(".py")
+    )
 
 
 def _matches(file: str, patterns: Iterable[str]) -> bool:

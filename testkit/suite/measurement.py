@@ -2,7 +2,8 @@
 
 ProcessorTime    in each test process: adds the seconds of a test to its last report
 Deadline         in each test process: lets no further test begin after a time
-Measurements     in the process that pytest was called in: adds the reports up, file by file, and prints the shares
+Measurements     in the process that pytest was called in: adds the reports up, file by file, and
+                 prints the shares
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class FileSeconds:
     tests: int = 0
     wall_seconds: float = 0.0
     processor_seconds: float = 0.0
-    """The test process and the children that it waited for; processes that outlive a test count elsewhere."""
+    """The test process and the children that it waited for; processes that outlive a test count
+    elsewhere."""
     failed: int = 0
     skipped: int = 0
 
@@ -48,7 +50,9 @@ class ProcessorTime:
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
         yield
         wall_seconds = time.monotonic() - self._wall_start
-        item.user_properties.append((PROPERTY, (wall_seconds, _processor_seconds() - self._processor_start)))
+        item.user_properties.append(
+            (PROPERTY, (wall_seconds, _processor_seconds() - self._processor_start))
+        )
 
 
 class Deadline:
@@ -114,14 +118,18 @@ class Measurements:
             for line in [*expensive_files(self._files), *shares_of_rooms(self._files)]:
                 terminalreporter.write_line(line)
             terminalreporter.write_line(
-                f"{wall_seconds:.0f} s; {machine_seconds:.0f} s of processor time of the whole machine meanwhile"
+                f"{wall_seconds:.0f} s; {machine_seconds:.0f} s of processor time of the whole "
+                "machine meanwhile"
             )
 
 
 def expensive_files(files: dict[str, FileSeconds]) -> list[str]:
     """The files that took longest, the longest first."""
     longest = sorted(files.items(), key=lambda item: -item[1].wall_seconds)[:MOST_EXPENSIVE_FILES]
-    return [f"{seconds.wall_seconds:7.1f} s  {seconds.tests:4} tests  {file}" for file, seconds in longest]
+    return [
+        f"{seconds.wall_seconds:7.1f} s  {seconds.tests:4} tests  {file}"
+        for file, seconds in longest
+    ]
 
 
 def shares_of_rooms(files: dict[str, FileSeconds]) -> list[str]:
@@ -148,7 +156,9 @@ def _processor_seconds() -> float:
 
 
 def _machine_seconds() -> float:
-    """Processor seconds that the machine was busy since it started; 0 if the system has no /proc/stat."""
+    """Processor seconds that the machine was busy since it started; 0 if the system has no
+    /proc/stat.
+    """
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     except OSError:

@@ -2,9 +2,10 @@
 
     python -m testkit.suite.near [--since COMMIT] [--list]
 
-Test files are taken in turn by their distance from the changed files (`graph.py`), the quick ones first, and by the
-words that they share with the change (`shared_words.py`), until the time is used up. The others are named, and left to
-`make test`. On a busy machine no further test begins after 40 seconds.
+Test files are taken in turn by their distance from the changed files (`graph.py`), the quick ones
+first, and by the words that they share with the change (`shared_words.py`), until the time is used
+up. The others are named, and left to `make test`. On a busy machine no further test begins after 40
+seconds.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ class Selection:
 
 
 def select(
-    distances: Mapping[str, int], durations: Mapping[str, float], rooms: frozenset[str], word_ranks: Mapping[str, int]
+    distances: Mapping[str, int],
+    durations: Mapping[str, float],
+    rooms: frozenset[str],
+    word_ranks: Mapping[str, int],
 ) -> Selection:
-    """Take files while the time is enough: in turn the next by distance (those of the changed rooms before others, the
-    quick ones first) and the next by shared words.
+    """Take files while the time is enough: in turn the next by distance (those of the changed rooms
+    before others, the quick ones first) and the next by shared words.
     """
     middle = middle_seconds(dict(durations))
     seconds_left = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
@@ -62,7 +66,9 @@ def select(
             file,
         ),
     )
-    by_words = sorted(by_distance, key=lambda file: (find_room(file) not in rooms, word_ranks[file]))
+    by_words = sorted(
+        by_distance, key=lambda file: (find_room(file) not in rooms, word_ranks[file])
+    )
     for file in in_turn(by_words, by_distance):
         seconds = durations.get(file, middle)
         if seconds <= seconds_left:
@@ -82,8 +88,12 @@ def find_room(file: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--since", metavar="COMMIT", help="what changed since this commit; the default is printed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="what changed since this commit; the default is printed"
+    )
     parser.add_argument("--list", action="store_true", help="print the test files and run none")
     options = parser.parse_args(arguments)
     start = time.time()
@@ -106,33 +116,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(selection.files)} test files run now")
     if selection.later_files:
         num_left = len(selection.later_files)
-        print(f"{num_left} test files that reach the change are left to `make test`: {named(selection.later_files)}")
+        print(
+            f"{num_left} test files that reach the change are left to `make test`: "
+            f"{named(selection.later_files)}"
+        )
     if options.list or not selection.files:
         print(*selection.files, sep="\n")
         return 0
-    return run_until(start + BUDGET_SECONDS, selection.files, ["--hypothesis-profile=core"], CALL_REPORTS / "near.json")
+    return run_until(
+        start + BUDGET_SECONDS,
+        selection.files,
+        ["--hypothesis-profile=core"],
+        CALL_REPORTS / "near.json",
+    )
 
 
 def run_until(stop_at: float, files: Sequence[str], options: Sequence[str], report: Path) -> int:
-    """Run test files in this order. After stop_at, in seconds of the epoch, no test begins, and the files of which none
-    did are named. Returns the exit code.
+    """Run test files in this order. After stop_at, in seconds of the epoch, no test begins, and the
+    files of which none did are named. Returns the exit code.
     """
     report.unlink(missing_ok=True)
     limits = ["--keep-order", "--stop-at", str(stop_at), "--suite-report", str(report)]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", str(PROCESSES), *limits, *options, *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        str(PROCESSES),
+        *limits,
+        *options,
+        *files,
+    ]
     code = subprocess.run(command, check=False).returncode
     loaded = load_report(report)
     if code != INTERRUPTED or not loaded["stopped"]:
         return code
     later = [file for file in files if file not in loaded["files"]]
-    print(f"the time is over; {len(later)} test files were not begun and are left to `make test`: {named(later)}")
+    print(
+        f"the time is over; {len(later)} test files were not begun and are left to `make test`: "
+        f"{named(later)}"
+    )
     return TESTS_FAILED if loaded["failed_tests"] else 0
 
 
 def named(files: Sequence[str]) -> str:
     """The first of these files, and how many more there are."""
     text = ", ".join(files[:MAX_NAMED_FILES]) or "none"
-    return f"{text} and {len(files) - MAX_NAMED_FILES} more" if len(files) > MAX_NAMED_FILES else text
+    return (
+        f"{text} and {len(files) - MAX_NAMED_FILES} more" if len(files) > MAX_NAMED_FILES else text
+    )
 
 
 if __name__ == "__main__":

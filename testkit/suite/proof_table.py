@@ -1,4 +1,7 @@
-"""The proofs of this repository: for each its subject. What its tests import is added by `proofs.with_imports`."""
+"""The proofs of this repository: for each its subject.
+
+What its tests import is added by `proofs.with_imports`.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,25 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
 
 
 _RUN = _rooms(
-    "chat", "config", "connections", "curves", "environments", "forecaster", "generator", "grader", "local", "loggers",
-    "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks", "telemetry", "trainer", "weights", "wire",
+    "chat", "config", "connections", "curves", "environments", "forecaster", "generator", "grader",
+    "local", "loggers",
+    "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks", "telemetry", "trainer",
+    "weights", "wire",
 )  # fmt: skip
 """What a run of the whole system passes through."""
 _CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
 _ENGINE = (
-    *_rooms("chat", "environments", "generator", "recipe", "rollouts", "tasks", "trainer", "weights", "wire"),
+    *_rooms(
+        "chat",
+        "environments",
+        "generator",
+        "recipe",
+        "rollouts",
+        "tasks",
+        "trainer",
+        "weights",
+        "wire",
+    ),
     "tests/generator",
     "testkit/generator",
     "testkit/trainer",
@@ -37,24 +52,39 @@ _ENGINE = (
 PROOFS: tuple[Proof, ...] = (
     Proof(
         "chart-upgrades",
-        "Every recipe fits; an upgrade keeps the values of every earlier chart, an uninstall leaves no trainer.",
+        (
+            "Every recipe fits; an upgrade keeps the values of every earlier chart, an uninstall "
+            "leaves no trainer."
+        ),
         (
             *_CHART,
             "tests/autoscaler",
             "tests/config/wrong_run_files.yaml",
             *_rooms("autoscaler", "cli", "local", "memory", "recipe", "tasks"),
         ),
-        _tests("chart", "every_earlier_chart", "every_recipe_fits", "check_of_every_mistake", "uninstall"),
+        _tests(
+            "chart",
+            "every_earlier_chart",
+            "every_recipe_fits",
+            "check_of_every_mistake",
+            "uninstall",
+        ),
     ),
     Proof(
         "chart-versions",
-        "Every value set is right for every Kubernetes, and a run of the chart's processes reaches its end.",
+        (
+            "Every value set is right for every Kubernetes, and a run of the chart's processes "
+            "reaches its end."
+        ),
         (*_CHART, "monitoring", *_RUN, *_rooms("autoscaler")),
         _tests("chart", "matrix", "checkov", "runs_locally", "every_role", "platform_wishes"),
     ),
     Proof(
         "images",
-        "Images have the packages that their services import, and the watcher names an image that cannot be had.",
+        (
+            "Images have the packages that their services import, and the watcher names an image "
+            "that cannot be had."
+        ),
         (
             "Dockerfile.control",
             "Dockerfile.generator",
@@ -64,14 +94,23 @@ PROOFS: tuple[Proof, ...] = (
             "requirements",
             "helm",
             "benchmarks/images",
-            *_rooms("generator", "trainer", "forecaster", "autoscaler", "grader", "loggers", "local"),
+            *_rooms(
+                "generator", "trainer", "forecaster", "autoscaler", "grader", "loggers", "local"
+            ),
         ),
         _tests("chart", "images", "image_lists", "built_images", "image_watch"),
     ),
     Proof(
         "cluster-program",
         "`make cluster-proof` goes through its steps and names the step that fails.",
-        ("testkit/cluster", "benchmarks/cluster", "helm", "tests/chart", "docs/releases.md", "Makefile"),
+        (
+            "testkit/cluster",
+            "benchmarks/cluster",
+            "helm",
+            "tests/chart",
+            "docs/releases.md",
+            "Makefile",
+        ),
         _tests("chart", "cluster_proof", "cluster_steps", "cluster_watching"),
     ),
     Proof(
@@ -158,7 +197,10 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "suite-program",
-        "Calls of pytest end in time, are measured, and are no success if they were cut off; mutants are as drawn.",
+        (
+            "Calls of pytest end in time, are measured, and are no success if they were cut off; "
+            "mutants are as drawn."
+        ),
         ("testkit/suite", "tests/conftest.py"),
         _tests("suite", "pytest_call", "measurement", "first_failure", "mutation"),
     ),
@@ -172,27 +214,44 @@ PROOFS: tuple[Proof, ...] = (
             "tests/documents",
             "configs",
             *_rooms(
-                "cli", "config", "corpus", "curves", "local", "memory", "plots", "scaling", "simulation", "throughput"
+                "cli",
+                "config",
+                "corpus",
+                "curves",
+                "local",
+                "memory",
+                "plots",
+                "scaling",
+                "simulation",
+                "throughput",
             ),
         ),
         _tests("documents", "carried_out_commands"),
     ),
     Proof(
         "reward-functions",
-        "What a reward function does wrong is answered by the sentence of docs/reference/mistakes.md.",
+        (
+            "What a reward function does wrong is answered by the sentence of "
+            "docs/reference/mistakes.md."
+        ),
         ("docs/reference/mistakes.md", "tests/cli", *_rooms("cli", "tasks", "config", "local")),
         _tests("cli", "mistakes_of_reward_functions"),
     ),
     Proof(
         "autoscaler-service",
-        "The autoscaler as a process: its start, next to another scaler, a moved trainer, the end of a run.",
+        (
+            "The autoscaler as a process: its start, next to another scaler, a moved trainer, the "
+            "end of a run."
+        ),
         (
             "tests/autoscaler",
             "testkit/autoscaler",
             "helm",
             *_rooms("autoscaler", "connections", "telemetry", "config", "simulation"),
         ),
-        _tests("autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe", "moved_trainer"),
+        _tests(
+            "autoscaler", "service_starts_and_ends", "simulated_runs", "fails_safe", "moved_trainer"
+        ),
     ),
     Proof(
         "grader-limits",
@@ -202,13 +261,18 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "local-programs",
-        "Programs that a start runs: counting prompts, trials, the demo's base model; the supervisor's end.",
+        (
+            "Programs that a start runs: counting prompts, trials, the demo's base model; the "
+            "supervisor's end."
+        ),
         (
             "tests/local",
             "docs/reference/mistakes.md",
             "examples",
             _PACKAGES,
-            *_rooms("chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"),
+            *_rooms(
+                "chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"
+            ),
         ),
         _tests(
             "local",
@@ -239,44 +303,87 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "architectures",
-        "Every supported architecture gives the same log-probs in the trainer, the generator and a plain replay.",
+        (
+            "Every supported architecture gives the same log-probs in the trainer, the generator "
+            "and a plain replay."
+        ),
         (*_ENGINE, "helm/rollcast/files/rules.yaml", *_rooms("memory")),
         (
             *_tests(
-                "generator", "architectures", "recurrent_state", "expert_stacks", "head_precision", "llama_episodes"
+                "generator",
+                "architectures",
+                "recurrent_state",
+                "expert_stacks",
+                "head_precision",
+                "llama_episodes",
             ),
             *_tests("trainer", "architectures", "whole_models", "teacher_vllm"),
         ),
     ),
     Proof(
         "adapters-in-engines",
-        "LoRA adapters reach a real engine, sample as the trainer computes, and are merged into their base.",
+        (
+            "LoRA adapters reach a real engine, sample as the trainer computes, and are merged "
+            "into their base."
+        ),
         (*_ENGINE, *_rooms("local", "cli")),
         (*_tests("generator", "lora"), *_tests("trainer", "merged_adapters")),
     ),
     Proof(
         "engine-starts",
-        "Engines start on a fresh machine, end with their generator, and name what they have no memory for.",
+        (
+            "Engines start on a fresh machine, end with their generator, and name what they have "
+            "no memory for."
+        ),
         (*_ENGINE, *_rooms("telemetry", "connections", "local")),
-        _tests("generator", "fresh_machine", "installed_vllm", "too_little_memory", "orphans", "threads"),
+        _tests(
+            "generator",
+            "fresh_machine",
+            "installed_vllm",
+            "too_little_memory",
+            "orphans",
+            "threads",
+        ),
     ),
     Proof(
         "trainer-programs",
-        "Ranks on several machines, starts and ends, compiled layers, refused memory, the example of a whole step.",
         (
-            *_rooms("trainer", "recipe", "config", "memory", "connections", "rollouts", "runfolder", "weights", "wire"),
+            "Ranks on several machines, starts and ends, compiled layers, refused memory, the "
+            "example of a whole step."
+        ),
+        (
+            *_rooms(
+                "trainer",
+                "recipe",
+                "config",
+                "memory",
+                "connections",
+                "rollouts",
+                "runfolder",
+                "weights",
+                "wire",
+            ),
             "examples",
             "tests/trainer",
             "testkit/trainer",
             _PACKAGES,
         ),
         _tests(
-            "trainer", "machines", "launch", "last_reading", "compiled_layers", "refused_memory", "scalerl_step_learns"
+            "trainer",
+            "machines",
+            "launch",
+            "last_reading",
+            "compiled_layers",
+            "refused_memory",
+            "scalerl_step_learns",
         ),
     ),
     Proof(
         "agents-of-others",
-        "Tasksets of verifiers and servers and sessions of OpenEnv run unchanged, exact to the token.",
+        (
+            "Tasksets of verifiers and servers and sessions of OpenEnv run unchanged, exact to the "
+            "token."
+        ),
         (
             *_ENGINE,
             "examples",
@@ -288,20 +395,30 @@ PROOFS: tuple[Proof, ...] = (
         ),
         (
             *_tests(
-                "generator/endpoint", "verifiers_rollouts", "installed_openenv", "openenv_replay", "two_generators"
+                "generator/endpoint",
+                "verifiers_rollouts",
+                "installed_openenv",
+                "openenv_replay",
+                "two_generators",
             ),
             *_tests("environments", "real_openenv", "real_verifiers"),
         ),
     ),
     Proof(
         "many-episodes",
-        "Random episodes by the hundred, in each format of chats, extend one another token by token.",
+        (
+            "Random episodes by the hundred, in each format of chats, extend one another token by "
+            "token."
+        ),
         ("tests/chat", *_rooms("chat", "rollouts")),
         _tests("chat", "many_episodes"),
     ),
     Proof(
         "whole-systems",
-        "Every process is killed and frozen; runs that stop and go on, an ablation, the tutorial, the first hour.",
+        (
+            "Every process is killed and frozen; runs that stop and go on, an ablation, the "
+            "tutorial, the first hour."
+        ),
         (
             *_ENGINE,
             *_RUN,
@@ -334,25 +451,49 @@ PROOFS: tuple[Proof, ...] = (
     ),
     Proof(
         "hostile-entries",
-        "Foreign entries of every kind in the streams and in :inflight end no run and lose no task.",
+        (
+            "Foreign entries of every kind in the streams and in :inflight end no run and lose no "
+            "task."
+        ),
         ("tests/rollouts", "testkit/rollouts", *_rooms("rollouts", "trainer", "wire")),
         _tests("rollouts", "many_hostile_entries"),
     ),
     Proof(
         "hostile-programs",
-        "Over two hundred programs that mean harm, hanging and long answers, and slow programs are graded rightly.",
+        (
+            "Over two hundred programs that mean harm, hanging and long answers, and slow programs "
+            "are graded rightly."
+        ),
         ("tests/tasks", "testkit/tasks", *_rooms("tasks", "grader")),
-        _tests("tasks", "all_hostile_programs", "all_hanging_answers", "long_answers", "slow_programs", "busy_machine"),
+        _tests(
+            "tasks",
+            "all_hostile_programs",
+            "all_hanging_answers",
+            "long_answers",
+            "slow_programs",
+            "busy_machine",
+        ),
     ),
     Proof(
         "hostile-files",
-        "Files that are made to take time or memory are read within bounds, each as large as a reader takes it.",
-        ("tests/curves", "testkit/formats", "services/rollcast/python.py", *_rooms("curves", "forecaster")),
+        (
+            "Files that are made to take time or memory are read within bounds, each as large as a "
+            "reader takes it."
+        ),
+        (
+            "tests/curves",
+            "testkit/formats",
+            "services/rollcast/python.py",
+            *_rooms("curves", "forecaster"),
+        ),
         _tests("curves/formats", "whole_hostile_files", "every_three_ways", "installed_frameworks"),
     ),
     Proof(
         "live-page",
-        "The live page in a real browser, its HTTP API under random requests, runs in a Prometheus that is killed.",
+        (
+            "The live page in a real browser, its HTTP API under random requests, runs in a "
+            "Prometheus that is killed."
+        ),
         (
             "tests/forecaster",
             "testkit/forecaster",
@@ -361,13 +502,23 @@ PROOFS: tuple[Proof, ...] = (
             *_rooms("cli", "forecaster", "curves", "local", "scaling", "telemetry"),
         ),
         (
-            *_tests("forecaster", "whole_page", "many_recordings", "openapi", "prometheus_runs", "replay"),
+            *_tests(
+                "forecaster",
+                "whole_page",
+                "many_recordings",
+                "openapi",
+                "prometheus_runs",
+                "replay",
+            ),
             "tests/cli/test_show_page.py",
         ),
     ),
     Proof(
         "calibration",
-        "Intervals, chances and verdicts are right as often as they say, on many simulated runs of each kind.",
+        (
+            "Intervals, chances and verdicts are right as often as they say, on many simulated "
+            "runs of each kind."
+        ),
         ("tests/scaling", "testkit/forecast", *_rooms("scaling")),
         _tests("scaling", "calibration", "learned_prior"),
     ),

@@ -1,9 +1,9 @@
 """Proofs: test files that matter only when their subject changes.
 
-A proof is due if anything below its paths, one of its test files, or a file that these import (`with_imports`) differs
-from the commit at which it last passed.
-That commit, the machine and the minutes are in tests/proofs.json. A proof without an entry is due, and one whose
-commit is not in the history.
+A proof is due if anything below its paths, one of its test files, or a file that these import
+(`with_imports`) differs from the commit at which it last passed. That commit, the machine and the
+minutes are in tests/proofs.json. A proof without an entry is due, and one whose commit is not in
+the history.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ class Proof:
 
 
 def with_imports(proofs: Iterable[Proof], graph: ReachGraph) -> list[Proof]:
-    """The proofs, each with the files that its tests import among its paths: the table names its subject alone."""
-    return [replace(proof, paths=(*proof.paths, *sorted(graph.imported_files(proof.tests)))) for proof in proofs]
+    """The proofs, each with the files that its tests import among its paths: the table names its
+    subject alone.
+    """
+    return [
+        replace(proof, paths=(*proof.paths, *sorted(graph.imported_files(proof.tests))))
+        for proof in proofs
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,15 @@ def why_due(proof: Proof, ledger: Mapping[str, Passed], root: Path = ROOT) -> st
 
 
 def proofs_that_fit(
-    due: Iterable[Proof], ledger: Mapping[str, Passed], seconds_left: float, seconds_per_minute: float
+    due: Iterable[Proof],
+    ledger: Mapping[str, Passed],
+    seconds_left: float,
+    seconds_per_minute: float,
 ) -> list[Proof]:
     """The due proofs that a time is enough for, the shortest first.
 
-    seconds_per_minute: seconds that this machine takes for a minute of the ledger. A proof that never passed is taken
-    for `UNKNOWN_MINUTES`.
+    seconds_per_minute: seconds that this machine takes for a minute of the ledger. A proof that
+    never passed is taken for `UNKNOWN_MINUTES`.
     """
     fitting = []
     for proof in sorted(due, key=lambda item: _minutes(item, ledger)):

@@ -2,7 +2,8 @@
 
     python -m testkit.suite.prove [--list] [NAME ...]    `all` = every proof, due or not
 
-Commit the changed ledger together with nothing else: an entry names the commit that its proof passed at.
+Commit the changed ledger together with nothing else: an entry names the commit that its proof
+passed at.
 """
 
 from __future__ import annotations
@@ -16,23 +17,43 @@ from testkit.record import describe_machine
 from testkit.suite.changes import NoHistoryError, changed_files, git
 from testkit.suite.graph import load_graph
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import LEDGER, Passed, Proof, read_ledger, today, why_due, with_imports, write_ledger
+from testkit.suite.proofs import (
+    LEDGER,
+    Passed,
+    Proof,
+    read_ledger,
+    today,
+    why_due,
+    with_imports,
+    write_ledger,
+)
 from testkit.suite.pytest_call import CALL_REPORTS, NO_END, call_pytest, load_report
 
 SECONDS_A_MINUTE = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--list", action="store_true", help="print every proof and whether it is due; run none")
+    parser.add_argument(
+        "--list", action="store_true", help="print every proof and whether it is due; run none"
+    )
     options = parser.parse_args(arguments)
     proofs_by_name = {proof.name: proof for proof in with_imports(PROOFS, load_graph())}
     if unknown := sorted({*options.names} - {*proofs_by_name, "all"}):
-        print(f"error: {', '.join(unknown)}: no such proof; there are {', '.join(proofs_by_name)}", file=sys.stderr)
+        print(
+            f"error: {', '.join(unknown)}: no such proof; there are {', '.join(proofs_by_name)}",
+            file=sys.stderr,
+        )
         return 2
     ledger = read_ledger()
-    due = {proof.name: reason for proof in proofs_by_name.values() if (reason := why_due(proof, ledger)) is not None}
+    due = {
+        proof.name: reason
+        for proof in proofs_by_name.values()
+        if (reason := why_due(proof, ledger)) is not None
+    }
     if options.list:
         for proof in proofs_by_name.values():
             minutes = f"{ledger[proof.name].minutes:.1f} min" if proof.name in ledger else "unknown"
@@ -46,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
-    """Run the test files of these proofs in one call, write the ledger and name what stays due. Returns pytest's exit
-    code.
+    """Run the test files of these proofs in one call, write the ledger and name what stays due.
+    Returns pytest's exit code.
     """
     for proof in proofs:
         print(f"proof {proof.name}: {proof.protects}", flush=True)
@@ -60,14 +81,21 @@ def run_proofs(proofs: Sequence[Proof], end: float = NO_END) -> int:
         if proof.name in passed:
             print(f"proof {proof.name} passed: tests/proofs.json says so", flush=True)
         else:
-            print(f"proof {proof.name} stays due: it failed, was cut off, or its files are not committed", flush=True)
+            print(
+                (
+                    f"proof {proof.name} stays due: it failed, was cut off, or its files are not "
+                    "committed"
+                ),
+                flush=True,
+            )
     return code
 
 
 def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LEDGER) -> list[str]:
     """Write the proofs whose files all ran without a failure into the ledger; returns their names.
 
-    A proof whose paths differ from the commit is not written: its entry would name a commit that it did not run at.
+    A proof whose paths differ from the commit is not written: its entry would name a commit that it
+    did not run at.
     """
     loaded = load_report(report)
     if loaded.get("stopped"):
@@ -77,7 +105,8 @@ def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LED
         passed = {
             proof.name: _entry(proof, loaded["files"], commit)
             for proof in proofs
-            if _has_passed(proof, loaded["files"]) and not changed_files("HEAD", [*proof.paths, *proof.tests])
+            if _has_passed(proof, loaded["files"])
+            and not changed_files("HEAD", [*proof.paths, *proof.tests])
         }
     except NoHistoryError as error:
         print(f"tests/proofs.json is not written: {error}", file=sys.stderr)
@@ -90,12 +119,18 @@ def record_passed(proofs: Sequence[Proof], report: Path, ledger_file: Path = LED
 def _has_passed(proof: Proof, files: dict[str, dict[str, float]]) -> bool:
     measured = [files[test] for test in proof.tests if test in files]
     has_run = any(file["tests"] > file["skipped"] for file in measured)
-    return len(measured) == len(proof.tests) and has_run and not any(file["failed"] for file in measured)
+    return (
+        len(measured) == len(proof.tests)
+        and has_run
+        and not any(file["failed"] for file in measured)
+    )
 
 
 def _entry(proof: Proof, files: dict[str, dict[str, float]], commit: str) -> Passed:
     seconds = sum(files[test]["wall_seconds"] for test in proof.tests)
-    return Passed(commit, describe_machine()["processor"], round(seconds / SECONDS_A_MINUTE, 2), today())
+    return Passed(
+        commit, describe_machine()["processor"], round(seconds / SECONDS_A_MINUTE, 2), today()
+    )
 
 
 if __name__ == "__main__":

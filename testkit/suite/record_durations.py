@@ -1,4 +1,6 @@
-"""`make durations`: run every test and write tests/durations.json; `--from-last` reads the last calls' reports."""
+"""`make durations`: run every test and write tests/durations.json; `--from-last` reads the last
+calls' reports.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from testkit.suite.pytest_call import CALL_REPORTS, call_pytest
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--from-last", action="store_true", help="run nothing: the reports of the last calls serve")
+    parser.add_argument(
+        "--from-last", action="store_true", help="run nothing: the reports of the last calls serve"
+    )
     options = parser.parse_args()
     code = 0
     reports = [CALL_REPORTS / "core.json", CALL_REPORTS / "proofs.json"]

@@ -16,10 +16,16 @@ GROUPS: dict[str, str] = {
     "tests/generator/test_service.py": "systems",
     "tests/generator/test_main.py": "systems",
     # Files that render the same charts; the four others render few.
-    **{f"tests/chart/test_{name}.py": f"chart {name}" for name in ("memory", "balance", "grader", "environments")},
+    **{
+        f"tests/chart/test_{name}.py": f"chart {name}"
+        for name in ("memory", "balance", "grader", "environments")
+    },
     "tests/chart": "charts",
     # Files that read every source.
-    **{f"tests/test_{name}.py": "sources" for name in ("plainness", "plain_names", "sizes", "names", "signatures")},
+    **{
+        f"tests/test_{name}.py": "sources"
+        for name in ("plainness", "plain_names", "sizes", "names", "signatures")
+    },
     "tests/documents/test_pages.py": "sources",
     # Files that count the weights of the same models.
     "tests/memory": "model shapes",
@@ -34,7 +40,15 @@ GROUPS: dict[str, str] = {
     # Files whose programs are forked of one process with torch and the trainer.
     **{
         f"tests/trainer/test_{name}.py": "ranks"
-        for name in ("checkpoint", "lora", "machines", "own_loss", "replicas", "sharded_start", "two_ranks")
+        for name in (
+            "checkpoint",
+            "lora",
+            "machines",
+            "own_loss",
+            "replicas",
+            "sharded_start",
+            "two_ranks",
+        )
     },
     # The same for services without torch.
     "tests/forecaster": "services",
@@ -44,7 +58,9 @@ GROUPS: dict[str, str] = {
 
 
 def files_to_ignore(names: str) -> frozenset[str]:
-    """Proof files that are left out by `--proofs NAMES`: `core` = all of them; else those of other proofs."""
+    """Proof files that are left out by `--proofs NAMES`: `core` = all of them; else those of other
+    proofs.
+    """
     chosen = set(names.split(","))
     return tests_of_proofs([proof for proof in PROOFS if proof.name not in chosen])
 
@@ -52,10 +68,16 @@ def files_to_ignore(names: str) -> frozenset[str]:
 def group_of_file(file: str) -> str:
     """Tests of one group run in one process, one after the other.
 
-    A file is one group, so that what its module or session fixtures started serves all of its tests.
+    A file is one group, so that what its module or session fixtures started serves all of its
+    tests.
     """
     return next(
-        (group for test_path, group in GROUPS.items() if file == test_path or file.startswith(f"{test_path}/")), file
+        (
+            group
+            for test_path, group in GROUPS.items()
+            if file == test_path or file.startswith(f"{test_path}/")
+        ),
+        file,
     )
 
 

@@ -1,7 +1,7 @@
 """Reads tasks.jsonl as an accountant: what became of every task in the surviving history.
 
-It parses the lines itself, by bare names and without `runfolder`: what the product's own reader passed over or read
-wrongly must not balance the books.
+It parses the lines itself, by bare names and without `runfolder`: what the product's own reader
+passed over or read wrongly must not balance the books.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ EPISODE_ENDS = {"answered", "done", "tokens", "turns", "seconds", "failed"}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Every whole line that has ended; those that a kill or a full disk tore are left out, counted and reported."""
+    """Every whole line that has ended; those that a kill or a full disk tore are left out, counted
+    and reported.
+    """
     lines, torn = [], 0
     for line in path.read_text().split("\n")[:-1] if path.exists() else []:
         try:
@@ -47,21 +49,30 @@ def surviving_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def check_nothing_was_left_behind(lines: list[dict[str, Any]], lag: int) -> None:
-    """Whatever was dispatched before the last k steps (and two for the way to a generator) was settled, however long.
+    """Whatever was dispatched before the last k steps (and two for the way to a generator) was
+    settled, however long.
 
     Batches without an update make no step, so steps are what counts.
     """
     kept_lines = surviving_lines(lines)
     last = max(line["step"] for line in kept_lines if line["what"] == "step")
-    cut = next(i for i, line in enumerate(kept_lines) if line["what"] == "step" and line["step"] == last - lag - 2)
-    dispatched = {task for line in kept_lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]}
+    cut = next(
+        i
+        for i, line in enumerate(kept_lines)
+        if line["what"] == "step" and line["step"] == last - lag - 2
+    )
+    dispatched = {
+        task for line in kept_lines[:cut] if line["what"] == "dispatched" for task in line["tasks"]
+    }
     settled = {task for line in kept_lines if line["what"] in SETTLED for task in line["tasks"]}
     assert len(dispatched) > 0
     assert dispatched <= settled, f"never settled: {sorted(dispatched - settled)}"
 
 
 def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
-    """Every dispatched task is settled at most once; returns the number of tasks by outcome, `open` for the rest."""
+    """Every dispatched task is settled at most once; returns the number of tasks by outcome, `open`
+    for the rest.
+    """
     settled: Counter[int] = Counter()
     dispatched: set[int] = set()
     outcomes: Counter[str] = Counter()
@@ -80,26 +91,37 @@ def check_every_task_once(lines: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def check_every_episode_ended(lines: list[dict[str, Any]], rollouts: int) -> dict[str, int]:
-    """Every group that was used or filtered came back with all of its episodes, each ended for one known reason.
+    """Every group that was used or filtered came back with all of its episodes, each ended for one
+    known reason.
 
-    Those that failed say why. Returns how many ended for which reason in the surviving history. `rollouts`: asked for
-    each prompt.
+    Those that failed say why. Returns how many ended for which reason in the surviving history.
+    `rollouts`: asked for each prompt.
     """
     ends: Counter[str] = Counter()
     for line in settled_groups(lines):
         episodes = line.get("episodes", {})
-        assert sum(episodes.values()) == rollouts, f"task {line['tasks']}: {episodes}, asked were {rollouts}"
+        assert sum(episodes.values()) == rollouts, (
+            f"task {line['tasks']}: {episodes}, asked were {rollouts}"
+        )
         assert set(episodes) <= EPISODE_ENDS, f"task {line['tasks']}: {episodes}"
         failures = line.get("failures", {})
-        assert sum(failures.values()) == episodes.get("failed", 0), f"task {line['tasks']}: {episodes}, {failures}"
-        assert all(sentence.startswith("environment ") for sentence in failures), f"task {line['tasks']}: {failures}"
+        assert sum(failures.values()) == episodes.get("failed", 0), (
+            f"task {line['tasks']}: {episodes}, {failures}"
+        )
+        assert all(sentence.startswith("environment ") for sentence in failures), (
+            f"task {line['tasks']}: {failures}"
+        )
         ends.update(episodes)
     return dict(ends)
 
 
 def failures_of_dead(lines: list[dict[str, Any]]) -> list[int]:
-    """How often each task that was given up had lost its generator or had an answer that could not be used."""
-    dead = {task for line in surviving_lines(lines) if line["what"] == "dead" for task in line["tasks"]}
+    """How often each task that was given up had lost its generator or had an answer that could not
+    be used.
+    """
+    dead = {
+        task for line in surviving_lines(lines) if line["what"] == "dead" for task in line["tasks"]
+    }
     redone = Counter(task for line in lines if line["what"] == "redone" for task in line["tasks"])
     return [redone[task] + 1 for task in sorted(dead)]
 

@@ -22,7 +22,7 @@ TEMPLATE = """\
     {{- '<|end|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}
-"""
+"""  # noqa: E501
 
 
 def make_calling_model(folder: Path, *, max_length: int) -> None:
@@ -31,16 +31,24 @@ def make_calling_model(folder: Path, *, max_length: int) -> None:
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    text = Tokenizer(models.BPE(vocab={byte: index for index, byte in enumerate(alphabet)}, merges=[]))
+    text = Tokenizer(
+        models.BPE(vocab={byte: index for index, byte in enumerate(alphabet)}, merges=[])
+    )
     text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     text.decoder = decoders.ByteLevel()
     text.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in MARKS])
-    text.add_tokens([AddedToken(token_text, special=False, normalized=False) for token_text in (CALL, ANSWER)])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=text, eos_token="<|end|>", pad_token="<pad>")
+    text.add_tokens(
+        [AddedToken(token_text, special=False, normalized=False) for token_text in (CALL, ANSWER)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=text, eos_token="<|end|>", pad_token="<pad>"
+    )
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
 
-    call, answer, assistant, end = tokenizer.convert_tokens_to_ids([CALL, ANSWER, "<|assistant|>", "<|end|>"])
+    call, answer, assistant, end = tokenizer.convert_tokens_to_ids(
+        [CALL, ANSWER, "<|assistant|>", "<|end|>"]
+    )
     steps = [
         (assistant, call, LOGIT),
         # An answer has this logit if a call has LOGIT: about one turn in four answers

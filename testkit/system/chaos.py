@@ -1,7 +1,9 @@
-"""A run whose episodes lose their generators and whose environments misbehave; then its books are read.
+"""A run whose episodes lose their generators and whose environments misbehave; then its books are
+read.
 
 kill      SIGKILL in the middle of episodes, and a new one starts
-freeze    SIGSTOP in the middle of episodes until it is fenced, then SIGCONT: it comes back as a new one
+freeze    SIGSTOP in the middle of episodes until it is fenced, then SIGCONT: it comes back as a new
+          one
 restart   SIGTERM in the middle of episodes, exit code 0, and a new one starts
 """
 
@@ -47,11 +49,18 @@ WAIT_SECONDS = 240.0
 
 
 def make_settings(folder: Path, mark: str) -> dict[str, Any]:
-    """Every other row misbehaves, each in its own way. `mark`: digits by which leaks of this run are found."""
+    """Every other row misbehaves, each in its own way.
+
+    `mark`: digits by which leaks of this run are found.
+    """
     make_calling_model(folder / "model", max_length=MAX_LENGTH)
     mischiefs = (*NAMED, *SURVIVED)
     rows = [
-        {"prompt": f"go {n}", "mischief": mischiefs[n // 2 % len(mischiefs)] if n % 2 else "", "mark": mark}
+        {
+            "prompt": f"go {n}",
+            "mischief": mischiefs[n // 2 % len(mischiefs)] if n % 2 else "",
+            "mark": mark,
+        }
         # Rows of the data set
         for n in range(400)
     ]
@@ -70,7 +79,12 @@ def make_settings(folder: Path, mark: str) -> dict[str, Any]:
         "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": MAX_LENGTH},
         "tasks": {
             "environments": [world],
-            "dataset": {"kind": "jsonl", "name": "rows", "path": str(folder / "rows.jsonl"), "environment": "rough"},
+            "dataset": {
+                "kind": "jsonl",
+                "name": "rows",
+                "path": str(folder / "rows.jsonl"),
+                "environment": "rough",
+            },
             "evaluation": {"num_prompts": 8, "rollouts_per_prompt": 1, "every_steps": 10},
         },
         "recipe": {
@@ -85,7 +99,11 @@ def make_settings(folder: Path, mark: str) -> dict[str, Any]:
         },
         "budget": {"steps": 100_000},
         "generator": {"slots": 16, "block_size": 32, "drain_seconds": 0},
-        "trainer": {"tokens_per_micro_batch": 4096, "threads": 1, "checkpoint_every_steps": 1_000_000},
+        "trainer": {
+            "tokens_per_micro_batch": 4096,
+            "threads": 1,
+            "checkpoint_every_steps": 1_000_000,
+        },
         "weights": {"heartbeat_timeout_seconds": 6, "bucket_timeout_seconds": 3},
     }
 
@@ -103,7 +121,8 @@ class Chaos:
     def run(self, faults: Sequence[Fault]) -> dict[str, Any]:
         """Make the faults one after another, on alternating generators. Returns figures.
 
-        Raises AssertionError if the books do not balance, a failure has no name, or something is left.
+        Raises AssertionError if the books do not balance, a failure has no name, or something is
+        left.
         """
         began = time.monotonic()
         with self._system as system:
@@ -116,7 +135,12 @@ class Chaos:
             for number, fault in enumerate(faults):
                 self._make(fault, GENERATORS[(number + 1) % 2])
                 self._wait_until_both_work()
-            wait_for(self._has_seen_all, WAIT_SECONDS, "an episode given up for each kind of failure", every=1)
+            wait_for(
+                self._has_seen_all,
+                WAIT_SECONDS,
+                "an episode given up for each kind of failure",
+                every=1,
+            )
             system.wait_step(system.last_step + LAG + 3, WAIT_SECONDS)
             counted = self._read_counts()
             for name in ("trainer", *GENERATORS):
@@ -137,12 +161,18 @@ class Chaos:
             "episodes_by_end": check_every_episode_ended(lines, ROLLOUTS),
             "episodes_given_up": self._failures(),
             "audit_of_groups": dict(check_groups(recorded, lines)),
-            "oldest_token_trained": max(int(age) for step in system.steps for age in step["staleness_tokens"]),
+            "oldest_token_trained": max(
+                int(age) for step in system.steps for age in step["staleness_tokens"]
+            ),
             **counted,
         }
 
     def _wait_until_both_work(self) -> None:
-        wait_for(lambda: self._system._all_alive() and count_joined(self._system) == 2, WAIT_SECONDS, "both generators")
+        wait_for(
+            lambda: self._system._all_alive() and count_joined(self._system) == 2,
+            WAIT_SECONDS,
+            "both generators",
+        )
         self._system.wait_step(self._system.last_step + 2, WAIT_SECONDS)
 
     def _make(self, fault: Fault, name: str) -> None:
@@ -155,7 +185,9 @@ class Chaos:
             system.kill(name)
             system.start_generator(name)
         elif fault == "freeze":
-            wait_for(lambda: count_joined(system) == 1, WAIT_SECONDS, "the frozen generator's removal")
+            wait_for(
+                lambda: count_joined(system) == 1, WAIT_SECONDS, "the frozen generator's removal"
+            )
             system.signal(name, signal.SIGCONT)
         else:
             system.stopped_services.add(name)
@@ -173,7 +205,9 @@ class Chaos:
     def _gone_on(self, num_lines: int) -> set[int]:
         """Tasks that were settled or dispatched again, by the lines after the first `num_lines`."""
         lines = self._system.lines("tasks.jsonl")[num_lines:]
-        return {task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())}
+        return {
+            task for line in lines if line["what"] != "dispatched" for task in line.get("tasks", ())
+        }
 
     def _note_nurseries(self, name: str) -> None:
         with suppress(psutil.NoSuchProcess):
@@ -191,7 +225,9 @@ class Chaos:
 
     def _has_seen_all(self) -> bool:
         return (
-            self._system._all_alive() and set(NAMED) <= set(self._failures()) and self._read_counts()["answers_cut"] > 0
+            self._system._all_alive()
+            and set(NAMED) <= set(self._failures())
+            and self._read_counts()["answers_cut"] > 0
         )
 
     def _read_counts(self) -> dict[str, Any]:
@@ -202,14 +238,20 @@ class Chaos:
         for name in GENERATORS:
             stages.update(self._samples(name, "rollcast_episode_failures_total", "stage"))
             cut += sum(self._samples(name, "rollcast_episode_answers_cut_total").values())
-            discarded += sum(self._samples(name, "rollcast_episode_tokens_discarded_total").values())
+            discarded += sum(
+                self._samples(name, "rollcast_episode_tokens_discarded_total").values()
+            )
         return {
             "failures_by_stage": dict(stages),
             "episodes_given_up_counted": episodes.get("failed", 0.0),
-            "episodes_begun_again": sum(self._samples("trainer", "rollcast_episode_restarts_total").values()),
+            "episodes_begun_again": sum(
+                self._samples("trainer", "rollcast_episode_restarts_total").values()
+            ),
             "answers_cut": cut,
             "tokens_discarded": discarded,
-            "generators_fenced": sum(self._samples("trainer", "rollcast_generators_fenced_total").values()),
+            "generators_fenced": sum(
+                self._samples("trainer", "rollcast_generators_fenced_total").values()
+            ),
         }
 
     def _samples(self, service: str, metric: str, label: str = "end") -> Counter[str]:
@@ -224,7 +266,9 @@ class Chaos:
         """No nursery, no process that an environment leaked, and no file that one wrote."""
 
         def find_leftovers() -> list[str]:
-            nurseries = [f"nursery {nursery.pid}" for nursery in self._nurseries if nursery.is_running()]
+            nurseries = [
+                f"nursery {nursery.pid}" for nursery in self._nurseries if nursery.is_running()
+            ]
             sleeping = f"{HANG_SECONDS:.0f}.{self._mark}"
             leaked = [
                 f"process {process.pid}"

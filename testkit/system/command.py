@@ -24,7 +24,8 @@ def rollcast(
     programs: ForkedPrograms | None = None,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Started in `folder`; its output is appended to `read_output`. Killed at exit, its services die with it.
+    """Started in `folder`; its output is appended to `read_output`. Killed at exit, its services
+    die with it.
 
     programs: the parent of its forks; None = they are started as programs.
     """
@@ -37,7 +38,14 @@ def rollcast(
         with (folder / "said").open("ab") as log:
             process = subprocess.Popen(
                 # A shell in the background has its children ignore Ctrl-C.
-                ["env", "--default-signal=INT", sys.executable, "-m", "rollcast.cli.main", *arguments],
+                [
+                    "env",
+                    "--default-signal=INT",
+                    sys.executable,
+                    "-m",
+                    "rollcast.cli.main",
+                    *arguments,
+                ],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -62,7 +70,9 @@ def goes_on(up: subprocess.Popen[bytes], folder: Path) -> bool:
 
 def services(up: subprocess.Popen[bytes], folder: Path) -> dict[str, psutil.Process]:
     """The command's own children by service, if it was forked in `folder`."""
-    forked = {line["pid"]: line for line in map(json.loads, (folder / "started").read_text().splitlines())}
+    forked = {
+        line["pid"]: line for line in map(json.loads, (folder / "started").read_text().splitlines())
+    }
     service_processes = {}
     for process in psutil.Process(up.pid).children():
         if (line := forked.get(process.pid)) is None:

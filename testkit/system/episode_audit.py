@@ -1,4 +1,5 @@
-"""Reads the groups of episodes that came over Redis as an accountant: every token is of a turn or was given.
+"""Reads the groups of episodes that came over Redis as an accountant: every token is of a turn or
+was given.
 
 The decoder is the product's; its checks and those of the trainer are not used.
 """
@@ -20,7 +21,8 @@ from testkit.system.recorder import RecordedGroup
 def check_groups(recorded: Iterable[RecordedGroup], lines: list[dict[str, Any]]) -> Counter[str]:
     """Every recorded group of episodes is whole, and every settled task is one of those.
 
-    `lines`: of tasks.jsonl. Returns counts: groups, episodes, turns, sequences, sampled and given tokens.
+    `lines`: of tasks.jsonl. Returns counts: groups, episodes, turns, sequences, sampled and given
+    tokens.
     """
     counts: Counter[str] = Counter()
     came: defaultdict[int, list[Mapping[str, int]]] = defaultdict(list)
@@ -34,7 +36,9 @@ def check_groups(recorded: Iterable[RecordedGroup], lines: list[dict[str, Any]])
     for line in settled_groups(lines):
         (sequence,) = line["tasks"]
         if sequence in came:  # else the recorder was late
-            assert line["episodes"] in came[sequence], f"task {sequence}: {line['episodes']} of {came[sequence]}"
+            assert line["episodes"] in came[sequence], (
+                f"task {sequence}: {line['episodes']} of {came[sequence]}"
+            )
             counts["settled groups compared"] += 1
     return counts
 
@@ -61,7 +65,9 @@ def check_episode(rollout: Rollout, task: PromptTask) -> Counter[str]:
 
 
 def _check_tokens(sequence: Rollout | Branch, turns: list[tuple[int, int]]) -> Counter[str]:
-    """Every token is of one turn, with a log-prob and loss, or was given, with neither; and has one version."""
+    """Every token is of one turn, with a log-prob and loss, or was given, with neither; and has one
+    version.
+    """
     size = len(sequence.token_ids)
     owners = np.zeros(size, dtype=int)
     for start, end in turns:
@@ -75,12 +81,16 @@ def _check_tokens(sequence: Rollout | Branch, turns: list[tuple[int, int]]) -> C
     for start, end in sequence.loss_masked:
         has_loss[start:end] = False
     assert (has_loss == is_sampled).all(), "loss on what was given, or none on what was sampled"
-    assert ((sequence.logprobs != 0) == is_sampled).all(), "a log-prob of what was given, or none of what was sampled"
+    assert ((sequence.logprobs != 0) == is_sampled).all(), (
+        "a log-prob of what was given, or none of what was sampled"
+    )
     versions = np.zeros(size, dtype=int)
     for span in sequence.version_spans:
         versions[span.start : span.end] += 1
     assert (versions == 1).all(), "a token of no version, or of two"
-    return Counter({"sampled tokens": int(is_sampled.sum()), "given tokens": int((~is_sampled).sum())})
+    return Counter(
+        {"sampled tokens": int(is_sampled.sum()), "given tokens": int((~is_sampled).sum())}
+    )
 
 
 def _ends(group: RolloutGroup) -> dict[str, int]:

@@ -21,7 +21,8 @@ def count_joined(system: System) -> float:
 
 
 def stop_holding_tasks(system: System, name: str) -> dict[int, Claim]:
-    """SIGSTOP a generator at a moment when it holds tasks, so that the fault always costs something; those tasks.
+    """SIGSTOP a generator at a moment when it holds tasks, so that the fault always costs
+    something; those tasks.
 
     Some of them are to be trained on: the trainer's books tell of no other.
     """
@@ -30,12 +31,18 @@ def stop_holding_tasks(system: System, name: str) -> dict[int, Claim]:
     def held_when_stopped() -> dict[int, Claim]:
         system.signal(name, signal.SIGSTOP)
         claims = queue.outstanding().claims
-        generator_claims = {sequence: claim for sequence, claim in claims.items() if claim.owner.startswith(f"{name}-")}
+        generator_claims = {
+            sequence: claim
+            for sequence, claim in claims.items()
+            if claim.owner.startswith(f"{name}-")
+        }
         if all(claim.purpose is not Purpose.TRAIN for claim in generator_claims.values()):
             system.signal(name, signal.SIGCONT)
             return {}
         return generator_claims
 
-    held_claims: dict[int, Claim] = wait_for(held_when_stopped, 60, f"{name} holding tasks", every=0.03)
+    held_claims: dict[int, Claim] = wait_for(
+        held_when_stopped, 60, f"{name} holding tasks", every=0.03
+    )
     queue.close()
     return held_claims

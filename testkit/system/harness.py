@@ -1,4 +1,6 @@
-"""A whole run as processes, without the supervisor: Redis, one trainer, generators; each can be killed or frozen."""
+"""A whole run as processes, without the supervisor: Redis, one trainer, generators; each can be
+killed or frozen.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _pages = httpx.Client(timeout=5.0, limits=httpx.Limits(max_keepalive_connections
 """Made once: a client of its own for each look at a page spends 30 ms on unneeded TLS."""
 
 
-def wait_for(condition: Callable[[], Any], seconds: float, event_name: str, every: float = 0.1) -> Any:
+def wait_for(
+    condition: Callable[[], Any], seconds: float, event_name: str, every: float = 0.1
+) -> Any:
     """The first true value of `condition`; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -39,9 +43,13 @@ def wait_for(condition: Callable[[], Any], seconds: float, event_name: str, ever
 
 
 class System:
-    """`with System(folder, settings) as system`: everything it started is ended at exit, by process id."""
+    """`with System(folder, settings) as system`: everything it started is ended at exit, by process
+    id.
+    """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], programs: ForkedPrograms | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: dict[str, Any], programs: ForkedPrograms | None = None
+    ) -> None:
         """programs: what the services are forked of; None = they are started as programs."""
         self.folder = folder
         self._programs = programs
@@ -69,7 +77,9 @@ class System:
         _end([process for process in self.processes.values() if process not in redis])
         _end(redis)
 
-    def _start(self, name: str, command: list[str], environment: dict[str, str] | None = None) -> None:
+    def _start(
+        self, name: str, command: list[str], environment: dict[str, str] | None = None
+    ) -> None:
         self.stopped_services.discard(name)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -84,7 +94,10 @@ class System:
         data = self.folder / "redis"
         data.mkdir(exist_ok=True)
         command = [str(find_server()), "--port", str(self.redis_port), "--dir", str(data)]
-        self._start("redis", [*command, "--appendonly", "yes", "--appendfsync", "everysec", "--bind", "127.0.0.1"])
+        self._start(
+            "redis",
+            [*command, "--appendonly", "yes", "--appendfsync", "everysec", "--bind", "127.0.0.1"],
+        )
         wait_for(self._redis_answers, 20, "Redis")
 
     def _redis_answers(self) -> bool:
@@ -101,7 +114,9 @@ class System:
             self.start_service("trainer", "trainer", arguments)
         else:
             launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
-            self._start("trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments])
+            self._start(
+                "trainer", [sys.executable, "-m", *launcher, "rollcast.trainer", *arguments]
+            )
 
     def start_generator(self, name: str) -> None:
         self.start_service(name, "generator", ["--config", str(self.config), "--name", name])
@@ -113,10 +128,14 @@ class System:
             self._start(name, [sys.executable, "-m", module, *arguments])
         else:
             self.stopped_services.discard(name)
-            self.processes[name] = self._programs.start(module, arguments, self.folder / f"{name}.log")
+            self.processes[name] = self._programs.start(
+                module, arguments, self.folder / f"{name}.log"
+            )
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the process and all its children (vLLM has an engine process), if it has not ended."""
+        """Send a signal to the process and all its children (vLLM has an engine process), if it has
+        not ended.
+        """
         with suppress(ProcessLookupError):
             os.killpg(self.processes[name].pid, number)
 
@@ -134,7 +153,9 @@ class System:
         return self.processes[name].wait(60.0)
 
     def slow_down(self, name: str, share: float, seconds: float) -> None:
-        """Let the process run only `share` of the time, for `seconds`: stopped and continued ten times a second."""
+        """Let the process run only `share` of the time, for `seconds`: stopped and continued ten
+        times a second.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.processes[name].poll() is None:
             self.signal(name, signal.SIGSTOP)
@@ -157,7 +178,10 @@ class System:
         wait_for(lambda: self._all_alive() and self.last_step >= step, seconds, f"step {step}")
 
     def wait_end(self, seconds: float) -> int:
-        """The trainer's exit code. Its metrics are read meanwhile, as a Prometheus would: it waits for that."""
+        """The trainer's exit code.
+
+        Its metrics are read meanwhile, as a Prometheus would: it waits for that.
+        """
         trainer = self.processes["trainer"]
 
         def has_ended() -> bool:
@@ -185,7 +209,10 @@ class System:
         port = read_port(port_file(self.run_folder, service))
         text = _pages.get(f"http://127.0.0.1:{port}/metrics").text
         return {
-            (sample.name, tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run"))): sample.value
+            (
+                sample.name,
+                tuple(sorted((k, v) for k, v in sample.labels.items() if k != "run")),
+            ): sample.value
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }
@@ -200,7 +227,8 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in running:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-    # Who has not ended by then after the test is killed: a generator whose trainer has gone waits for it for longer
+    # Who has not ended by then after the test is killed: a generator whose trainer has gone waits
+    # for it for longer
     deadline = time.monotonic() + 5.0
     for process in running:
         try:

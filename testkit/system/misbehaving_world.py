@@ -1,7 +1,8 @@
-"""A world that fails in many ways, in the profile folder: raises, hangs, dies, floods, leaks, and gives no reward.
+"""A world that fails in many ways, in the profile folder: raises, hangs, dies, floods, leaks, and
+gives no reward.
 
-Its row says how. Each attempt at an episode misbehaves with a probability, so that some succeed at the second try.
-Nothing is imported from Rollcast: a generator loads it as a user's file.
+Its row says how. Each attempt at an episode misbehaves with a probability, so that some succeed at
+the second try. Nothing is imported from Rollcast: a generator loads it as a user's file.
 """
 
 from __future__ import annotations

@@ -28,20 +28,25 @@ class RecordedGroup:
 
 
 class Recorder(threading.Thread):
-    """Reads the entries of a run's streams as soon as they are written; a few are gone by then on a busy machine."""
+    """Reads the entries of a run's streams as soon as they are written; a few are gone by then on a
+    busy machine.
+    """
 
     def __init__(self, system: System) -> None:
         super().__init__(daemon=True)
         self._system = system
         self._keys = Keys(system.settings["run"])
         self.tasks: dict[tuple[bytes, int], bytes] = {}
-        """By sequence and incarnation: a trainer that comes back dispatches some again, and both may be answered."""
+        """By sequence and incarnation: a trainer that comes back dispatches some again, and both
+        may be answered."""
         self.groups: dict[bytes, dict[bytes, bytes]] = {}
         """Fields by stream id."""
         self.stopped = False
 
     def run(self) -> None:
-        places: dict[Any, Any] = dict.fromkeys((self._keys.tasks, self._keys.evals, self._keys.rollouts), "0")
+        places: dict[Any, Any] = dict.fromkeys(
+            (self._keys.tasks, self._keys.evals, self._keys.rollouts), "0"
+        )
         with redis.Redis(port=self._system.redis_port) as client:
             while not self.stopped:
                 for stream, entries in client.xread(places, block=200):
@@ -59,7 +64,8 @@ class Recorder(threading.Thread):
         self.join(10)
         marks = read_publish_marks(self._system.lines("tasks.jsonl"))
         task_keys = {
-            entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation) for entry, fields in self.groups.items()
+            entry: (fields[b"s"], decode_group(fields[b"d"]).incarnation)
+            for entry, fields in self.groups.items()
         }
         return [
             RecordedGroup(

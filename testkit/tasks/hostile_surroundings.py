@@ -1,4 +1,6 @@
-"""Targets of hostile programs, all of them real: listeners, a victim, secrets, files; and was any of it touched?"""
+"""Targets of hostile programs, all of them real: listeners, a victim, secrets, files; and was any
+of it touched?
+"""
 
 from __future__ import annotations
 
@@ -58,21 +60,39 @@ class Surroundings:
         """Differences from the earlier state."""
         changes = [f"{path} changed" for path in self._look() ^ self._initial_state]
         changes += [
-            f"somebody called {listener.getsockname()!r}" for listener in self._listeners if was_called(listener)
+            f"somebody called {listener.getsockname()!r}"
+            for listener in self._listeners
+            if was_called(listener)
         ]
-        if self.victim.poll() is not None or psutil.Process(self.victim.pid).status() == psutil.STATUS_STOPPED:
+        if (
+            self.victim.poll() is not None
+            or psutil.Process(self.victim.pid).status() == psutil.STATUS_STOPPED
+        ):
             changes.append("the victim was hit")
         return changes
 
     def _look(self) -> set[tuple[object, ...]]:
-        """Folders that programs write to: names, kinds, owners, modes, sizes and times of their entries."""
+        """Folders that programs write to: names, kinds, owners, modes, sizes and times of their
+        entries.
+        """
         entries: set[tuple[object, ...]] = set()
         for path in [self.folder, *self.folder.rglob("*")]:
             status = path.lstat()
-            entries.add((str(path), status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, status.st_nlink))
+            entries.add(
+                (
+                    str(path),
+                    status.st_mode,
+                    status.st_uid,
+                    status.st_size,
+                    status.st_mtime_ns,
+                    status.st_nlink,
+                )
+            )
         for folder in ("/tmp", "/dev/shm", "/"):
             entries |= {
-                (str(path),) for path in Path(folder).iterdir() if "hostile" in path.name or path.name == "chroot"
+                (str(path),)
+                for path in Path(folder).iterdir()
+                if "hostile" in path.name or path.name == "chroot"
             }
         library = Path(os.__file__).stat()
         return entries | {(os.__file__, library.st_mode, library.st_size)}

@@ -25,7 +25,9 @@ def data_folder() -> Path | None:
 
 
 def references(folder: Path, mapping: MappingName) -> list[str]:
-    """The reference answers (JSON texts) as the ready mapping makes them, one of each different problem."""
+    """The reference answers (JSON texts) as the ready mapping makes them, one of each different
+    problem.
+    """
     path = folder / mapping.replace("-", "") / "test.jsonl"
     dataset = JsonlDataset(name=mapping, path=path, mapping=mapping)
     split = load(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=1)))
@@ -33,7 +35,9 @@ def references(folder: Path, mapping: MappingName) -> list[str]:
 
 
 def _rewritten(answer: str) -> str:
-    """The value in other symbols: `\\dfrac`, plain brackets, thousands separators, a decimal point."""
+    """The value in other symbols: `\\dfrac`, plain brackets, thousands separators,
+    a decimal point.
+    """
     text = answer.replace("\\frac", "\\dfrac").replace("\\left", "").replace("\\right", "")
     text = re.sub(r"\\!\s*", "", text)
     if not _WHOLE_NUMBER.fullmatch(text):
@@ -45,7 +49,9 @@ FORMS: dict[str, Callable[[str], str]] = {
     "boxed": lambda answer: f"So the answer is $\\boxed{{{answer}}}$.",
     "inline": lambda answer: f"The final answer is ${answer}$.",
     "round brackets": lambda answer: f"**Answer:** \\({answer}\\)",
-    "after wrong thinking": lambda answer: f"<think>Is it \\boxed{{-271}}?</think>\n\\[ \\boxed{{{answer}}} \\]",
+    "after wrong thinking": lambda answer: (
+        f"<think>Is it \\boxed{{-271}}?</think>\n\\[ \\boxed{{{answer}}} \\]"
+    ),
     "rewritten": lambda answer: f"We get\n\\[ \\boxed{{{_rewritten(answer)}}} \\]\nas claimed.",
 }
 
@@ -57,7 +63,9 @@ class Wrong:
 
 
 def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wrong]:
-    """`count` answers that are not the reference: another problem's, a number near it, the other sign."""
+    """`count` answers that are not the reference: another problem's, a number near it, the other
+    sign.
+    """
     wrong_pairs: list[Wrong] = []
     while len(wrong_pairs) < count:
         reference = rng.choice(answers)
@@ -72,7 +80,9 @@ def wrong_answers(answers: list[str], count: int, rng: random.Random) -> list[Wr
 
 
 def _may_be_equal(reference: str, answer: str) -> bool:
-    """Decided without the verifier: by value if both are numbers, else by their letters, digits and signs."""
+    """Decided without the verifier: by value if both are numbers, else by their letters, digits and
+    signs.
+    """
     try:
         return Fraction(reference) == Fraction(answer)
     except (ValueError, ZeroDivisionError):

@@ -1,4 +1,6 @@
-"""A controller around the real queue, gate, ledger and books; learner and generator are quick stand-ins."""
+"""A controller around the real queue, gate, ledger and books; learner and generator are quick
+stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ async def answer_everything(
     spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group,
 ) -> None:
     version = answers.version
-    for claimed_task in await generator.claim(train=99, evals=99, first_version=lambda: version, block_seconds=0.0):
+    for claimed_task in await generator.claim(
+        train=99, evals=99, first_version=lambda: version, block_seconds=0.0
+    ):
         task = claimed_task.task
         rollouts = []
         for index in range(task.num_rollouts):
@@ -117,9 +121,13 @@ async def answer_everything(
 
 
 def _random_episode(environment: str, index: int, answers: Answers) -> Rollout:
-    """Right or wrong, with a branch or without, and now and then given up because its environment failed."""
+    """Right or wrong, with a branch or without, and now and then given up because its environment
+    failed.
+    """
     rng = np.random.default_rng(answers.rng.randrange(1 << 30))
-    end = answers.rng.choice([EpisodeEnd.ANSWERED, EpisodeEnd.ANSWERED, EpisodeEnd.DONE, EpisodeEnd.FAILED])
+    end = answers.rng.choice(
+        [EpisodeEnd.ANSWERED, EpisodeEnd.ANSWERED, EpisodeEnd.DONE, EpisodeEnd.FAILED]
+    )
     rollout = make_episode(
         rng,
         index,
@@ -147,7 +155,8 @@ class AnsweringQueue(MemoryTrainerQueue):
         self.silent = False
         """The generator answers nothing more."""
         self.lost_evaluation: int | None = None
-        """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took them."""
+        """Evaluation tasks of this step are lost once, as by a Redis that dies right after it took
+        them."""
         self.spoil: Callable[[RolloutGroup], RolloutGroup] = lambda group: group
         """Change that the generator makes to an answer before it hands it in."""
 
@@ -155,7 +164,10 @@ class AnsweringQueue(MemoryTrainerQueue):
         if not self.silent:
             asyncio.run(
                 answer_everything(
-                    self._generator, self._answers, held_out_solved=self.held_out_solved, spoil=self.spoil
+                    self._generator,
+                    self._answers,
+                    held_out_solved=self.held_out_solved,
+                    spoil=self.spoil,
                 )
             )
         self._maybe_away()
@@ -167,7 +179,11 @@ class AnsweringQueue(MemoryTrainerQueue):
 
     def dispatch(self, tasks: Any) -> Any:
         self._maybe_away()
-        if tasks and tasks[0].purpose is Purpose.EVAL and tasks[0].eval_step == self.lost_evaluation:
+        if (
+            tasks
+            and tasks[0].purpose is Purpose.EVAL
+            and tasks[0].eval_step == self.lost_evaluation
+        ):
             self.lost_evaluation = None
             return []
         return super().dispatch(tasks)
@@ -215,7 +231,8 @@ def make_controller(
     def book(start: int, count: int) -> PromptBook:
         verifier = "" if environment else "exact"
         prompts = [
-            Prompt(f"p{i}", "d", f"q{i}", '""', verifier, environment=environment) for i in range(start, start + count)
+            Prompt(f"p{i}", "d", f"q{i}", '""', verifier, environment=environment)
+            for i in range(start, start + count)
         ]
         return PromptBook(prompts, CharTokenizer(), max_prompt_tokens=8)
 
@@ -242,7 +259,9 @@ def lines(config: RunConfig, name: str) -> list[dict[str, Any]]:
 
 
 def follow_version(controller: Controller, answers: Answers, limit: int = 10**9) -> Any:
-    """A stop check that keeps the generator at the newest version, and stops after `limit` steps."""
+    """A stop check that keeps the generator at the newest version,
+    and stops after `limit` steps.
+    """
 
     def check() -> bool:
         answers.version = controller.state.version
@@ -258,4 +277,8 @@ def run(controller: Controller, answers: Answers, limit: int = 10**9) -> Trainer
 
 def read_group_count(controller: Controller, outcome: str) -> float:
     samples = parse_page(controller._reporter._exporter.render().decode())
-    return sum(s.value for s in samples if s.name == trainer_metrics.GROUPS.name and s.labels.get("outcome") == outcome)
+    return sum(
+        s.value
+        for s in samples
+        if s.name == trainer_metrics.GROUPS.name and s.labels.get("outcome") == outcome
+    )

@@ -1,12 +1,14 @@
-"""Generators are killed and frozen, one after the other, while a trainer publishes: what the survivors keep of it.
+"""Generators are killed and frozen, one after the other, while a trainer publishes: what the
+survivors keep of it.
 
     trainer        this process: a publisher and the lanes of W ranks; publishes without a pause
     bystander      a generator that nothing happens to
-    victims        generators that are killed, and replaced by new processes; or frozen until they are fenced, and woken
+    victims        generators that are killed, and replaced by new processes; or frozen until they
+                   are fenced, and woken
 
-Events strike in the middle of a broadcast, or between Join and Joined of a generator that has just come. Threads and
-memory of trainer and bystander are counted before the first event, and again some time after the last one; nothing is
-published at both times. On a GPU all processes share one card.
+Events strike in the middle of a broadcast, or between Join and Joined of a generator that has just
+come. Threads and memory of trainer and bystander are counted before the first event, and again some
+time after the last one; nothing is published at both times. On a GPU all processes share one card.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Fleet:
     """Trainer and generators."""
 
     def __init__(self, faults: Faults) -> None:
-        specs = [TensorSpec(f"layer.{i}", "float32", (1 << 10, 1 << 8)) for i in range(faults.megabytes)]
+        specs = [
+            TensorSpec(f"layer.{i}", "float32", (1 << 10, 1 << 8)) for i in range(faults.megabytes)
+        ]
         # Small buckets, so that a fault finds a transfer under way
         settings: dict[str, Any] = {**WEIGHTS, "bucket_bytes": 4 << 20}
         self._faults = faults
@@ -123,7 +127,10 @@ class Fleet:
 
     def measure_resources(self) -> ResourceUsage:
         gc.collect()
-        processes = {"trainer": psutil.Process(), "bystander": psutil.Process(self.bystander.process.pid)}
+        processes = {
+            "trainer": psutil.Process(),
+            "bystander": psutil.Process(self.bystander.process.pid),
+        }
         free, total = torch.cuda.mem_get_info() if self._faults.device != "cpu" else (0, 0)
         return ResourceUsage(
             threads={name: process.num_threads() for name, process in processes.items()},
@@ -153,8 +160,8 @@ class Fleet:
 def anonymous_bytes(process: psutil.Process) -> int:
     """Host memory without mapped files.
 
-    Pages that a fork has in common with its server count from the start. Otherwise each one that it writes to
-    later, as a garbage collection does to all of them, would look like new memory.
+    Pages that a fork has in common with its server count from the start. Otherwise each one that it
+    writes to later, as a garbage collection does to all of them, would look like new memory.
     """
     memory = process.memory_info()
     return int(memory.rss - memory.shared)
@@ -214,13 +221,26 @@ def measure(faults: Faults) -> dict[str, Any]:
         for number, kind in enumerate(kinds):
             # Each third event strikes a generator that is just joining
             is_joining = number % 3 == 0
-            rows.append({"kind": kind, "joining": is_joining, "seconds": strike(fleet, kind, is_joining, rng)})
+            rows.append(
+                {
+                    "kind": kind,
+                    "joining": is_joining,
+                    "seconds": strike(fleet, kind, is_joining, rng),
+                }
+            )
         with fleet.quiet():
             time.sleep(faults.settle_seconds)
             usage_after = fleet.measure_resources()
             serves_all = fleet.serves_all()
         removed = [reason for name, reason in fleet.trainer.removed if name == "bystander"]
-        return summary(faults, rows, usage_before, usage_after, serves_all=serves_all, bystander_removed=removed)
+        return summary(
+            faults,
+            rows,
+            usage_before,
+            usage_after,
+            serves_all=serves_all,
+            bystander_removed=removed,
+        )
     finally:
         fleet.close()
 
@@ -240,21 +260,30 @@ def summary(
     serves_all: bool,
     bystander_removed: Any,
 ) -> dict[str, Any]:
-    grown = {name: usage_after.host_bytes[name] - usage_before.host_bytes[name] for name in usage_before.host_bytes}
+    grown = {
+        name: usage_after.host_bytes[name] - usage_before.host_bytes[name]
+        for name in usage_before.host_bytes
+    }
     return {
         "lanes": faults.lanes,
         "megabytes": faults.megabytes,
         "settle_seconds": faults.settle_seconds,
         "events": {kind: sum(row["kind"] == kind for row in rows) for kind in ("kill", "freeze")},
         "seconds_until_all_are_members_again": {
-            kind: statistics.median([row["seconds"] for row in rows if row["kind"] == kind] or [0.0])
+            kind: statistics.median(
+                [row["seconds"] for row in rows if row["kind"] == kind] or [0.0]
+            )
             for kind in ("kill", "freeze")
         },
         "threads_before": usage_before.threads,
         "threads_after": usage_after.threads,
-        "host_mib_before": {name: round(size / 2**20, 1) for name, size in usage_before.host_bytes.items()},
+        "host_mib_before": {
+            name: round(size / 2**20, 1) for name, size in usage_before.host_bytes.items()
+        },
         "host_mib_grown": {name: round(size / 2**20, 1) for name, size in grown.items()},
-        "device_mib_grown": round((usage_after.device_bytes - usage_before.device_bytes) / 2**20, 1),
+        "device_mib_grown": round(
+            (usage_after.device_bytes - usage_before.device_bytes) / 2**20, 1
+        ),
         "targets": {
             "every survivor serves or is served": serves_all,
             "the bystander was never fenced": not bystander_removed,
@@ -262,7 +291,8 @@ def summary(
                 usage_after.threads[name] <= n for name, n in usage_before.threads.items()
             ),
             "at most 16 MiB more host memory": max(grown.values()) <= MAX_GROWN_BYTES,
-            "at most 16 MiB more device memory": usage_after.device_bytes - usage_before.device_bytes
+            "at most 16 MiB more device memory": usage_after.device_bytes
+            - usage_before.device_bytes
             <= MAX_GROWN_BYTES,
         },
     }

@@ -1,4 +1,5 @@
-"""A generator as a real process: the real WeightMember and Receiver around an engine that only holds tensors.
+"""A generator as a real process: the real WeightMember and Receiver around an engine that only
+holds tensors.
 
 Events leave through a pipe as dictionaries; the same pipe brings commands:
 "leave" | "hang" | "joined" | ("readiness", max_staleness).
@@ -64,9 +65,17 @@ class TensorEngine:
     """Implements WeightEngine: `num_workers` receivers, as tensor-parallel workers would have."""
 
     def __init__(
-        self, num_workers: int, running_rollouts: int, verify: bool, apply_seconds: float, again: str, device: str
+        self,
+        num_workers: int,
+        running_rollouts: int,
+        verify: bool,
+        apply_seconds: float,
+        again: str,
+        device: str,
     ) -> None:
-        self.receivers = [Receiver(device=torch.device(device), worker=worker) for worker in range(num_workers)]
+        self.receivers = [
+            Receiver(device=torch.device(device), worker=worker) for worker in range(num_workers)
+        ]
         self.weights: list[dict[str, torch.Tensor]] = [{} for _ in self.receivers]
         self.running_rollouts = running_rollouts
         self.verify = verify
@@ -93,7 +102,11 @@ class TensorEngine:
             for receiver, worker_weights in zip(self.receivers, self.weights, strict=True):
                 receiver.apply(partial(copy_into, worker_weights))
         pause = time.perf_counter() - started
-        digests = {digest(weights_by_name.items()) for weights_by_name in self.weights} if self.verify else {""}
+        digests = (
+            {digest(weights_by_name.items()) for weights_by_name in self.weights}
+            if self.verify
+            else {""}
+        )
         assert len(digests) == 1
         emit("applied", version=str(version), digest=digests.pop(), steps=self.steps, pause=pause)
         return pause
@@ -101,7 +114,9 @@ class TensorEngine:
     async def heartbeat(self) -> weights_pb2.Heartbeat:
         async with self.loading:
             return weights_pb2.Heartbeat(
-                engine_steps=self.steps, running_rollouts=self.running_rollouts, decode_tokens_per_second=12.5
+                engine_steps=self.steps,
+                running_rollouts=self.running_rollouts,
+                decode_tokens_per_second=12.5,
             )
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
@@ -123,7 +138,9 @@ class TensorEngine:
 
 
 def disturb(slow_seconds: float, corrupt: bool) -> None:
-    """Faults of the network: every bucket arrives late, or the first complete reception has one wrong bit."""
+    """Faults of the network: every bucket arrives late, or the first complete reception has one
+    wrong bit.
+    """
     begin = WeightGroup.begin
     finish = WeightGroup.finish
     remaining = [corrupt]
@@ -164,7 +181,9 @@ def set_wall_clock(seconds: float) -> None:
 
 
 def use_one_card(host: str) -> None:
-    """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its own on loopback."""
+    """Let NCCL connect processes of one GPU: it refuses two of one host, so each is a host of its
+    own on loopback.
+    """
     os.environ["NCCL_HOSTID"] = host
     os.environ["NCCL_SOCKET_IFNAME"] = "lo"
 

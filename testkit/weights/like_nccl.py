@@ -2,10 +2,13 @@
 
 Imitated, from torch's ProcessGroupNCCL and from runs on a GPU:
 
-    construction    connects nothing. Without TORCH_NCCL_BLOCKING_WAIT it starts a watchdog that ends the process when a
+    construction    connects nothing. Without TORCH_NCCL_BLOCKING_WAIT it starts a watchdog that
+                    ends the process when a
                     member is lost (here: `Network.ended_by_watchdog`)
-    first use       blocks until all members are there. A blocking communicator does so for good, whatever is called
-                    from other threads; a non-blocking one gives up after TORCH_NCCL_NONBLOCKING_TIMEOUT seconds
+    first use       blocks until all members are there. A blocking communicator does so for good,
+                    whatever is called
+                    from other threads; a non-blocking one gives up after
+                    TORCH_NCCL_NONBLOCKING_TIMEOUT seconds
     a lost member   is found by polling: `is_completed` turns true, `wait` raises
     a frozen one    is not found: the collective never completes
     abort           takes ABORT_SECONDS of its caller
@@ -93,7 +96,9 @@ class Work:
         with self._group.network.changed:
             is_done = self._number in room.done
         if not is_done:
-            raise dist.DistBackendError("NCCL error: remote process exited or there was a network error")
+            raise dist.DistBackendError(
+                "NCCL error: remote process exited or there was a network error"
+            )
 
 
 class GroupOptions:
@@ -131,7 +136,11 @@ class LikeNccl:
             number = self._next
             self._next += 1
             room.launched[number][self._rank] = tensor
-            travelling = [n for n, tensors in room.launched.items() if self._rank in tensors and n not in room.done]
+            travelling = [
+                n
+                for n, tensors in room.launched.items()
+                if self._rank in tensors and n not in room.done
+            ]
             self.network.most_in_flight = max(self.network.most_in_flight, len(travelling))
             tensors = room.launched[number]
             if len(tensors) == self._size:
@@ -154,7 +163,9 @@ class LikeNccl:
         network = self.network
         with network.changed:
             network.opening[self._rank] += 1
-            network.most_opening[self._rank] = max(network.most_opening[self._rank], network.opening[self._rank])
+            network.most_opening[self._rank] = max(
+                network.most_opening[self._rank], network.opening[self._rank]
+            )
         try:
             if self._rank == 0:
                 self._store.set("unique id", os.urandom(8).hex())

@@ -47,7 +47,10 @@ PATIENCE_SECONDS = 40.0
 
 
 def start_forkserver(*modules: str) -> None:
-    """Generators are forked from a server that has imported these. Its interpreter knows nothing of pytest's path."""
+    """Generators are forked from a server that has imported these.
+
+    Its interpreter knows nothing of pytest's path.
+    """
     earlier_environment = {name: os.environ.get(name) for name in ("PYTHONPATH", "OMP_NUM_THREADS")}
     # What is there already stays: on a machine with an archive the packages are found by it.
     paths = [earlier_environment["PYTHONPATH"], f"{ROOT / 'services'}", f"{ROOT}"]
@@ -63,12 +66,15 @@ def start_forkserver(*modules: str) -> None:
 
 
 class Process:
-    """A child process that reports events; `wait` finds the next one of a kind, in order of arrival.
+    """A child process that reports events; `wait` finds the next one of a kind, in order of
+    arrival.
 
     Forked from a server that has imported torch already: a real process that starts in no time.
     """
 
-    def __init__(self, target: Callable[[Connection, dict[str, Any]], None], settings: dict[str, Any]) -> None:
+    def __init__(
+        self, target: Callable[[Connection, dict[str, Any]], None], settings: dict[str, Any]
+    ) -> None:
         self._pipe, child_pipe = FORKSERVER.Pipe()
         self.process = FORKSERVER.Process(target=target, args=(child_pipe, settings), daemon=True)
         self.process.start()
@@ -93,7 +99,11 @@ class Process:
             return False
 
         with self._arrived:
-            assert self._arrived.wait_for(has_arrived, PATIENCE_SECONDS), (event, values, self.events)
+            assert self._arrived.wait_for(has_arrived, PATIENCE_SECONDS), (
+                event,
+                values,
+                self.events,
+            )
         return matching_event
 
     def tell(self, command: Any) -> None:
@@ -119,7 +129,9 @@ class Process:
 
 
 class Trainer:
-    """A publisher in this process, with weights drawn from a seed; of `lanes` ranks the others have threads."""
+    """A publisher in this process, with weights drawn from a seed; of `lanes` ranks the others have
+    threads.
+    """
 
     def __init__(
         self,
@@ -135,7 +147,9 @@ class Trainer:
         rpc = {"port": 0, **settings.pop("rpc", {})}
         weights = Weights(**{**WEIGHTS, **settings})
         self.buckets = plan_buckets(specs, weights.bucket_bytes)
-        self.slots = [StagingSlots(shard_buckets(self.buckets, rank, lanes)) for rank in range(lanes)]
+        self.slots = [
+            StagingSlots(shard_buckets(self.buckets, rank, lanes)) for rank in range(lanes)
+        ]
         orders: list[SimpleQueue[bytes | None]] = [SimpleQueue() for _ in range(1, lanes)]
 
         def tell(order: bytes) -> None:
@@ -169,7 +183,12 @@ class Trainer:
         full_snapshot = Snapshot.on(torch.device("cpu"), self.buckets)
         fill(full_snapshot, seed=step)
         for rank, slots in enumerate(self.slots):
-            slots.fill(slot, version, 2.0, partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots)))
+            slots.fill(
+                slot,
+                version,
+                2.0,
+                partial(copy_rows, dict(full_snapshot.views()), rank, len(self.slots)),
+            )
         self.publisher.publish(slot, version)
         return digest(full_snapshot.views())
 
@@ -185,7 +204,11 @@ class Trainer:
 
     def metric(self, text: str) -> float:
         """Value of the series whose name and labels are `text`; 0 if it does not exist yet."""
-        lines = [line for line in self.exporter.render().decode().splitlines() if line.startswith(text + " ")]
+        lines = [
+            line
+            for line in self.exporter.render().decode().splitlines()
+            if line.startswith(text + " ")
+        ]
         return float(lines[0].rsplit(" ", 1)[1]) if lines else 0.0
 
 
@@ -196,11 +219,15 @@ def fill(snapshot: Snapshot, seed: int) -> None:
         buffer.copy_(torch.randint(0, 256, buffer.shape, generator=generator, dtype=torch.uint8))
 
 
-def copy_rows(full_weights: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot) -> None:
+def copy_rows(
+    full_weights: dict[str, torch.Tensor], rank: int, world_size: int, shard: Snapshot
+) -> None:
     """The rows that FSDP gives a rank."""
     for name, rows in shard.views():
         if rows.numel():
-            rows.copy_(full_weights[name].chunk(world_size)[rank] if rows.dim() else full_weights[name])
+            rows.copy_(
+                full_weights[name].chunk(world_size)[rank] if rows.dim() else full_weights[name]
+            )
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:

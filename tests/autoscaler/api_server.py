@@ -1,8 +1,9 @@
-"""A stand-in for a cluster's API server: a real HTTP server with the few paths that the autoscaler and the hooks use.
+"""A stand-in for a cluster's API server: a real HTTP server with the few paths that the autoscaler
+and the hooks use.
 
-It keeps one Deployment with its pods, HPAs, ScaledObjects, Jobs and JobSets as plain objects, checks methods, content
-types and selectors, and pages lists, as the API server does. No cluster is to be had here; what it does not check,
-nobody did.
+It keeps one Deployment with its pods, HPAs, ScaledObjects, Jobs and JobSets as plain objects,
+checks methods, content types and selectors, and pages lists, as the API server does. No cluster is
+to be had here; what it does not check, nobody did.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class ApiServer:
             "kind": "Pod",
             "metadata": {
                 "name": name,
-                "labels": {"app.kubernetes.io/name": "rollcast", "app.kubernetes.io/component": component},
+                "labels": {
+                    "app.kubernetes.io/name": "rollcast",
+                    "app.kubernetes.io/component": component,
+                },
             },
             "spec": {"containers": []},
             "status": {"podIP": address, "phase": "Running"},
@@ -75,7 +79,9 @@ class ApiServer:
     def costs(self) -> dict[str, str]:
         """Deletion costs by pod, of those that have one."""
         key = "controller.kubernetes.io/pod-deletion-cost"
-        found = {name: pod["metadata"].get("annotations", {}).get(key) for name, pod in self.pods.items()}
+        found = {
+            name: pod["metadata"].get("annotations", {}).get(key) for name, pod in self.pods.items()
+        }
         return {name: cost for name, cost in found.items() if cost is not None}
 
     def patches(self) -> list[str]:
@@ -125,7 +131,9 @@ class ApiServer:
                     query = {name: values[0] for name, values in parse_qs(url.query).items()}
                     if self.headers.get("Authorization", "").lower() != "bearer secret":
                         status, answer = 401, {"kind": "Status", "reason": "Unauthorized"}
-                    elif self.command == "PATCH" and self.headers["Content-Type"] != patch_type(url.path):
+                    elif self.command == "PATCH" and self.headers["Content-Type"] != patch_type(
+                        url.path
+                    ):
                         status, answer = 415, {"kind": "Status", "reason": "UnsupportedMediaType"}
                     else:
                         status, answer = outer.answer(self.command, url.path, query, body)
@@ -142,7 +150,9 @@ class ApiServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         self._thread.start()
         return self
 
@@ -165,9 +175,13 @@ class ApiServer:
                 "status": {"replicas": len(self.pods), "selector": SELECTOR},
             }
         if method == "GET" and path == HPAS:
-            return 200, self._page("autoscaling/v2", "HorizontalPodAutoscalerList", self.hpas, query)
+            return 200, self._page(
+                "autoscaling/v2", "HorizontalPodAutoscalerList", self.hpas, query
+            )
         if method == "GET" and path == SCALED_OBJECTS and self.scaled_objects is not None:
-            return 200, self._page("keda.sh/v1alpha1", "ScaledObjectList", self.scaled_objects, query)
+            return 200, self._page(
+                "keda.sh/v1alpha1", "ScaledObjectList", self.scaled_objects, query
+            )
         if method in ("GET", "PATCH") and path == RECORD:
             changed = self.recorded | (body["data"] if method == "PATCH" else {})
             self.recorded = {key: text for key, text in changed.items() if text is not None}
@@ -176,25 +190,43 @@ class ApiServer:
             wanted = dict(pair.split("=") for pair in query["labelSelector"].split(","))
             version, kind, items = ("v1", "PodList", [*self.pods.values()]) if path == PODS else (
                 "batch/v1", "JobList", self.jobs)  # fmt: skip
-            chosen = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
+            chosen = [
+                item for item in items if wanted.items() <= item["metadata"]["labels"].items()
+            ]
             return 200, self._page(version, kind, chosen, query)
         if method == "DELETE" and path in self.hooks:
             deleted = self.hooks.pop(path)
             returned = deleted["kind"] in ("Pod", "ServiceAccount")
-            return 200, deleted if returned else {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+            return 200, deleted if returned else {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Success",
+            }
         if method == "POST" and path == PODS:
             return self._dry_run(query, body)
         if method == "DELETE" and (path == JOBS or (path == JOBSETS and self.jobsets is not None)):
             return self._delete(path, query)
-        if method == "DELETE" and (found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)):
-            return self._delete_one(found[1], found[2], query, (body or {}).get("preconditions", {}))
+        if method == "DELETE" and (
+            found := re.fullmatch(rf"({JOBS}|{JOBSETS})/([-a-z0-9]+)", path)
+        ):
+            return self._delete_one(
+                found[1], found[2], query, (body or {}).get("preconditions", {})
+            )
         if method == "POST" and path == JOBS and query.get("dryRun") == "All":
             return self.job_dry_run
         if method == "POST" and path == JOBS:
             return self._create_job(body, {"manager": query["fieldManager"], "operation": "Update"})
-        if method == "PATCH" and path.startswith(f"{JOBS}/") and query.get("force", "").lower() == "true":
+        if (
+            method == "PATCH"
+            and path.startswith(f"{JOBS}/")
+            and query.get("force", "").lower() == "true"
+        ):
             return self._create_job(body, {"manager": query["fieldManager"], "operation": "Apply"})
-        if method == "PATCH" and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path)) and found[1] in self.pods:
+        if (
+            method == "PATCH"
+            and (found := re.fullmatch(rf"{PODS}/([-a-z0-9]+)", path))
+            and found[1] in self.pods
+        ):
             pod = self.pods[found[1]]
             pod["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
             return 200, pod
@@ -209,29 +241,53 @@ class ApiServer:
         if (query.get("dryRun"), query.get("fieldValidation")) != ("All", "Strict"):
             return 403, {"kind": "Status", "message": "no pod may be made in earnest"}
         self.dry_runs.append(body)
-        status, message = self.refused_pods.get(body["metadata"]["labels"]["app.kubernetes.io/component"], (201, ""))
+        status, message = self.refused_pods.get(
+            body["metadata"]["labels"]["app.kubernetes.io/component"], (201, "")
+        )
         return (201, body) if status == 201 else (status, {"kind": "Status", "message": message})
 
     def _delete(self, path: str, query: dict[str, str]) -> tuple[int, Any]:
         """What has the labels, and all of it without any; the answer is a list of what went."""
         if query.get("propagationPolicy") != "Background":
-            return 409, {"kind": "Status", "reason": "Conflict", "message": "pods of a Job would be orphaned"}
-        wanted = dict(pair.split("=") for pair in query["labelSelector"].split(",")) if "labelSelector" in query else {}
+            return 409, {
+                "kind": "Status",
+                "reason": "Conflict",
+                "message": "pods of a Job would be orphaned",
+            }
+        wanted = (
+            dict(pair.split("=") for pair in query["labelSelector"].split(","))
+            if "labelSelector" in query
+            else {}
+        )
         items = self.jobs if path == JOBS else self.jobsets or []
         gone = [item for item in items if wanted.items() <= item["metadata"]["labels"].items()]
         items[:] = [item for item in items if item not in gone]
-        kind, version = ("JobList", "batch/v1") if path == JOBS else ("JobSetList", "jobset.x-k8s.io/v1alpha2")
+        kind, version = (
+            ("JobList", "batch/v1") if path == JOBS else ("JobSetList", "jobset.x-k8s.io/v1alpha2")
+        )
         return 200, {"apiVersion": version, "kind": kind, "metadata": {}, "items": gone}
 
-    def _delete_one(self, path: str, name: str, query: dict[str, str], expected: dict[str, str]) -> tuple[int, Any]:
+    def _delete_one(
+        self, path: str, name: str, query: dict[str, str], expected: dict[str, str]
+    ) -> tuple[int, Any]:
         if query.get("propagationPolicy") != "Background":
-            return 409, {"kind": "Status", "reason": "Conflict", "message": "pods of a Job would be orphaned"}
+            return 409, {
+                "kind": "Status",
+                "reason": "Conflict",
+                "message": "pods of a Job would be orphaned",
+            }
         items = self.jobs if path == JOBS else self.jobsets or []
         gone = [item for item in items if item["metadata"]["name"] == name]
-        if any(item["metadata"].get(key) != value for item in gone for key, value in expected.items()):
+        if any(
+            item["metadata"].get(key) != value for item in gone for key, value in expected.items()
+        ):
             return 409, {"kind": "Status", "reason": "Conflict", "message": "Precondition failed"}
         items[:] = [item for item in items if item not in gone]
-        return (200, {"kind": "Status", "status": "Success"}) if gone else (404, {"reason": "NotFound"})
+        return (
+            (200, {"kind": "Status", "status": "Success"})
+            if gone
+            else (404, {"reason": "NotFound"})
+        )
 
     def _create_job(self, body: dict[str, Any], manager: dict[str, str]) -> tuple[int, Any]:
         """Refuses what the API server would: its own fields, and a name that is taken."""
@@ -239,20 +295,35 @@ class ApiServer:
         if metadata["name"] in [item["metadata"]["name"] for item in self.jobs]:
             return 409, {"kind": "Status", "reason": "AlreadyExists"}
         own = {"uid", "resourceVersion", "creationTimestamp", "managedFields"} & set(metadata)
-        if own or "status" in body or "selector" in body["spec"] or any("controller-uid" in name for name in template):
+        if (
+            own
+            or "status" in body
+            or "selector" in body["spec"]
+            or any("controller-uid" in name for name in template)
+        ):
             return 422, {"kind": "Status", "reason": "Invalid"}
         uid = f"created-{len(self.log)}"
         made = {**metadata, "uid": uid, "resourceVersion": uid, "managedFields": [manager]}
         template |= {"batch.kubernetes.io/controller-uid": uid, "controller-uid": uid}
-        spec = {**body["spec"], "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}}
+        spec = {
+            **body["spec"],
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}},
+        }
         self.jobs.append({**body, "metadata": made, "spec": spec, "status": {}})
         return 201, self.jobs[-1]
 
-    def _page(self, version: str, kind: str, items: list[Any], query: dict[str, str]) -> dict[str, Any]:
+    def _page(
+        self, version: str, kind: str, items: list[Any], query: dict[str, str]
+    ) -> dict[str, Any]:
         """At most two a page, however many are asked for: a server may do so."""
         start = int(query.get("continue", 0))
         metadata = {"continue": str(start + 2)} if start + 2 < len(items) else {}
-        return {"apiVersion": version, "kind": kind, "metadata": metadata, "items": items[start : start + 2]}
+        return {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": metadata,
+            "items": items[start : start + 2],
+        }
 
 
 def patch_type(path: str) -> str:
@@ -261,12 +332,21 @@ def patch_type(path: str) -> str:
 
 
 def _wrong_event(event: dict[str, Any]) -> str | None:
-    """What the API server's validation of events (pkg/apis/core/validation/events.go) would refuse."""
-    if event["involvedObject"]["namespace"] != NAMESPACE or event["metadata"]["namespace"] != NAMESPACE:
+    """What the API server's validation of events (pkg/apis/core/validation/events.go) would
+    refuse.
+    """
+    if (
+        event["involvedObject"]["namespace"] != NAMESPACE
+        or event["metadata"]["namespace"] != NAMESPACE
+    ):
         return "involvedObject.namespace does not match event.namespace"
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", event["metadata"]["name"]):
         return "metadata.name is no DNS subdomain"
-    if event["type"] not in ("Normal", "Warning") or len(event["reason"]) > 128 or len(event["message"]) > 1024:
+    if (
+        event["type"] not in ("Normal", "Warning")
+        or len(event["reason"]) > 128
+        or len(event["message"]) > 1024
+    ):
         return "type, reason or message"
     return None
 
@@ -274,12 +354,21 @@ def _wrong_event(event: dict[str, Any]) -> str | None:
 def job(name: str, *conditions: tuple[str, ...], component: str = "trainer") -> dict[str, Any]:
     """A Job with conditions as (type, status), or (type, status, message)."""
     labels = {"app.kubernetes.io/instance": "demo", "app.kubernetes.io/component": component}
-    stated = [dict(zip(("type", "status", "message"), condition, strict=False)) for condition in conditions]
-    return {"metadata": {"name": name, "labels": labels}, "status": {"conditions": stated} if stated else {}}
+    stated = [
+        dict(zip(("type", "status", "message"), condition, strict=False))
+        for condition in conditions
+    ]
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"conditions": stated} if stated else {},
+    }
 
 
 def hpa(name: str, target: str, kind: str = "Deployment") -> dict[str, Any]:
-    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}, "maxReplicas": 4}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target},
+        "maxReplicas": 4,
+    }
     return {"metadata": {"name": name}, "spec": spec}
 
 

@@ -1,4 +1,6 @@
-"""A simulated run that has come to rest, and an autoscaler that is restarted in the middle of a fault of it."""
+"""A simulated run that has come to rest, and an autoscaler that is restarted in the middle of a
+fault of it.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from rollcast.wire import externalscaler_pb2 as pb
 from rollcast.wire.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 
 OBJECT = pb.ScaledObjectRef(
-    name="generators", namespace="train", scalerMetadata={"scalerAddress": "autoscaler:8402", "run": "demo"}
+    name="generators",
+    namespace="train",
+    scalerMetadata={"scalerAddress": "autoscaler:8402", "run": "demo"},
 )
 SERVICE = "/externalscaler.ExternalScaler/"
 
@@ -33,7 +35,9 @@ def serve(board: DecisionBoard, port: int = 0) -> tuple[Any, int]:
 
 
 class Keda:
-    """What KEDA does with one ScaledObject; the method names on the wire are spelt here, not taken from our stub."""
+    """What KEDA does with one ScaledObject; the method names on the wire are spelt here, not taken
+    from our stub.
+    """
 
     def __init__(self, port: int, retry_seconds: float = 0.2) -> None:
         self.told: list[bool] = []
@@ -46,12 +50,16 @@ class Keda:
         self.metrics = self._unary("GetMetrics", pb.GetMetricsRequest, pb.GetMetricsResponse)
         self.is_active = self._unary("IsActive", pb.ScaledObjectRef, pb.IsActiveResponse)
         self.stream = self.channel.unary_stream(
-            SERVICE + "StreamIsActive", pb.ScaledObjectRef.SerializeToString, pb.IsActiveResponse.FromString
+            SERVICE + "StreamIsActive",
+            pb.ScaledObjectRef.SerializeToString,
+            pb.IsActiveResponse.FromString,
         )
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def _unary(self, method: str, request: Any, response: Any) -> Callable[..., Any]:
-        return self.channel.unary_unary(SERVICE + method, request.SerializeToString, response.FromString)
+        return self.channel.unary_unary(
+            SERVICE + method, request.SerializeToString, response.FromString
+        )
 
     def desired(self) -> int:
         """Pods that the HPA would ask for now."""
@@ -59,7 +67,9 @@ class Keda:
         target = spec.targetSizeFloat if spec.targetSizeFloat > 0 else float(spec.targetSize)
         request = pb.GetMetricsRequest(scaledObjectRef=OBJECT, metricName=spec.metricName)
         (metric,) = self.metrics(request, timeout=5).metricValues
-        value = metric.metricValueFloat if metric.metricValueFloat > 0 else float(metric.metricValue)
+        value = (
+            metric.metricValueFloat if metric.metricValueFloat > 0 else float(metric.metricValue)
+        )
         assert metric.metricName == spec.metricName
         assert metric.metricValue == metric.metricValueFloat, "older KEDAs read the whole number"
         assert self.is_active(OBJECT, timeout=5).result is (value > 0)

@@ -32,7 +32,8 @@ FED = WindowRates(
 """32 generators feed the trainer; a third of their slots is free."""
 
 STARVED = replace(FED, batch_wait=0.2, long_batch_wait=0.2, consumption=125_000.0, running=42.0)
-"""All slots are taken and the trainer waits for a batch a fifth of the time: 40 generators would feed it."""
+"""All slots are taken and the trainer waits for a batch a fifth of the time: 40 generators would
+feed it."""
 
 
 @st.composite

@@ -1,4 +1,6 @@
-"""Metrics pages of a trainer and its generators, served as the services serve them, with figures the test sets."""
+"""Metrics pages of a trainer and its generators, served as the services serve them, with figures
+the test sets.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Page:
     def __init__(self) -> None:
         self.exporter = Exporter(RUN)
         listener = listen("127.0.0.1", 0, setting="test")
-        self._server = HttpServer(service_routes(self.exporter.render, lambda: (True, "ok")), listener, Http())
+        self._server = HttpServer(
+            service_routes(self.exporter.render, lambda: (True, "ok")), listener, Http()
+        )
         self.port = self._server.port
 
     def __enter__(self) -> Page:
@@ -31,7 +35,8 @@ class Page:
 
 
 class Fleet:
-    """A trainer that consumes `need` tokens a second if it gets them, from generators that give `each` at most.
+    """A trainer that consumes `need` tokens a second if it gets them, from generators that give
+    `each` at most.
 
     Both in real time; what the pages say is what a real run of such a fleet would say.
     """
@@ -70,13 +75,25 @@ class Fleet:
         trainer.set(trainer_metrics.INCARNATION, 1)
         trainer.set(trainer_metrics.INCARNATION_START, 0, incarnation="1")
         while True:
-            at_work, need = list(self.generators), self.need  # the test changes both while this runs
+            at_work, need = (
+                list(self.generators),
+                self.need,
+            )  # the test changes both while this runs
             sampled = min(need, len(at_work) * self.each)
             for number, page in enumerate(at_work):
-                page.exporter.add(generator_metrics.SAMPLED_TOKENS, sampled / len(at_work) * seconds)
-                page.exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.slots * sampled / (len(at_work) * self.each))
-                page.exporter.set(generator_metrics.INFLIGHT_TOKENS, self.inflight.get(number, 100.0 * number))
-            trainer.add(trainer_metrics.TRAINER_WAIT, seconds * (1 - sampled / need), **{"for": "batch"})
+                page.exporter.add(
+                    generator_metrics.SAMPLED_TOKENS, sampled / len(at_work) * seconds
+                )
+                page.exporter.set(
+                    generator_metrics.RUNNING_ROLLOUTS,
+                    self.slots * sampled / (len(at_work) * self.each),
+                )
+                page.exporter.set(
+                    generator_metrics.INFLIGHT_TOKENS, self.inflight.get(number, 100.0 * number)
+                )
+            trainer.add(
+                trainer_metrics.TRAINER_WAIT, seconds * (1 - sampled / need), **{"for": "batch"}
+            )
             trainer.set(trainer_metrics.GENERATORS, len(at_work), state="joined")
             trainer.set(trainer_metrics.COMPLETION_TOKENS_MEAN, 1_000.0)
             trainer.set(trainer_metrics.GROUPS_OUTSTANDING, 10)

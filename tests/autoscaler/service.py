@@ -23,7 +23,8 @@ from tests.autoscaler.pages import RUN
 TRAINER = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
 SERVICES = Path(__file__).parents[2] / "services"
 PAGES = httpx.Client(timeout=10.0, limits=httpx.Limits(max_keepalive_connections=0))
-"""Made once: a client of its own for each look at a page spends 20 ms on TLS that nobody asks for."""
+"""Made once: a client of its own for each look at a page spends 20 ms on TLS that nobody asks
+for."""
 QUICK = {
     "http_port": 0,
     "grpc_port": 0,
@@ -42,7 +43,11 @@ class Service:
     """The process, and what it serves."""
 
     def __init__(
-        self, folder: Path, services: ForkedPrograms | None, settings: dict[str, Any], environment: dict[str, str]
+        self,
+        folder: Path,
+        services: ForkedPrograms | None,
+        settings: dict[str, Any],
+        environment: dict[str, str],
     ) -> None:
         self.folder = folder / RUN
         config = folder / "run.yaml"
@@ -90,7 +95,11 @@ class Service:
         return PAGES.get(f"http://127.0.0.1:{self.port()}{path}")
 
     def metric(self, metric: Metric) -> float | None:
-        values = [sample.value for sample in parse_page(self.get("/metrics").text) if sample.name == metric.name]
+        values = [
+            sample.value
+            for sample in parse_page(self.get("/metrics").text)
+            if sample.name == metric.name
+        ]
         return values[0] if values else None
 
     def stop(self) -> int:

@@ -1,6 +1,8 @@
-"""A simulated run that the whole autoscaler scales: its own loop and, in mode keda, its own server on a real port.
+"""A simulated run that the whole autoscaler scales: its own loop and, in mode keda, its own server
+on a real port.
 
-A trainer that consumes 3,200 tokens a second while it does not wait, generators that sample 400 each: 8 feed it.
+A trainer that consumes 3,200 tokens a second while it does not wait, generators that sample 400
+each: 8 feed it.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class ScaledRun:
         lag: int = LAG,
         slots: int = SLOTS,
     ) -> None:
-        """seconds, but for `tokens` of a mean completion, the largest staleness in steps, and slots of a generator."""
+        """seconds, but for `tokens` of a mean completion, the largest staleness in steps, and slots
+        of a generator.
+        """
         self.mode = mode
         engine = EngineSpeed(slots=slots, seconds_per_token=SECONDS_PER_TOKEN)
         schedule = PipelineRL(max_staleness=lag, groups_per_step=GROUPS)
@@ -58,7 +62,9 @@ class ScaledRun:
         """Generators that it has work for, one group each."""
         pipeline = FaultyPipeline(
             schedule=schedule,
-            workload=Workload(lengths=lognormal(tokens, 0.1, 1.5 * tokens), rollouts_per_group=ROLLOUTS),
+            workload=Workload(
+                lengths=lognormal(tokens, 0.1, 1.5 * tokens), rollouts_per_group=ROLLOUTS
+            ),
             engines=[engine] * generators,
             trainer=SimulatedTrainer(step=STEP_SECONDS),
             faults=FaultTimes(restart=trainer_away),
@@ -68,7 +74,9 @@ class ScaledRun:
         self.fleet = ScaledFleet(pipeline, engine, PodTimes(start_up=start_up))
         self.cluster = SimulatedCluster(self.fleet)
         self.pages = SimulatedPages(self.fleet)
-        self.hpa = Hpa(cast(ScaledFleet, self.cluster), self._number, 1.0, 1, 64, stabilization_seconds=0.0)
+        self.hpa = Hpa(
+            cast(ScaledFleet, self.cluster), self._number, 1.0, 1, 64, stabilization_seconds=0.0
+        )
         self._config = parse_run_config(
             {
                 "run": RUN,
@@ -110,7 +118,14 @@ class ScaledRun:
         """A new process: it knows nothing."""
         self._board, self._exporter = DecisionBoard(), Exporter(RUN)
         deployment = cast(Deployment, self.cluster)
-        self._loop = Loop(self._config, self.pages, deployment, self._board, self._exporter, clock=lambda: self.now)
+        self._loop = Loop(
+            self._config,
+            self.pages,
+            deployment,
+            self._board,
+            self._exporter,
+            clock=lambda: self.now,
+        )
         self._loop.begin()
         if self.mode == "keda":
             self._server, port = serve(self._board)
@@ -128,7 +143,9 @@ class ScaledRun:
         self.fleet.pipeline.run_until(seconds)
 
     def restart_trainer(self) -> None:
-        """It dies; its page is back after a minute, and it trains again `trainer_away` seconds after its death."""
+        """It dies; its page is back after a minute, and it trains again `trainer_away` seconds
+        after its death.
+        """
         self.fleet.pipeline.restart_trainer()
         self.pages.away = "the trainer does not answer"
 

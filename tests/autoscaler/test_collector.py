@@ -8,7 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
+from rollcast.autoscaler.collector import (
+    Collector,
+    FleetReading,
+    NotMeasured,
+    generators_there,
+    inflight_tokens,
+)
 from rollcast.autoscaler.totals import Totals, rates
 from rollcast.telemetry import generator_metrics, trainer_metrics
 from rollcast.telemetry.metric import Metric
@@ -31,9 +37,18 @@ def generator(sampled: float, running: float = 10.0, inflight: float = 5.0) -> t
 
 
 def trainer(
-    step: float, *, waited: float = 0.0, joined: int = 1, incarnation: int = 1, start: float | None = None
+    step: float,
+    *,
+    waited: float = 0.0,
+    joined: int = 1,
+    incarnation: int = 1,
+    start: float | None = None,
 ) -> tuple[Sample, ...]:
-    told = () if start is None else (sample(trainer_metrics.INCARNATION_START, start, incarnation=str(incarnation)),)
+    told = (
+        ()
+        if start is None
+        else (sample(trainer_metrics.INCARNATION_START, start, incarnation=str(incarnation)),)
+    )
     return (
         *told,
         sample(trainer_metrics.TRAINER_STEP, step),
@@ -49,12 +64,18 @@ def trainer(
 
 @UNHURRIED
 @given(
-    st.lists(st.tuples(st.floats(1, 20), st.integers(0, 1_000), st.booleans(), st.booleans()), min_size=2, max_size=30)
+    st.lists(
+        st.tuples(st.floats(1, 20), st.integers(0, 1_000), st.booleans(), st.booleans()),
+        min_size=2,
+        max_size=30,
+    )
 )
 def test_tokens_of_a_generator_that_restarts_or_is_not_read_are_those_of_the_time_it_was_watched(
     turns: list[tuple[float, int, bool, bool]],
 ) -> None:
-    """Each turn: seconds, tokens sampled in them, whether the process began again before, whether its page was read."""
+    """Each turn: seconds, tokens sampled in them, whether the process began again before, whether
+    its page was read.
+    """
     collector = Collector(RUN, max_staleness=4)
     now = counter = tokens = watched = 0.0
     seen_at: float | None = None
@@ -88,7 +109,9 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
         now = 10.0 * turn
         pages = {name: generator(100.0 * now, running=12.0) for name in ("g0", "g1")}
         waited = 2.0 * turn  # a fifth of the time
-        history.append(collector.take(FleetReading(trainer(10 + turn, waited=waited, joined=3), pages), now))
+        history.append(
+            collector.take(FleetReading(trainer(10 + turn, waited=waited, joined=3), pages), now)
+        )
     measured = rates(history, 300.0)
     assert measured is not None
     assert measured.sampled == pytest.approx(300.0)
@@ -102,18 +125,24 @@ def test_rates_of_a_window_with_one_page_of_three_missing() -> None:
 
 
 def test_a_trainer_that_loads_is_not_taken_for_one_that_consumes_less() -> None:
-    """It makes a step every 10 s, starts again and makes none for five minutes, then goes on as before."""
+    """It makes a step every 10 s, starts again and makes none for five minutes, then goes on as
+    before.
+    """
     collector, history, told = Collector(RUN, max_staleness=4), [], []
     step = 100.0
     for turn in range(200):
         incarnation = 1 if turn < 100 else 2
         step += 0.0 if 100 <= turn < 130 else 1.0
         page = trainer(step, incarnation=incarnation, start=0.0 if incarnation == 1 else 200.0)
-        history.append(collector.take(FleetReading(page, {"g0": generator(10.0 * turn)}), 10.0 * turn))
+        history.append(
+            collector.take(FleetReading(page, {"g0": generator(10.0 * turn)}), 10.0 * turn)
+        )
         if (measured := rates(history, 300.0)) is not None:
             told.append(measured.consumption)
     assert len(told) > 100
-    assert [consumed for consumed in told if consumed is not None] == pytest.approx([10.0] * len(told))
+    assert [consumed for consumed in told if consumed is not None] == pytest.approx(
+        [10.0] * len(told)
+    )
 
 
 @pytest.mark.parametrize("first", [5, 6, 300])
@@ -132,7 +161,9 @@ def test_the_trainer_tells_how_long_its_pipeline_has_had_to_fill(first: int) -> 
         history.append(collector.take(reading, 10.0 * turn))
         if rates(history, 100.0) is not None:
             measured_at.append(turn)
-    assert measured_at == [*range(5, 30), *range(30 + 4 + 5, 60)], "the new incarnation fills for k + 1 steps"
+    assert measured_at == [*range(5, 30), *range(30 + 4 + 5, 60)], (
+        "the new incarnation fills for k + 1 steps"
+    )
 
 
 def test_the_start_of_another_incarnation_is_not_taken_for_this_ones() -> None:
@@ -154,13 +185,17 @@ def test_the_beginning_of_a_run_is_told_from_a_resumed_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("joined", "pages", "there"), [(3, 2, 3), (0, 3, 3), (0, 0, None), (None, 2, 2), (None, 0, None)]
+    ("joined", "pages", "there"),
+    [(3, 2, 3), (0, 3, 3), (0, 0, None), (None, 2, 2), (None, 0, None)],
 )
 def test_generators_that_cannot_be_seen_are_not_taken_for_none(
     joined: int | None, pages: int, there: int | None
 ) -> None:
     page = () if joined is None else trainer(9, joined=joined)
-    assert generators_there(FleetReading(page, {f"g{number}": () for number in range(pages)}), RUN) == there
+    assert (
+        generators_there(FleetReading(page, {f"g{number}": () for number in range(pages)}), RUN)
+        == there
+    )
 
 
 def test_a_parked_generator_is_neither_measured_nor_counted() -> None:
@@ -188,7 +223,11 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
         if turn >= 80:
             incarnation, step = 2, turn - 10.0  # back at a checkpoint ten steps ago
         pages = {f"g{number}": generator(now) for number in range(joined)}
-        history.append(collector.take(FleetReading(trainer(step, joined=joined, incarnation=incarnation), pages), now))
+        history.append(
+            collector.take(
+                FleetReading(trainer(step, joined=joined, incarnation=incarnation), pages), now
+            )
+        )
         if rates(history, 100.0) is not None:
             measured_at.append(turn)
     # Filled after k + 1 = 5 steps; then half a window of 100 s.
@@ -199,10 +238,19 @@ def test_nothing_is_measured_until_the_pipeline_has_filled_or_after_a_generator_
     ("reading", "reason"),
     [
         (FleetReading((), {}), "the trainer's metrics are missing"),
-        (FleetReading((sample(trainer_metrics.TRAINER_STEP, 3),), {}), "the trainer's metrics are missing"),
+        (
+            FleetReading((sample(trainer_metrics.TRAINER_STEP, 3),), {}),
+            "the trainer's metrics are missing",
+        ),
         (FleetReading(trainer(3, joined=2), {}), "none of the 2 generators"),
-        (FleetReading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}), "are missing"),
-        (FleetReading((sample(trainer_metrics.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}), "are missing"),
+        (
+            FleetReading(tuple(Sample(s.name, {"run": "other"}, s.value) for s in trainer(3)), {}),
+            "are missing",
+        ),
+        (
+            FleetReading((sample(trainer_metrics.TRAINER_STEP, math.nan), *trainer(3)[1:]), {}),
+            "are missing",
+        ),
     ],
 )
 def test_what_is_missing_is_said(reading: FleetReading, reason: str) -> None:
@@ -214,7 +262,9 @@ def test_a_generator_that_starts_up_is_left_out() -> None:
     collector = Collector(RUN, max_staleness=4)
     starting = (sample(generator_metrics.RUNNING_ROLLOUTS, 0.0),)
     for turn in range(3):
-        totals = collector.take(FleetReading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn))
+        totals = collector.take(
+            FleetReading(trainer(9), {"g0": generator(10.0 * turn), "g1": starting}), float(turn)
+        )
     assert totals.watched_seconds == pytest.approx(2.0)
 
 
@@ -258,14 +308,23 @@ def test_steady_growth_is_a_trend_and_a_jump_is_none() -> None:
         assert measured is not None
         return measured.growth
 
-    assert growth([1_000 * math.exp(1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(1e-4)
-    assert growth([1_000 * math.exp(-1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(-1e-4)
+    assert growth([1_000 * math.exp(1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(
+        1e-4
+    )
+    assert growth([1_000 * math.exp(-1e-4 * 10 * turn) for turn in range(180)]) == pytest.approx(
+        -1e-4
+    )
     assert abs(growth([1_000.0] * 120 + [2_000.0] * 60)) < 1e-9
     assert growth([1_000.0] * 60) == 0.0, "too short to tell"
 
 
 def test_tokens_in_flight_are_told_by_page() -> None:
     reading = FleetReading(
-        (), {"pod-0": generator(1.0, inflight=30.0), "pod-1": (), "pod-2": generator(1.0, inflight=0.0)}
+        (),
+        {
+            "pod-0": generator(1.0, inflight=30.0),
+            "pod-1": (),
+            "pod-2": generator(1.0, inflight=0.0),
+        },
     )
     assert inflight_tokens(reading, RUN) == {"pod-0": 30.0, "pod-2": 0.0}

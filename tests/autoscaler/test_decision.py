@@ -9,7 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide, required_generators
+from rollcast.autoscaler.decision import (
+    Decision,
+    Memory,
+    ReplicaLimits,
+    decide,
+    required_generators,
+)
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 from tests.autoscaler.measured import FED, LIMITS, SETTINGS, STARVED, measurements, memories
@@ -18,12 +24,17 @@ NOW = 1e4
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def decided(measured: WindowRates | str, memory: Memory, now: float = NOW, settings: Autoscaler = SETTINGS) -> Decision:
+def decided(
+    measured: WindowRates | str, memory: Memory, now: float = NOW, settings: Autoscaler = SETTINGS
+) -> Decision:
     return decide(now, measured, memory, LIMITS, settings)
 
 
 def follow(
-    measured: list[WindowRates], memory: Memory, every: float = 15.0, settings: Autoscaler = SETTINGS
+    measured: list[WindowRates],
+    memory: Memory,
+    every: float = 15.0,
+    settings: Autoscaler = SETTINGS,
 ) -> list[int]:
     """The numbers over time, the fleet following at once."""
     targets = []
@@ -36,7 +47,11 @@ def follow(
 
 @UNHURRIED
 @given(
-    measurements() | st.just("nothing came"), memories(), st.integers(1, 50), st.integers(0, 300), st.integers(1, 500)
+    measurements() | st.just("nothing came"),
+    memories(),
+    st.integers(1, 50),
+    st.integers(0, 300),
+    st.integers(1, 500),
 )
 def test_the_bounds_hold_whatever_is_measured(
     measured: WindowRates | str, memory: Memory, least: int, more: int, window: int
@@ -56,7 +71,9 @@ def test_after_a_start_beside_a_run_at_work_fewer_are_tried_only_in_time() -> No
     quiet = round(SETTINGS.probe_again_seconds / 15)
     assert set(targets[:quiet]) == {32}
     assert targets[-1] < 32
-    assert min(follow([FED] * quiet, Memory(target=32))) < 32, "at a run's beginning it is tried soon"
+    assert min(follow([FED] * quiet, Memory(target=32))) < 32, (
+        "at a run's beginning it is tried soon"
+    )
     assert max(follow([STARVED] * quiet, memory)) > 32, "a rise waits for nothing"
 
 
@@ -69,7 +86,10 @@ def test_a_trainer_that_consumes_more_never_gets_fewer(
     measured = replace(measured, consumption=consumed)
     settings = SETTINGS.model_copy(update={"mode": mode})
     hungrier = replace(measured, consumption=consumed * factor)
-    assert decided(hungrier, memory, settings=settings).target >= decided(measured, memory, settings=settings).target
+    assert (
+        decided(hungrier, memory, settings=settings).target
+        >= decided(measured, memory, settings=settings).target
+    )
 
 
 @UNHURRIED
@@ -79,9 +99,13 @@ def test_required_is_what_is_needed_over_what_one_delivers(
 ) -> None:
     settings = SETTINGS.model_copy(update={"start_up_seconds": start_up})
     still, growing = replace(measured, growth=0.0), replace(measured, growth=growth)
-    assert required_generators(need, capability, still, settings) == pytest.approx(need / capability * 1.01)
+    assert required_generators(need, capability, still, settings) == pytest.approx(
+        need / capability * 1.01
+    )
     ahead = 1 + min(0.5, growth * (150 + start_up))
-    assert required_generators(need, capability, growing, settings) == pytest.approx(need / capability * 1.01 * ahead)
+    assert required_generators(need, capability, growing, settings) == pytest.approx(
+        need / capability * 1.01 * ahead
+    )
 
 
 @pytest.mark.parametrize("sampled", [1e-320, 1e-300, 1e-9])
@@ -108,13 +132,25 @@ def test_lengths_that_grow_are_met_ahead_by_the_time_a_pod_takes_to_start() -> N
 
 @UNHURRIED
 @given(memories(), st.floats(0, 0.99))
-def test_waiting_for_stragglers_weights_or_redis_never_raises(memory: Memory, waited: float) -> None:
-    """Such waits leave their mark on what is consumed and sampled only: both fall, batches are never waited for."""
-    memory = replace(memory, seen_at=NOW - 100, capability=3_000.0, seen_tokens=FED.mean_tokens, required_history=())
+def test_waiting_for_stragglers_weights_or_redis_never_raises(
+    memory: Memory, waited: float
+) -> None:
+    """Such waits leave their mark on what is consumed and sampled only: both fall, batches are
+    never waited for.
+    """
+    memory = replace(
+        memory,
+        seen_at=NOW - 100,
+        capability=3_000.0,
+        seen_tokens=FED.mean_tokens,
+        required_history=(),
+    )
     settled = decided(FED, memory)
     slower = replace(FED, sampled=FED.sampled * (1 - waited), consumption=100_000.0 * (1 - waited))
     assert decided(slower, memory).target <= max(settled.target, min(memory.target, 96))
-    after = replace(slower, straggler_wait=waited, batch_wait=waited / 2, long_batch_wait=waited / 2)
+    after = replace(
+        slower, straggler_wait=waited, batch_wait=waited / 2, long_batch_wait=waited / 2
+    )
     assert decided(after, memory).target <= max(settled.target, min(memory.target, 96))
 
 
@@ -134,7 +170,9 @@ def test_a_fall_waits_ten_minutes_and_goes_one_pod_every_two() -> None:
     memory = Memory(target=50, capability=3_125.0, seen_at=0.0, seen_tokens=5_000.0)
     targets = follow([FED] * 200, memory)  # needs 32 x 1.01: 33
     assert targets[:40] == [50] * 40
-    falls = [turn for turn, (before, after) in enumerate(pairwise(targets), start=1) if after < before]
+    falls = [
+        turn for turn, (before, after) in enumerate(pairwise(targets), start=1) if after < before
+    ]
     assert falls[0] == 40
     assert all(later - earlier == 8 for earlier, later in pairwise(falls))
     assert targets[-1] == 33
@@ -151,7 +189,9 @@ def test_one_measurement_that_asks_for_more_begins_the_ten_minutes_anew() -> Non
 @UNHURRIED
 @given(st.lists(st.floats(0.9, 1.1), min_size=200, max_size=200), st.integers(33, 60))
 def test_noise_of_ten_per_cent_never_makes_it_swing(noise: list[float], target: int) -> None:
-    """A turn from falling to rising takes a lasting rise of need: noise around one level turns at most once."""
+    """A turn from falling to rising takes a lasting rise of need: noise around one level turns at
+    most once.
+    """
     memory = Memory(target=target, capability=3_125.0, seen_at=0.0, seen_tokens=5_000.0)
     targets = follow([replace(FED, consumption=100_000.0 * factor) for factor in noise], memory)
     moves = [after - before for before, after in pairwise(targets) if after != before]
@@ -168,7 +208,9 @@ def test_while_the_trainer_is_fed_a_rise_has_to_be_called_for_by_a_whole_window(
 
 
 def test_free_slots_and_a_fed_trainer_let_one_go_at_a_time_until_it_is_just_enough() -> None:
-    """Capability is not known: a fleet that samples whatever is consumed, until too few are left."""
+    """Capability is not known: a fleet that samples whatever is consumed,
+    until too few are left.
+    """
     memory, at_work, targets = Memory(target=32), 32, []
     for turn in range(600):
         wait = max(0.0, 1 - at_work / 25)
@@ -186,7 +228,9 @@ def test_free_slots_and_a_fed_trainer_let_one_go_at_a_time_until_it_is_just_enou
         targets.append(at_work)
     assert min(targets) == 24
     assert targets[-1] == 26  # 25 feed it, and 1 %
-    assert sum(after > before for before, after in pairwise(targets)) == 1, "tried once in two hours"
+    assert sum(after > before for before, after in pairwise(targets)) == 1, (
+        "tried once in two hours"
+    )
 
 
 def test_no_more_than_the_window_has_work_for() -> None:
@@ -258,17 +302,30 @@ def test_a_need_outside_the_bounds_names_the_bound() -> None:
 
 def test_longer_answers_bound_from_below_shorter_ones_from_above() -> None:
     memory = Memory(
-        target=40, capability=3_125.0, seen_at=NOW - 1_000, seen_tokens=5_000.0, required_history=((NOW - 700, 1),)
+        target=40,
+        capability=3_125.0,
+        seen_at=NOW - 1_000,
+        seen_tokens=5_000.0,
+        required_history=((NOW - 700, 1),),
     )
-    assert decided(replace(FED, mean_tokens=6_000.0, generators_now=40, generators=40.0), memory).target == 39
+    assert (
+        decided(
+            replace(FED, mean_tokens=6_000.0, generators_now=40, generators=40.0), memory
+        ).target
+        == 39
+    )
     grown = replace(FED, mean_tokens=6_000.0, generators=33.0, generators_now=33)
-    assert decided(grown, replace(memory, target=33)).target == 33, "33 were needed for shorter answers already"
+    assert decided(grown, replace(memory, target=33)).target == 33, (
+        "33 were needed for shorter answers already"
+    )
     shrunk = replace(FED, mean_tokens=2_000.0, generators=33.0, generators_now=33)
     assert decided(shrunk, replace(memory, target=33)).target == 32
 
 
 def test_nobody_who_works_is_let_go_while_the_trainer_waits_and_every_slot_is_taken() -> None:
-    """Spot nodes throw away what was sampled: each of the 32 samples enough by the numbers, and the trainer waits."""
+    """Spot nodes throw away what was sampled: each of the 32 samples enough by the numbers, and the
+    trainer waits.
+    """
     wasteful = replace(STARVED, sampled=150_000.0, running=48.0)
     assert follow([wasteful] * 400, Memory(target=32))[-1] == 32
     assert follow([replace(wasteful, generators_now=20)] * 400, Memory(target=32))[-1] == 27, (

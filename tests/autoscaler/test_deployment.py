@@ -1,4 +1,6 @@
-"""The real Kubernetes client against a stand-in for the API server (see `api_server`; there is no cluster here)."""
+"""The real Kubernetes client against a stand-in for the API server (see `api_server`; there is no
+cluster here).
+"""
 
 from __future__ import annotations
 
@@ -54,17 +56,24 @@ def test_the_scale_is_read_and_set(server: ApiServer, deployment: Deployment) ->
     assert deployment.replicas() == 0
 
 
-def test_the_idlest_pods_are_marked_and_only_what_changed_is_written(server: ApiServer, deployment: Deployment) -> None:
+def test_the_idlest_pods_are_marked_and_only_what_changed_is_written(
+    server: ApiServer, deployment: Deployment
+) -> None:
     inflight = {"pod-0": 500.7, "10.0.0.1": 3e9, "pod-9": 4.0}
     assert deployment.prefer_idlest(inflight) == 2
-    assert server.costs() == {"pod-0": "500", "pod-1": str(2**31 - 1)}, "pod-2 does no work that is known: cost 0"
+    assert server.costs() == {"pod-0": "500", "pod-1": str(2**31 - 1)}, (
+        "pod-2 does no work that is known: cost 0"
+    )
     assert deployment.prefer_idlest(inflight) == 0
     assert deployment.prefer_idlest({"pod-0": 500.0, "pod-1": 2.0, "pod-2": 9.0}) == 2
     assert server.costs() == {"pod-0": "500", "pod-1": "2", "pod-2": "9"}
     assert server.patches() == [f"{PODS}/pod-0", f"{PODS}/pod-1", f"{PODS}/pod-1", f"{PODS}/pod-2"]
 
 
-LEFT = "Container trainer for pod ml/demo-0-xyz12 failed with exit code 76 matching FailJob rule at index 0"
+LEFT = (
+    "Container trainer for pod ml/demo-0-xyz12 failed with exit code 76 matching FailJob rule at "
+    "index 0"
+)
 """As Kubernetes' Job controller says it."""
 
 
@@ -82,7 +91,10 @@ LEFT = "Container trainer for pod ml/demo-0-xyz12 failed with exit code 76 match
         ([job("a", ("Failed", "True", LEFT)), job("b", ("Complete", "True"))], True),
         ([job("a", ("Failed", "True", LEFT)), job("b")], False),
         ([job("a", ("Failed", "True", LEFT))], None),
-        ([job("a", ("Failed", "True", LEFT.replace("76", "2"))), job("b", ("Complete", "True"))], False),
+        (
+            [job("a", ("Failed", "True", LEFT.replace("76", "2"))), job("b", ("Complete", "True"))],
+            False,
+        ),
     ],
 )
 def test_a_run_has_ended_when_every_job_of_its_trainer_is_complete(
@@ -92,27 +104,43 @@ def test_a_run_has_ended_when_every_job_of_its_trainer_is_complete(
     assert deployment.jobs_are_complete(TRAINER) is expected
 
 
-def test_an_event_is_the_deployments_and_kubernetes_takes_it(server: ApiServer, deployment: Deployment) -> None:
+def test_an_event_is_the_deployments_and_kubernetes_takes_it(
+    server: ApiServer, deployment: Deployment
+) -> None:
     deployment.tell("GeneratorsHeld", "holding 3: " + "x" * 2_000, warning=True)
     deployment.tell("GeneratorsRaised", "raising to 4: the trainer waits", warning=False)
     held, raised = server.events
-    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME, "namespace": NAMESPACE, "uid": UID}
-    assert held["involvedObject"] == raised["involvedObject"] == reference, "kubectl describe looks for the uid"
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": NAME,
+        "namespace": NAMESPACE,
+        "uid": UID,
+    }
+    assert held["involvedObject"] == raised["involvedObject"] == reference, (
+        "kubectl describe looks for the uid"
+    )
     assert (held["type"], raised["type"]) == ("Warning", "Normal")
     assert raised["message"] == "raising to 4: the trainer waits"
     assert held["metadata"]["name"] != raised["metadata"]["name"]
     server.refuse = {EVENTS: 403}
-    with pytest.raises(ClusterAway, match="cannot write an event: the service account may not; grant it"):
+    with pytest.raises(
+        ClusterAway, match="cannot write an event: the service account may not; grant it"
+    ):
         deployment.tell("GeneratorsHeld", "x", warning=True)
 
 
-def test_pods_that_are_there_may_be_fewer_than_those_asked_for(server: ApiServer, deployment: Deployment) -> None:
+def test_pods_that_are_there_may_be_fewer_than_those_asked_for(
+    server: ApiServer, deployment: Deployment
+) -> None:
     server.replicas = 9
     assert deployment.pods_there() == len(server.pods) == 4
     assert deployment.replicas() == 9
 
 
-def test_a_pod_that_is_gone_by_then_is_no_failure(server: ApiServer, deployment: Deployment) -> None:
+def test_a_pod_that_is_gone_by_then_is_no_failure(
+    server: ApiServer, deployment: Deployment
+) -> None:
     server.refuse = {f"{PODS}/pod-0": 404}
     assert deployment.prefer_idlest({"pod-0": 1.0, "pod-1": 2.0}) == 1
     assert server.costs() == {"pod-1": "2"}
@@ -135,7 +163,11 @@ def test_a_pod_that_is_gone_by_then_is_no_failure(server: ApiServer, deployment:
     ],
 )
 def test_who_else_scales_it_is_found(
-    server: ApiServer, deployment: Deployment, hpas: list[object], scaled: list[object] | None, expected: list[str]
+    server: ApiServer,
+    deployment: Deployment,
+    hpas: list[object],
+    scaled: list[object] | None,
+    expected: list[str],
 ) -> None:
     server.hpas, server.scaled_objects = hpas, scaled  # type: ignore[assignment]
     assert deployment.rivals() == expected
@@ -168,7 +200,9 @@ def test_what_the_server_refuses_is_one_sentence(
         do_everything()
 
 
-def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as unused, ApiServer() as server:
         unused.bind(("127.0.0.1", 0))
         server.url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -190,7 +224,10 @@ def test_outside_of_a_cluster_the_user_is_told(monkeypatch: pytest.MonkeyPatch) 
         ({"least": 5, "most": 4}, "autoscaler.least = 5 is wrong: exceeds most, 4"),
         ({"mode": "controller"}, "autoscaler.mode = 'controller' is wrong: needs deployment"),
         ({"least": 0}, "autoscaler.least"),
-        ({"trainer_jobs": "a=b"}, "autoscaler.trainer_jobs = 'a=b' is wrong: needs autoscaler.deployment"),
+        (
+            {"trainer_jobs": "a=b"},
+            "autoscaler.trainer_jobs = 'a=b' is wrong: needs autoscaler.deployment",
+        ),
         ({"deployment": "No_Name"}, "autoscaler.deployment"),
         ({"source": {"kind": "prometheus"}}, "url is missing"),
         ({"mode": "magic"}, "autoscaler.mode"),
@@ -198,4 +235,6 @@ def test_outside_of_a_cluster_the_user_is_told(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_wrong_settings_are_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        parse_run_config({"run": "demo", "model": {"path": "m"}, "autoscaler": settings}, source="run.yaml")
+        parse_run_config(
+            {"run": "demo", "model": {"path": "m"}, "autoscaler": settings}, source="run.yaml"
+        )

@@ -26,7 +26,15 @@ ENDED = ("Complete", "True")
         ([job("t", ("Failed", "True"))], 3, False),
         ([job("t", ENDED), job("u")], 0, False),
     ],
-    ids=["ended", "let-go", "removed-since", "not-made-yet", "goes-on", "failed", "another-one-runs"],
+    ids=[
+        "ended",
+        "let-go",
+        "removed-since",
+        "not-made-yet",
+        "goes-on",
+        "failed",
+        "another-one-runs",
+    ],
 )
 @pytest.mark.parametrize("mode", ["keda", "hpa", "controller"])
 def test_a_restarted_autoscaler_neither_wakes_generators_nor_lets_those_of_a_run_at_work_go(
@@ -79,7 +87,9 @@ def test_what_was_known_of_the_end_holds_while_nobody_answers_and_another_job_ta
         loop.close()
 
 
-def test_without_the_jobs_labels_generators_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_jobs_labels_generators_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ApiServer() as server:
         server.jobs = [job("t", ENDED)]
         loop, board = watching(server, tmp_path, monkeypatch, "controller")

@@ -1,8 +1,9 @@
-"""The external scaler, called as KEDA calls it (pkg/scalers/external_scaler.go), by a client that is not ours.
+"""The external scaler, called as KEDA calls it (pkg/scalers/external_scaler.go), by a client that
+is not ours.
 
-KEDA: GetMetricSpec when it makes the HPA; StreamIsActive kept open, opened again 2 s after it ended; every time the HPA
-asks, GetMetrics with the name of the spec and then IsActive. The value is metricValueFloat if that is above 0, else
-metricValue; the HPA wants ceil(value / target) pods.
+KEDA: GetMetricSpec when it makes the HPA; StreamIsActive kept open, opened again 2 s after it
+ended; every time the HPA asks, GetMetrics with the name of the spec and then IsActive. The value is
+metricValueFloat if that is above 0, else metricValue; the HPA wants ceil(value / target) pods.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def test_the_hpa_that_keda_makes_asks_for_the_number(board: DecisionBoard) -> No
         server.stop(0).wait(5)
 
 
-def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: DecisionBoard) -> None:
+def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(
+    board: DecisionBoard,
+) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -55,7 +58,9 @@ def test_while_the_number_is_not_known_there_is_no_value_but_never_zero(board: D
         server.stop(0).wait(5)
 
 
-def test_a_stream_is_told_of_every_change_stays_open_while_idle_and_comes_back(board: DecisionBoard) -> None:
+def test_a_stream_is_told_of_every_change_stays_open_while_idle_and_comes_back(
+    board: DecisionBoard,
+) -> None:
     server, port = serve(board)
     keda = Keda(port)
     try:
@@ -102,7 +107,9 @@ def test_the_end_of_the_run_is_told_at_once_and_so_is_another_run(board: Decisio
         server.stop(0).wait(5)
 
 
-def test_streams_are_bounded_and_a_client_that_went_away_frees_its_place(board: DecisionBoard) -> None:
+def test_streams_are_bounded_and_a_client_that_went_away_frees_its_place(
+    board: DecisionBoard,
+) -> None:
     server, port = serve(board)
     board.show(1)
     keda = Keda(port)

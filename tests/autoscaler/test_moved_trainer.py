@@ -1,4 +1,6 @@
-"""The Job of a trainer that was moved is made again, and no other; against a stand-in for the API server."""
+"""The Job of a trainer that was moved is made again, and no other; against a stand-in for the API
+server.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from tests.autoscaler.api_server import NAME, NAMESPACE, RECORD, ApiServer, job
 from tests.autoscaler.watching import watching
 
 LABELS = "app.kubernetes.io/instance=demo,app.kubernetes.io/component=trainer"
-OWN = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "t"}
+OWN = {
+    "controller-uid": "u",
+    "batch.kubernetes.io/controller-uid": "u",
+    "batch.kubernetes.io/job-name": "t",
+}
 
 
 @pytest.fixture
@@ -40,12 +46,16 @@ def moved(deployment: Deployment) -> MovedTrainer:
     return MovedTrainer(deployment, LABELS)
 
 
-def trainer(*, pods: int = 2, active: int = 2, manager: str = "helm", operation: str = "Apply") -> dict[str, Any]:
+def trainer(
+    *, pods: int = 2, active: int = 2, manager: str = "helm", operation: str = "Apply"
+) -> dict[str, Any]:
     """A Job as the API server returns it: with its own fields, and defaults filled in."""
     found = job("t")
     labels = {"app.kubernetes.io/component": "trainer", **OWN, "job-name": "t"}
     managers = [{"manager": manager, "operation": operation}]
-    managers.append({"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"})
+    managers.append(
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"}
+    )
     found["metadata"] |= {
         "namespace": NAMESPACE,
         "uid": "u",
@@ -71,7 +81,9 @@ def looks(moved: MovedTrainer, start: float = 0.0) -> list[str | None]:
 
 
 @pytest.mark.parametrize("operation", ["Apply", "Update"])
-def test_each_move_costs_the_same_short_wait(server: ApiServer, moved: MovedTrainer, operation: str) -> None:
+def test_each_move_costs_the_same_short_wait(
+    server: ApiServer, moved: MovedTrainer, operation: str
+) -> None:
     """Five moves: the Job controller's own wait would have grown to 160 s."""
     before = trainer(operation=operation)
     server.jobs = [before]
@@ -92,7 +104,10 @@ def test_each_move_costs_the_same_short_wait(server: ApiServer, moved: MovedTrai
         for spec in (again, expected):
             del spec["selector"], spec["template"]["metadata"]
         assert again == expected
-        assert server.jobs[0]["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "trainer"
+        assert (
+            server.jobs[0]["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+            == "trainer"
+        )
     assert len([method for method, path in server.log if method == "DELETE"]) == 5
 
 
@@ -109,7 +124,11 @@ def test_each_move_costs_the_same_short_wait(server: ApiServer, moved: MovedTrai
         {"spec": {"suspend": True}},
         {"metadata": {"ownerReferences": [{"kind": "JobSet", "name": "t"}]}},
         {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
-        {"metadata": {"labels": {**job("t")["metadata"]["labels"], "kueue.x-k8s.io/queue-name": "q"}}},
+        {
+            "metadata": {
+                "labels": {**job("t")["metadata"]["labels"], "kueue.x-k8s.io/queue-name": "q"}
+            }
+        },
     ],
     ids=str,
 )
@@ -132,7 +151,9 @@ def test_failures_before_the_move_do_not_hinder_it(server: ApiServer, moved: Mov
     server.jobs[0]["status"] = {"active": 2, "failed": 1}
     assert moved.look(100.0) is None
     server.jobs[0]["status"] = {"active": 0, "failed": 1}
-    assert looks(moved, 200.0).count("t") == 1, "without pods afterwards it is not made again for ever"
+    assert looks(moved, 200.0).count("t") == 1, (
+        "without pods afterwards it is not made again for ever"
+    )
 
 
 def test_two_jobs_are_an_upgrade(server: ApiServer, moved: MovedTrainer) -> None:
@@ -155,7 +176,9 @@ def test_a_job_that_changed_meanwhile_is_not_deleted(
         return answer(method, *call)
 
     monkeypatch.setattr(server, "answer", changes_after_the_list)
-    with pytest.raises(ClusterAway, match="cannot delete the trainer's Job t: the API server answered 409"):
+    with pytest.raises(
+        ClusterAway, match="cannot delete the trainer's Job t: the API server answered 409"
+    ):
         moved.look(WAIT_SECONDS)
     assert len(server.jobs) == 1
 
@@ -178,7 +201,9 @@ def test_a_job_whose_deletion_was_not_answered_is_created(
     assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
 
 
-def test_a_job_that_could_not_be_created_is_not_deleted(server: ApiServer, moved: MovedTrainer) -> None:
+def test_a_job_that_could_not_be_created_is_not_deleted(
+    server: ApiServer, moved: MovedTrainer
+) -> None:
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
     server.job_dry_run = (403, {"kind": "Status", "message": "exceeded quota"})
@@ -193,7 +218,9 @@ def test_a_job_that_could_not_be_created_is_created_later(
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
     monkeypatch.setattr(server, "_create_job", lambda *_: (500, {"reason": "InternalError"}))
-    with pytest.raises(ClusterAway, match="cannot create the trainer's Job t again: the API server answered 500"):
+    with pytest.raises(
+        ClusterAway, match="cannot create the trainer's Job t again: the API server answered 500"
+    ):
         moved.look(WAIT_SECONDS)
     assert server.jobs == []
     monkeypatch.undo()
@@ -227,7 +254,9 @@ def test_an_autoscaler_killed_between_deletion_and_creation_creates_the_job_at_i
     assert following.look(0.0) == ("t" if was_deleted else None)
     assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
     assert server.recorded == {}
-    assert looks(following, 1.0).count("t") == (0 if was_deleted else 1), "a Job without pods waits for its controller"
+    assert looks(following, 1.0).count("t") == (0 if was_deleted else 1), (
+        "a Job without pods waits for its controller"
+    )
 
 
 @pytest.mark.parametrize("name", ["t", "other"])
@@ -244,7 +273,9 @@ def test_a_recorded_job_is_not_created_next_to_one_that_ended_or_replaced_it(
     assert server.recorded == {}
 
 
-def test_a_job_that_cannot_be_recorded_is_not_deleted(server: ApiServer, moved: MovedTrainer) -> None:
+def test_a_job_that_cannot_be_recorded_is_not_deleted(
+    server: ApiServer, moved: MovedTrainer
+) -> None:
     server.jobs = [trainer(active=1)]
     assert moved.look(0.0) is None
     server.refuse = {RECORD: 403}
@@ -253,7 +284,9 @@ def test_a_job_that_cannot_be_recorded_is_not_deleted(server: ApiServer, moved: 
     assert [present["metadata"]["name"] for present in server.jobs] == ["t"]
 
 
-def test_the_autoscaler_says_so_in_an_event(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_autoscaler_says_so_in_an_event(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.jobs = [trainer(active=1)]
     loop, _ = watching(server, tmp_path, monkeypatch, "keda", replaced_jobs=LABELS)
     clock = [0.0]
@@ -269,5 +302,7 @@ def test_the_autoscaler_says_so_in_an_event(server: ApiServer, tmp_path: Path, m
 
 def test_it_needs_the_deployment() -> None:
     settings = {"run": "demo", "model": {"path": "m"}, "autoscaler": {"replaced_jobs": "a=b"}}
-    with pytest.raises(UserError, match=r"autoscaler.replaced_jobs = 'a=b' is wrong: needs autoscaler.deployment"):
+    with pytest.raises(
+        UserError, match=r"autoscaler.replaced_jobs = 'a=b' is wrong: needs autoscaler.deployment"
+    ):
         parse_run_config(settings, source="run.yaml")

@@ -27,7 +27,11 @@ def test_keda_is_told_what_a_starved_trainer_needs(tmp_path: Path, fleet: Fleet)
             keda.follow()
             four = about(4)  # 1,600 tokens a second at 400 of each
             eventually(
-                lambda: service.metric(autoscaler_metrics.GENERATORS_DESIRED) is not None and four(keda.desired()), 40
+                lambda: (
+                    service.metric(autoscaler_metrics.GENERATORS_DESIRED) is not None
+                    and four(keda.desired())
+                ),
+                40,
             )
             assert set(keda.told) == {True}
             assert service.get("/healthz").text == "ok\n"
@@ -65,9 +69,17 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
         server.add_pod("g0", "10.1.0.1")
         server.add_pod("g1", "10.1.0.2")
         server.replicas = 2
-        # Half of a window is measured before anything is decided: of a second that is a few steps, which overshoots.
-        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "window_seconds": 4.0}
-        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        # Half of a window is measured before anything is decided: of a second that is a few steps,
+        # which overshoots.
+        settings = {
+            "mode": "controller",
+            "deployment": NAME,
+            "namespace": NAMESPACE,
+            "window_seconds": 4.0,
+        }
+        with running(
+            tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))
+        ) as service:
             eventually(lambda: about(4)(server.replicas), 40)
             assert server.costs() == {}, "nothing is marked for a rise"
             eventually(lambda: "GeneratorsRaised" in [event["reason"] for event in server.events])
@@ -81,21 +93,34 @@ def test_the_controller_scales_and_marks_pods_before_it_lowers(
                 eventually(lambda: server.replicas < high, 100)
                 log = [path for method, path in server.log if method == "PATCH"]
                 lowered = max(place for place, path in enumerate(log) if path == SCALE)
-                marks = [place for place, path in enumerate(log) if path in (f"{PODS}/g0", f"{PODS}/g1")]
+                marks = [
+                    place for place, path in enumerate(log) if path in (f"{PODS}/g0", f"{PODS}/g1")
+                ]
                 assert marks
                 assert min(marks) < lowered
                 assert int(server.costs()["g1"]) < int(server.costs()["g0"])
             assert service.stop() == 0, service.log.read_text()
 
 
-def test_jobs_that_cannot_be_asked_for_let_nobody_go(tmp_path: Path, services: ForkedPrograms, fleet: Fleet) -> None:
+def test_jobs_that_cannot_be_asked_for_let_nobody_go(
+    tmp_path: Path, services: ForkedPrograms, fleet: Fleet
+) -> None:
     with ApiServer() as server:
         server.jobs, server.refuse = [job("t", ("Complete", "True"))], {JOBS: 403}
-        settings = {"mode": "controller", "deployment": NAME, "namespace": NAMESPACE, "trainer_jobs": TRAINER}
-        with running(tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))) as service:
+        settings = {
+            "mode": "controller",
+            "deployment": NAME,
+            "namespace": NAMESPACE,
+            "trainer_jobs": TRAINER,
+        }
+        with running(
+            tmp_path, services, settings, KUBECONFIG=str(server.kubeconfig(tmp_path))
+        ) as service:
             eventually(lambda: (service.metric(autoscaler_metrics.AUTOSCALER_FAILURES) or 0) >= 2)
             assert server.replicas > 0
-            assert "cannot list Jobs: the service account may not; grant it" in service.log.read_text()
+            assert (
+                "cannot list Jobs: the service account may not; grant it" in service.log.read_text()
+            )
             server.refuse = {}
             eventually(lambda: server.replicas == 0)
             assert service.stop() == 0

@@ -1,4 +1,5 @@
-"""The decision in charge of a simulated fleet around the real gate and schedule, also restarted during a fault.
+"""The decision in charge of a simulated fleet around the real gate and schedule, also restarted
+during a fault.
 
 test_simulated_runs.py and test_fails_safe.py have more of both.
 """
@@ -58,12 +59,22 @@ def test_the_hpa_of_the_benchmark_does_what_kubernetes_says_it_does() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [([], 0), ([5], 0), ([5, 6, 9], 0), ([5, 9, 6], 1), ([5, 9, 8, 9, 8], 0), ([9, 5, 8, 4, 8], 3), ([5, 4, 5, 4], 0)],
+    [
+        ([], 0),
+        ([5], 0),
+        ([5, 6, 9], 0),
+        ([5, 9, 6], 1),
+        ([5, 9, 8, 9, 8], 0),
+        ([9, 5, 8, 4, 8], 3),
+        ([5, 4, 5, 4], 0),
+    ],
 )
 def test_turns_of_more_than_one_generator_are_counted(sizes: list[int], expected: int) -> None:
     assert turns(sizes) == expected
 
 
 @pytest.mark.parametrize("fault", ["no prometheus", "spot nodes"])
-def test_a_restart_in_the_middle_of_another_fault_lets_nobody_go(fault: str, tmp_path: Path) -> None:
+def test_a_restart_in_the_middle_of_another_fault_lets_nobody_go(
+    fault: str, tmp_path: Path
+) -> None:
     check_restart_during(fault, "controller", tmp_path)

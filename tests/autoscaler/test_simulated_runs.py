@@ -1,4 +1,5 @@
-"""The decision in charge of a simulated fleet around the real gate and schedule: the benchmark's scenarios, shorter.
+"""The decision in charge of a simulated fleet around the real gate and schedule: the benchmark's
+scenarios, shorter.
 
 `python -m benchmarks.autoscaler` has the whole ones; results/autoscaler.json their figures.
 """
@@ -24,7 +25,9 @@ def jump(progress: float) -> float:
 
 
 def test_answers_that_grow_take_fewer_device_hours_than_the_fleet_of_their_end() -> None:
-    growth = Scenario(name="growth", steps=160, mean_tokens=lambda progress: 2_000 + 8_000 * progress)
+    growth = Scenario(
+        name="growth", steps=160, mean_tokens=lambda progress: 2_000 + 8_000 * progress
+    )
     still, scaled = run_fixed(growth, 64), with_rollcast(growth, 20, SETTINGS)
     assert still["idle_last_quarter"]["all"] < 0.05
     assert scaled["device_hours"] < 0.87 * still["device_hours"]
@@ -37,12 +40,18 @@ def test_an_hpa_without_tolerance_does_what_the_controller_does() -> None:
     keda = SETTINGS.model_copy(update={"mode": "keda", "hpa_tolerance": 0.0})
     direct = with_rollcast(scenario, 28, SETTINGS)
     assert with_rollcast_through_hpa(scenario, 28, keda, tolerance=0.0) == direct
-    coarse = with_rollcast_through_hpa(scenario, 28, SETTINGS.model_copy(update={"mode": "keda"}), tolerance=0.1)
-    assert coarse["idle_last_quarter"]["all"] < 0.05, "a rise that the HPA ignores would starve the trainer"
+    coarse = with_rollcast_through_hpa(
+        scenario, 28, SETTINGS.model_copy(update={"mode": "keda"}), tolerance=0.1
+    )
+    assert coarse["idle_last_quarter"]["all"] < 0.05, (
+        "a rise that the HPA ignores would starve the trainer"
+    )
 
 
 def test_a_restart_lets_no_generator_go_in_the_hour_after_it() -> None:
-    """The need stays what it was, and without the restart the number stays too: nothing measured asks for fewer."""
+    """The need stays what it was, and without the restart the number stays too: nothing measured
+    asks for fewer.
+    """
     scenario = Scenario(name="restart", steps=240, mean_tokens=lambda _: 10_000.0)
     hour = (9_000.0, 12_600.0)
     for restart_at in (math.inf, hour[0]):
@@ -55,8 +64,12 @@ def test_a_restart_lets_no_generator_go_in_the_hour_after_it() -> None:
 def test_stragglers_do_not_raise_the_number() -> None:
     most = {}
     for share in (0.0, 0.002):
-        scenario = Scenario(name="stragglers", steps=80, mean_tokens=lambda _: 4_000.0, stragglers=share)
+        scenario = Scenario(
+            name="stragglers", steps=80, mean_tokens=lambda _: 4_000.0, stragglers=share
+        )
         run = with_rollcast(scenario, 33, SETTINGS)
         most[share] = run["generators_most"]
-        assert (run["idle"].get("straggler", 0.0) > 0.1) == (share > 0), "the scenario does have them"
+        assert (run["idle"].get("straggler", 0.0) > 0.1) == (share > 0), (
+            "the scenario does have them"
+        )
     assert most[0.002] <= most[0.0]

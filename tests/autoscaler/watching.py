@@ -24,7 +24,8 @@ def watching(
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(folder)))
     given = {"mode": mode, "deployment": NAME, "least": 2, **settings}
     config = parse_run_config(
-        {"run": "demo", "folder": str(folder), "model": {"path": "m"}, "autoscaler": given}, source="test"
+        {"run": "demo", "folder": str(folder), "model": {"path": "m"}, "autoscaler": given},
+        source="test",
     )
     source = open_source(config.autoscaler.source, config.http, config.run, config.run_folder)
     deployment = Deployment(connect("autoscaler.deployment"), NAMESPACE, NAME)

@@ -43,7 +43,9 @@ class Watch:
             self._look()
 
     def _look(self) -> None:
-        """Both ends of a connection are here, whatever addresses it uses: each is a socket of some pod's process."""
+        """Both ends of a connection are here, whatever addresses it uses: each is a socket of some
+        pod's process.
+        """
         listening: dict[str, set[int]] = {}
         ends: dict[tuple[tuple[str, int], tuple[str, int]], str] = {}
         for role, process in self._processes():
@@ -68,7 +70,10 @@ class Watch:
             for started in list(pod.processes.values()):
                 try:
                     process = psutil.Process(started.pid)
-                    found += [(pod.template.role, each) for each in (process, *process.children(recursive=True))]
+                    found += [
+                        (pod.template.role, each)
+                        for each in (process, *process.children(recursive=True))
+                    ]
                 except psutil.Error:
                     continue
         return found

@@ -1,4 +1,6 @@
-"""Custom resources against the schemas of their definitions, as an API server checks them: unknown fields are wrong."""
+"""Custom resources against the schemas of their definitions, as an API server checks them: unknown
+fields are wrong.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,14 @@ def _schemas() -> dict[tuple[str, str], Schema]:
 
 
 def closed(node: Schema) -> Schema:
-    """A structural schema as JSON Schema: only the fields it lists, null where it is nullable, numbers as strings."""
+    """A structural schema as JSON Schema: only the fields it lists, null where it is nullable,
+    numbers as strings.
+    """
     result = dict(node)
     if node.get("x-kubernetes-int-or-string"):
-        result = {key: value for key, value in result.items() if key not in ("type", "anyOf", "allOf")}
+        result = {
+            key: value for key, value in result.items() if key not in ("type", "anyOf", "allOf")
+        }
         result["type"] = ["integer", "string"]
     if node.get("nullable") and "type" in result:
         kinds = result["type"] if isinstance(result["type"], list) else [result["type"]]

@@ -18,7 +18,9 @@ def earlier_defaults(number: str) -> Object:
 
 
 def upgraded(before: Object, user: Object, folder: Path) -> Path:
-    """The chart as Helm renders it with --reuse-values: its defaults are the earlier ones and what the user had set."""
+    """The chart as Helm renders it with --reuse-values: its defaults are the earlier ones and what
+    the user had set.
+    """
     copied = shutil.copytree(CHART, folder / "rollcast")
     (copied / "values.yaml").write_text(yaml.safe_dump(merged(before, user)))
     return copied

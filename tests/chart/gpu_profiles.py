@@ -27,7 +27,10 @@ def hook(values: dict[str, Any], folder: Path, *more: str) -> subprocess.Complet
 
 def check_fits(recipe: str, folder: Path) -> None:
     """The hook has no caution about a recipe's values after those of the study's profile."""
-    values = merged(profile("scalerl-8b"), yaml.safe_load((ROOT / "helm" / "recipes" / f"{recipe}.yaml").read_text()))
+    values = merged(
+        profile("scalerl-8b"),
+        yaml.safe_load((ROOT / "helm" / "recipes" / f"{recipe}.yaml").read_text()),
+    )
     if recipe == LONG:  # docs/kubernetes.md
         done = hook(values, folder)
         assert "caution: generator.slots = 40" in done.stdout

@@ -1,10 +1,11 @@
 """Rendered pods as processes of this machine, with as little put in the cluster's place as can be.
 
-A container's command, arguments, environment, secrets, mounted files and ports are taken as they are rendered. The
-cluster gives a pod an address, names for other pods, and folders; here
+A container's command, arguments, environment, secrets, mounted files and ports are taken as they
+are rendered. The cluster gives a pod an address, names for other pods, and folders; here
 
-- each pod's address is a loopback address of its own, which stands for "every address" (0.0.0.0) and for the pod's own
-  loopback (127.0.0.1) in what it is given: ports need not be changed, though trainer and generators share 8080;
+- each pod's address is a loopback address of its own, which stands for "every address" (0.0.0.0)
+  and for the pod's own loopback (127.0.0.1) in what it is given: ports need not be changed, though
+  trainer and generators share 8080;
 - a Service's name becomes the address of the pod that its selector finds;
 - a mounted folder becomes a temporary one: the same for pods that mount the same claim.
 """
@@ -31,7 +32,8 @@ CHECKOUT = Path(__file__).parents[2]
 SUBNET = f"127.0.{77 + int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw'))}"
 """Of this test process: pods of another one listen on the same ports."""
 PROBE_DEADLINE_SECONDS = 120.0
-"""A probe imports Rollcast, which takes long where other tests run beside it; a cluster allows it less."""
+"""A probe imports Rollcast, which takes long where other tests run beside it; a cluster allows it
+less."""
 
 _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _BY_THE_JOB = "batch.kubernetes.io/"
@@ -46,23 +48,32 @@ class LocalPod:
         self.name = f"{template.owner['metadata']['name']}-{index}"
         self._cluster = cluster
         self._index = index
-        self.folder = cluster.folder / address.rpartition(".")[2]  # short: sockets of Unix have paths of 107 characters
+        self.folder = (
+            cluster.folder / address.rpartition(".")[2]
+        )  # short: sockets of Unix have paths of 107 characters
         self.folder.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def container(self, name: str) -> Object:
-        (found,) = [container for container in self.template.containers if container["name"] == name]
+        (found,) = [
+            container for container in self.template.containers if container["name"] == name
+        ]
         return found
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
         container = self.container(name)
-        paths = {mount["mountPath"]: self._volume(mount["name"]) for mount in container.get("volumeMounts", [])}
+        paths = {
+            mount["mountPath"]: self._volume(mount["name"])
+            for mount in container.get("volumeMounts", [])
+        }
         environment = self._environment(container)
         command = [*container["command"], *container.get("args", [])]
         command = [self._here(_expanded(word, environment), paths) for word in command]
         if name == "redis":
             command += ["--bind", self.address]
-        return self.run(name, command, {key: self._here(value, paths) for key, value in environment.items()})
+        return self.run(
+            name, command, {key: self._here(value, paths) for key, value in environment.items()}
+        )
 
     def probe(self, container: str, kind: str) -> int:
         """Exit code of a container's exec probe, asked in its pod."""
@@ -71,8 +82,13 @@ class LocalPod:
         process = self.run(f"{container}-{kind}", [self._here(word, {}) for word in command], given)
         return process.wait(PROBE_DEADLINE_SECONDS)
 
-    def run(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        environment = {"PATH": f"{self._cluster.programs}:/usr/bin:/bin", "LANG": "C.UTF-8"} | environment
+    def run(
+        self, name: str, command: list[str], environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        environment = {
+            "PATH": f"{self._cluster.programs}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        } | environment
         program = shutil.which(command[0], path=environment["PATH"])
         assert program, f"{command[0]} is in no folder of {environment['PATH']}"
         with self.log(name).open("ab") as log:
@@ -100,7 +116,10 @@ class LocalPod:
                 value = self._cluster.secret(**source["secretKeyRef"])
             elif "fieldRef" in source:
                 owner = self.template.owner["metadata"]["name"]
-                told = {"metadata.name": self.name, "metadata.labels['batch.kubernetes.io/job-name']": owner}
+                told = {
+                    "metadata.name": self.name,
+                    "metadata.labels['batch.kubernetes.io/job-name']": owner,
+                }
                 value = told[source["fieldRef"]["fieldPath"]]
             else:
                 value = _expanded(entry["value"], environment)
@@ -109,7 +128,10 @@ class LocalPod:
 
     def _volume(self, name: str) -> Path:
         volumes = {volume["name"]: volume for volume in self.template.spec["volumes"]}
-        claims = [claim["metadata"]["name"] for claim in self.template.owner["spec"].get("volumeClaimTemplates", [])]
+        claims = [
+            claim["metadata"]["name"]
+            for claim in self.template.owner["spec"].get("volumeClaimTemplates", [])
+        ]
         volume = volumes.get(name, {})
         if name in claims or "emptyDir" in volume:
             folder = self.folder / "volumes" / name
@@ -120,15 +142,23 @@ class LocalPod:
             folder.mkdir(parents=True, exist_ok=True)
             for file, text in self._files(volume).items():
                 mounts = [m for c in self.template.containers for m in c.get("volumeMounts", [])]
-                paths = {m["mountPath"]: self._volume(m["name"]) for m in mounts if m["name"] != name}
+                paths = {
+                    m["mountPath"]: self._volume(m["name"]) for m in mounts if m["name"] != name
+                }
                 (folder / file).write_text(self._here(text, paths))
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def _files(self, volume: Object) -> dict[str, str]:
         """What a volume of ConfigMaps has."""
-        sources = [source["configMap"] for source in volume.get("projected", {}).get("sources", [volume])]
-        return {file: text for source in sources for file, text in self._cluster.files(source["name"]).items()}
+        sources = [
+            source["configMap"] for source in volume.get("projected", {}).get("sources", [volume])
+        ]
+        return {
+            file: text
+            for source in sources
+            for file, text in self._cluster.files(source["name"]).items()
+        }
 
     def _here(self, text: str, paths: dict[str, Path]) -> str:
         """Addresses, names and folders of the pod as they are on this machine."""
@@ -142,7 +172,9 @@ class LocalPod:
         # A checkout may lie in a folder that a pod has too, such as /tmp.
         checkout = re.escape(str(CHECKOUT))
         return re.sub(
-            rf"(?<![\w./-])(?!{checkout}(/|$))({pattern})(?=/|\b|$)", lambda found: str(paths[found[2]]), text
+            rf"(?<![\w./-])(?!{checkout}(/|$))({pattern})(?=/|\b|$)",
+            lambda found: str(paths[found[2]]),
+            text,
         )
 
 
@@ -170,7 +202,10 @@ class LocalCluster:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         running = [
-            process for pod in self._pods.values() for process in pod.processes.values() if process.poll() is None
+            process
+            for pod in self._pods.values()
+            for process in pod.processes.values()
+            if process.poll() is None
         ]
         for process in running:
             os.killpg(process.pid, signal.SIGTERM)
@@ -182,9 +217,13 @@ class LocalCluster:
                 process.wait(10)
 
     def pod(self, role: str, index: int = 0, owner: str = "") -> LocalPod:
-        """The pod of a role, made when it is first asked for; `owner`: the end of its workload's name."""
+        """The pod of a role, made when it is first asked for; `owner`: the end of its workload's
+        name.
+        """
         (template,) = [
-            pod for pod in pods(self.objects) if pod.role == role and pod.owner["metadata"]["name"].endswith(owner)
+            pod
+            for pod in pods(self.objects)
+            if pod.role == role and pod.owner["metadata"]["name"].endswith(owner)
         ]
         key = (template.name, index)
         if key not in self._pods:
@@ -200,20 +239,32 @@ class LocalCluster:
 
     def addresses(self) -> Iterator[tuple[str, str]]:
         """Service name -> address of the pod it selects, longest names first."""
-        services = sorted(of_kind(self.objects, "Service"), key=lambda item: -len(item["metadata"]["name"]))
+        services = sorted(
+            of_kind(self.objects, "Service"), key=lambda item: -len(item["metadata"]["name"])
+        )
         for service in services:
             selector = service["spec"]["selector"]
-            wanted = {key: value for key, value in selector.items() if not key.startswith(_BY_THE_JOB)}
-            (template,) = [pod for pod in pods(self.objects) if wanted.items() <= pod.metadata["labels"].items()]
+            wanted = {
+                key: value for key, value in selector.items() if not key.startswith(_BY_THE_JOB)
+            }
+            (template,) = [
+                pod
+                for pod in pods(self.objects)
+                if wanted.items() <= pod.metadata["labels"].items()
+            ]
             yield service["metadata"]["name"], self.pod(template.role).address
 
     def files(self, name: str) -> dict[str, str]:
-        found = next(item for item in of_kind(self.objects, "ConfigMap") if item["metadata"]["name"] == name)
+        found = next(
+            item for item in of_kind(self.objects, "ConfigMap") if item["metadata"]["name"] == name
+        )
         data: dict[str, str] = found["data"]
         return data
 
     def secret(self, name: str, key: str) -> str:
-        (found,) = [item for item in of_kind(self.objects, "Secret") if item["metadata"]["name"] == name]
+        (found,) = [
+            item for item in of_kind(self.objects, "Secret") if item["metadata"]["name"] == name
+        ]
         return base64.b64decode(found["data"][key]).decode()
 
 

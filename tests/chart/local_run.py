@@ -19,7 +19,11 @@ SMALLER: dict[str, Any] = {
         },
         "recipe": {"prompts_per_step": 4, "optimizer": {"warmup_steps": 2}},
         # A machine that does other things as well: nobody is to be taken for dead.
-        "weights": {"heartbeat_timeout_seconds": 90, "bucket_timeout_seconds": 60, "acknowledge_timeout_seconds": 90},
+        "weights": {
+            "heartbeat_timeout_seconds": 90,
+            "bucket_timeout_seconds": 60,
+            "acknowledge_timeout_seconds": 90,
+        },
     }
 }
 INIT_SECONDS = 240.0
@@ -48,6 +52,11 @@ def ready(pod: LocalPod, container: str) -> bool:
     probe = pod.container(container)["readinessProbe"]["httpGet"]
     ports = {port["name"]: port["containerPort"] for port in pod.container(container)["ports"]}
     try:
-        return httpx.get(f"http://{pod.address}:{ports[probe['port']]}{probe['path']}", timeout=5).status_code == 200
+        return (
+            httpx.get(
+                f"http://{pod.address}:{ports[probe['port']]}{probe['path']}", timeout=5
+            ).status_code
+            == 200
+        )
     except httpx.HTTPError:
         return False

@@ -1,8 +1,9 @@
-"""What NetworkPolicies admit, as Kubernetes defines it: a connection both of whose ends let it pass.
+"""What NetworkPolicies admit, as Kubernetes defines it: a connection both of whose ends let it
+pass.
 
-A pod that no policy selects for a direction is open in it; else any rule of any policy that selects it is enough
-(kubernetes.io, "Network Policies"). Only what the chart uses is known here: labels that must be equal, blocks of
-addresses, ports by name or number.
+A pod that no policy selects for a direction is open in it; else any rule of any policy that selects
+it is enough (kubernetes.io, "Network Policies"). Only what the chart uses is known here: labels
+that must be equal, blocks of addresses, ports by name or number.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from tests.chart.rendering import NAMESPACE, Object, of_kind, pods
 
 @dataclass(frozen=True)
 class Place:
-    """An end of a connection. Attributes: its name here; namespace, None = outside of the cluster; ports by name."""
+    """An end of a connection.
+
+    Attributes: its name here; namespace, None = outside of the cluster; ports by name.
+    """
 
     name: str
     namespace: str | None = NAMESPACE
@@ -59,7 +63,9 @@ class Network:
             "ingress", target, source, target, port, protocol
         )
 
-    def _passes(self, way: str, end: Place, peer: Place, target: Place, port: int, protocol: str) -> bool:
+    def _passes(
+        self, way: str, end: Place, peer: Place, target: Place, port: int, protocol: str
+    ) -> bool:
         selecting = [
             policy["spec"]
             for policy in self._policies
@@ -71,14 +77,19 @@ class Network:
             return True
         side = {"egress": "to", "ingress": "from"}[way]
         return any(
-            _has_peer(rule.get(side), peer, str(end.namespace)) and _has_port(rule.get("ports"), target, port, protocol)
+            _has_peer(rule.get(side), peer, str(end.namespace))
+            and _has_port(rule.get("ports"), target, port, protocol)
             for spec in selecting
             for rule in spec.get(way, [])
         )
 
     @staticmethod
     def _place(role: str, labels: Mapping[str, str], containers: list[Object]) -> Place:
-        ports = {port["name"]: port["containerPort"] for container in containers for port in container.get("ports", [])}
+        ports = {
+            port["name"]: port["containerPort"]
+            for container in containers
+            for port in container.get("ports", [])
+        }
         return Place(role, labels=labels, ports=ports)
 
 
@@ -99,7 +110,11 @@ def _is_peer(peer: Object, place: Place, namespace: str) -> bool:
     if place.namespace is None:
         return False
     where = {"kubernetes.io/metadata.name": place.namespace}
-    known = _selects(peer["namespaceSelector"], where) if "namespaceSelector" in peer else place.namespace == namespace
+    known = (
+        _selects(peer["namespaceSelector"], where)
+        if "namespaceSelector" in peer
+        else place.namespace == namespace
+    )
     return known and _selects(peer.get("podSelector", {}), place.labels)
 
 
@@ -108,6 +123,7 @@ def _has_port(ports: list[Object] | None, target: Place, port: int, protocol: st
     if not ports:
         return True
     return any(
-        protocol == entry.get("protocol", "TCP") and port == target.ports.get(entry["port"], entry["port"])
+        protocol == entry.get("protocol", "TCP")
+        and port == target.ports.get(entry["port"], entry["port"])
         for entry in ports
     )

@@ -1,4 +1,6 @@
-"""Renderings on disk: the processes of a test run, and later runs, render each set of values once."""
+"""Renderings on disk: the processes of a test run, and later runs, render each set
+of values once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FOLDER = ROOT / ".cache" / "rendered-charts"
 
 @functools.cache
 def files_digest(folder: Path) -> str:
-    """SHA-256 of names and contents below a folder, which must stay as it is from the first call on."""
+    """SHA-256 of names and contents below a folder, which must stay as it is from the first call
+    on.
+    """
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
@@ -29,7 +33,8 @@ def files_digest(folder: Path) -> str:
 class RenderCache:
     """Texts by key. Safe for several processes: a file is written under another name and renamed.
 
-    `version` is of everything that all renderings depend on; the files of any other version are deleted.
+    `version` is of everything that all renderings depend on; the files of any other version are
+    deleted.
     """
 
     def __init__(self, version: str, folder: Path = FOLDER) -> None:
@@ -37,7 +42,9 @@ class RenderCache:
         self._folder.mkdir(parents=True, exist_ok=True)
         for other in folder.iterdir():
             if other != self._folder:
-                shutil.rmtree(other, ignore_errors=True)  # another process may be deleting it as well
+                shutil.rmtree(
+                    other, ignore_errors=True
+                )  # another process may be deleting it as well
 
     def get(self, key: str, render: Callable[[], str]) -> str:
         path = self._folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"

@@ -19,7 +19,9 @@ import yaml
 
 from tests.chart.render_cache import RenderCache, files_digest
 
-helm_chart = pytest.importorskip("helm_python.chart", reason="helm-python-sdk is not installed: no chart is rendered")
+helm_chart = pytest.importorskip(
+    "helm_python.chart", reason="helm-python-sdk is not installed: no chart is rendered"
+)
 helm_errors = pytest.importorskip("helm_python.errors")
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,9 @@ NAMESPACE = "ml"
 
 
 class HelmLoader(yaml.CSafeLoader):
-    """YAML as Helm's own library reads it: `y` is a truth and 1e3 a number, which PyYAML leaves texts."""
+    """YAML as Helm's own library reads it: `y` is a truth and 1e3 a number, which PyYAML leaves
+    texts.
+    """
 
     bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
 
@@ -71,9 +75,16 @@ def merged(base: Object, change: Object) -> Object:
     return result
 
 
-def render(values: Object, *, name: str = "demo", namespace: str = NAMESPACE, path: Path = CHART) -> list[Object]:
-    """Every object that would be sent to the API server, the caller's to change. Raises Helm's error."""
-    objects: list[Object] = json.loads(_rendered(json.dumps(values, sort_keys=True), name, namespace, path)[0])
+def render(
+    values: Object, *, name: str = "demo", namespace: str = NAMESPACE, path: Path = CHART
+) -> list[Object]:
+    """Every object that would be sent to the API server, the caller's to change.
+
+    Raises Helm's error.
+    """
+    objects: list[Object] = json.loads(
+        _rendered(json.dumps(values, sort_keys=True), name, namespace, path)[0]
+    )
     return objects
 
 
@@ -106,10 +117,14 @@ def _render(values: str, name: str, namespace: str, path: Path) -> str:
 
 
 def copy_for(version: str, folder: Path) -> Path:
-    """The chart as a cluster of that version sees it: the engine renders for the newest one that it knows alone."""
+    """The chart as a cluster of that version sees it: the engine renders for the newest one that it
+    knows alone.
+    """
     copied = shutil.copytree(CHART, folder / f"rollcast-{version}")
     for template in copied.rglob("templates/**/*.*"):
-        template.write_text(template.read_text().replace(".Capabilities.KubeVersion.Version", f'"v{version}.0"'))
+        template.write_text(
+            template.read_text().replace(".Capabilities.KubeVersion.Version", f'"v{version}.0"')
+        )
     return copied
 
 
@@ -123,7 +138,11 @@ def chart_of(folder: Path, *templates: str) -> Path:
 
 
 def of_kind(objects: list[Object], kind: str, suffix: str = "") -> list[Object]:
-    return [item for item in objects if item["kind"] == kind and item["metadata"]["name"].endswith(suffix)]
+    return [
+        item
+        for item in objects
+        if item["kind"] == kind and item["metadata"]["name"].endswith(suffix)
+    ]
 
 
 def one(objects: list[Object], kind: str, suffix: str = "") -> Object:
@@ -173,7 +192,11 @@ def pod_of(objects: list[Object], role: str) -> PodOf:
 
 def run_file(objects: list[Object]) -> Object:
     """The run file as pods read it."""
-    (text,) = [item["data"]["run.yaml"] for item in of_kind(objects, "ConfigMap", "-run") if "run.yaml" in item["data"]]
+    (text,) = [
+        item["data"]["run.yaml"]
+        for item in of_kind(objects, "ConfigMap", "-run")
+        if "run.yaml" in item["data"]
+    ]
     return yaml.load(text, Loader=yaml.CSafeLoader)
 
 

@@ -1,8 +1,10 @@
-"""The chart's pods, each in the file system of its built image: a small run from install to its end, and the rest.
+"""The chart's pods, each in the file system of its built image: a small run from install to its
+end, and the rest.
 
-`make images-proof` builds the images and sets ROLLCAST_IMAGE_ROOTS. A container runs as its image and the chart say:
-its command, environment, user, folders, and a root that nobody can write. What the kernel shares (network, processes)
-is this machine's; Redis, whose image is not ours, is this machine's too.
+`make images-proof` builds the images and sets ROLLCAST_IMAGE_ROOTS. A container runs as its image
+and the chart say: its command, environment, user, folders, and a root that nobody can write. What
+the kernel shares (network, processes) is this machine's; Redis, whose image is not ours, is this
+machine's too.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.engine,
     pytest.mark.timeout(1500),
-    pytest.mark.skipif(ROOTS is None, reason="ROLLCAST_IMAGE_ROOTS is not set: `make images-proof` builds the images"),
+    pytest.mark.skipif(
+        ROOTS is None,
+        reason="ROLLCAST_IMAGE_ROOTS is not set: `make images-proof` builds the images",
+    ),
 ]
 USER = 1000
 ENTER = """
@@ -52,7 +57,8 @@ shift
 mount -o remount,bind,ro "$root"
 exec chroot --userspec=1000:1000 "$root" /bin/sh -c 'cd "$0" && exec "$@"' "$workdir" "$@"
 """
-"""In a mount namespace of its own: what a container runtime does before a container's first program."""
+"""In a mount namespace of its own: what a container runtime does before a container's first
+program."""
 
 
 class ImagePod(LocalPod):
@@ -73,13 +79,25 @@ class ImagePod(LocalPod):
         for file in ("/etc/hosts", "/etc/resolv.conf"):
             (root / file.lstrip("/")).touch()
             folders += [file, file]
-        environment = dict(line.split("=", 1) for line in settings["Env"]) | self._environment(container)
+        environment = dict(line.split("=", 1) for line in settings["Env"]) | self._environment(
+            container
+        )
         environment = {key: self._here(value, {}) for key, value in environment.items()}
         command = [
-            self._here(expanded(word, environment), {}) for word in [*container["command"], *container.get("args", [])]
+            self._here(expanded(word, environment), {})
+            for word in [*container["command"], *container.get("args", [])]
         ]
         workdir = container.get("workingDir", settings.get("WorkingDir", "/"))
-        enter = ["/usr/bin/unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc", ENTER, name]
+        enter = [
+            "/usr/bin/unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "/bin/sh",
+            "-euc",
+            ENTER,
+            name,
+        ]
         with self.log(name).open("ab") as log:
             self.processes[name] = process = subprocess.Popen(
                 [*enter, str(root), workdir, *folders, "--", *command],
@@ -91,7 +109,9 @@ class ImagePod(LocalPod):
         return process
 
     def _here(self, text: str, paths: dict[str, Path]) -> str:
-        """Names and addresses as they are on this machine; folders are where the chart mounts them."""
+        """Names and addresses as they are on this machine;
+        folders are where the chart mounts them.
+        """
         return super()._here(text, {})
 
 
@@ -141,12 +161,21 @@ def test_the_demos_task_runs_from_the_built_images_to_its_end(short_path: Path) 
         forecaster.start("forecaster")
         process = trainer.start("trainer")
         sampler = generator.start("generator")
-        wait_for(lambda: process.poll() is not None or sampler.poll() is not None, 900, "the end of the run", every=2)
-        assert sampler.poll() is None, generator.log("generator").read_text(errors="replace")[-12_000:]
+        wait_for(
+            lambda: process.poll() is not None or sampler.poll() is not None,
+            900,
+            "the end of the run",
+            every=2,
+        )
+        assert sampler.poll() is None, generator.log("generator").read_text(errors="replace")[
+            -12_000:
+        ]
         assert process.poll() == 0, trainer.log("trainer").read_text(errors="replace")[-12_000:]
         finish(cluster.pod("test", owner="test-forecaster"), "test", 120)
         run_folder = short_path / "claims" / "demo-rollcast-runs" / "demo"
-        evaluations = [json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()]
+        evaluations = [
+            json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()
+        ]
         assert [line["step"] for line in evaluations] == [0, 2, STEPS]
         assert (run_folder / "model" / "config.json").stat().st_uid == USER
 
@@ -159,14 +188,22 @@ def test_the_control_images_autoscaler_serves_its_probes_and_keda_and_its_hook_d
     objects = copy.deepcopy(render(values, name="rollcast", namespace=NAMESPACE))
     for template in pods(objects):
         if template.role in ("autoscaler", "uninstall"):
-            template.spec["containers"][0]["env"].append({"name": "KUBECONFIG", "value": "/tmp/kubeconfig"})
+            template.spec["containers"][0]["env"].append(
+                {"name": "KUBECONFIG", "value": "/tmp/kubeconfig"}
+            )
     with ApiServer() as server, ImageCluster(objects, short_path) as cluster:
         autoscaler, uninstall = cluster.pod("autoscaler"), cluster.pod("uninstall")
         for pod in (autoscaler, uninstall):
             server.kubeconfig(pod._volume("tmp"))
         process = autoscaler.start("autoscaler")
-        wait_for(lambda: ready(autoscaler, "autoscaler") or process.poll() is not None, 120, "the autoscaler")
-        assert process.poll() is None, autoscaler.log("autoscaler").read_text(errors="replace")[-3_000:]
+        wait_for(
+            lambda: ready(autoscaler, "autoscaler") or process.poll() is not None,
+            120,
+            "the autoscaler",
+        )
+        assert process.poll() is None, autoscaler.log("autoscaler").read_text(errors="replace")[
+            -3_000:
+        ]
         assert listens(autoscaler, 8402), "KEDA's port"
         process.terminate()
         assert process.wait(30) == 0
@@ -180,8 +217,12 @@ def test_the_control_images_autoscaler_serves_its_probes_and_keda_and_its_hook_d
         assert [item["metadata"]["name"] for item in server.jobs] == ["of another release"]
 
 
-def test_the_control_images_grader_is_ready_when_it_has_contained_a_hostile_program(short_path: Path) -> None:
-    """On this machine's kernel in gVisor's place; where that lacks a protection, it ends and names it."""
+def test_the_control_images_grader_is_ready_when_it_has_contained_a_hostile_program(
+    short_path: Path,
+) -> None:
+    """On this machine's kernel in gVisor's place; where that lacks a protection, it ends and names
+    it.
+    """
     objects = render(merged(profile("cpu"), {"grader": {"enabled": True, "runtimeClassName": ""}}))
     with ImageCluster(objects, short_path) as cluster:
         grader = cluster.pod("grader")

@@ -1,4 +1,6 @@
-"""The run file is checked before an install: the rendered Job's command says what every reader of a run file says."""
+"""The run file is checked before an install: the rendered Job's command says what every reader of a
+run file says.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ WIRED = (
     "recipe.loss does not go with",
     "tasks.environments.0.factory = 'agent.py' is wrong",
 )
-"""How the first sentence begins: of each reader of a run file, and of what a template may stumble over."""
+"""How the first sentence begins: of each reader of a run file, and of what a template may stumble
+over."""
 
 
 @pytest.mark.parametrize("beginning", WIRED)
@@ -58,13 +61,18 @@ def test_the_hook_says_what_the_commands_say(beginning: str, tmp_path: Path) -> 
 
 def test_the_hook_runs_config_check_on_the_run_file_of_the_values() -> None:
     """With the same command and the same file every sentence follows of those of `config check`."""
-    config = changed(RIGHT, {"tasks": {"evaluation": "every 5"}, "budget": {"steps": 5_000_000_000}, "seed": None})
+    config = changed(
+        RIGHT,
+        {"tasks": {"evaluation": "every 5"}, "budget": {"steps": 5_000_000_000}, "seed": None},
+    )
     objects = render(CPU | {"config": config})
     pod = pod_of(objects, "check")
     (container,) = pod.spec["containers"]
     assert container["command"] == ["rollcast", "config", "check"]
     assert container["args"] == ["/etc/rollcast/run.yaml", "--elsewhere"]
-    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == "/etc/rollcast"]
+    (mount,) = [
+        mount for mount in container["volumeMounts"] if mount["mountPath"] == "/etc/rollcast"
+    ]
     (volume,) = [volume for volume in pod.spec["volumes"] if volume["name"] == mount["name"]]
     (item,) = of_kind(objects, "ConfigMap", volume["configMap"]["name"])
     rendered = load_yaml(item["data"]["run.yaml"], "run.yaml")
@@ -94,7 +102,10 @@ def test_a_right_run_file_passes_and_what_was_not_looked_at_is_said(short_path: 
     with LocalCluster(render(CPU), short_path) as cluster:
         pod = cluster.pod("check")
         assert pod.start("check").wait(60) == 0, pod.log("check").read_text()
-        assert "not checked: model, data, verifiers, certificates, disk and devices" in pod.log("check").read_text()
+        assert (
+            "not checked: model, data, verifiers, certificates, disk and devices"
+            in pod.log("check").read_text()
+        )
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
@@ -104,16 +115,28 @@ def test_it_comes_before_everything_and_needs_nothing_of_it(name: str) -> None:
         (item["kind"], item["metadata"]["name"]): item["metadata"]["annotations"]
         for item in objects
         if item["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-install,pre-upgrade"
-        and not re.search("-image|-pull-|-dry-run$", item["metadata"]["name"])  # test_image_watch.py, test_dry_run.py
+        and not re.search(
+            "-image|-pull-|-dry-run$", item["metadata"]["name"]
+        )  # test_image_watch.py, test_dry_run.py
     }
     pod = pod_of(objects, "check")
     job = ("Job", pod.owner["metadata"]["name"])
-    assert set(made) - {("NetworkPolicy", job[1])} == {job, ("ServiceAccount", job[1]), ("ConfigMap", job[1])}
+    assert set(made) - {("NetworkPolicy", job[1])} == {
+        job,
+        ("ServiceAccount", job[1]),
+        ("ConfigMap", job[1]),
+    }
     assert all(int(notes["helm.sh/hook-weight"]) < 0 for item, notes in made.items() if item != job)
-    assert all("before-hook-creation" in notes["helm.sh/hook-delete-policy"] for notes in made.values())
-    assert all("hook-failed" not in notes["helm.sh/hook-delete-policy"] for notes in made.values()), "its log is wanted"
+    assert all(
+        "before-hook-creation" in notes["helm.sh/hook-delete-policy"] for notes in made.values()
+    )
+    assert all(
+        "hook-failed" not in notes["helm.sh/hook-delete-policy"] for notes in made.values()
+    ), "its log is wanted"
     assert pod.spec["serviceAccountName"] == job[1]
-    assert [volume["configMap"]["name"] for volume in pod.spec["volumes"] if "configMap" in volume] == [job[1]]
+    assert [
+        volume["configMap"]["name"] for volume in pod.spec["volumes"] if "configMap" in volume
+    ] == [job[1]]
     assert "secretKeyRef" not in str(pod.spec)
     assert one(objects, "ConfigMap", "-check")["data"]["run.yaml"] == _text(objects)
     assert pod.owner["spec"]["backoffLimit"] == 0
@@ -124,6 +147,8 @@ def _text(objects: list[dict[str, Any]]) -> str:
     (found,) = [
         item["data"]["run.yaml"]
         for item in objects
-        if item["kind"] == "ConfigMap" and item["metadata"]["name"].endswith("-run") and "run.yaml" in item["data"]
+        if item["kind"] == "ConfigMap"
+        and item["metadata"]["name"].endswith("-run")
+        and "run.yaml" in item["data"]
     ]
     return str(found)

@@ -1,4 +1,6 @@
-"""Every wrong run file of the table reaches the check as it is: tests/config says what `config check` answers to it."""
+"""Every wrong run file of the table reaches the check as it is: tests/config says what `config
+check` answers to it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.chart.rendering import CPU, chart_of, one, render
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
 LEFT_TO_USERS = {
-    name: entry["change"] for name, entry in zip(NAMES, WRONG, strict=True) if not entry.get("set_by_the_chart", False)
+    name: entry["change"]
+    for name, entry in zip(NAMES, WRONG, strict=True)
+    if not entry.get("set_by_the_chart", False)
 }
 """The chart itself refuses a value for a setting that it sets (test_refusals.py)."""
 SET_BY_THE_CHART = ("model", "path")
@@ -58,9 +62,13 @@ def run_files() -> list[tuple[dict[str, Any], list[str]]]:
 
 
 def is_same(rendered: Any, wanted: Any) -> bool:
-    """Equal as settings: YAML 1.1 reads 1e-05, which has no dot, as a text, and the settings make a number of it."""
+    """Equal as settings: YAML 1.1 reads 1e-05, which has no dot, as a text, and the settings make a
+    number of it.
+    """
     if isinstance(wanted, dict) and isinstance(rendered, dict):
-        return rendered.keys() == wanted.keys() and all(is_same(rendered[key], wanted[key]) for key in wanted)
+        return rendered.keys() == wanted.keys() and all(
+            is_same(rendered[key], wanted[key]) for key in wanted
+        )
     if isinstance(wanted, list) and isinstance(rendered, list):
         return len(rendered) == len(wanted) and all(map(is_same, rendered, wanted))
     return bool(rendered == wanted) or (isinstance(wanted, float) and float(rendered) == wanted)
@@ -71,7 +79,9 @@ def test_every_wrong_value_reaches_the_check_as_it_is(tmp_path: Path) -> None:
     files = run_files()
     assert sorted(name for _, names in files for name in names) == sorted(LEFT_TO_USERS)
     for settings, names in files:
-        text = one(render(CPU | {"config": settings}, path=hook_alone), "ConfigMap", "-check")["data"]["run.yaml"]
+        text = one(render(CPU | {"config": settings}, path=hook_alone), "ConfigMap", "-check")[
+            "data"
+        ]["run.yaml"]
         rendered = load_yaml(text, "run.yaml")
         for name in names:
             for path in leaves(LEFT_TO_USERS[name]):

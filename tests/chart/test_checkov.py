@@ -1,4 +1,6 @@
-"""checkov on the rendered profiles, where it is installed: an environment of its own, named by ROLLCAST_CHECKOV."""
+"""checkov on the rendered profiles, where it is installed: an environment of its own, named by
+ROLLCAST_CHECKOV.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ACCEPTED = {
     "CKV_K8S_8": "pods of Helm's tests end by themselves",
     "CKV_K8S_9": "pods of Helm's tests, and the trainer, whose Service shows it before it is ready",
     "CKV_K8S_11": "a throttled collective holds up every rank: requests, no limits of CPU",
-    "CKV_K8S_15": "tags are versions, digests win; pulling always costs minutes with images of gigabytes",
+    "CKV_K8S_15": (
+        "tags are versions, digests win; pulling always costs minutes with images of gigabytes"
+    ),
     "CKV_K8S_35": "every service reads its credentials from the environment",
     "CKV_K8S_38": "the autoscaler speaks to the API server; no other pod has a token",
     "CKV_K8S_40": "user 1000, as in the images; podSecurity.runAsUser sets another",
@@ -40,7 +44,9 @@ def test_nothing_but_what_is_accepted(tmp_path: Path) -> None:
         check=False,
     )
     results = json.loads(done.stdout)["results"]
-    assert len(results["passed_checks"]) > 100 * sum(1 for _ in pods(render(VALUE_SETS["cpu"]))) / 10
+    assert (
+        len(results["passed_checks"]) > 100 * sum(1 for _ in pods(render(VALUE_SETS["cpu"]))) / 10
+    )
     found = {(check["check_id"], check["resource"]) for check in results["failed_checks"]}
     assert {check for check, _ in found} <= set(ACCEPTED), sorted(found)
     assert all("autoscaler" in resource for check, resource in found if check == AUTOSCALER_ONLY)

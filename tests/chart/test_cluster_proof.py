@@ -1,8 +1,8 @@
 """The cluster test without a cluster: what it would do, against what the chart renders.
 
-Its steps run with every command written down and none carried out. So names, values and labels are held against the
-chart; test_cluster_steps.py has what they make of answers. What a cluster does is seen on a cluster alone
-(`make cluster-proof`).
+Its steps run with every command written down and none carried out. So names, values and labels are
+held against the chart; test_cluster_steps.py has what they make of answers. What a cluster does is
+seen on a cluster alone (`make cluster-proof`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,24 @@ from testkit.cluster.release import VALUES
 from testkit.cluster.steps import STEPS, look
 from testkit.cluster.surroundings import CLOSED, OPEN_TO_ITS_NAMESPACE
 from tests.chart.kubernetes_schemas import NEWEST, check
-from tests.chart.rendering import CHART, Object, merged, of_kind, one, pod_of, pods, render, run_file
+from tests.chart.rendering import (
+    CHART,
+    Object,
+    merged,
+    of_kind,
+    one,
+    pod_of,
+    pods,
+    render,
+    run_file,
+)
 
 ROOT = Path(__file__).parents[2]
-SURROUNDINGS = {"PROMETHEUS": "monitoring/prometheus:9090", "GRAFANA": "monitoring/grafana:80", "SECOND_TAG": "again"}
+SURROUNDINGS = {
+    "PROMETHEUS": "monitoring/prometheus:9090",
+    "GRAFANA": "monitoring/grafana:80",
+    "SECOND_TAG": "again",
+}
 HELMS_ORDER = (
     "NetworkPolicy",
     "Secret",
@@ -45,7 +59,8 @@ HELMS_ORDER = (
     "CronJob",
     "Ingress",
 )
-"""In which Helm sends kinds to the API server (InstallOrder of its source), as far as it matters here."""
+"""In which Helm sends kinds to the API server (InstallOrder of its source), as far as it matters
+here."""
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +114,11 @@ def test_every_step_changes_its_own_namespaces_alone(step: str) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_every_object_that_a_step_names_is_one_that_the_chart_makes(step: str) -> None:
-    everything = {"autoscaler": {"mode": "keda"}, "grader": {"enabled": True}, "monitoring": {"enabled": True}}
+    everything = {
+        "autoscaler": {"mode": "keda"},
+        "grader": {"enabled": True},
+        "monitoring": {"enabled": True},
+    }
     made = render(merged(INSTALLED, everything), name="proof")
     names = {item["metadata"]["name"] for item in made}
     claims = {
@@ -139,7 +158,11 @@ def _installs() -> Iterator[tuple[str, str, list[Object]]]:
     """Namespace, name and objects of every release that any step installs."""
     for command in itertools.chain.from_iterable(commands(step) for step in STEPS):
         if command[:1] + command[3:4] == ["helm", "install"]:
-            yield command[2], command[4], render(values_of(command), name=command[4], namespace=command[2])
+            yield (
+                command[2],
+                command[4],
+                render(values_of(command), name=command[4], namespace=command[2]),
+            )
 
 
 def test_no_two_releases_that_are_installed_have_an_object_in_common() -> None:
@@ -147,7 +170,11 @@ def test_no_two_releases_that_are_installed_have_an_object_in_common() -> None:
     owners: dict[tuple[str, str, str], tuple[str, str]] = {}
     for namespace, name, objects in _installs():
         for item in objects:
-            identity = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+            identity = (
+                item["kind"],
+                item["metadata"].get("namespace", ""),
+                item["metadata"]["name"],
+            )
             assert owners.setdefault(identity, (namespace, name)) == (namespace, name), identity
     assert set(owners.values()) == {
         ("somewhere", name) for name in ("proof", "beside", "queued", "refused", "pair")
@@ -159,7 +186,8 @@ def test_the_run_outlasts_the_proof_and_its_pods_fit_a_small_machine() -> None:
     config = parse_run_config(run_file(objects), source="run.yaml")
     assert config.budget.steps is not None
     assert config.budget.steps >= 50_000, "three hours of four steps a second"
-    asked = [container["resources"]["requests"]["memory"] for role in ("trainer", "generator", "redis", "forecaster")
+    asked = [container["resources"]["requests"]["memory"] for role in ("trainer", "generator",
+        "redis", "forecaster")
              for container in pod_of(objects, role).spec["containers"]]  # fmt: skip
     assert sum(int(text[:-2]) * {"Gi": 1024, "Mi": 1}[text[-2:]] for text in asked) < 4096
 
@@ -168,7 +196,11 @@ def test_each_upgrade_replaces_the_pods_whose_templates_change() -> None:
     """In the order of the steps, each upon those before."""
     values = INSTALLED
     for name, change in UPGRADES.items():
-        given = [word.replace("SECOND_TAG", "again") for value in change.values for word in ("--set", value)]
+        given = [
+            word.replace("SECOND_TAG", "again")
+            for value in change.values
+            for word in ("--set", value)
+        ]
         after = merged(values, values_of(given))
         before_objects, after_objects = (render(given, name="proof") for given in (values, after))
         changed = {
@@ -184,10 +216,14 @@ def test_each_upgrade_replaces_the_pods_whose_templates_change() -> None:
 
 
 def test_what_must_be_refused_is_refused_by_the_check_or_while_it_is_rendered() -> None:
-    """The claim: by templates/redis/validate.yaml, which looks at the cluster; tests/chart/test_redis.py."""
+    """The claim: by templates/redis/validate.yaml, which looks at the cluster;
+    tests/chart/test_redis.py.
+    """
     wrong, immutable = REFUSED.values()
     with pytest.raises(UserError, match=r"recipe\.prompts_per_step"):
-        parse_run_config(run_file(render(merged(INSTALLED, values_of(["--set", wrong])))), source="run.yaml")
+        parse_run_config(
+            run_file(render(merged(INSTALLED, values_of(["--set", wrong])))), source="run.yaml"
+        )
     before, after = (
         [
             item
@@ -200,7 +236,9 @@ def test_what_must_be_refused_is_refused_by_the_check_or_while_it_is_rendered() 
 
 
 def test_the_upgrade_that_fails_half_way_does_so_after_the_trainers_job_was_made() -> None:
-    """Helm sends the object, since its schema is right, and after the Job; no API server takes such a schedule."""
+    """Helm sends the object, since its schema is right, and after the Job; no API server takes such
+    a schedule.
+    """
     given = merged(INSTALLED, {"extraObjects": [refused_object(prepare("somewhere", []))]})
     refused = one(render(given, name="proof"), "CronJob")
     check(refused, NEWEST)
@@ -221,7 +259,9 @@ def test_the_places_that_policies_must_close_are_served() -> None:
     assert set(CLOSED) | set(OPEN_TO_ITS_NAMESPACE) == served
 
 
-def test_a_step_that_a_cluster_cannot_show_is_not_seen_rather_than_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_a_cluster_cannot_show_is_not_seen_rather_than_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in SURROUNDINGS:
         monkeypatch.delenv(name)
     proof: Proof = prepare("somewhere", [])
@@ -271,10 +311,23 @@ def test_it_needs_no_more_than_the_small_package() -> None:
     """Neither torch nor an engine: a hosted machine's disk is full of images."""
     program = "import sys, benchmarks.cluster.__main__; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=ROOT,
     )
     modules = {name.partition(".")[0] for name in done.stdout.split()}
-    assert not modules & {"torch", "vllm", "transformers", "redis", "pytest", "grafana_foundation_sdk", "kubernetes"}
+    assert not modules & {
+        "torch",
+        "vllm",
+        "transformers",
+        "redis",
+        "pytest",
+        "grafana_foundation_sdk",
+        "kubernetes",
+    }
 
 
 def test_without_a_cluster_it_says_so_in_a_sentence(tmp_path: Path) -> None:
@@ -285,7 +338,8 @@ def test_without_a_cluster_it_says_so_in_a_sentence(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.cluster"],
-        env=os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(tmp_path / "none")},
+        env=os.environ
+        | {"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(tmp_path / "none")},
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,4 +1,6 @@
-"""What the cluster test makes of a cluster's answers: each step, with a cluster that is right and with wrong ones."""
+"""What the cluster test makes of a cluster's answers: each step, with a cluster that is right and
+with wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from collections.abc import Iterator
 import pytest
 
 from testkit.cluster import moves, tools
-from testkit.cluster.stand_in import Clock, Object, StandIn, fails, job, make_proof, pod, take_step, thing
+from testkit.cluster.stand_in import (
+    Clock,
+    Object,
+    StandIn,
+    fails,
+    job,
+    make_proof,
+    pod,
+    take_step,
+    thing,
+)
 from testkit.cluster.tools import Refuted
 
 
@@ -22,7 +34,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_helm_test_whose_logs_are_not_found_fails() -> None:
     cluster = StandIn()
-    cluster.answers["^test proof --logs"] = "POD LOGS: ...\ntwo ranks added up over the headless Service"
+    cluster.answers["^test proof --logs"] = (
+        "POD LOGS: ...\ntwo ranks added up over the headless Service"
+    )
     assert take_step("helm test", cluster)["verdict"] == "seen"
     cluster.answers["^test proof --logs"] = ""
     assert take_step("helm test", cluster)["verdict"] == "FAILED"
@@ -30,13 +44,23 @@ def test_a_helm_test_whose_logs_are_not_found_fails() -> None:
 
 @pytest.mark.parametrize(
     ("replaced", "verdict"),
-    [(("trainer", "forecaster"), "seen"), (("trainer", "forecaster", "generator"), "FAILED"), (("trainer",), "FAILED")],
+    [
+        (("trainer", "forecaster"), "seen"),
+        (("trainer", "forecaster", "generator"), "FAILED"),
+        (("trainer",), "FAILED"),
+    ],
 )
-def test_an_upgrade_must_replace_what_reads_it_and_nothing_else(replaced: tuple[str, ...], verdict: str) -> None:
+def test_an_upgrade_must_replace_what_reads_it_and_nothing_else(
+    replaced: tuple[str, ...], verdict: str
+) -> None:
     cluster = StandIn()
 
     def upgraded(text: str) -> str:
-        kept = [item for item in cluster.there["pods"] if item["metadata"]["uid"].removesuffix("-0") not in replaced]
+        kept = [
+            item
+            for item in cluster.there["pods"]
+            if item["metadata"]["uid"].removesuffix("-0") not in replaced
+        ]
         cluster.there["pods"] = kept + [pod(role, "another") for role in replaced]
         return ""
 
@@ -45,7 +69,9 @@ def test_an_upgrade_must_replace_what_reads_it_and_nothing_else(replaced: tuple[
 
 
 def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True) -> None:
-    """Upgrades as Helm carries them out: one that ends half-way forgets the new Job, the next deletes the former."""
+    """Upgrades as Helm carries them out: one that ends half-way forgets the new Job, the next
+    deletes the former.
+    """
 
     def broken(text: str) -> str:
         if is_half_way:
@@ -62,7 +88,9 @@ def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True
         return ""
 
     cluster.answers |= {
-        "^history": json.dumps([{"revision": 7, "status": "deployed"}, {"revision": 8, "status": "failed"}]),
+        "^history": json.dumps(
+            [{"revision": 7, "status": "deployed"}, {"revision": 8, "status": "failed"}]
+        ),
         "^upgrade": mended,
         "budget.steps=100003$": back,
         "prompts_per_step=-1|persistence.size|trainer.affinity": fails,
@@ -73,7 +101,12 @@ def _failing(cluster: StandIn, clock: Clock, code: int, is_half_way: bool = True
 @pytest.mark.parametrize(
     ("code", "is_half_way", "verdict", "sentence"),
     [
-        (76, True, "seen", "the former trainer stayed, then the one that Helm had forgotten left with 76"),
+        (
+            76,
+            True,
+            "seen",
+            "the former trainer stayed, then the one that Helm had forgotten left with 76",
+        ),
         (1, True, "FAILED", "the trainer that Helm has forgotten has left with 76: not within"),
         (76, False, "FAILED", "did not fail half-way"),
     ],
@@ -85,7 +118,9 @@ def test_after_an_upgrade_that_fails_half_way_one_trainer_is_left(
     _failing(cluster, clock, code, is_half_way)
     row = take_step("an upgrade that fails", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
-    assert "rollback proof 7 --force-conflicts" in cluster.commands, "to the revision that is deployed"
+    assert "rollback proof 7 --force-conflicts" in cluster.commands, (
+        "to the revision that is deployed"
+    )
 
 
 def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) -> None:
@@ -93,8 +128,15 @@ def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) ->
     _failing(cluster, clock, 76)
 
     def refused(text: str) -> str:
-        clock.happens = [lambda: cluster.there.update(pods=[pod("trainer", "another"), *cluster.there["pods"][1:]])]
-        return fails("matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'")
+        clock.happens = [
+            lambda: cluster.there.update(
+                pods=[pod("trainer", "another"), *cluster.there["pods"][1:]]
+            )
+        ]
+        return fails(
+            "matchExpressions[0].values: Required value: must be specified when `operator` is 'In' "
+            "or 'NotIn'"
+        )
 
     cluster.answers["trainer.affinity"] = refused
     row = take_step("an upgrade that fails", cluster)
@@ -105,7 +147,11 @@ def test_a_trainer_that_leaves_after_a_refused_job_is_a_failure(clock: Clock) ->
     ("history", "asked", "verdict"),
     [
         ([(15, "superseded"), (16, "failed"), (17, "superseded"), (24, "deployed")], "15", "seen"),
-        ([(14, "failed"), (15, "pending-upgrade"), (23, "superseded"), (24, "deployed")], "23", "seen"),
+        (
+            [(14, "failed"), (15, "pending-upgrade"), (23, "superseded"), (24, "deployed")],
+            "23",
+            "seen",
+        ),
         ([(24, "deployed")], None, "not seen"),
     ],
 )
@@ -114,9 +160,13 @@ def test_a_rollback_goes_to_the_oldest_revision_that_helm_keeps(
 ) -> None:
     """Of 24 it keeps ten."""
     cluster = StandIn()
-    cluster.answers["^history"] = json.dumps([{"revision": number, "status": status} for number, status in history])
+    cluster.answers["^history"] = json.dumps(
+        [{"revision": number, "status": status} for number, status in history]
+    )
     kept = {str(number) for number, _ in history}
-    cluster.answers["^rollback"] = lambda text: "" if text.split()[2] in kept else fails("release: not found")
+    cluster.answers["^rollback"] = lambda text: (
+        "" if text.split()[2] in kept else fails("release: not found")
+    )
     assert take_step("a rollback", cluster)["verdict"] == verdict
     found = [text.split()[2] for text in cluster.commands if text.startswith("rollback")]
     assert found == ([] if asked is None else [asked])
@@ -126,7 +176,9 @@ def test_a_rollback_goes_to_the_oldest_revision_that_helm_keeps(
     ("holds", "verdict", "sentence"),
     [(True, "seen", "budget held"), (False, "FAILED", "evicted in spite of its disruption budget")],
 )
-def test_a_drain_evicts_pods_of_this_namespace_alone(holds: bool, verdict: str, sentence: str) -> None:
+def test_a_drain_evicts_pods_of_this_namespace_alone(
+    holds: bool, verdict: str, sentence: str
+) -> None:
     """A release of the same name elsewhere has pods of the same labels on the same node."""
     cluster = StandIn()
 
@@ -145,7 +197,9 @@ def test_a_drain_evicts_pods_of_this_namespace_alone(holds: bool, verdict: str, 
     row = take_step("a node drained", cluster)
     assert (row["verdict"], sentence in row["note"]) == (verdict, True), row
     changing = [
-        text for text in cluster.commands if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")
+        text
+        for text in cluster.commands
+        if text.split()[0] in ("cordon", "create", "uncordon", "drain", "delete")
     ]
     path = "create --raw /api/v1/namespaces/somewhere/pods/{}-0/eviction -f -"
     assert changing == [
@@ -164,7 +218,9 @@ def test_two_trainers_that_stay_are_a_failure(clock: Clock) -> None:
 def test_what_cannot_be_asked_for_yet_is_waited_for_and_named_in_the_end(clock: Clock) -> None:
     cluster = StandIn()
     cluster.answers["^get deployment"] = fails
-    clock.happens = [lambda: cluster.answers.update({"^get deployment": '{"spec": {"replicas": 2}}'})]
+    clock.happens = [
+        lambda: cluster.answers.update({"^get deployment": '{"spec": {"replicas": 2}}'})
+    ]
     release = make_proof(cluster).release
     cluster.until("more", 600.0, lambda: release.generators_asked_for() > 1)
     cluster.answers["^get deployment"] = fails
@@ -185,7 +241,9 @@ def _scaled(cluster: StandIn, replicas: Iterator[int], reason: str = "Generators
 
     def away(text: str) -> str:
         cluster.there["pods"] = [
-            item for item in cluster.there["pods"] if not item["metadata"]["name"].startswith("auto")
+            item
+            for item in cluster.there["pods"]
+            if not item["metadata"]["name"].startswith("auto")
         ]
         return ""
 
@@ -207,8 +265,18 @@ def _scaled(cluster: StandIn, replicas: Iterator[int], reason: str = "Generators
     [
         ((1, *[2] * 6, 1), "GeneratorsRaised", "seen", "from 1 to 2"),
         ((1,), "GeneratorsRaised", "FAILED", "more generators: not within"),
-        ((2, 2, 1), "GeneratorsRaised", "FAILED", "fewer than 2 generators while the autoscaler was away"),
-        ((2, 2, 2, 2, 1, 2), "GeneratorsRaised", "FAILED", "fewer than 2 generators while the autoscaler was away"),
+        (
+            (2, 2, 1),
+            "GeneratorsRaised",
+            "FAILED",
+            "fewer than 2 generators while the autoscaler was away",
+        ),
+        (
+            (2, 2, 2, 2, 1, 2),
+            "GeneratorsRaised",
+            "FAILED",
+            "fewer than 2 generators while the autoscaler was away",
+        ),
         ((2, 2), "GeneratorsHeld", "FAILED", "the event GeneratorsRaised: not within"),
     ],
 )
@@ -236,7 +304,9 @@ def _probing(cluster: StandIn, reached: str) -> None:
     created: list[str] = []
 
     def logs(text: str) -> str:
-        lines = [f"{'reached' if re.search(reached, place) else 'closed'} {place}" for place in created]
+        lines = [
+            f"{'reached' if re.search(reached, place) else 'closed'} {place}" for place in created
+        ]
         return "\n".join(lines)
 
     def run(command: list[str], seconds: float, stdin_text: str | None = None) -> str:
@@ -258,7 +328,12 @@ def _probing(cluster: StandIn, reached: str) -> None:
             "FAILED",
             "a pod beside it reached nothing, not proof-rollcast-forecaster.somewhere:8400",
         ),
-        ("forecaster", "redis", "FAILED", "another namespace reached proof-rollcast-redis.somewhere:6379, not nothing"),
+        (
+            "forecaster",
+            "redis",
+            "FAILED",
+            "another namespace reached proof-rollcast-redis.somewhere:6379, not nothing",
+        ),
         (".", ".", "FAILED", "does the network of this cluster obey policies?"),
     ],
 )
@@ -276,7 +351,9 @@ def test_policies_must_close_what_they_say_and_no_more(
 @pytest.mark.parametrize(("counted", "verdict"), [(0, "seen"), (1, "FAILED")])
 def test_a_jobset_must_not_count_a_pod_that_was_deleted(counted: int, verdict: str) -> None:
     cluster = StandIn()
-    cluster.there["jobsets.jobset.x-k8s.io"] = [thing("JobSet", "set", status={"restartsCountTowardsMax": counted})]
+    cluster.there["jobsets.jobset.x-k8s.io"] = [
+        thing("JobSet", "set", status={"restartsCountTowardsMax": counted})
+    ]
 
     def deleted(text: str) -> str:
         cluster.there["pods"] = [*cluster.there["pods"][1:], pod("trainer", "another")]
@@ -300,26 +377,36 @@ def test_a_queue_must_admit_suspend_and_resume(leaves: bool, verdict: str) -> No
         '"None"': lambda text: cluster.there.update(pods=pods) or "",
     }
     assert take_step("Kueue", cluster)["verdict"] == verdict
-    assert [text.split()[0] for text in cluster.commands[-2:]] == ["uninstall", "delete"], "its traces are removed"
+    assert [text.split()[0] for text in cluster.commands[-2:]] == ["uninstall", "delete"], (
+        "its traces are removed"
+    )
 
 
 def _refusing(cluster: StandIn, message: str) -> None:
     cluster.answers |= {
         "^install": lambda text: fails(message),
-        "^logs job/refused-rollcast-dry-run": "error: pods of trainer: no class rollcast-no-such-class was found",
+        (
+            "^logs job/refused-rollcast-dry-run"
+        ): "error: pods of trainer: no class rollcast-no-such-class was found",
     }
 
 
 @pytest.mark.parametrize(
     ("step", "message", "verdict"),
     [
-        ("no image", "pod refused-rollcast-pull-registry.invalid-5000-library-redis-7.2.7-alpine failed", "seen"),
+        (
+            "no image",
+            "pod refused-rollcast-pull-registry.invalid-5000-library-redis-7.2.7-alpine failed",
+            "seen",
+        ),
         ("no image", "job refused-rollcast-image-watch failed", "FAILED"),
         ("a pod that the API server refuses", "job refused-rollcast-dry-run failed", "seen"),
         ("an uninstall after a refusal", "job refused-rollcast-dry-run failed", "seen"),
     ],
 )
-def test_a_refused_install_names_its_cause_and_is_removed(step: str, message: str, verdict: str) -> None:
+def test_a_refused_install_names_its_cause_and_is_removed(
+    step: str, message: str, verdict: str
+) -> None:
     cluster = StandIn()
     _refusing(cluster, message)
     assert take_step(step, cluster)["verdict"] == verdict
@@ -334,10 +421,15 @@ def test_what_hooks_leave_after_an_uninstall_is_named() -> None:
     role["metadata"]["labels"]["app.kubernetes.io/instance"] = "refused"
     cluster.there["roles"] = [role]
     row = take_step("an uninstall after a refusal", cluster)
-    assert (row["verdict"], "Role/refused-rollcast-image-watch" in row["note"]) == ("FAILED", True), row
+    assert (row["verdict"], "Role/refused-rollcast-image-watch" in row["note"]) == (
+        "FAILED",
+        True,
+    ), row
 
 
-@pytest.mark.parametrize(("message", "verdict"), [("failed quota: must specify limits.cpu", "seen"), ("no", "FAILED")])
+@pytest.mark.parametrize(
+    ("message", "verdict"), [("failed quota: must specify limits.cpu", "seen"), ("no", "FAILED")]
+)
 def test_a_quota_is_made_elsewhere_and_removed_in_any_case(message: str, verdict: str) -> None:
     there = StandIn("somewhere-2")
     _refusing(there, message)
@@ -360,11 +452,23 @@ CLAIM = thing("PersistentVolumeClaim", "data-proof-rollcast-redis-0", "redis")
         ),
         ({"persistentvolumeclaims": [CLAIM]}, "seen", "redis-0, as documented"),
         ({"persistentvolumeclaims": []}, "FAILED", "claims that stay: none"),
-        ({"persistentvolumeclaims": [CLAIM, thing("PersistentVolumeClaim", "runs")]}, "FAILED", "runs, not data-"),
+        (
+            {"persistentvolumeclaims": [CLAIM, thing("PersistentVolumeClaim", "runs")]},
+            "FAILED",
+            "runs, not data-",
+        ),
         ({"jobs": [job("at-work")], "persistentvolumeclaims": [CLAIM]}, "FAILED", "Job/at-work"),
         ({"scaledobjects.keda.sh": [thing("ScaledObject", "s")]}, "FAILED", "ScaledObject/s"),
-        ({"podmonitors.monitoring.coreos.com": [thing("PodMonitor", "m")]}, "FAILED", "PodMonitor/m"),
-        ({"poddisruptionbudgets": [thing("PodDisruptionBudget", "b")]}, "FAILED", "PodDisruptionBudget/b"),
+        (
+            {"podmonitors.monitoring.coreos.com": [thing("PodMonitor", "m")]},
+            "FAILED",
+            "PodMonitor/m",
+        ),
+        (
+            {"poddisruptionbudgets": [thing("PodDisruptionBudget", "b")]},
+            "FAILED",
+            "PodDisruptionBudget/b",
+        ),
         (
             {"priorityclasses": [thing("PriorityClass", "somewhere.proof-rollcast-trainer-1")]},
             "FAILED",
@@ -391,12 +495,18 @@ def test_an_uninstall_must_leave_what_the_documents_say(
 
 
 def _moving(cluster: StandIn, clock: Clock, slow_from: int) -> None:
-    """Each trainer that is deleted comes back: at the first look, and from the move `slow_from` on at the second."""
+    """Each trainer that is deleted comes back: at the first look, and from the move `slow_from` on
+    at the second.
+    """
     moves = iter(range(100))
 
     def gone(text: str) -> str:
         number = next(moves)
-        others = [item for item in cluster.there["pods"] if not item["metadata"]["name"].startswith("trainer")]
+        others = [
+            item
+            for item in cluster.there["pods"]
+            if not item["metadata"]["name"].startswith("trainer")
+        ]
         cluster.there["pods"] = others
 
         def back() -> None:
@@ -420,7 +530,12 @@ def _moving(cluster: StandIn, clock: Clock, slow_from: int) -> None:
         (3, {}, "FAILED", "another trainer: not within 70 s"),
         (6, {}, "FAILED", "another trainer: not within 70 s"),
         (100, {"^get events": "{}"}, "FAILED", "no event TrainerReplaced"),
-        (100, {"readyz": "holding 1: too little was measured"}, "FAILED", "the bound's name: not within"),
+        (
+            100,
+            {"readyz": "holding 1: too little was measured"},
+            "FAILED",
+            "the bound's name: not within",
+        ),
     ],
 )
 def test_a_wait_that_grows_with_each_move_fails(
@@ -439,21 +554,48 @@ def test_generators_that_flood_their_log_without_a_trainer_fail(lines: int, verd
     trainer = cluster.there["pods"][0]
 
     def suspended(text: str) -> str:
-        rest = cluster.there["pods"][1:] if "suspend=true" in text else [trainer, *cluster.there["pods"]]
+        rest = (
+            cluster.there["pods"][1:]
+            if "suspend=true" in text
+            else [trainer, *cluster.there["pods"]]
+        )
         cluster.there["pods"] = rest
         return ""
 
-    cluster.answers |= {"^upgrade": suspended, "^logs": "weight sync is not connected; trying again\n" * lines}
+    cluster.answers |= {
+        "^upgrade": suspended,
+        "^logs": "weight sync is not connected; trying again\n" * lines,
+    }
     assert take_step("the trainer away", cluster)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
     ("first", "second", "verdict", "sentence"),
     [
-        ("error: another trainer rank ended or does not answer (x)", "this rank follows rank 0", "seen", "named"),
-        ("RuntimeError: Connection closed by peer", "this rank follows rank 0", "FAILED", "in the first pod's log"),
-        ("another trainer rank ended or does not answer", "", "FAILED", "does not say that it follows"),
-        ("Traceback another trainer rank ended or does not answer", "this rank follows rank 0", "FAILED", "traceback"),
+        (
+            "error: another trainer rank ended or does not answer (x)",
+            "this rank follows rank 0",
+            "seen",
+            "named",
+        ),
+        (
+            "RuntimeError: Connection closed by peer",
+            "this rank follows rank 0",
+            "FAILED",
+            "in the first pod's log",
+        ),
+        (
+            "another trainer rank ended or does not answer",
+            "",
+            "FAILED",
+            "does not say that it follows",
+        ),
+        (
+            "Traceback another trainer rank ended or does not answer",
+            "this rank follows rank 0",
+            "FAILED",
+            "traceback",
+        ),
         (
             "another trainer rank ended or does not answer",
             "this rank follows rank 0 timed out after",
@@ -469,7 +611,10 @@ def test_what_ranks_say_of_one_another_is_read_in_both_pods(
     cluster.there["pods"] = [pod("trainer", "0"), pod("trainer", "1")]
     for index, item in enumerate(cluster.there["pods"]):
         item["metadata"]["name"] = f"trainer-{index}"
-        item["metadata"]["labels"] |= {"app.kubernetes.io/instance": "pair", moves.INDEX: str(index)}
+        item["metadata"]["labels"] |= {
+            "app.kubernetes.io/instance": "pair",
+            moves.INDEX: str(index),
+        }
 
     def killed(text: str) -> str:
         cluster.answers["^logs trainer-1"] = second + "\nrank 1 killed by SIGKILL"
@@ -504,7 +649,7 @@ def test_the_end_of_an_engine_must_be_named(said: str, verdict: str) -> None:
 def test_a_second_run_of_a_name_is_refused_in_words(refusal: str, verdict: str) -> None:
     cluster, there = StandIn(), StandIn("somewhere-2")
     labelled = [{**item, "metadata": {**item["metadata"], "labels": {**item["metadata"]["labels"],
-                 "app.kubernetes.io/instance": "beside"}}} for item in cluster.there["pods"]]  # fmt: skip
+                 "app.kubernetes.io/instance": "beside"}}} for item in cluster.there["pods"]]  # fmt: skip  # noqa: E501
     cluster.there["pods"] += labelled
     cluster.answers["^upgrade beside .*config.run=demo"] = lambda text: fails(refusal)
     assert take_step("a second release", cluster, there)["verdict"] == verdict

@@ -37,7 +37,10 @@ def _prometheus(cluster: StandIn, silent: set[str], monkeypatch: pytest.MonkeyPa
         return json.dumps({"data": {"result": [] if expression in silent else [1]}})
 
     cluster.there["pods"].append(pod("autoscaler"))
-    cluster.answers |= {"^get --raw": answer, r"^exec .*8400/prometheus": '{"data": {"result": [1]}}'}
+    cluster.answers |= {
+        "^get --raw": answer,
+        r"^exec .*8400/prometheus": '{"data": {"result": [1]}}',
+    }
 
 
 def test_a_query_without_data_fails_unless_it_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,11 +56,16 @@ def test_a_query_without_data_fails_unless_it_is_excused(monkeypatch: pytest.Mon
 
 
 class Grafana:
-    """A server that has the dashboards of the release, its data sources, and data but for some queries."""
+    """A server that has the dashboards of the release, its data sources, and data but for some
+    queries.
+    """
 
     def __init__(self, silent: set[str] | None = None, lacks: str = "") -> None:
         missing = silent or set()
-        boards = {path.stem: {**load(path), "title": f"{load(path)['title']} (somewhere/proof)"} for path in DASHBOARDS}
+        boards = {
+            path.stem: {**load(path), "title": f"{load(path)['title']} (somewhere/proof)"}
+            for path in DASHBOARDS
+        }
         boards.pop(lacks, None)
         uids = {"Rollcast forecast somewhere/proof": "ahead", "Prometheus": "now"}
         sources = [{"name": name, "type": "prometheus", "uid": uid} for name, uid in uids.items()]
@@ -68,12 +76,16 @@ class Grafana:
             def do_GET(self) -> None:
                 kind, _, name = self.path.removeprefix("/api/").partition("/uid/")
                 if kind.startswith("search"):
-                    self.send([{"title": board["title"], "uid": uid} for uid, board in boards.items()])
+                    self.send(
+                        [{"title": board["title"], "uid": uid} for uid, board in boards.items()]
+                    )
                 else:
                     self.send(sources if kind == "datasources" else {"dashboard": boards[name]})
 
             def do_POST(self) -> None:
-                (query,) = json.loads(self.rfile.read(int(self.headers["content-length"])))["queries"]
+                (query,) = json.loads(self.rfile.read(int(self.headers["content-length"])))[
+                    "queries"
+                ]
                 asked.append(query["datasource"]["uid"])
                 values = [[]] if query["expr"] in missing else [[1], [2]]
                 self.send({"results": {"A": {"frames": [{"data": {"values": values}}]}}})
@@ -97,7 +109,12 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 
     def forwards_to(port: int) -> None:
         said = f"Forwarding from 127.0.0.1:{port} -> 3000"
-        lines = ("#!/bin/sh", f"[ $3 = get ] && exec echo '{admin}'", f"echo '{said}'", "exec sleep 60")
+        lines = (
+            "#!/bin/sh",
+            f"[ $3 = get ] && exec echo '{admin}'",
+            f"echo '{said}'",
+            "exec sleep 60",
+        )
         program = tmp_path / "kubectl"
         program.write_text("\n".join(lines))
         program.chmod(0o755)

@@ -1,4 +1,6 @@
-"""Before an install the API server is asked about a pod of every role; its refusals end the install, nothing else."""
+"""Before an install the API server is asked about a pod of every role; its refusals end the
+install, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ EVERY_ROLE = merged(
     {
         "autoscaler": {"mode": "controller"},
         "grader": {"enabled": True},
-        "environments": [{"name": name, "image": {"repository": "team/server", "tag": "1"}} for name in ("a", "b")],
+        "environments": [
+            {"name": name, "image": {"repository": "team/server", "tag": "1"}}
+            for name in ("a", "b")
+        ],
         "priorityClasses": {"create": True},
         "redis": {"priorityClassName": "high"},
     },
@@ -47,21 +52,37 @@ def test_a_pod_of_every_role_is_asked_about_as_it_will_be(tmp_path: Path) -> Non
         code, log = asked(tmp_path, server)
         assert (code, log) == (0, "")
         assert server.log == [("POST", PODS)] * 8
-        tried = {body["metadata"]["labels"]["app.kubernetes.io/component"]: body for body in server.dry_runs}
+        tried = {
+            body["metadata"]["labels"]["app.kubernetes.io/component"]: body
+            for body in server.dry_runs
+        }
     rendered = {pod.role: pod for pod in pods(render(EVERY_ROLE, namespace=NAMESPACE))}
     for role, body in tried.items():
         spec = dict(rendered[role].spec)
         del spec["serviceAccountName"]  # which is not there yet, nor is the chart's own class
         if role in ("trainer", "generator"):
             del spec["priorityClassName"]
-        mounted = {mount["name"] for container in body["spec"]["containers"] for mount in container["volumeMounts"]}
+        mounted = {
+            mount["name"]
+            for container in body["spec"]["containers"]
+            for mount in container["volumeMounts"]
+        }
         volumes = {volume["name"]: volume for volume in body["spec"].get("volumes", [])}
         assert mounted <= set(volumes), "the API server refuses a mount without its volume"
         claimed = [{"name": "data", "emptyDir": {}}] if role == "redis" else []
         assert body["spec"] == spec | {"volumes": [*spec.get("volumes", []), *claimed]}
         assert body["metadata"]["labels"] == rendered[role].metadata["labels"]
     assert tried["redis"]["spec"]["priorityClassName"] == "high"
-    assert set(tried) == {"trainer", "generator", "redis", "forecaster", "autoscaler", "grader", "env-a", "env-b"}
+    assert set(tried) == {
+        "trainer",
+        "generator",
+        "redis",
+        "forecaster",
+        "autoscaler",
+        "grader",
+        "env-a",
+        "env-b",
+    }
 
 
 def test_what_the_api_server_refuses_is_named_with_its_role(tmp_path: Path) -> None:
@@ -70,7 +91,8 @@ def test_what_the_api_server_refuses_is_named_with_its_role(tmp_path: Path) -> N
         code, log = asked(tmp_path, server)
     assert code == 2
     assert log.splitlines() == [
-        f"error: the API server refuses pods of {role}: {message}; change {role} or everyRole, or leave this question "
+        f"error: the API server refuses pods of {role}: {message}; change {role} or everyRole, or "
+        "leave this question "
         "out: hooks.dryRun=false"
         for role, message in (("redis", NO_LIMIT), ("trainer", NO_CLASS))
     ]
@@ -79,13 +101,21 @@ def test_what_the_api_server_refuses_is_named_with_its_role(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (403, 'pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "rl"'),
+        (
+            403,
+            (
+                'pods is forbidden: User "x" cannot create resource "pods" in API group "" in the '
+                'namespace "rl"'
+            ),
+        ),
         (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8, used: 8, limited: 8'),
         (400, 'admission webhook "a.example.com" does not support dry run'),
         (500, "etcdserver: request timed out"),
     ],
 )
-def test_what_may_pass_by_itself_keeps_no_install_from_its_work(status: int, message: str, tmp_path: Path) -> None:
+def test_what_may_pass_by_itself_keeps_no_install_from_its_work(
+    status: int, message: str, tmp_path: Path
+) -> None:
     with ApiServer() as server:
         server.refused_pods = {"trainer": (status, message)}
         code, log = asked(tmp_path, server)

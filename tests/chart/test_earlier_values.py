@@ -1,4 +1,6 @@
-"""`helm upgrade --reuse-values` from a release of an earlier chart, whose defaults take the place of this chart's."""
+"""`helm upgrade --reuse-values` from a release of an earlier chart, whose defaults take the place
+of this chart's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ FIRST = "e7548c0~1"
 
 
 def test_an_upgrade_renders_what_an_install_would(tmp_path: Path) -> None:
-    """From the first chart, with all that came since; test_every_earlier_chart.py has the others and more values."""
+    """From the first chart, with all that came since; test_every_earlier_chart.py has the others
+    and more values.
+    """
     reused = render({}, path=upgraded(earlier_defaults("1"), CPU, tmp_path))
     assert without_secrets(reused) == without_secrets(render(CPU))
 
@@ -60,8 +64,12 @@ def run_version() -> str:
 
 
 def test_what_was_added_since_is_listed() -> None:
-    assert (CHART / "files" / "added-values.yaml").read_text() == text(), "run python helm/added_values.py"
-    assert added({"a": 1, "b": {"c": 2, "d": 3}}, [{"a": 1, "b": {"c": 0}}, {"b": {"c": 1, "d": 4}}]) == {
+    assert (CHART / "files" / "added-values.yaml").read_text() == text(), (
+        "run python helm/added_values.py"
+    )
+    assert added(
+        {"a": 1, "b": {"c": 2, "d": 3}}, [{"a": 1, "b": {"c": 0}}, {"b": {"c": 1, "d": 4}}]
+    ) == {
         "a": 1,
         "b": {"d": 3},
     }
@@ -77,21 +85,28 @@ def test_every_chart_of_the_history_can_be_upgraded() -> None:
     """Whatever a commit's defaults lack is added; those of the current number lack nothing."""
     listed = git("log", "--format=%H", f"{FIRST}..HEAD", "--", "helm/rollcast/values.yaml")
     if listed is None:
-        pytest.skip(f"no git history back to {FIRST}: the defaults stored in helm/earlier-values are tested alone")
+        pytest.skip(
+            f"no git history back to {FIRST}: the defaults stored in helm/earlier-values are "
+            "tested alone"
+        )
     to_add = read(CHART / "files" / "added-values.yaml")["values"]
     for commit in (*listed.split(), FIRST):
         values = yaml.safe_load(git("show", f"{commit}:helm/rollcast/values.yaml") or "")
         if values.get("defaultsVersion") != NOW["defaultsVersion"]:
             values = merged(to_add, values)
         missing = keys(NOW) - keys(values)
-        assert not missing, f"{commit}: copy its values.yaml to helm/earlier-values and raise defaultsVersion"
+        assert not missing, (
+            f"{commit}: copy its values.yaml to helm/earlier-values and raise defaultsVersion"
+        )
 
 
 def git(*arguments: str) -> str | None:
     """What git prints; None if it is not there or does not know a commit."""
     if shutil.which("git") is None:
         return None
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    )
     return done.stdout if done.returncode == 0 else None
 
 

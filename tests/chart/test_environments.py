@@ -1,4 +1,6 @@
-"""Servers of environments in the chart: who reaches them, what they hold, and one started as it is rendered."""
+"""Servers of environments in the chart: who reaches them, what they hold, and one started as it is
+rendered.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ from rollcast.environments.tools.mcp_servers import McpServers
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
 from tests.chart.network import DNS, NEIGHBOUR, OUTSIDE, PROMETHEUS, Network
-from tests.chart.rendering import CHART, CPU, ROOT, merged, notes, of_kind, one, pod_of, render, run_file
+from tests.chart.rendering import (
+    CHART,
+    CPU,
+    ROOT,
+    merged,
+    notes,
+    of_kind,
+    one,
+    pod_of,
+    render,
+    run_file,
+)
 from tests.chart.value_sets import VALUE_SETS
 
 VALUES = VALUE_SETS["environments"]
@@ -29,7 +42,11 @@ def test_each_has_a_deployment_and_a_service_of_its_own() -> None:
         ("echo", {"Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"}),
         ("files", {"Deployment", "Service", "NetworkPolicy", "HorizontalPodAutoscaler"}),
     ):
-        assert {item["kind"] for item in objects if item["metadata"]["name"] == f"demo-rollcast-env-{name}"} == kinds
+        assert {
+            item["kind"]
+            for item in objects
+            if item["metadata"]["name"] == f"demo-rollcast-env-{name}"
+        } == kinds
     echo, files = (one(objects, "Deployment", f"-env-{name}")["spec"] for name in ("echo", "files"))
     assert echo["replicas"] == 1
     assert "replicas" not in files, "the HPA counts them"
@@ -88,18 +105,27 @@ def test_generators_alone_reach_them_and_they_reach_what_is_named() -> None:
     for environment in (echo, files):
         (port,) = environment.ports.values()
         callers = {
-            place.name for place in (*roles.values(), NEIGHBOUR, PROMETHEUS) if network.admits(place, environment, port)
+            place.name
+            for place in (*roles.values(), NEIGHBOUR, PROMETHEUS)
+            if network.admits(place, environment, port)
         }
         assert callers == {"generator"}
         assert not network.admits(roles["generator"], environment, port + 1)
         assert not any(network.admits(environment, place, 8080) for place in roles.values())
         assert not network.admits(environment, OUTSIDE, 443)
     inside = next(
-        rule for rule in one(render(VALUES), "NetworkPolicy", "-env-files")["spec"]["egress"] if "10.7" in str(rule)
+        rule
+        for rule in one(render(VALUES), "NetworkPolicy", "-env-files")["spec"]["egress"]
+        if "10.7" in str(rule)
     )
     assert inside == {"to": [{"ipBlock": {"cidr": "10.7.0.0/16"}}], "ports": [{"port": 443}]}
-    assert (network.admits(files, DNS, 53, "UDP"), network.admits(echo, DNS, 53, "UDP")) == (True, False)
-    assert not of_kind(render(merged(VALUES, {"networkPolicy": {"enabled": False}})), "NetworkPolicy")
+    assert (network.admits(files, DNS, 53, "UDP"), network.admits(echo, DNS, 53, "UDP")) == (
+        True,
+        False,
+    )
+    assert not of_kind(
+        render(merged(VALUES, {"networkPolicy": {"enabled": False}})), "NetworkPolicy"
+    )
 
 
 def test_generators_reach_servers_elsewhere_by_their_ports_alone() -> None:
@@ -108,16 +134,24 @@ def test_generators_reach_servers_elsewhere_by_their_ports_alone() -> None:
         return rules
 
     here = merged(VALUES, {"config": {"tasks": {"environments": []}}})
-    assert [rule for rule in egress(VALUES) if rule not in egress(here)] == [{"ports": [{"port": 8443}]}]
+    assert [rule for rule in egress(VALUES) if rule not in egress(here)] == [
+        {"ports": [{"port": 8443}]}
+    ]
 
 
 def test_a_change_of_the_run_restarts_no_server() -> None:
     """Their pods read no run file: the sum of it is not among their annotations."""
     changed = merged(
-        VALUES, {"config": {"recipe": {"optimizer": {"learning_rate": 0.001}}}, "generator": {"replicas": 7}}
+        VALUES,
+        {
+            "config": {"recipe": {"optimizer": {"learning_rate": 0.001}}},
+            "generator": {"replicas": 7},
+        },
     )
     for name in ("echo", "files"):
-        before, after = (one(render(values), "Deployment", f"-env-{name}") for values in (VALUES, changed))
+        before, after = (
+            one(render(values), "Deployment", f"-env-{name}") for values in (VALUES, changed)
+        )
         assert before == after
 
 
@@ -128,19 +162,29 @@ def test_a_release_without_one_is_as_before() -> None:
 
 def test_the_example_of_the_readme_renders_and_its_run_file_is_one() -> None:
     page = (CHART / "README.md").read_text().partition("## Servers of environments")[2]
-    example = yaml.safe_load(textwrap.dedent(page[page.index("    environments:") : page.index("The notes after")]))
+    example = yaml.safe_load(
+        textwrap.dedent(page[page.index("    environments:") : page.index("The notes after")])
+    )
     config = parse_run_config(run_file(render(merged(CPU, example))), source="README.md")
     assert [environment.name for environment in config.tasks.environments] == ["echo", "files"]
 
 
 def test_long_names_fit() -> None:
-    values = merged(CPU, {"fullnameOverride": "x" * 60, "environments": [ECHO | {"name": "a" * 18}]})
-    (name,) = {item["metadata"]["name"] for item in render(values) if "-env-" in item["metadata"]["name"]}
+    values = merged(
+        CPU, {"fullnameOverride": "x" * 60, "environments": [ECHO | {"name": "a" * 18}]}
+    )
+    (name,) = {
+        item["metadata"]["name"] for item in render(values) if "-env-" in item["metadata"]["name"]
+    }
     assert len(name) <= 63
 
 
-async def test_the_rendered_server_serves_the_rendered_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An MCP server with a token of a Secret, named by its Service in the run file that the generator mounts."""
+async def test_the_rendered_server_serves_the_rendered_generator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An MCP server with a token of a Secret, named by its Service in the run file that the
+    generator mounts.
+    """
     token = {"secretKeyRef": {"name": "demo-rollcast-auth", "key": "rpc-token"}}
     server = {
         "name": "testkit",
@@ -148,9 +192,16 @@ async def test_the_rendered_server_serves_the_rendered_generator(monkeypatch: py
         "command": ["python", "-m", "testkit.mcp_server"],
         "args": ["--http", "8123", "--host", "0.0.0.0"],
         "port": 8123,
-        "extraEnv": [{"name": "PYTHONPATH", "value": str(ROOT)}, {"name": "TESTKIT_MCP_TOKEN", "valueFrom": token}],
+        "extraEnv": [
+            {"name": "PYTHONPATH", "value": str(ROOT)},
+            {"name": "TESTKIT_MCP_TOKEN", "valueFrom": token},
+        ],
     }
-    mcp = {"name": "t", "url": "http://demo-rollcast-env-testkit:8123/mcp", "token_variable": "MCP_TOKEN"}
+    mcp = {
+        "name": "t",
+        "url": "http://demo-rollcast-env-testkit:8123/mcp",
+        "token_variable": "MCP_TOKEN",
+    }
     values = {
         "environments": [server],
         "generator": {"extraEnv": [{"name": "MCP_TOKEN", "valueFrom": token}]},
@@ -162,7 +213,11 @@ async def test_the_rendered_server_serves_the_rendered_generator(monkeypatch: py
     ):
         environment, generator = cluster.pod("env-testkit"), cluster.pod("generator")
         environment.start("environment")
-        wait_for(lambda: "running on" in environment.log("environment").read_text(), 120, "the server listens")
+        wait_for(
+            lambda: "running on" in environment.log("environment").read_text(),
+            120,
+            "the server listens",
+        )
         given = generator._environment(generator.container("generator"))
         monkeypatch.setenv("MCP_TOKEN", given["MCP_TOKEN"])
         (tools,) = load_run_config(generator._volume("config") / "run.yaml").tasks.environments

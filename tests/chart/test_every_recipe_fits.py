@@ -1,4 +1,6 @@
-"""Every recipe of the chart fits the GPUs of the study's profile, by the command that runs before an install."""
+"""Every recipe of the chart fits the GPUs of the study's profile, by the command that runs before
+an install.
+"""
 
 from __future__ import annotations
 

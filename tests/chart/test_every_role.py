@@ -8,7 +8,9 @@ from tests.chart.rendering import CPU, Object, helm_errors, merged, pod_of, pods
 from tests.chart.value_sets import VALUE_SETS
 
 ROLES = ("generator", "trainer", "forecaster", "autoscaler", "grader", "redis")
-ALL = merged(CPU, {"autoscaler": {"mode": "controller"}, "grader": {"enabled": True, "runtimeClassName": ""}})
+ALL = merged(
+    CPU, {"autoscaler": {"mode": "controller"}, "grader": {"enabled": True, "runtimeClassName": ""}}
+)
 SHARED: Object = {
     "resources": {"limits": {"cpu": 8}},
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
@@ -22,7 +24,9 @@ SHARED: Object = {
     "nodeSelector": {"pool": "rl"},
     "tolerations": [{"key": "rl", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "schedulerName": "volcano",
     "runtimeClassName": "nvidia",
     "priorityClassName": "high",
@@ -32,7 +36,9 @@ SHARED: Object = {
 @pytest.mark.parametrize("base", [ALL, merged(VALUE_SETS["jobset"], {})], ids=["job", "jobset"])
 def test_it_says_the_same_as_six_equal_blocks(base: Object) -> None:
     shared = {field: value for field, value in SHARED.items() if field != "resources"}
-    assert said(render(merged(base, {"everyRole": shared}))) == said(render(merged(base, dict.fromkeys(ROLES, shared))))
+    assert said(render(merged(base, {"everyRole": shared}))) == said(
+        render(merged(base, dict.fromkeys(ROLES, shared)))
+    )
 
 
 def said(objects: list[Object]) -> list[Object]:
@@ -65,7 +71,10 @@ def test_a_role_comes_first() -> None:
 
 def test_shared_limits_reach_every_container() -> None:
     """A quota on limits asks them of hooks, init containers and the exporter as well."""
-    values = {"everyRole": {"resources": {"limits": {"cpu": 8}}}, "redis": {"exporter": {"enabled": True}}}
+    values = {
+        "everyRole": {"resources": {"limits": {"cpu": 8}}},
+        "redis": {"exporter": {"enabled": True}},
+    }
     found = [
         (pod.role, container["name"], container["resources"]["limits"]["cpu"])
         for pod in pods(render(merged(ALL, values)))

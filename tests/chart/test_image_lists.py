@@ -1,7 +1,7 @@
 """The install lists of the images against what the services import.
 
-`ROLLCAST_INSTALL_IMAGES=1` installs the control image's list into a fresh environment and has pip find every package of
-the other lists.
+`ROLLCAST_INSTALL_IMAGES=1` installs the control image's list into a fresh environment and has pip
+find every package of the other lists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def test_the_services_import_with_nothing_but_their_list(image: str) -> None:
     """Every other package of this environment is hidden from the import system."""
     file = "control.txt" if image == "control" else f"{image}-cpu.txt"
     lines = (ROOT / "requirements" / file).read_text().splitlines()
-    listed = {re.split("[=<>]", line)[0].lower().replace("_", "-") for line in lines if not line.startswith("#")}
+    listed = {
+        re.split("[=<>]", line)[0].lower().replace("_", "-")
+        for line in lines
+        if not line.startswith("#")
+    }
     program = "import " + ", ".join(f"rollcast.{module}" for module in IMPORTS[image])
     done = run_with_only(listed, program, timeout=150)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -48,7 +52,8 @@ def test_the_services_import_with_nothing_but_their_list(image: str) -> None:
 
 
 INSTALLS = pytest.mark.skipif(
-    "ROLLCAST_INSTALL_IMAGES" not in os.environ, reason="ROLLCAST_INSTALL_IMAGES is not set: nothing is installed"
+    "ROLLCAST_INSTALL_IMAGES" not in os.environ,
+    reason="ROLLCAST_INSTALL_IMAGES is not set: nothing is installed",
 )
 
 
@@ -57,12 +62,24 @@ INSTALLS = pytest.mark.skipif(
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("image", ["trainer", "generator"])
 def test_the_other_lists_can_be_installed(image: str, device: str, tmp_path: Path) -> None:
-    """As their Dockerfiles install them, short of unpacking; the index for CPU builds comes from pip's own settings."""
+    """As their Dockerfiles install them, short of unpacking; the index for CPU builds comes from
+    pip's own settings.
+    """
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=400)
     alone = ["--no-deps"] if device == "cpu" else []
     listed = str(ROOT / "requirements" / f"{image}-{device}.txt")
     done = subprocess.run(
-        [str(tmp_path / "venv" / "bin" / "python"), "-m", "pip", "install", "-q", "--dry-run", *alone, "-r", listed],
+        [
+            str(tmp_path / "venv" / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--dry-run",
+            *alone,
+            "-r",
+            listed,
+        ],
         capture_output=True,
         text=True,
         timeout=3600,
@@ -80,7 +97,11 @@ def test_the_control_list_installs_into_a_fresh_environment(tmp_path: Path) -> N
 
     def pip(*arguments: str) -> None:
         done = subprocess.run(
-            [python, "-m", "pip", *arguments], capture_output=True, text=True, timeout=600, check=False
+            [python, "-m", "pip", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
@@ -88,16 +109,36 @@ def test_the_control_list_installs_into_a_fresh_environment(tmp_path: Path) -> N
     builder = str(tmp_path / "build" / "bin" / "python")
     for command in (
         ["install", "-q", "--no-deps", "-r", str(ROOT / "requirements" / "build.txt")],
-        ["wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheel"), str(ROOT)],
+        [
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(tmp_path / "wheel"),
+            str(ROOT),
+        ],
     ):
         subprocess.run([builder, "-m", "pip", *command], check=True, timeout=600)
     pip("install", "-q", "--no-deps", "-r", str(ROOT / "requirements" / "control.txt"))
     pip("install", "-q", "--no-deps", *(str(path) for path in (tmp_path / "wheel").glob("*.whl")))
     pip("check")
-    for module in ("rollcast.forecaster", "rollcast.autoscaler", "rollcast.grader", "rollcast.cli.main"):
+    for module in (
+        "rollcast.forecaster",
+        "rollcast.autoscaler",
+        "rollcast.grader",
+        "rollcast.cli.main",
+    ):
         done = subprocess.run(
-            [python, "-m", module, "--help"], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+            [python, "-m", module, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr
-    torch = subprocess.run([python, "-c", "import torch"], capture_output=True, timeout=60, check=False)
+    torch = subprocess.run(
+        [python, "-c", "import torch"], capture_output=True, timeout=60, check=False
+    )
     assert torch.returncode != 0

@@ -1,4 +1,6 @@
-"""Before an install: a control image that no node can pull ends Helm soon, with the image's name."""
+"""Before an install: a control image that no node can pull ends Helm soon,
+with the image's name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,18 @@ from typing import Any
 import pytest
 
 from testkit.connections.certificates import make_certificates
-from tests.chart.rendering import CPU, NAMESPACE, Object, chart_of, merged, notes, of_kind, one, pod_of, render
+from tests.chart.rendering import (
+    CPU,
+    NAMESPACE,
+    Object,
+    chart_of,
+    merged,
+    notes,
+    of_kind,
+    one,
+    pod_of,
+    render,
+)
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 RUNNING = {"running": {"startedAt": "2026-11-26T08:00:00Z"}}
@@ -26,27 +39,44 @@ PULLING = {"waiting": {"reason": "ContainerCreating"}}
 
 
 def failed(cause: str, reason: str = "ImagePullBackOff") -> Object:
-    return {"waiting": {"message": f'Back-off pulling image "a": ErrImagePull: {cause}', "reason": reason}}
+    return {
+        "waiting": {
+            "message": f'Back-off pulling image "a": ErrImagePull: {cause}',
+            "reason": reason,
+        }
+    }
 
 
-FAILED = failed('rpc error: code = NotFound desc = failed to resolve reference "docker.io/rollcast/control": not found')
-BUSY = failed('failed to do request: Head "https://registry.example.com/v2": net/http: TLS handshake timeout')
+FAILED = failed(
+    'rpc error: code = NotFound desc = failed to resolve reference "docker.io/rollcast/control": '
+    "not found"
+)
+BUSY = failed(
+    'failed to do request: Head "https://registry.example.com/v2": net/http: TLS handshake timeout'
+)
 
 
 class Pods:
-    """A stand-in for the API server's list of pods, over TLS: `states` of the container, one for each look."""
+    """A stand-in for the API server's list of pods, over TLS: `states` of the container, one for
+    each look.
+    """
 
     def __init__(self, *states: Object | None) -> None:
         self.states = list(states)
         self.asked: list[tuple[str, str | None]] = []
 
     def answer(self) -> bytes | None:
-        """As the API server prints it for curl and wget; None = it refuses. The last state stays."""
+        """As the API server prints it for curl and wget; None = it refuses.
+
+        The last state stays.
+        """
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if state is None:
             return None
         status = {"phase": "Pending", "containerStatuses": [{"name": "image", "state": state}]}
-        return json.dumps({"kind": "PodList", "items": [{"kind": "Pod", "status": status}]}, indent=2).encode()
+        return json.dumps(
+            {"kind": "PodList", "items": [{"kind": "Pod", "status": status}]}, indent=2
+        ).encode()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +107,9 @@ def served(pods: Pods, folder: Path) -> Iterator[dict[str, str]]:
     assert certificates.certificate_authority is not None
     context.load_cert_chain(certificates.certificate, certificates.private_key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    ).start()
     (folder / "token").write_text("secret")
     shutil.copy(certificates.certificate_authority, folder / "ca.crt")
     try:
@@ -101,7 +133,10 @@ def watched(pods: Pods, folder: Path, client: str) -> subprocess.CompletedProces
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     with served(pods, folder) as given:
         return subprocess.run(
-            [*container["command"], script.replace(ACCOUNT, str(folder)).replace("sleep 2", "sleep 0.01")],
+            [
+                *container["command"],
+                script.replace(ACCOUNT, str(folder)).replace("sleep 2", "sleep 0.01"),
+            ],
             env=environment | given | {"PATH": str(programs)},
             capture_output=True,
             text=True,
@@ -131,8 +166,17 @@ def test_an_image_that_no_node_can_pull_is_named(client: str, image: str, tmp_pa
         ([BUSY] * 20 + [RUNNING], 0, 21),
         ([BUSY], 1, 100),
         ([failed("dial tcp: lookup registry.example.com: no such host", "ErrImagePull")], 1, 5),
-        ([failed("pull access denied, repository does not exist or may require authorization")], 1, 5),
-        ([failed("toomanyrequests: You have reached your unauthenticated pull rate limit")] * 7 + [RUNNING], 0, 8),
+        (
+            [failed("pull access denied, repository does not exist or may require authorization")],
+            1,
+            5,
+        ),
+        (
+            [failed("toomanyrequests: You have reached your unauthenticated pull rate limit")] * 7
+            + [RUNNING],
+            0,
+            8,
+        ),
         ([{"waiting": {"reason": "ErrImageNeverPull"}}], 1, 5),
     ],
 )
@@ -153,7 +197,9 @@ def test_an_image_that_is_there_or_comes_late_is_no_failure(client: str, tmp_pat
     assert len(pods.asked) == 23
 
 
-def test_an_api_server_that_refuses_keeps_no_install_from_its_work(image: str, tmp_path: Path) -> None:
+def test_an_api_server_that_refuses_keeps_no_install_from_its_work(
+    image: str, tmp_path: Path
+) -> None:
     begun = time.monotonic()
     done = watched(Pods(None), tmp_path, "curl")
     assert done.returncode == 0
@@ -163,7 +209,9 @@ def test_an_api_server_that_refuses_keeps_no_install_from_its_work(image: str, t
 
 def test_the_watched_pod_has_the_image_of_the_check_and_does_nothing() -> None:
     objects = render(CPU)
-    (watched_container,), (check,) = (pod_of(objects, role).containers for role in ("image", "check"))
+    (watched_container,), (check,) = (
+        pod_of(objects, role).containers for role in ("image", "check")
+    )
     assert watched_container["image"] == check["image"]
     assert watched_container["imagePullPolicy"] == check["imagePullPolicy"]
     (watch,) = pod_of(objects, "image-watch").containers
@@ -172,7 +220,9 @@ def test_the_watched_pod_has_the_image_of_the_check_and_does_nothing() -> None:
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     ]
     weights = {
-        item["metadata"]["name"]: int(item["metadata"]["annotations"].get("helm.sh/hook-weight", "0"))
+        item["metadata"]["name"]: int(
+            item["metadata"]["annotations"].get("helm.sh/hook-weight", "0")
+        )
         for item in of_kind(objects, "Job")
         if "helm.sh/hook" in item["metadata"].get("annotations", {})
     }
@@ -183,7 +233,9 @@ NEVER = "registry.that-is-not.example.com:5000/team__a"
 
 
 def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
-    """Of a Pod that failed Helm prints the name alone; the API server's reason, where it refuses one, whole."""
+    """Of a Pod that failed Helm prints the name alone; the API server's reason, where it refuses
+    one, whole.
+    """
     values = merged(CPU, {"global": {"imageRegistry": NEVER}})
     objects = render(values)
     pull, watch = one(objects, "Pod", "-alpine"), pod_of(objects, "image-watch")
@@ -193,12 +245,16 @@ def test_a_pod_comes_first_whose_name_is_the_image_of_the_watcher() -> None:
     (container,), (watcher,) = pull["spec"]["containers"], watch.containers
     assert (container["image"], container["command"]) == (watcher["image"], ["true"])
     assert container["image"].startswith(NEVER)
-    assert container["resources"] == watcher["resources"], "what a quota refuses of one it refuses of all"
+    assert container["resources"] == watcher["resources"], (
+        "what a quota refuses of one it refuses of all"
+    )
     assert pull["spec"]["activeDeadlineSeconds"] == 30
     annotations = pull["metadata"]["annotations"]
     assert "hook-failed" in annotations["helm.sh/hook-delete-policy"]
     weights = {
-        (item["kind"], item["metadata"]["name"]): int(item["metadata"]["annotations"].get("helm.sh/hook-weight", "0"))
+        (item["kind"], item["metadata"]["name"]): int(
+            item["metadata"]["annotations"].get("helm.sh/hook-weight", "0")
+        )
         for item in objects
         if "pre-install" in item["metadata"].get("annotations", {}).get("helm.sh/hook", "")
     }
@@ -222,7 +278,9 @@ def test_the_name_of_every_image_can_be_the_name_of_a_pod(image: Object, image_c
     (pull,) = of_kind(render(merged(CPU, {"redis": {"image": image}}), path=image_chart), "Pod")
     name = pull["metadata"]["name"]
     assert len(name) <= 253
-    assert all(re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", label) for label in name.split(".")), name
+    assert all(re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", label) for label in name.split(".")), (
+        name
+    )
     assert name.startswith("demo-rollcast-pull-")
 
 
@@ -234,7 +292,9 @@ def image_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_a_role_nothing_is_watched_and_without_redis_the_first_pod_alone() -> None:
     def kinds(change: Object) -> list[str]:
         objects = render(merged(CPU, change))
-        return [item["kind"] for item in objects if re.search("-image|-pull-", item["metadata"]["name"])]
+        return [
+            item["kind"] for item in objects if re.search("-image|-pull-", item["metadata"]["name"])
+        ]
 
     assert kinds({"hooks": {"watchImage": False}}) == []
     outside = {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}}
@@ -247,4 +307,6 @@ def test_without_a_role_nothing_is_watched_and_without_redis_the_first_pod_alone
 def test_the_notes_name_the_three_dockerfiles_while_no_registry_is_named() -> None:
     said = notes(CPU)
     assert all(f"Dockerfile.{image}" in said for image in ("control", "trainer", "generator"))
-    assert "Dockerfile" not in notes(merged(CPU, {"global": {"imageRegistry": "registry.example.com"}}))
+    assert "Dockerfile" not in notes(
+        merged(CPU, {"global": {"imageRegistry": "registry.example.com"}})
+    )

@@ -1,4 +1,6 @@
-"""The Dockerfiles by hadolint's rules that matter, and the lists of what they install; no engine builds images here."""
+"""The Dockerfiles by hadolint's rules that matter, and the lists of what they install; no engine
+builds images here.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +53,18 @@ def of(image: str, *words: str) -> list[Instruction]:
 class TestDockerfile:
     def test_bases_are_pinned_and_stages_named(self, image: str) -> None:
         """DL3006, DL3007, DL3022, DL3023, DL3024."""
-        arguments = dict(item.text.replace('"', "").split("=", 1) for item in of(image, "ARG") if item.stage == -1)
+        arguments = dict(
+            item.text.replace('"', "").split("=", 1)
+            for item in of(image, "ARG")
+            if item.stage == -1
+        )
         assert re.fullmatch(r"\d+\.\d+\.\d+-slim-[a-z]+", arguments["PYTHON"])
         assert arguments["PYTHON_DIGEST"] == ""
         stages = [item.text for item in of(image, "FROM")]
-        assert all(text.startswith("python:${PYTHON}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}") for text in stages)
+        assert all(
+            text.startswith("python:${PYTHON}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}")
+            for text in stages
+        )
         names = [text.split(" AS ")[1] for text in stages if " AS " in text]
         assert len(names) == len(set(names)) == len(stages) - 1 >= 2
         for item in of(image, "COPY"):
@@ -70,7 +79,9 @@ class TestDockerfile:
         assert users[0].stage == last
         after = [item for item in instructions(image) if item.stage == last]
         assert all(item.word not in ("RUN", "COPY") for item in after[after.index(users[0]) :])
-        assert not any(re.search(r"\b(sudo|su|chmod 777)\b", item.text) for item in of(image, "RUN"))
+        assert not any(
+            re.search(r"\b(sudo|su|chmod 777)\b", item.text) for item in of(image, "RUN")
+        )
 
     def test_it_starts_without_a_shell_and_says_how_it_is(self, image: str) -> None:
         """DL3025, DL4003, DL4004, DL3012; the entry point passes signals on."""
@@ -93,7 +104,9 @@ class TestDockerfile:
                 assert "rm -rf /var/lib/apt/lists/*" in item.text
             for command in re.findall(r"pip (?:install|wheel) [^&]*", item.text):
                 assert "--no-cache-dir" in command
-                assert "-r " in command or "/wheel/*.whl" in command or command.rstrip().endswith("."), command
+                assert (
+                    "-r " in command or "/wheel/*.whl" in command or command.rstrip().endswith(".")
+                ), command
             assert not re.search(r"(^|&& )cd |\bapt |curl |wget ", item.text)
             assert "|" not in item.text.replace("||", "")
         for item in of(image, "WORKDIR"):
@@ -105,7 +118,9 @@ class TestDockerfile:
 
     def test_what_is_copied_exists_and_is_sent_to_the_builder(self, image: str) -> None:
         ignore = [
-            line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
+            line
+            for line in (ROOT / ".dockerignore").read_text().splitlines()
+            if line and not line.startswith("#")
         ]
         assert ignore[0] == "*"
         sent = [line[1:] for line in ignore if line.startswith("!")]
@@ -115,11 +130,17 @@ class TestDockerfile:
             for source in item.text.split()[:-1]:
                 assert (ROOT / source).exists(), source
                 assert any(source == top or source.startswith(f"{top}/") for top in sent), source
-                assert not any(fnmatch.fnmatch(source, line) for line in ignore[1:] if not line.startswith("!"))
+                assert not any(
+                    fnmatch.fnmatch(source, line) for line in ignore[1:] if not line.startswith("!")
+                )
 
     def test_ports_and_commands_are_those_of_the_chart(self, image: str) -> None:
         (exposed,) = of(image, "EXPOSE")
-        ports = {"control": "7432 8400 8401 8402 8404", "trainer": "8080 7431 29500", "generator": "8080"}
+        ports = {
+            "control": "7432 8400 8401 8402 8404",
+            "trainer": "8080 7431 29500",
+            "generator": "8080",
+        }
         assert exposed.text == ports[image]
         roles = ("forecaster", "autoscaler", "grader") if image == "control" else (image,)
         assert {VALUES[role]["image"]["repository"] for role in roles} == {f"rollcast/{image}"}
@@ -150,13 +171,16 @@ def test_every_build_ends_with_an_import_of_what_the_image_serves(image: str) ->
 
 @pytest.mark.parametrize("image", ["trainer", "generator"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_build_that_finds_the_other_devices_torch_ends_in_a_sentence(image: str, device: str, tmp_path: Path) -> None:
+def test_a_build_that_finds_the_other_devices_torch_ends_in_a_sentence(
+    image: str, device: str, tmp_path: Path
+) -> None:
     """The step itself, with a torch that says what it is built for, or that cannot load."""
     (step,) = [item.text for item in of(image, "RUN") if "torch.version.cuda" in item.text]
     folder = tmp_path / "torch"
     folder.mkdir()
     for source, right in {
-        "from types import SimpleNamespace\nversion = SimpleNamespace(cuda='13.0')": device == "cuda",
+        "from types import SimpleNamespace\nversion = SimpleNamespace(cuda='13.0')": device
+        == "cuda",
         "from types import SimpleNamespace\nversion = SimpleNamespace(cuda=None)": device == "cpu",
         "raise OSError('libcublasLt.so.13')": False,
     }.items():
@@ -170,7 +194,9 @@ def test_a_build_that_finds_the_other_devices_torch_ends_in_a_sentence(image: st
             check=False,
         )
         assert (done.returncode == 0) is right
-        assert (f"DEVICE={device}, but the torch that was found is not its build" in done.stderr) is not right
+        assert (
+            f"DEVICE={device}, but the torch that was found is not its build" in done.stderr
+        ) is not right
 
 
 def test_the_lists_are_up_to_date() -> None:

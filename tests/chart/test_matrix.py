@@ -1,4 +1,6 @@
-"""Every value set renders, lints, and is what Kubernetes 1.28 to 1.37 accept; test_run_files.py has their run files."""
+"""Every value set renders, lints, and is what Kubernetes 1.28 to 1.37 accept; test_run_files.py has
+their run files.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def test_it_lints(name: str) -> None:
 
 def test_what_is_linted_has_every_kind_of_object() -> None:
     def kinds(names: Iterable[str]) -> set[tuple[str, str]]:
-        return {(item["apiVersion"], item["kind"]) for name in names for item in render(VALUE_SETS[name])}
+        return {
+            (item["apiVersion"], item["kind"])
+            for name in names
+            for item in render(VALUE_SETS[name])
+        }
 
     assert kinds(LINTED) == kinds(VALUE_SETS)
 
@@ -57,7 +63,8 @@ SUMS = re.compile(r'(?<=trainer-)[0-9a-f]{8}\b|(?<="checksum/config": ")[0-9a-f]
 
 @functools.cache
 def _every_object(path: Path = CHART) -> list[dict[str, Any]]:
-    """Each different object of the matrix once; contents that only add up to other hashes and texts do not count.
+    """Each different object of the matrix once; contents that only add up to other hashes and texts
+    do not count.
 
     Another version of Kubernetes changes what scales, and nothing else.
     """
@@ -92,18 +99,29 @@ def test_kubernetes_accepts_every_object(version: str, old_cluster: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "tolerance"), [("hpa", None), ("hpa-without-tolerance", "0"), ("keda-with-little-tolerance", "0.05")]
+    ("name", "tolerance"),
+    [("hpa", None), ("hpa-without-tolerance", "0"), ("keda-with-little-tolerance", "0.05")],
 )
 def test_an_hpa_is_given_the_tolerance_that_the_autoscaler_counts_with_where_it_can_be(
     name: str, tolerance: str | None, old_cluster: Path
 ) -> None:
-    """Kubernetes 1.33 is the first that knows the field; before it, the notes say that the setting lies."""
+    """Kubernetes 1.33 is the first that knows the field; before it, the notes say that the setting
+    lies.
+    """
     for path, expected in ((CHART, tolerance), (old_cluster, None)):
         (item,) = [item for item in render(VALUE_SETS[name], path=path) if item["kind"] in SCALERS]
-        behavior = item["spec"].get("behavior") or item["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
-        assert [behavior[way].get("tolerance") for way in ("scaleUp", "scaleDown")] == [expected, expected]
+        behavior = (
+            item["spec"].get("behavior")
+            or item["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+        )
+        assert [behavior[way].get("tolerance") for way in ("scaleUp", "scaleDown")] == [
+            expected,
+            expected,
+        ]
         warns = tolerance is not None and expected is None
-        assert (f"config.autoscaler.hpa_tolerance = {tolerance}: " in notes(VALUE_SETS[name], path)) is warns
+        assert (
+            f"config.autoscaler.hpa_tolerance = {tolerance}: " in notes(VALUE_SETS[name], path)
+        ) is warns
 
 
 def test_kubernetes_would_refuse_an_unknown_field() -> None:
@@ -113,7 +131,9 @@ def test_kubernetes_would_refuse_an_unknown_field() -> None:
         check(deployment, VERSIONS[0])
 
 
-@pytest.mark.skipif(custom_resources.folder() is None, reason="ROLLCAST_SHARED_DATA names no folder with crds/")
+@pytest.mark.skipif(
+    custom_resources.folder() is None, reason="ROLLCAST_SHARED_DATA names no folder with crds/"
+)
 def test_operators_accept_every_custom_resource() -> None:
     kinds = set()
     for item in _every_object():
@@ -123,7 +143,9 @@ def test_operators_accept_every_custom_resource() -> None:
     assert kinds >= {"ScaledObject", "PodMonitor", "ServiceMonitor", "JobSet", "PrometheusRule"}
 
 
-@pytest.mark.skipif(custom_resources.folder() is None, reason="ROLLCAST_SHARED_DATA names no folder with crds/")
+@pytest.mark.skipif(
+    custom_resources.folder() is None, reason="ROLLCAST_SHARED_DATA names no folder with crds/"
+)
 def test_operators_would_refuse_an_unknown_field_and_a_wrong_type() -> None:
     scaled = json.loads(json.dumps(one(render(VALUE_SETS["keda"]), "ScaledObject")))
     scaled["spec"]["minReplicas"] = 1

@@ -44,7 +44,8 @@ def test_pods_that_share_a_volume_of_one_node_are_put_on_one_node(name: str) -> 
     }
     roles = {pod.role: pod for pod in pods(objects) if pod.role in ("trainer", "generator")}
     mounted = [
-        {volume.get("persistentVolumeClaim", {}).get("claimName") for volume in pod.spec["volumes"]} & one_node
+        {volume.get("persistentVolumeClaim", {}).get("claimName") for volume in pod.spec["volumes"]}
+        & one_node
         for pod in roles.values()
     ]
     shared = set.intersection(*mounted)
@@ -60,7 +61,10 @@ def test_pods_that_share_a_volume_of_one_node_are_put_on_one_node(name: str) -> 
 
 
 def test_one_node_is_added_to_an_affinity_of_ones_own() -> None:
-    own = {"podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}, "weight": 1}
+    own = {
+        "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}},
+        "weight": 1,
+    }
     zone = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
     affinity = {
         "podAffinity": {
@@ -69,7 +73,10 @@ def test_one_node_is_added_to_an_affinity_of_ones_own() -> None:
         }
     }
     objects = render(
-        merged(VALUE_SETS["8xh100"], {"trainer": {"affinity": affinity}, "generator": {"affinity": affinity}})
+        merged(
+            VALUE_SETS["8xh100"],
+            {"trainer": {"affinity": affinity}, "generator": {"affinity": affinity}},
+        )
     )
     for role in ("trainer", "generator"):
         found = pod_of(objects, role).spec["affinity"]["podAffinity"]
@@ -84,15 +91,23 @@ def test_a_profile_of_one_node_fits_one_node_and_the_others_need_none() -> None:
         role: pod_of(objects, role).spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
         for role in ("trainer", "generator")
     }
-    assert gpus["trainer"] + pod_of(objects, "generator").owner["spec"]["replicas"] * gpus["generator"] == 8
+    assert (
+        gpus["trainer"] + pod_of(objects, "generator").owner["spec"]["replicas"] * gpus["generator"]
+        == 8
+    )
     for name in ("scalerl-8b", "moe"):
         assert not any(_together(pod.spec) for pod in pods(render(VALUE_SETS[name])))
 
 
 def _asked(pod: PodOf, resource: str, measure: Callable[[str], float]) -> float:
-    """What a scheduler counts: the larger of the largest init container and the sum of the others."""
+    """What a scheduler counts: the larger of the largest init container and the sum
+    of the others.
+    """
     first, together = (
-        [measure(container["resources"]["requests"][resource]) for container in pod.spec.get(kind, [])]
+        [
+            measure(container["resources"]["requests"][resource])
+            for container in pod.spec.get(kind, [])
+        ]
         for kind in ("initContainers", "containers")
     )
     return max([sum(together), *first])
@@ -114,7 +129,11 @@ def test_what_fetches_the_model_asks_for_no_more_than_the_service(name: str) -> 
             if first.get("restartPolicy") == "Always":
                 continue  # a sidecar of the owner's
             assert first["resources"] == {
-                kind: {key: amount for key, amount in service["resources"][kind].items() if "/" not in key}
+                kind: {
+                    key: amount
+                    for key, amount in service["resources"][kind].items()
+                    if "/" not in key
+                }
                 for kind in service["resources"]
                 if kind != "claims"
             }
@@ -122,11 +141,18 @@ def test_what_fetches_the_model_asks_for_no_more_than_the_service(name: str) -> 
 
 
 def test_the_cpu_profile_fits_the_node_that_the_walkthrough_names() -> None:
-    """With what kind's own pods ask for, with two trainers as in an upgrade, or the largest test or check."""
+    """With what kind's own pods ask for, with two trainers as in an upgrade, or the largest test or
+    check.
+    """
     text = (ROOT / "k8s" / "prerequisites" / "kind.yaml").read_text()
-    cores, memory, taken_cores, taken_memory = (float(number) for number in re.findall(r"([\d.]+) (?:cores|GiB)", text))
+    cores, memory, taken_cores, taken_memory = (
+        float(number) for number in re.findall(r"([\d.]+) (?:cores|GiB)", text)
+    )
     assert taken_cores >= 0.95
-    for resource, measure, size in (("cpu", _cores, cores - taken_cores), ("memory", _gib, memory - taken_memory)):
+    for resource, measure, size in (
+        ("cpu", _cores, cores - taken_cores),
+        ("memory", _gib, memory - taken_memory),
+    ):
         asked = {pod.role: _asked(pod, resource, measure) for pod in pods(render(CPU))}
         passing = max(
             asked.pop("test"),
@@ -147,7 +173,9 @@ def test_gpus_are_whole_limits_and_shared_memory_is_there() -> None:
     for role, count in (("trainer", 8), ("generator", 2)):
         (container,) = pod_of(objects, role).spec["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == count
-        shm = next(volume for volume in pod_of(objects, role).spec["volumes"] if volume["name"] == "shm")
+        shm = next(
+            volume for volume in pod_of(objects, role).spec["volumes"] if volume["name"] == "shm"
+        )
         assert shm["emptyDir"]["medium"] == "Memory"
     assert run_file(objects)["generator"]["tensor_parallel"] == 2
     for pod in pods(render(VALUE_SETS["cpu"])):

@@ -1,4 +1,6 @@
-"""What a platform asks for: a proxy's port, groups, folders of volumes, labels of claims, monitors elsewhere."""
+"""What a platform asks for: a proxy's port, groups, folders of volumes, labels of claims, monitors
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ RELABELING = {"targetLabel": "cluster", "replacement": "east", "action": "replac
 
 def test_a_proxys_port_is_open_to_trainer_and_generators_alone() -> None:
     network = Network(render(merged(CPU, {"networkPolicy": {"proxyPorts": [PROXY]}})))
-    open_to = {role for role, place in network.roles.items() if network.admits(place, OUTSIDE, PROXY)}
+    open_to = {
+        role for role, place in network.roles.items() if network.admits(place, OUTSIDE, PROXY)
+    }
     assert open_to == {"trainer", "generator"}
     closed = Network(render(CPU))
     assert not any(closed.admits(place, OUTSIDE, PROXY) for place in closed.roles.values())
@@ -21,11 +25,15 @@ def test_a_proxys_port_is_open_to_trainer_and_generators_alone() -> None:
 
 def test_further_groups_are_those_of_every_pod() -> None:
     objects = render(merged(CPU, {"podSecurity": {"supplementalGroups": [2000, 3000]}}))
-    assert all(pod.spec["securityContext"]["supplementalGroups"] == [2000, 3000] for pod in pods(objects))
+    assert all(
+        pod.spec["securityContext"]["supplementalGroups"] == [2000, 3000] for pod in pods(objects)
+    )
 
 
 def test_a_folder_of_a_volume_is_mounted() -> None:
-    objects = render(merged(CPU, {"storage": {"subPath": "team/rl"}, "model": {"volume": {"subPath": "models"}}}))
+    objects = render(
+        merged(CPU, {"storage": {"subPath": "team/rl"}, "model": {"volume": {"subPath": "models"}}})
+    )
     found = {
         (pod.role, container["name"], mount["name"]): mount["subPath"]
         for pod in pods(objects)
@@ -35,7 +43,11 @@ def test_a_folder_of_a_volume_is_mounted() -> None:
     }
     assert found == {
         ("trainer", "trainer", "runs"): "team/rl",
-        **{(role, name, "models"): "models" for role in ("trainer", "generator") for name in (role, "model")},
+        **{
+            (role, name, "models"): "models"
+            for role in ("trainer", "generator")
+            for name in (role, "model")
+        },
     }
     with pytest.raises(helm_errors.HelmError, match="subPath"):
         render(merged(CPU, {"storage": {"subPath": "../others"}}))
@@ -49,7 +61,9 @@ def test_init_containers_end_before_the_model_is_fetched() -> None:
     for role in ("trainer", "generator", "forecaster", "redis"):
         names = [container["name"] for container in pod_of(objects, role).spec["initContainers"]]
         assert names == ["proxy", "wait", "model"][: len(names)]
-    with pytest.raises(helm_errors.HelmError, match=r"trainer\.extraInitContainers\[0\]\.name = model"):
+    with pytest.raises(
+        helm_errors.HelmError, match=r"trainer\.extraInitContainers\[0\]\.name = model"
+    ):
         render(merged(CPU, {"trainer": {"extraInitContainers": [{**wait, "name": "model"}]}}))
 
 
@@ -59,7 +73,9 @@ def test_claims_have_labels_but_those_of_a_template_that_cannot_change() -> None
     claims = of_kind(objects, "PersistentVolumeClaim")
     assert len(claims) == 3
     assert {claim["metadata"]["labels"]["backup"] for claim in claims} == {"daily"}
-    assert of_kind(objects, "StatefulSet", "-redis") == of_kind(render(CPU), "StatefulSet", "-redis")
+    assert of_kind(objects, "StatefulSet", "-redis") == of_kind(
+        render(CPU), "StatefulSet", "-redis"
+    )
 
 
 def test_monitors_may_be_in_another_namespace_and_relabel() -> None:

@@ -33,7 +33,9 @@ def _trainer(objects: list[Object]) -> Object:
 
 
 def _main(objects: list[Object], role: str) -> Object:
-    (found,) = [entry for entry in pod_of(objects, role).spec["containers"] if entry["name"] == role]
+    (found,) = [
+        entry for entry in pod_of(objects, role).spec["containers"] if entry["name"] == role
+    ]
     return dict(found)
 
 
@@ -46,28 +48,42 @@ def test_a_profile_with_queues_and_gpus_of_another_maker(name: str) -> None:
         metadata = pod_of(after, role).owner["metadata"]
         assert QUEUE.items() <= metadata["labels"].items()
         assert metadata["annotations"]["team"] == "rl"
-        assert not QUEUE.items() <= pod_of(after, role).metadata["labels"].items(), "pods bear podLabels"
+        assert not QUEUE.items() <= pod_of(after, role).metadata["labels"].items(), (
+            "pods bear podLabels"
+        )
     for role in DEVICES:
         was, now = (_main(objects, role)["resources"]["limits"] for objects in (before, after))
         assert now.get("amd.com/gpu") == was.get("nvidia.com/gpu")
         assert "nvidia.com/gpu" not in now
-    assert "suspend" not in _trainer(after)["spec"], "Kueue suspends, and an upgrade must not undo what it decided"
+    assert "suspend" not in _trainer(after)["spec"], (
+        "Kueue suspends, and an upgrade must not undo what it decided"
+    )
     labelled = render(merged(profile(name), {"trainer": {"labels": QUEUE}}))
-    assert _trainer(labelled)["metadata"]["name"] == _trainer(before)["metadata"]["name"], "a queue restarts nothing"
+    assert _trainer(labelled)["metadata"]["name"] == _trainer(before)["metadata"]["name"], (
+        "a queue restarts nothing"
+    )
 
 
 @pytest.mark.parametrize("controller", ["job", "jobset"])
 def test_a_run_is_suspended_and_goes_on_as_the_same_job(controller: str) -> None:
     values = merged(CPU, {"trainer": {"controller": controller}})
-    plain, suspended = (_trainer(render(merged(values, {"trainer": {"suspend": s}}))) for s in (False, True))
+    plain, suspended = (
+        _trainer(render(merged(values, {"trainer": {"suspend": s}}))) for s in (False, True)
+    )
     assert suspended["spec"].pop("suspend") is True
     assert suspended == plain
 
 
 def test_labels_of_the_owner_are_on_every_object_and_pod_and_in_no_selector() -> None:
-    objects = render(merged(CPU, {"commonLabels": {"cost-center": "42"}, "monitoring": {"enabled": True}}))
+    objects = render(
+        merged(CPU, {"commonLabels": {"cost-center": "42"}, "monitoring": {"enabled": True}})
+    )
     assert all(item["metadata"]["labels"]["cost-center"] == "42" for item in objects)
-    assert all(pod.metadata["labels"]["cost-center"] == "42" for pod in pods(objects) if pod.owner["kind"] != "Pod")
+    assert all(
+        pod.metadata["labels"]["cost-center"] == "42"
+        for pod in pods(objects)
+        if pod.owner["kind"] != "Pod"
+    )
     for item in objects:
         assert "cost-center" not in str(item.get("spec", {}).get("selector", ""))
         assert "cost-center" not in str(item.get("spec", {}).get("podSelector", ""))
@@ -77,7 +93,9 @@ SIDECAR = {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"}
 NEIGHBOUR = {"name": "shipper", "image": "shipper:1"}
 ADDED: Object = {
     "envFrom": [{"configMapRef": {"name": "proxies"}}],
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "schedulerName": "volcano",
     "extraContainers": [SIDECAR],
 }
@@ -86,7 +104,10 @@ ADDED: Object = {
 def test_every_role_takes_what_its_pods_may_have() -> None:
     roles = (*ROLES, "autoscaler", "grader")
     values = merged(CPU, dict.fromkeys(roles, ADDED) | {"autoscaler": ADDED | {"mode": "hpa"}})
-    values = merged(values, {"grader": {"enabled": True}, "forecaster": {"extraContainers": [SIDECAR, NEIGHBOUR]}})
+    values = merged(
+        values,
+        {"grader": {"enabled": True}, "forecaster": {"extraContainers": [SIDECAR, NEIGHBOUR]}},
+    )
     objects = render(values)
     for role in roles:
         spec = pod_of(objects, role).spec
@@ -98,7 +119,9 @@ def test_every_role_takes_what_its_pods_may_have() -> None:
 
 
 def test_what_runs_for_a_moment_runs_where_the_forecaster_may() -> None:
-    """Where every node has a taint, or a scheduler must be named, neither a hook nor `helm test` would find a node."""
+    """Where every node has a taint, or a scheduler must be named, neither a hook nor `helm test`
+    would find a node.
+    """
     placed = {
         "schedulerName": "volcano",
         "nodeSelector": {"pool": "a"},
@@ -128,7 +151,11 @@ def test_gpus_come_by_claims_where_no_resource_is_named() -> None:
     claims = [{"name": "gpus", "resourceClaimTemplateName": "eight-gpus"}]
     values = merged(
         profile("8xh100"),
-        {"gpu": {"resource": ""}, "trainer": {"resourceClaims": claims}, "generator": {"resourceClaims": claims}},
+        {
+            "gpu": {"resource": ""},
+            "trainer": {"resourceClaims": claims},
+            "generator": {"resourceClaims": claims},
+        },
     )
     objects = render(values)
     for role in DEVICES:
@@ -153,7 +180,9 @@ def _values_of_the_guide() -> list[Object]:
     """Every indented block of docs/kubernetes.md that holds values of the chart."""
     page = (ROOT / "docs" / "kubernetes.md").read_text()
     blocks = re.findall(r"(?m)(?:^ {4,}.*\n)+", page)
-    texts = [textwrap.dedent(block) for block in blocks if re.match(r" +(generator|trainer|gpu):", block)]
+    texts = [
+        textwrap.dedent(block) for block in blocks if re.match(r" +(generator|trainer|gpu):", block)
+    ]
     return [dict(yaml.safe_load(text)) for text in texts]
 
 
@@ -168,14 +197,18 @@ def test_the_values_that_the_guide_shows_are_ones() -> None:
                 variables = _main(objects, role)["env"]
                 given = {"gpus": profile("8xh100")[role]["gpus"], "extraEnv": variables[-1:]}
                 found = {**pod.spec, **pod.owner["metadata"], **given}[field]
-                assert wanted.items() <= found.items() if isinstance(wanted, dict) else wanted == found
+                assert (
+                    wanted.items() <= found.items() if isinstance(wanted, dict) else wanted == found
+                )
 
 
 def test_an_account_of_ones_own_is_not_made_again() -> None:
     objects = render(merged(CPU, {"serviceAccount": {"name": "mine"}}))
     made = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
     hooks = ("check", "dry-run", "image-watch", "left-trainers", "uninstall")
-    assert made == {f"demo-rollcast-{role}" for role in hooks}, "the hooks' own, whose rights are theirs alone"
+    assert made == {f"demo-rollcast-{role}" for role in hooks}, (
+        "the hooks' own, whose rights are theirs alone"
+    )
     accounts: dict[str, Any] = {pod.role: pod.spec["serviceAccountName"] for pod in pods(objects)}
     assert accounts.pop("image-pull") == "default"
     assert {accounts.pop(role) for role in (*hooks, "image")} == made

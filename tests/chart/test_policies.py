@@ -1,4 +1,6 @@
-"""What the policies admit, between all roles and from and to what is around: no more and no less than is documented."""
+"""What the policies admit, between all roles and from and to what is around: no more and no less
+than is documented.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ BEYOND = {
     "model": {"source": "hub"},
     "config": {
         "model": {"path": "org/model"},
-        "autoscaler": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
-        "forecaster": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
+        "autoscaler": {
+            "source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}
+        },
+        "forecaster": {
+            "source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}
+        },
     },
 }
 AROUND = (NEIGHBOUR, STRANGER, PROMETHEUS, KEDA)
@@ -32,7 +38,9 @@ def admitted(network: Network, source: Place, target: Place) -> str:
     """Names of ports, or `all`; empty = none."""
     if network.admits(source, target, EPHEMERAL):
         return "all"
-    return ", ".join(sorted(name for name, port in target.ports.items() if network.admits(source, target, port)))
+    return ", ".join(
+        sorted(name for name, port in target.ports.items() if network.admits(source, target, port))
+    )
 
 
 def documented(heading: str) -> dict[tuple[str, str], str]:
@@ -44,14 +52,25 @@ def documented(heading: str) -> dict[tuple[str, str], str]:
         first, second, ports = (cell.strip() for cell in row.strip("|").split("|"))
         for a in first.split(", "):
             for b in second.split(", "):
-                found[a, b] = ", ".join(sorted({*ports.split(", "), *filter(None, found.get((a, b), "").split(", "))}))
+                found[a, b] = ", ".join(
+                    sorted({*ports.split(", "), *filter(None, found.get((a, b), "").split(", "))})
+                )
     return found
 
 
 def test_between_the_roles_and_from_around_as_much_is_let_in_as_is_documented() -> None:
     network = Network(render(EVERYTHING))
     roles = network.roles
-    assert set(roles) >= {"trainer", "generator", "redis", "forecaster", "autoscaler", "grader", "check", "test"}
+    assert set(roles) >= {
+        "trainer",
+        "generator",
+        "redis",
+        "forecaster",
+        "autoscaler",
+        "grader",
+        "check",
+        "test",
+    }
     found = {
         (target.name, source.name): ports
         for target in roles.values()
@@ -68,20 +87,36 @@ def test_between_the_roles_and_from_around_as_much_is_let_in_as_is_documented() 
 def test_whoever_is_let_in_as_any_pod_of_the_namespace_gets_out_as_well() -> None:
     network = Network(render(EVERYTHING))
     closed = {
-        role for role, place in network.roles.items() if not admitted(network, place, network.roles["forecaster"])
+        role
+        for role, place in network.roles.items()
+        if not admitted(network, place, network.roles["forecaster"])
     }
     assert closed == {
-        *("check", "dry-run", "env-name", "grader", "image", "image-watch", "left-trainers", "redis", "uninstall")
+        *(
+            "check",
+            "dry-run",
+            "env-name",
+            "grader",
+            "image",
+            "image-watch",
+            "left-trainers",
+            "redis",
+            "uninstall",
+        )
     }, "which speak to nobody in the release"
 
 
 def test_another_release_of_the_namespace_reaches_nothing() -> None:
-    """Not the forecaster either: its policy lets the caller in, the caller's own lets it out to its release alone."""
+    """Not the forecaster either: its policy lets the caller in, the caller's own lets it out to its
+    release alone.
+    """
     both = [render(EVERYTHING, name=name) for name in ("demo", "other")]
     network = Network([*both[0], *both[1]])
     mine, others = (Network(objects).roles for objects in both)
     for source in others.values():
-        assert not [target.name for target in mine.values() if admitted(network, source, target)], source.name
+        assert not [target.name for target in mine.values() if admitted(network, source, target)], (
+            source.name
+        )
 
 
 def test_out_of_the_release_goes_what_is_documented() -> None:
@@ -104,7 +139,9 @@ def test_out_of_the_release_goes_what_is_documented() -> None:
 
     least, most = out(EVERYTHING), out(merged(EVERYTHING, BEYOND))
     assert most == documented("| out of | to | ports |")
-    only_then: Mapping[tuple[str, str], str] = {pair: ports for pair, ports in most.items() if pair not in least}
+    only_then: Mapping[tuple[str, str], str] = {
+        pair: ports for pair, ports in most.items() if pair not in least
+    }
     assert set(only_then) == {
         ("trainer", "anywhere"),
         ("generator", "anywhere"),
@@ -116,5 +153,7 @@ def test_out_of_the_release_goes_what_is_documented() -> None:
 def test_a_policy_that_is_left_out_would_be_noticed() -> None:
     """What admits is worked out from the policies, not written down."""
     closed = ("NetworkPolicy", "demo-rollcast-redis")
-    network = Network([item for item in render(EVERYTHING) if (item["kind"], item["metadata"]["name"]) != closed])
+    network = Network(
+        [item for item in render(EVERYTHING) if (item["kind"], item["metadata"]["name"]) != closed]
+    )
     assert admitted(network, NEIGHBOUR, network.roles["redis"]) == "all"

@@ -43,13 +43,15 @@ START = r"""password=$(printf %s "$REDIS_PASSWORD" | od -An -v -tx1 | tr -d ' \n
 exec redis-server - "$@" <<END
 requirepass "$password"
 END
-"""
+"""  # noqa: E501
 """How Redis starts: printf is the shell's own, so that the password stands in no command line."""
 
 
 def command_lines(container: Object) -> list[str]:
     """What the cluster executes in the container, its probes too; without START."""
-    handlers = [container.get(name, {}) for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    handlers = [
+        container.get(name, {}) for name in ("startupProbe", "readinessProbe", "livenessProbe")
+    ]
     handlers += container.get("lifecycle", {}).values()
     words = [handler.get("exec", {}).get("command", []) for handler in handlers]
     words.append([*container.get("command", []), *container.get("args", [])])
@@ -57,19 +59,28 @@ def command_lines(container: Object) -> list[str]:
 
 
 def secrets_shown(container: Object) -> list[tuple[str, str]]:
-    """Secret variables and the command lines into which the cluster, by $(NAME), or a shell puts their values."""
+    """Secret variables and the command lines into which the cluster, by $(NAME), or a shell puts
+    their values.
+    """
     secrets: list[str] = []
     for entry in container.get("env", []):
         made_of_one = any(f"$({secret})" in entry.get("value", "") for secret in secrets)
         if made_of_one or "secretKeyRef" in entry.get("valueFrom", {}):
             secrets.append(entry["name"])
     lines = command_lines(container)
-    return [(name, line) for name in secrets for line in lines if re.search(rf"\$[({{]?!?{name}\b", line)]
+    return [
+        (name, line)
+        for name in secrets
+        for line in lines
+        if re.search(rf"\$[({{]?!?{name}\b", line)
+    ]
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_no_command_line_holds_a_secret(name: str) -> None:
-    """Everyone may read it who may list processes or read a container's definition on its machine."""
+    """Everyone may read it who may list processes or read a container's definition on its
+    machine.
+    """
     for pod in pods(render(VALUE_SETS[name])):
         for container in pod.containers:
             assert not secrets_shown(container), (pod.name, container["name"])
@@ -98,14 +109,20 @@ def test_a_secret_in_a_command_line_is_seen(line: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def upgrade_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Object], Path]:
-    """The chart as a cluster sees it in which the StatefulSet of these values runs: no test here has an API server."""
+    """The chart as a cluster sees it in which the StatefulSet of these values runs: no test here
+    has an API server.
+    """
 
     def copied(values: Object) -> Path:
         chart = shutil.copytree(CHART, tmp_path_factory.mktemp("charts") / "rollcast")
         template = chart / "templates" / "redis" / "validate.yaml"
-        asked = 'lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-redis" (include "rollcast.fullname" .))'
+        asked = (
+            'lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-redis" (include '
+            '"rollcast.fullname" .))'
+        )
         assert asked in template.read_text()
-        (there,) = [item for item in render(values) if item["metadata"]["name"] == "demo-rollcast-redis"
+        (there,
+            ) = [item for item in render(values) if item["metadata"]["name"] == "demo-rollcast-redis"  # noqa: E501
                     and item["kind"] == "StatefulSet"]  # fmt: skip
         template.write_text(template.read_text().replace(asked, f"fromJson `{json.dumps(there)}`"))
         return chart
@@ -123,7 +140,11 @@ def upgrade_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Object], P
             {"redis": {"persistence": {"size": "40Gi"}}},
             "redis.persistence.size = 40Gi: the running Redis has a claim",
         ),
-        ({}, {"redis": {"persistence": {"storageClass": "fast"}}}, 'redis.persistence.storageClass = "fast"'),
+        (
+            {},
+            {"redis": {"persistence": {"storageClass": "fast"}}},
+            'redis.persistence.storageClass = "fast"',
+        ),
         ({}, {"redis": {"persistence": {"enabled": False}}}, "redis.persistence.enabled = false"),
         ({"redis": {"persistence": {"enabled": False}}}, {}, "redis.persistence.enabled = true"),
     ],
@@ -131,7 +152,9 @@ def upgrade_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Object], P
 def test_what_the_running_redis_cannot_become_is_refused_before_anything_is_changed(
     before: Object, after: Object, refused: str, upgrade_of: Callable[[Object], Path]
 ) -> None:
-    """The API server refuses it only after other objects were changed: the trainer's new Job, for one."""
+    """The API server refuses it only after other objects were changed: the trainer's new Job, for
+    one.
+    """
     path = upgrade_of(merged(profile("cpu"), before))
     if not refused:
         assert render(merged(profile("cpu"), after), path=path)
@@ -141,7 +164,9 @@ def test_what_the_running_redis_cannot_become_is_refused_before_anything_is_chan
 
 
 @pytest.mark.parametrize("password", PASSWORDS, ids=range(len(PASSWORDS)))
-def test_redis_asks_for_the_very_password_and_ends_in_order(short_path: Path, password: str) -> None:
+def test_redis_asks_for_the_very_password_and_ends_in_order(
+    short_path: Path, password: str
+) -> None:
     objects = copy.deepcopy(render(profile("cpu")))
     one(objects, "Secret")["data"]["redis-password"] = base64.b64encode(password.encode()).decode()
     with LocalCluster(objects, short_path) as cluster:

@@ -1,4 +1,6 @@
-"""Renderings that are kept: shared by processes, lost with a change of the chart, and nobody's to change for others."""
+"""Renderings that are kept: shared by processes, lost with a change of the chart, and nobody's to
+change for others.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_another_version_has_nothing_of_the_first_one_and_deletes_it(tmp_path: P
     first.get("a", lambda: "old")
     assert RenderCache("2", tmp_path).get("a", lambda: "new") == "new"
     assert len(list(tmp_path.iterdir())) == 1
-    assert first.get("a", lambda: "again") == "again", "a run that goes on meanwhile renders for itself"
+    assert first.get("a", lambda: "again") == "again", (
+        "a run that goes on meanwhile renders for itself"
+    )
 
 
 def test_a_rendering_that_fails_is_not_kept(tmp_path: Path) -> None:

@@ -58,12 +58,20 @@ def test_a_large_number_is_written_out() -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "8xh100"])
 def test_a_namespace_with_a_quota_on_limits_takes_every_pod(name: str) -> None:
-    """The pods of the check, of other hooks and of helm test as well; the API server refuses a container without."""
-    values = merged(merged(EVERYTHING, profile(name)), given(QUOTA, *ROLES, "redis.exporter", "hooks"))
+    """The pods of the check, of other hooks and of helm test as well; the API server refuses a
+    container without.
+    """
+    values = merged(
+        merged(EVERYTHING, profile(name)), given(QUOTA, *ROLES, "redis.exporter", "hooks")
+    )
     within = {"sharedMemory": "1Gi", "resources": {"requests": {"memory": "12Gi"}}}
     values = merged(values, {"generator": within, "trainer": within})
     for pod in pods(render(values)):
         for container in pod.containers:
             limits = container["resources"]["limits"]
-            assert {"cpu": "3", "memory": "12Gi", "ephemeral-storage": "0.5"}.items() <= limits.items(), pod.name
+            assert {
+                "cpu": "3",
+                "memory": "12Gi",
+                "ephemeral-storage": "0.5",
+            }.items() <= limits.items(), pod.name
             assert container["resources"]["requests"]["cpu"] == "2", pod.name

@@ -18,7 +18,9 @@ def test_the_run_file_is_one(name: str) -> None:
 
 
 def test_small_and_large_numbers_survive() -> None:
-    """5e-07 has no dot, which YAML 1.1 takes for text; large whole numbers must not come out as 6.7e+07."""
+    """5e-07 has no dot, which YAML 1.1 takes for text; large whole numbers must not come out as
+    6.7e+07.
+    """
     config = parse_run_config(run_file(render(VALUE_SETS["small-numbers"])), source="values")
     assert config.recipe.optimizer.learning_rate == 5e-7
     assert config.weights.bucket_bytes == 4_194_304

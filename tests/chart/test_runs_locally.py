@@ -1,4 +1,6 @@
-"""The CPU profile as rendered, run to its end on this machine; local_cluster.py says what is in the cluster's place."""
+"""The CPU profile as rendered, run to its end on this machine; local_cluster.py says what is in the
+cluster's place.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from testkit.generator.caches import share_caches
 from testkit.system.harness import wait_for
 from tests.chart.connections import Connection, Watch
 from tests.chart.local_cluster import SUBNET, LocalCluster
-from tests.chart.local_run import INIT_SECONDS, PROBE_SECONDS, SMALLER, STEPS, finish, listens, ready
+from tests.chart.local_run import (
+    INIT_SECONDS,
+    PROBE_SECONDS,
+    SMALLER,
+    STEPS,
+    finish,
+    listens,
+    ready,
+)
 from tests.chart.network import Network
 from tests.chart.rendering import merged, profile, render
 from tests.system.conftest import SMALL
@@ -44,9 +54,14 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         redis.start("redis")
         wait_for(lambda: listens(redis, 6379), 120, "Redis")
         base = ensure_base_model(SMALL, lambda share: None)
-        for pod in (trainer, generator):  # in the place of the demo's, so that init containers find that made
+        for pod in (
+            trainer,
+            generator,
+        ):  # in the place of the demo's, so that init containers find that made
             shutil.copytree(base, pod.folder / "volumes" / "models" / BaseModel().key)
-            share_caches(pod.folder / "volumes" / "home")  # tests/generator/test_fresh_machine.py starts without any
+            share_caches(
+                pod.folder / "volumes" / "home"
+            )  # tests/generator/test_fresh_machine.py starts without any
             finish(pod, "model", INIT_SECONDS)
             grace[pod.name] = pod.template.spec["terminationGracePeriodSeconds"]
         forecaster.start("forecaster")
@@ -67,7 +82,9 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
         assert process.wait(500) == 0, trainer.log("trainer").read_text()[-3000:]
 
         run_folder = short_path / "claims" / "demo-rollcast-runs" / "demo"
-        evaluations = [json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()]
+        evaluations = [
+            json.loads(line) for line in (run_folder / "evaluations.jsonl").read_text().splitlines()
+        ]
         assert [line["step"] for line in evaluations] == [0, 2, STEPS]
         assert all(line["samples"] == 8 * 4 for line in evaluations)
         assert (run_folder / "model" / "config.json").exists()
@@ -76,11 +93,14 @@ def test_the_rendered_pods_finish_a_run(short_path: Path) -> None:
 
         sampler.send_signal(signal.SIGTERM)
         begun = time.monotonic()
-        assert sampler.wait(grace[generator.name]) == 0, generator.log("generator").read_text()[-3000:]
+        assert sampler.wait(grace[generator.name]) == 0, generator.log("generator").read_text()[
+            -3000:
+        ]
         assert time.monotonic() - begun < grace[generator.name]
         assert "left" in generator.log("generator").read_text()
 
-        # What a pod does that is started again after the run's end, without a generator left: nothing.
+        # What a pod does that is started again after the run's end, without a generator left:
+        # nothing.
         lines = (run_folder / "steps.jsonl").read_text()
         assert trainer.start("trainer").wait(240) == 0, trainer.log("trainer").read_text()[-3000:]
         assert (run_folder / "steps.jsonl").read_text() == lines
@@ -99,9 +119,12 @@ def _admitted(network: Network, connections: set[Connection]) -> None:
         ("generator", "trainer"),
         ("forecaster", "trainer"),
     }, "else nobody looked"
-    ports = set(network.roles["trainer"].ports.values()) | set(network.roles["generator"].ports.values())
+    ports = set(network.roles["trainer"].ports.values()) | set(
+        network.roles["generator"].ports.values()
+    )
     assert any(
-        {connection.source, connection.target} == {"trainer", "generator"} and connection.port not in ports
+        {connection.source, connection.target} == {"trainer", "generator"}
+        and connection.port not in ports
         for connection in connections
     ), "the weights' own connections use ports of the moment"
 

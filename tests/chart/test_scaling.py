@@ -23,10 +23,16 @@ from tests.chart.value_sets import VALUE_SETS
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("cpu", {"mode": "none"}), ("cpu", {"mode": "controller"}), *((name, {}) for name in PROFILES)],
+    [
+        ("cpu", {"mode": "none"}),
+        ("cpu", {"mode": "controller"}),
+        *((name, {}) for name in PROFILES),
+    ],
     ids=str,
 )
-def test_the_command_of_the_notes_that_lets_generators_go_is_accepted(name: str, change: Object) -> None:
+def test_the_command_of_the_notes_that_lets_generators_go_is_accepted(
+    name: str, change: Object
+) -> None:
     values = merged(VALUE_SETS[name], {"autoscaler": {"letGoAtEnd": False, **change}})
     (given,) = re.findall(r"upgrade demo CHART --reuse-values --set (\S+)", notes(values))
     asked: Object = {}
@@ -45,28 +51,37 @@ def test_replicas_are_left_to_whoever_scales() -> None:
 
 @pytest.mark.parametrize("name", ["keda", "8xh100"])
 def test_an_autoscaler_that_does_not_answer_lets_no_generator_go(name: str) -> None:
-    """KEDA holds the number of pods where a trigger fails and there is no fallback, whatever its version."""
+    """KEDA holds the number of pods where a trigger fails and there is no fallback, whatever its
+    version.
+    """
     objects = render(merged(VALUE_SETS[name], {"autoscaler": {"mode": "keda"}}))
     spec = one(objects, "ScaledObject")["spec"]
     assert "fallback" not in spec
     assert [trigger["type"] for trigger in spec["triggers"]] == ["external-push"]
     role = one(objects, "Role", "-autoscaler")
-    assert any("get" in rule["verbs"] for rule in role["rules"] if "deployments/scale" in rule["resources"]), (
-        "a restarted autoscaler asks how many there are"
-    )
+    assert any(
+        "get" in rule["verbs"] for rule in role["rules"] if "deployments/scale" in rule["resources"]
+    ), "a restarted autoscaler asks how many there are"
 
 
 @pytest.mark.parametrize(
-    ("mode", "controller"), [("keda", "job"), ("hpa", "job"), ("controller", "job"), ("keda", "jobset")]
+    ("mode", "controller"),
+    [("keda", "job"), ("hpa", "job"), ("controller", "job"), ("keda", "jobset")],
 )
 def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, controller: str) -> None:
-    values = {"autoscaler": {"mode": mode}, "trainer": {"controller": controller}, "nameOverride": "other"}
+    values = {
+        "autoscaler": {"mode": mode},
+        "trainer": {"controller": controller},
+        "nameOverride": "other",
+    }
     objects = render(merged(CPU, values))
     settings = run_file(objects)["autoscaler"]
     wanted = dict(pair.split("=") for pair in settings["trainer_jobs"].split(","))
     jobs = [job["metadata"] for job in of_kind(objects, "Job")]
     jobs += [
-        job["template"]["metadata"] for item in of_kind(objects, "JobSet") for job in item["spec"]["replicatedJobs"]
+        job["template"]["metadata"]
+        for item in of_kind(objects, "JobSet")
+        for job in item["spec"]["replicatedJobs"]
     ]
     (found,) = [metadata for metadata in jobs if wanted.items() <= metadata["labels"].items()]
     assert found["labels"]["app.kubernetes.io/component"] == "trainer"
@@ -79,12 +94,16 @@ def test_the_autoscaler_finds_the_trainers_jobs_and_no_others(mode: str, control
 
 def test_generators_may_be_kept_at_the_end() -> None:
     for mode in ("keda", "controller"):
-        values = merged(CPU, {"autoscaler": {"mode": mode, "letGoAtEnd": False, "replaceTrainer": False}})
+        values = merged(
+            CPU, {"autoscaler": {"mode": mode, "letGoAtEnd": False, "replaceTrainer": False}}
+        )
         objects = render(values)
         assert "trainer_jobs" not in run_file(objects)["autoscaler"]
         role = one(objects, "Role", "-autoscaler")
         assert not [rule for rule in role["rules"] if "jobs" in rule["resources"]]
-        assert all("idleReplicaCount" not in item["spec"] for item in of_kind(objects, "ScaledObject"))
+        assert all(
+            "idleReplicaCount" not in item["spec"] for item in of_kind(objects, "ScaledObject")
+        )
         assert "generators keep their devices" in notes(values)
 
 
@@ -99,7 +118,9 @@ def test_generators_may_be_kept_at_the_end() -> None:
         ("controller", "jobset", True),
     ],
 )
-def test_only_an_autoscaler_beside_a_job_may_make_it_again(mode: str, controller: str, replaces: bool) -> None:
+def test_only_an_autoscaler_beside_a_job_may_make_it_again(
+    mode: str, controller: str, replaces: bool
+) -> None:
     """The notes name what moves the trainer without Kubernetes' growing wait."""
     scaler = {"mode": mode, "replaceTrainer": replaces, "letGoAtEnd": False}
     values = merged(CPU, {"autoscaler": scaler, "trainer": {"controller": controller}})
@@ -111,16 +132,27 @@ def test_only_an_autoscaler_beside_a_job_may_make_it_again(mode: str, controller
         role = one(objects, "Role", "-autoscaler")
         rights = [rule for rule in role["rules"] if "jobs" in rule["resources"]]
     if may:
-        (job,) = [item["metadata"] for item in of_kind(objects, "Job") if "-trainer-" in item["metadata"]["name"]]
+        (job,) = [
+            item["metadata"]
+            for item in of_kind(objects, "Job")
+            if "-trainer-" in item["metadata"]["name"]
+        ]
         wanted = dict(pair.split("=") for pair in settings["replaced_jobs"].split(","))
         assert wanted.items() <= job["labels"].items()
         changed = [(rule["verbs"], rule.get("resourceNames")) for rule in rights]
-        assert changed == [(["list"], None), (["delete", "patch"], [job["name"]]), (["create"], None)]
+        assert changed == [
+            (["list"], None),
+            (["delete", "patch"], [job["name"]]),
+            (["create"], None),
+        ]
         (record,) = of_kind(objects, "ConfigMap", "-replaced-job")
         assert record["metadata"]["name"] == f"{settings['deployment']}-replaced-job"
         assert "data" not in record, "an upgrade must keep the autoscaler's"
         (kept,) = [rule for rule in role["rules"] if "configmaps" in rule["resources"]]
-        assert (kept["verbs"], kept["resourceNames"]) == (["get", "patch"], [record["metadata"]["name"]])
+        assert (kept["verbs"], kept["resourceNames"]) == (
+            ["get", "patch"],
+            [record["metadata"]["name"]],
+        )
     else:
         assert "replaced_jobs" not in settings
         assert rights == []
@@ -134,7 +166,12 @@ def test_roles_autoscaler_bounds() -> None:
     objects = render(merged(VALUE_SETS["controller"], {"autoscaler": {"replaceTrainer": False}}))
     role = one(objects, "Role", "-autoscaler")
     assert not of_kind(objects, "ClusterRole")
-    verbs = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    verbs = {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
     assert not {verb for _, verb in verbs} & {"delete", "deletecollection", "*"}
     assert {resource for resource, verb in verbs if verb == "create"} == {"events"}
     assert not {resource for resource, _ in verbs} & {"secrets", "configmaps", "*"}

@@ -42,17 +42,21 @@ def test_selectors_labels_ports_and_volumes_fit(name: str) -> None:
         if item["metadata"]["name"] in ("demo-more", "demo-text"):
             continue
         labels = item["metadata"]["labels"]
-        assert {f"app.kubernetes.io/{key}" for key in LABELS} | {"helm.sh/chart"} <= set(labels), item["metadata"][
-            "name"
-        ]
+        assert {f"app.kubernetes.io/{key}" for key in LABELS} | {"helm.sh/chart"} <= set(labels), (
+            item["metadata"]["name"]
+        )
         assert len(item["metadata"]["name"]) <= (253 if item["kind"] == "Pod" else 63)
     for item in (*of_kind(objects, "Deployment"), *of_kind(objects, "StatefulSet")):
         selector = item["spec"]["selector"]["matchLabels"]
-        assert set(selector) == {f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")}
+        assert set(selector) == {
+            f"app.kubernetes.io/{key}" for key in ("name", "instance", "component")
+        }
         assert [pod.owner for pod in _selected(selector, objects)] == [item]
     for service in of_kind(objects, "Service"):
         (pod,) = _selected(service["spec"]["selector"], objects)
-        ports = {port["name"] for container in pod.containers for port in container.get("ports", [])}
+        ports = {
+            port["name"] for container in pod.containers for port in container.get("ports", [])
+        }
         if pod.role != "test-ranks":
             assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
     claims = {item["metadata"]["name"] for item in of_kind(objects, "PersistentVolumeClaim")}
@@ -75,15 +79,19 @@ def test_selectors_labels_ports_and_volumes_fit(name: str) -> None:
 def test_policies_open_what_is_needed(name: str) -> None:
     """Every role is closed; whoever reads its pages or its queue by the run file is let in."""
     objects = render(VALUE_SETS[name])
-    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]
+    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]  # noqa: E501
                 for item in of_kind(objects, "NetworkPolicy")}  # fmt: skip
     if not policies:
         assert "networkPolicy.enabled is false" in notes(VALUE_SETS[name])
         return
-    assert set(policies) == {pod.role for pod in pods(objects)} - {"image-pull"}, "which does nothing at all"
+    assert set(policies) == {pod.role for pod in pods(objects)} - {"image-pull"}, (
+        "which does nothing at all"
+    )
     check = policies.pop("check")
     assert check["policyTypes"] == ["Ingress", "Egress"]
-    assert not {"ingress", "egress"} & set(check), "the run file is checked without a word to anybody"
+    assert not {"ingress", "egress"} & set(check), (
+        "the run file is checked without a word to anybody"
+    )
     # tests/chart/test_uninstall.py, test_left_trainers.py, test_image_watch.py
     policies = {role: spec for role, spec in policies.items() if role not in HOOKS}
     # tests/chart/test_environments.py
@@ -95,7 +103,10 @@ def test_policies_open_what_is_needed(name: str) -> None:
         assert grader["policyTypes"] == ["Ingress", "Egress"]
         callers, readers = grader["ingress"]
         (peer,) = callers["from"]
-        assert peer["podSelector"]["matchLabels"].items() <= pod_of(objects, "generator").metadata["labels"].items()
+        assert (
+            peer["podSelector"]["matchLabels"].items()
+            <= pod_of(objects, "generator").metadata["labels"].items()
+        )
         assert callers["ports"] == [{"port": "grpc"}]
         assert all("namespaceSelector" in peer for peer in readers["from"])
         assert readers["ports"] == [{"port": "http"}]
@@ -106,7 +117,9 @@ def test_policies_open_what_is_needed(name: str) -> None:
             peers = [peer["podSelector"].get("matchLabels", {}) for peer in rule["from"]
                      if "podSelector" in peer and "namespaceSelector" not in peer]  # fmt: skip
             ports = [entry["port"] for entry in rule.get("ports", [])]
-            if any(peer.items() <= caller.items() for peer in peers) and (not ports or port in ports):
+            if any(peer.items() <= caller.items() for peer in peers) and (
+                not ports or port in ports
+            ):
                 return True
         return False
 
@@ -114,14 +127,22 @@ def test_policies_open_what_is_needed(name: str) -> None:
     for caller, role in itertools.product(("trainer", "generator"), repeat=2):
         assert may(labels[caller], role, "any")
     if "redis" in roles:
-        assert all(may(labels[caller], "redis", "redis") for caller in ("trainer", "generator", "test"))
-        assert not any(may(labels[caller], "redis", "redis") for caller in roles - {"trainer", "generator"})
-    assert all(may(labels[caller], "trainer", "http") for caller in roles & {"forecaster", "autoscaler"})
+        assert all(
+            may(labels[caller], "redis", "redis") for caller in ("trainer", "generator", "test")
+        )
+        assert not any(
+            may(labels[caller], "redis", "redis") for caller in roles - {"trainer", "generator"}
+        )
+    assert all(
+        may(labels[caller], "trainer", "http") for caller in roles & {"forecaster", "autoscaler"}
+    )
     assert may(labels["test"], "generator", "http")
     assert not may(labels["test"], "generator", "any")
     for spec in policies.values():
         assert spec["policyTypes"] == ["Ingress", "Egress"]
-        assert any({"port": 53, "protocol": "UDP"} in rule.get("ports", []) for rule in spec["egress"])
+        assert any(
+            {"port": 53, "protocol": "UDP"} in rule.get("ports", []) for rule in spec["egress"]
+        )
     values = merged(defaults(), VALUE_SETS[name])
     hub = {role for role, spec in policies.items() if {"ports": [{"port": 443}]} in spec["egress"]}
     wanted = {"trainer", "generator"} if values["model"]["source"] == "hub" else set()
@@ -130,25 +151,31 @@ def test_policies_open_what_is_needed(name: str) -> None:
 
 
 def _let_in(spec: Object, namespace: str) -> set[str]:
-    """Ports that pods of another namespace, known by the cluster's own label of its name, may reach."""
+    """Ports that pods of another namespace, known by the cluster's own label of its name, may
+    reach.
+    """
     label = {"kubernetes.io/metadata.name": namespace}
     return {
         port["port"]
         for rule in spec.get("ingress", [])
-        if any(peer.get("namespaceSelector", {}).get("matchLabels") == label for peer in rule["from"])
+        if any(
+            peer.get("namespaceSelector", {}).get("matchLabels") == label for peer in rule["from"]
+        )
         for port in rule["ports"]
     }
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: str) -> None:
-    """By the pages that monitors scrape, the port that the ScaledObject names, the sources that the run file names."""
+    """By the pages that monitors scrape, the port that the ScaledObject names, the sources that the
+    run file names.
+    """
     objects = render(VALUE_SETS[name])
-    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]
+    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]  # noqa: E501
                 for item in of_kind(objects, "NetworkPolicy")}  # fmt: skip
     if not policies:
         return
-    pages = {pod.role: {port["name"] for container in pod.containers for port in container.get("ports", [])}
+    pages = {pod.role: {port["name"] for container in pod.containers for port in container.get("ports", [])}  # noqa: E501
              & {"http", "exporter"} for pod in pods(objects)}  # fmt: skip
     for role, ports in pages.items():
         assert not ports or ports <= _let_in(policies[role], "monitoring"), role
@@ -160,8 +187,12 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
         assert _let_in(policies["autoscaler"], "keda") == ({port} if keda else set())
     agents = {role for role, spec in policies.items() if _let_in(spec, "agents") == {"http"}}
     assert agents == ({"generator"} if name == "agents-elsewhere" else set())
-    prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-    asking = {role for role, spec in policies.items() if {"to": [prometheus]} in spec.get("egress", [])}
+    prometheus = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    }
+    asking = {
+        role for role, spec in policies.items() if {"to": [prometheus]} in spec.get("egress", [])
+    }
     settings = run_file(objects)
     sources = {role for role in set(policies) & {"forecaster", "autoscaler"}
                if settings[role]["source"]["kind"] == "prometheus"}  # fmt: skip
@@ -179,7 +210,9 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
 def test_the_hubs_token_is_with_what_reads_the_hub(name: str, presenting: set[str]) -> None:
     token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
     found = {
-        container["name"] if container in pod.spec["containers"] else f"{container['name']} of {pod.role}"
+        container["name"]
+        if container in pod.spec["containers"]
+        else f"{container['name']} of {pod.role}"
         for pod in pods(render(VALUE_SETS[name]))
         for container in pod.containers
         if token in container.get("env", [])
@@ -188,7 +221,9 @@ def test_the_hubs_token_is_with_what_reads_the_hub(name: str, presenting: set[st
 
 
 def test_the_trainers_name_leads_to_first_pods_of_every_job() -> None:
-    """It changes before the API server has accepted an upgrade's Job: the trainer before must keep its name."""
+    """It changes before the API server has accepted an upgrade's Job: the trainer before must keep
+    its name.
+    """
     for name in ("cpu", "jobset"):
         objects = render(VALUE_SETS[name])
         selector = one(objects, "Service", "-trainer")["spec"]["selector"]
@@ -198,7 +233,9 @@ def test_the_trainers_name_leads_to_first_pods_of_every_job() -> None:
 
 
 def test_ranks_meet_at_the_first_pod_of_their_own_job() -> None:
-    """An Indexed Job's pods are called JOB-INDEX, below the headless Service's name, which is their subdomain."""
+    """An Indexed Job's pods are called JOB-INDEX, below the headless Service's name, which is their
+    subdomain.
+    """
     for name in ("cpu", "jobset", "two-cpu-nodes"):
         objects = render(VALUE_SETS[name])
         pod = pod_of(objects, "trainer")
@@ -209,7 +246,9 @@ def test_ranks_meet_at_the_first_pod_of_their_own_job() -> None:
 
 
 def test_names_of_pods_fit_a_host_name() -> None:
-    """JobSet: name, replicated job, two indices and five random characters stay within 63; Job: name and index."""
+    """JobSet: name, replicated job, two indices and five random characters stay within 63; Job:
+    name and index.
+    """
     long = {"fullnameOverride": "x" * 60}
     jobset = one(render(merged(VALUE_SETS["jobset"], long)), "JobSet")["metadata"]["name"]
     assert len(f"{jobset}-trainer-0-1023-abcde") <= 63

@@ -31,7 +31,9 @@ PUSH_TOKEN = "ROLLCAST_PUSH_TOKEN"
 def test_external_redis_takes_its_own_password() -> None:
     def password(name: str) -> Object | None:
         environment = pod_of(render(VALUE_SETS[name]), "generator").spec["containers"][0]["env"]
-        entry = next((entry for entry in environment if entry["name"] == "ROLLCAST_REDIS_PASSWORD"), None)
+        entry = next(
+            (entry for entry in environment if entry["name"] == "ROLLCAST_REDIS_PASSWORD"), None
+        )
         return entry and entry["valueFrom"]["secretKeyRef"]
 
     assert password("cpu") == {"name": "demo-rollcast-auth", "key": "redis-password"}
@@ -50,7 +52,9 @@ def test_external_redis_takes_its_own_password() -> None:
 
 def test_the_registry_of_a_mirror_takes_the_place_of_all() -> None:
     images = {
-        container["image"] for pod in pods(render(VALUE_SETS["digests-and-mirror"])) for container in pod.containers
+        container["image"]
+        for pod in pods(render(VALUE_SETS["digests-and-mirror"]))
+        for container in pod.containers
     }
     assert all(image.startswith("mirror.example.com:5000/") for image in images)
     assert all("@sha256:" in image for image in images)
@@ -72,13 +76,17 @@ def test_it_works_as_a_subchart(tmp_path: Path) -> None:
                 "apiVersion": "v2",
                 "name": "parent",
                 "version": "1.0.0",
-                "dependencies": [{"name": "rollcast", "version": ">=0.0.0-0", "condition": "rollcast.enabled"}],
+                "dependencies": [
+                    {"name": "rollcast", "version": ">=0.0.0-0", "condition": "rollcast.enabled"}
+                ],
             }
         )
     )
     (parent / "values.yaml").write_text("global: {imageRegistry: mirror, storageClass: fast}\n")
     on = render({"rollcast": CPU | {"enabled": True}}, path=parent)
-    assert {container["image"].split("/")[0] for pod in pods(on) for container in pod.containers} == {"mirror"}
+    assert {
+        container["image"].split("/")[0] for pod in pods(on) for container in pod.containers
+    } == {"mirror"}
     assert one(on, "Deployment", "-generator")
     assert render({"rollcast": {"enabled": False}}, path=parent) == []
 
@@ -101,32 +109,50 @@ def test_notes_say_where_to_look_and_what_is_insecure() -> None:
 
 
 def test_helm_finds_the_log_of_a_pod_by_the_name_of_every_test() -> None:
-    """`helm test --logs` asks for one of each hook of kind test, whatever it is; the pod must have one container."""
+    """`helm test --logs` asks for one of each hook of kind test, whatever it is; the pod must have
+    one container.
+    """
     objects = [
-        item for item in render(CPU) if "test" in item["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+        item
+        for item in render(CPU)
+        if "test" in item["metadata"].get("annotations", {}).get("helm.sh/hook", "")
     ]
-    found = {item["metadata"]["name"]: len(item["spec"]["containers"]) for item in of_kind(objects, "Pod")}
+    found = {
+        item["metadata"]["name"]: len(item["spec"]["containers"])
+        for item in of_kind(objects, "Pod")
+    }
     assert {item["metadata"]["name"] for item in objects} == set(found)
     assert set(found.values()) == {1}
     ranks = {item["kind"]: int(item["metadata"]["annotations"].get("helm.sh/hook-weight", 0))
              for item in objects if item["metadata"]["name"].endswith("-test-ranks")}  # fmt: skip
-    assert sorted(ranks, key=lambda kind: ranks[kind]) == ["Service", "StatefulSet", "Pod"], "Helm waits for a Pod"
+    assert sorted(ranks, key=lambda kind: ranks[kind]) == ["Service", "StatefulSet", "Pod"], (
+        "Helm waits for a Pod"
+    )
 
 
 def test_only_the_forecaster_is_given_the_token_of_those_that_push() -> None:
     def given(values: Object) -> dict[str, str]:
         """Role -> the Secret that holds its token."""
         entries = [
-            (pod.role, entry) for pod in pods(render(values)) for c in pod.containers for entry in c.get("env", [])
+            (pod.role, entry)
+            for pod in pods(render(values))
+            for c in pod.containers
+            for entry in c.get("env", [])
         ]
-        found = {role: entry["valueFrom"]["secretKeyRef"] for role, entry in entries if entry["name"] == PUSH_TOKEN}
+        found = {
+            role: entry["valueFrom"]["secretKeyRef"]
+            for role, entry in entries
+            if entry["name"] == PUSH_TOKEN
+        }
         assert all(reference["key"] == "push-token" for reference in found.values())
         return {role: reference["name"] for role, reference in found.items()}
 
     objects = render(VALUE_SETS["push-token"])
     assert given(VALUE_SETS["push-token"]) == {"forecaster": "demo-rollcast-auth"}
     assert "push-token" in one(objects, "Secret", "-auth")["data"]
-    assert given(merged(VALUE_SETS["push-token"], {"auth": {"existingSecret": "mine"}})) == {"forecaster": "mine"}
+    assert given(merged(VALUE_SETS["push-token"], {"auth": {"existingSecret": "mine"}})) == {
+        "forecaster": "mine"
+    }
     assert given(CPU) == {}
     assert "push-token" not in one(render(CPU), "Secret", "-auth")["data"]
 
@@ -141,7 +167,9 @@ def _datasource(values: Object) -> Object:
 
 
 def test_grafana_finds_the_forecast_beyond_now() -> None:
-    """By the Service's own name and port, the dashboard by the data source's name, and two releases do not collide."""
+    """By the Service's own name and port, the dashboard by the data source's name, and two releases
+    do not collide.
+    """
     objects = render(VALUE_SETS["monitoring"])
     item = one(objects, "ConfigMap", "-forecaster-datasource")
     assert item["metadata"]["labels"]["grafana_datasource"] == "1"
@@ -155,7 +183,9 @@ def test_grafana_finds_the_forecast_beyond_now() -> None:
     assert "httpHeaderName1" not in source["jsonData"]
     run = json.loads((CHART / "files" / "dashboards" / "run.json").read_text())
     wanted = {
-        variable["name"]: re.compile(variable["regex"].removeprefix("/").removesuffix("/i"), re.IGNORECASE)
+        variable["name"]: re.compile(
+            variable["regex"].removeprefix("/").removesuffix("/i"), re.IGNORECASE
+        )
         for variable in run["templating"]["list"]
         if variable["type"] == "datasource"
     }
@@ -163,9 +193,17 @@ def test_grafana_finds_the_forecast_beyond_now() -> None:
     assert not wanted["datasource"].search(source["name"])
     assert wanted["datasource"].search("Prometheus")
     other = yaml.safe_load(
-        next(iter(one(render(VALUE_SETS["monitoring"], name="b"), "ConfigMap", "-datasource")["data"].values()))
+        next(
+            iter(
+                one(render(VALUE_SETS["monitoring"], name="b"), "ConfigMap", "-datasource")[
+                    "data"
+                ].values()
+            )
+        )
     )["datasources"][0]
-    assert {other[key] for key in ("name", "uid", "url")}.isdisjoint({source[key] for key in ("name", "uid", "url")})
+    assert {other[key] for key in ("name", "uid", "url")}.isdisjoint(
+        {source[key] for key in ("name", "uid", "url")}
+    )
 
 
 def test_grafana_presents_the_token_and_speaks_tls_where_the_pages_ask_for_it() -> None:

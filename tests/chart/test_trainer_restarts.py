@@ -1,4 +1,6 @@
-"""Ranks that start again inside their pod: asked for where a Job replaces pods, and known to the liveness probe."""
+"""Ranks that start again inside their pod: asked for where a Job replaces pods, and known to the
+liveness probe.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,16 @@ def test_the_probe_waits_for_ranks_that_start_again(
     assert path is not None
     *shell, program = container["livenessProbe"]["exec"]["command"]
     assert path in program
-    program = program.replace(path, str(file)).replace("8080", "1").replace("exec python", f"exec {sys.executable}")
+    program = (
+        program.replace(path, str(file))
+        .replace("8080", "1")
+        .replace("exec python", f"exec {sys.executable}")
+    )
     done = subprocess.run(
-        [*shell, program], env={"JOB_COMPLETION_INDEX": index}, timeout=60, check=False, stderr=subprocess.DEVNULL
+        [*shell, program],
+        env={"JOB_COMPLETION_INDEX": index},
+        timeout=60,
+        check=False,
+        stderr=subprocess.DEVNULL,
     )
     assert (done.returncode == 0) is passes

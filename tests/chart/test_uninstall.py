@@ -1,4 +1,6 @@
-"""After an uninstall no trainer of the release is left, whichever revision made it, and nobody else's is touched."""
+"""After an uninstall no trainer of the release is left, whichever revision made it, and nobody
+else's is touched.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ REVISIONS: tuple[Object, ...] = (
     {"config": {"budget": {"steps": 500}}},
     {"nameOverride": "other"},
     {"fullnameOverride": "mine"},
-    {"commonLabels": {"team": "rl"}, "trainer": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}},
+    {
+        "commonLabels": {"team": "rl"},
+        "trainer": {"labels": {"kueue.x-k8s.io/queue-name": "research"}},
+    },
     {"trainer": {"suspend": True, "nodes": 2}, "storage": {"accessMode": "ReadWriteMany"}},
 )
 """Values of upgrades, each of which leads to another Job or to other labels of it."""
@@ -36,7 +41,10 @@ def of_uninstall(objects: list[Object]) -> dict[str, Object]:
 
 
 def before_it(objects: list[Object]) -> list[Object]:
-    """What hooks make before an install or an upgrade. Helm 3.17 keeps all of it where a later hook fails."""
+    """What hooks make before an install or an upgrade.
+
+    Helm 3.17 keeps all of it where a later hook fails.
+    """
     return [item for item in objects if "pre-" in (_hook(item) or "")]
 
 
@@ -46,7 +54,9 @@ def _hook(item: Object) -> str | None:
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)
-def test_what_runs_after_an_uninstall_needs_nothing_of_the_release_and_may_do_one_thing(name: str) -> None:
+def test_what_runs_after_an_uninstall_needs_nothing_of_the_release_and_may_do_one_thing(
+    name: str,
+) -> None:
     objects = render(VALUE_SETS[name])
     hooks = of_uninstall(objects)
     job = hooks.pop("Job")
@@ -55,7 +65,9 @@ def test_what_runs_after_an_uninstall_needs_nothing_of_the_release_and_may_do_on
         assert int(item["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0, "before the Job"
     for item in (job, *hooks.values()):
         policy = item["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
-        assert policy == "before-hook-creation,hook-succeeded", "it leaves nothing itself, and its log where it failed"
+        assert policy == "before-hook-creation,hook-succeeded", (
+            "it leaves nothing itself, and its log where it failed"
+        )
     assert hooks["Role"]["rules"][:2] == [
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["deletecollection"]},
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["deletecollection"]},
@@ -75,7 +87,9 @@ def test_what_runs_after_an_uninstall_needs_nothing_of_the_release_and_may_do_on
     assert all("emptyDir" in volume for volume in pod.spec["volumes"])
     assert "secretKeyRef" not in str(pod.spec)
     assert "configMap" not in str(pod.spec)
-    assert job["spec"]["activeDeadlineSeconds"] <= 60, "an install that was refused for its image has none here either"
+    assert job["spec"]["activeDeadlineSeconds"] <= 60, (
+        "an install that was refused for its image has none here either"
+    )
 
 
 def test_it_speaks_to_the_api_server_alone() -> None:
@@ -104,7 +118,9 @@ def trainers(objects: list[Object]) -> list[Object]:
 
 
 @pytest.mark.parametrize("controller", ["job", "jobset"])
-def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: str, tmp_path: Path) -> None:
+def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(
+    controller: str, tmp_path: Path
+) -> None:
     """The rendered command, as a process, against a stand-in for the API server."""
     base = merged(CPU, {"trainer": {"controller": controller}})
     others_release = render(base, name="other", namespace=NAMESPACE)
@@ -114,7 +130,11 @@ def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: 
     hooks = before_it(release)
     with ApiServer() as server, LocalCluster(release, tmp_path) as cluster:
         server.jobsets = [] if controller == "jobset" else None
-        made = [item for values in REVISIONS for item in trainers(render(merged(base, values), namespace=NAMESPACE))]
+        made = [
+            item
+            for values in REVISIONS
+            for item in trainers(render(merged(base, values), namespace=NAMESPACE))
+        ]
         assert len({item["metadata"]["name"] for item in made}) >= 5
         server.hooks = {path_of(item): item for item in (*hooks, *before_it(others_release))}
         for item in (*made, *others, own):
@@ -128,9 +148,9 @@ def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: 
         assert sorted(left) == sorted(item["metadata"]["name"] for item in (*others, own))
         assert sorted(server.hooks) == sorted(path_of(item) for item in before_it(others_release))
         said = pod.log("uninstall").read_text()
-        assert {f"deleted: {item['kind']} {item['metadata']['name']}" for item in (*made, *hooks)} == set(
-            said.splitlines()
-        )
+        assert {
+            f"deleted: {item['kind']} {item['metadata']['name']}" for item in (*made, *hooks)
+        } == set(said.splitlines())
         assert {method for method, _ in server.log} == {"DELETE"}, "it may nothing else"
         if controller == "jobset":
             return  # the same program: once is enough for what it says of nothing and of a refusal
@@ -138,7 +158,9 @@ def test_it_deletes_the_trainers_of_every_revision_and_nothing_else(controller: 
         assert pod.run("again", command, given).wait(60) == 0
         assert pod.log("again").read_text() == "nothing was left behind\n"
         server.refuse = {JOBS: 403}
-        assert pod.run("refused", command, given).wait(60) == 1, "so that the Job tries again, and Helm says so"
+        assert pod.run("refused", command, given).wait(60) == 1, (
+            "so that the Job tries again, and Helm says so"
+        )
         assert pod.log("refused").read_text() == (
             "error: cannot delete the trainer's Jobs: the service account may not; grant it\n"
         )

@@ -38,9 +38,15 @@ OF_BOTH_CONTROLLERS: tuple[Object, ...] = (
         ({"generator": {"replicas": 4}}, set()),
         ({"autoscaler": {"mode": "keda", "maxReplicas": 5}}, set()),
         ({"forecaster": {"resources": {"limits": {"memory": "1Gi"}}}}, {"forecaster"}),
-        ({"config": {"forecaster": {"source": {"kind": "prometheus", "url": "http://p:9090"}}}}, {"forecaster"}),
+        (
+            {"config": {"forecaster": {"source": {"kind": "prometheus", "url": "http://p:9090"}}}},
+            {"forecaster"},
+        ),
         ({"config": {"budget": {"steps": 500}}}, {"trainer", "forecaster"}),
-        ({"config": {"recipe": {"optimizer": {"learning_rate": 1e-5}}}}, {"trainer", "generator", "forecaster"}),
+        (
+            {"config": {"recipe": {"optimizer": {"learning_rate": 1e-5}}}},
+            {"trainer", "generator", "forecaster"},
+        ),
         ({"grader": {"enabled": True}}, {"trainer", "generator", "forecaster"}),
         ({"config": {"grader": {"processes": 8}}}, {"trainer", "generator"}),
         ({"generator": {"image": {"tag": "0.1.1-cpu"}}}, {"generator"}),
@@ -65,7 +71,11 @@ def test_an_upgrade_restarts_only_what_reads_the_change(change: Object, restarts
 @pytest.mark.parametrize(
     ("controller", "change"),
     [
-        *((controller, change) for controller in ("job", "jobset") for change in OF_BOTH_CONTROLLERS),
+        *(
+            (controller, change)
+            for controller in ("job", "jobset")
+            for change in OF_BOTH_CONTROLLERS
+        ),
         ("job", {"nameOverride": "other", "fullnameOverride": "demo-rollcast"}),
         ("job", {"podSecurity": {"runAsUser": 2000}}),
         ("job", {"generator": {"replicas": 3}}),
@@ -73,8 +83,14 @@ def test_an_upgrade_restarts_only_what_reads_the_change(change: Object, restarts
     ids=str,
 )
 def test_an_upgrade_changes_nothing_that_cannot_change(controller: str, change: Object) -> None:
-    """A Job may get another backoffLimit, a JobSet may not; both may be kept longer. Else it is another object."""
-    mutable = {"job": ("backoffLimit", "ttlSecondsAfterFinished"), "jobset": ("ttlSecondsAfterFinished",)}[controller]
+    """A Job may get another backoffLimit, a JobSet may not; both may be kept longer.
+
+    Else it is another object.
+    """
+    mutable = {
+        "job": ("backoffLimit", "ttlSecondsAfterFinished"),
+        "jobset": ("ttlSecondsAfterFinished",),
+    }[controller]
     kind = {"job": "Job", "jobset": "JobSet"}[controller]
     base = merged(CPU, {"trainer": {"controller": controller}})
 
@@ -84,14 +100,17 @@ def test_an_upgrade_changes_nothing_that_cannot_change(controller: str, change: 
             for item in of_kind(render(values), kind)
             if "helm.sh/hook" not in item["metadata"].get("annotations", "")
         ]
-        return item["metadata"]["name"], {key: part for key, part in item["spec"].items() if key not in mutable}
+        return item["metadata"]["name"], {
+            key: part for key, part in item["spec"].items() if key not in mutable
+        }
 
     before, after = trainer(base), trainer(merged(base, change))
     assert (before[0] == after[0]) is (before[1] == after[1])
 
 
 def test_a_node_that_goes_away_is_no_failure_of_a_jobset() -> None:
-    """Its Job fails at once, for all ranks to begin again, with a message that the first matching rule knows.
+    """Its Job fails at once, for all ranks to begin again, with a message that the first matching
+    rule knows.
 
     The messages are those of Kubernetes' Job controller; the reason is the same for both.
     """
@@ -99,7 +118,9 @@ def test_a_node_that_goes_away_is_no_failure_of_a_jobset() -> None:
     (job,) = [entry["template"]["spec"] for entry in jobset["spec"]["replicatedJobs"]]
     on_disruption = {"type": "DisruptionTarget", "status": "True"}
     assert [
-        rule["action"] for rule in job["podFailurePolicy"]["rules"] if on_disruption in rule["onPodConditions"]
+        rule["action"]
+        for rule in job["podFailurePolicy"]["rules"]
+        if on_disruption in rule["onPodConditions"]
     ] == ["FailJob"]
 
     def done(message: str) -> str:
@@ -114,24 +135,42 @@ def test_a_node_that_goes_away_is_no_failure_of_a_jobset() -> None:
     assert done(f"Pod {pod} has condition DisruptionTarget matching FailJob rule at index 1") == (
         "RestartJobSetAndIgnoreMaxRestarts"
     )
-    failed = f"Container trainer for pod {pod} failed with exit code {{}} matching FailJob rule at index {{}}"
+    failed = (
+        f"Container trainer for pod {pod} failed with exit code {{}} matching FailJob rule at "
+        f"index {{}}"
+    )
     assert done(failed.format(2, 0)) == done(failed.format(76, 0)) == "FailJobSet"
-    assert done(failed.format(143, 1)) == "RestartJobSetAndIgnoreMaxRestarts", "somebody deleted a pod, to move it"
+    assert done(failed.format(143, 1)) == "RestartJobSetAndIgnoreMaxRestarts", (
+        "somebody deleted a pod, to move it"
+    )
 
 
 def _after_exit(job: Object, code: int) -> str:
-    """What the first rule of a Job's pod failure policy that matches does with a trainer that ended so."""
+    """What the first rule of a Job's pod failure policy that matches does with a trainer that ended
+    so.
+    """
     for rule in job["spec"]["podFailurePolicy"]["rules"]:
         codes = rule.get("onExitCodes")
-        if codes and codes["containerName"] == "trainer" and codes["operator"] == "In" and code in codes["values"]:
+        if (
+            codes
+            and codes["containerName"] == "trainer"
+            and codes["operator"] == "In"
+            and code in codes["values"]
+        ):
             return str(rule["action"])
     return "Count"
 
 
 def test_a_pod_that_was_asked_to_go_is_no_failure_of_a_job() -> None:
-    """`kubectl delete pod` gives no condition DisruptionTarget: the trainer's own exit code tells."""
-    (job,) = [item for item in of_kind(render(CPU), "Job") if "-trainer-" in item["metadata"]["name"]]
-    assert {code: _after_exit(job, code) for code in (1, 2, EXIT_SUPERSEDED, EXIT_INTERRUPTED, 137)} == {
+    """`kubectl delete pod` gives no condition DisruptionTarget:
+    the trainer's own exit code tells.
+    """
+    (job,) = [
+        item for item in of_kind(render(CPU), "Job") if "-trainer-" in item["metadata"]["name"]
+    ]
+    assert {
+        code: _after_exit(job, code) for code in (1, 2, EXIT_SUPERSEDED, EXIT_INTERRUPTED, 137)
+    } == {
         1: "Count",
         2: "FailJob",
         EXIT_SUPERSEDED: "FailJob",
@@ -142,14 +181,21 @@ def test_a_pod_that_was_asked_to_go_is_no_failure_of_a_job() -> None:
 
 @pytest.mark.parametrize("controller", ["job", "jobset"])
 def test_of_two_revisions_trainers_each_knows_which_is_to_stay(controller: str) -> None:
-    """An upgrade that fails half-way has made a Job that Helm forgets, a rollback that does leaves two.
+    """An upgrade that fails half-way has made a Job that Helm forgets, a rollback that does leaves
+    two.
 
-    All pods read two ConfigMaps, which the cluster refreshes in them: Helm changes one before it makes the Job, and its
-    last hook makes the other. They know their own Job by its label; tests/trainer/test_launch.py has what they do then.
+    All pods read two ConfigMaps, which the cluster refreshes in them: Helm changes one before it
+    makes the Job, and its last hook makes the other. They know their own Job by its label;
+    tests/trainer/test_launch.py has what they do then.
     """
     base = merged(CPU, {"trainer": {"controller": controller}})
-    revisions = [render(merged(base, {"config": {"budget": {"steps": steps}}})) for steps in (224, 500, 900)]
-    named = [one(objects, "ConfigMap", "demo-rollcast-run")["data"]["rendered-trainer"] for objects in revisions]
+    revisions = [
+        render(merged(base, {"config": {"budget": {"steps": steps}}})) for steps in (224, 500, 900)
+    ]
+    named = [
+        one(objects, "ConfigMap", "demo-rollcast-run")["data"]["rendered-trainer"]
+        for objects in revisions
+    ]
     assert len(set(named)) == len(revisions)
     for objects, name in zip(revisions, named, strict=True):
         pod = pod_of(objects, "trainer")
@@ -158,16 +204,26 @@ def test_of_two_revisions_trainers_each_knows_which_is_to_stay(controller: str) 
         accepted = of_kind(objects, "ConfigMap", "-accepted")
         assert [item["data"] for item in accepted] == 2 * [{"accepted-trainer": name}]
         hooks = [item["metadata"]["annotations"] for item in accepted]
-        assert [hook["helm.sh/hook"] for hook in hooks] == ["post-install,post-upgrade,post-rollback", "post-delete"]
+        assert [hook["helm.sh/hook"] for hook in hooks] == [
+            "post-install,post-upgrade,post-rollback",
+            "post-delete",
+        ]
         assert [hook["helm.sh/hook-delete-policy"] for hook in hooks] == [
             "before-hook-creation",
             "before-hook-creation,hook-succeeded",
         ], "the second one leaves nothing behind"
         (container,) = pod.spec["containers"]
-        assert {"--job=$(JOB_NAME)", "--rendered-in=/etc/rollcast/rendered-trainer"} <= set(container["args"])
+        assert {"--job=$(JOB_NAME)", "--rendered-in=/etc/rollcast/rendered-trainer"} <= set(
+            container["args"]
+        )
         (own,) = [entry for entry in container["env"] if entry["name"] == "JOB_NAME"]
-        assert own["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['batch.kubernetes.io/job-name']"
-        (mount,) = [entry for entry in container["volumeMounts"] if entry["mountPath"] == "/etc/rollcast"]
+        assert (
+            own["valueFrom"]["fieldRef"]["fieldPath"]
+            == "metadata.labels['batch.kubernetes.io/job-name']"
+        )
+        (mount,) = [
+            entry for entry in container["volumeMounts"] if entry["mountPath"] == "/etc/rollcast"
+        ]
         assert "subPath" not in mount, "what is mounted by a path of its own is never refreshed"
         (volume,) = [entry for entry in pod.spec["volumes"] if entry["name"] == mount["name"]]
         assert volume["projected"]["sources"] == [
@@ -180,7 +236,9 @@ def test_priority_classes_are_named_after_what_cannot_change() -> None:
     def classes(**given: Any) -> dict[str, Object]:
         objects = render(merged(CPU, {"priorityClasses": {"create": True, **given}}))
         found = {item["metadata"]["name"]: item for item in of_kind(objects, "PriorityClass")}
-        assert {pod_of(objects, role).spec["priorityClassName"] for role in ("trainer", "generator")} == set(found)
+        assert {
+            pod_of(objects, role).spec["priorityClassName"] for role in ("trainer", "generator")
+        } == set(found)
         return found
 
     variants = [
@@ -194,10 +252,12 @@ def test_priority_classes_are_named_after_what_cannot_change() -> None:
         fixed = (item["value"], item["preemptionPolicy"])
         assert seen.setdefault(name, fixed) == fixed
     assert {item["preemptionPolicy"] for item in variants[0].values()} == {"Never"}
-    assert [item["preemptionPolicy"] for name, item in variants[3].items() if "-trainer-" in name] == [
-        "PreemptLowerPriority"
-    ]
-    assert [item["preemptionPolicy"] for name, item in variants[3].items() if "-generator-" in name] == ["Never"]
+    assert [
+        item["preemptionPolicy"] for name, item in variants[3].items() if "-trainer-" in name
+    ] == ["PreemptLowerPriority"]
+    assert [
+        item["preemptionPolicy"] for name, item in variants[3].items() if "-generator-" in name
+    ] == ["Never"]
 
 
 @pytest.mark.parametrize("name", VALUE_SETS)

@@ -1,4 +1,6 @@
-"""What scripts have written is what they would write now; manifests, overlays and prerequisites fit the chart."""
+"""What scripts have written is what they would write now; manifests, overlays and prerequisites fit
+the chart.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ import yaml
 
 from rollcast.config.run import parse_run_config
 from testkit.plain_manifests import PROFILES, manifest_texts, manifests
-from tests.chart.rendering import CHART, ROOT, defaults, merged, of_kind, one, pods, profile, render, run_file
+from tests.chart.rendering import (
+    CHART,
+    ROOT,
+    defaults,
+    merged,
+    of_kind,
+    one,
+    pods,
+    profile,
+    render,
+    run_file,
+)
 from tests.chart.rendering import PROFILES as PROFILES_OF_THE_CHART
 from tests.chart.value_sets import VALUE_SETS
 
@@ -44,10 +57,14 @@ def test_the_table_describes_every_group_of_values() -> None:
     assert all(f"| `{name}" in table for name in values)
 
 
-@pytest.mark.parametrize("recipe", sorted((ROOT / "helm" / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "recipe", sorted((ROOT / "helm" / "recipes").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_every_recipe_renders_after_a_profile_and_is_the_recipe(recipe: Path) -> None:
     values = yaml.safe_load(recipe.read_text())
-    config = parse_run_config(run_file(render(merged(profile("scalerl-8b"), values))), source=recipe.stem)
+    config = parse_run_config(
+        run_file(render(merged(profile("scalerl-8b"), values))), source=recipe.stem
+    )
     (source,) = (ROOT / "configs" / "recipes").rglob(recipe.name)
     wanted = parse_run_config(yaml.safe_load(source.read_text()), source=recipe.stem)
     assert config.recipe == wanted.recipe
@@ -110,7 +127,11 @@ def _built(folder: Path) -> list[dict[str, Any]]:
     objects = []
     for resource in kustomization["resources"]:
         path = folder / resource
-        found = _built(path) if path.is_dir() else yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+        found = (
+            _built(path)
+            if path.is_dir()
+            else yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+        )
         objects += [item for item in found if item]
     return objects
 
@@ -118,13 +139,28 @@ def _built(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("folder", [*PROFILES, "overlays/own-registry", "overlays/two-generators"])
 def test_kustomizations_change_what_is_there(folder: str, k8s: Path) -> None:
     kustomization = yaml.safe_load((k8s / folder / "kustomization.yaml").read_text())
-    assert set(kustomization) <= {"apiVersion", "kind", "resources", "images", "replicas", "patches"}
+    assert set(kustomization) <= {
+        "apiVersion",
+        "kind",
+        "resources",
+        "images",
+        "replicas",
+        "patches",
+    }
     objects = _built(k8s / folder)
     assert one(objects, "Namespace")
-    images = {container["image"].rpartition(":")[0] for pod in pods(objects) for container in pod.containers}
+    images = {
+        container["image"].rpartition(":")[0]
+        for pod in pods(objects)
+        for container in pod.containers
+    }
     assert {image["name"] for image in kustomization.get("images", [])} <= images
     for change in kustomization.get("replicas", []):
-        (target,) = [item for item in of_kind(objects, "Deployment") if item["metadata"]["name"] == change["name"]]
+        (target,) = [
+            item
+            for item in of_kind(objects, "Deployment")
+            if item["metadata"]["name"] == change["name"]
+        ]
         assert target["spec"]["replicas"] != change["count"]
     for patch in kustomization.get("patches", []):
         (target,) = [
@@ -142,7 +178,9 @@ def test_kustomizations_change_what_is_there(folder: str, k8s: Path) -> None:
 def _kustomized(folder: Path) -> list[dict[str, Any]]:
     """What `kubectl apply -k` would send."""
     command = ["kubectl", "kustomize"] if shutil.which("kubectl") else ["kustomize", "build"]
-    built = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120, check=False)
+    built = subprocess.run(
+        [*command, str(folder)], capture_output=True, text=True, timeout=120, check=False
+    )
     assert built.returncode == 0, built.stderr
     return [item for item in yaml.load_all(built.stdout, Loader=yaml.CSafeLoader) if item]
 
@@ -170,7 +208,10 @@ def test_kustomize_builds_the_overlays(k8s: Path) -> None:
     own = _kustomized(k8s / "overlays" / "own-registry")
     mine = {container["image"] for pod in pods(own) for container in pod.containers}
     before = {container["image"] for pod in pods(cpu) for container in pod.containers}
-    assert mine == {f"registry.example.com/{image}" if image.startswith("rollcast/") else image for image in before}
+    assert mine == {
+        f"registry.example.com/{image}" if image.startswith("rollcast/") else image
+        for image in before
+    }
     assert len(own) == len(cpu) + 1, "and the namespace"
 
     two = _kustomized(k8s / "overlays" / "two-generators")
@@ -195,7 +236,9 @@ def test_the_guides_numbers_are_the_charts() -> None:
     units = {"Gi": 1.0, "Mi": 1 / 1024}
     memory = sum(int(entry["memory"][:-2]) * units[entry["memory"][-2:]] for entry in asked)
     assert f"the run for {cores:.2f} cores and {memory:.1f} GiB" in guide
-    tens = {50: "fifty", 60: "sixty", 70: "seventy"}[round(len(VALUE_SETS) - len(PROFILES_OF_THE_CHART), -1)]
+    tens = {50: "fifty", 60: "sixty", 70: "seventy"}[
+        round(len(VALUE_SETS) - len(PROFILES_OF_THE_CHART), -1)
+    ]
     assert f"every profile and some {tens} further value sets" in guide
 
 
@@ -208,7 +251,11 @@ def test_prerequisites_let_the_chart_in() -> None:
     assert label == {sidecar["dashboards"]["label"]: sidecar["dashboards"]["labelValue"]}
     label = values["monitoring"]["dashboards"]["datasourceLabels"]
     assert label == {sidecar["datasources"]["label"]: sidecar["datasources"]["labelValue"]}
-    assert sidecar["dashboards"]["searchNamespace"] == sidecar["datasources"]["searchNamespace"] == "ALL"
+    assert (
+        sidecar["dashboards"]["searchNamespace"]
+        == sidecar["datasources"]["searchNamespace"]
+        == "ALL"
+    )
     allowed = values["networkPolicy"]["prometheus"]["namespaceSelector"]["matchLabels"]
     guide = (ROOT / "docs" / "kubernetes.md").read_text()
     assert f"-n {allowed['kubernetes.io/metadata.name']} --create-namespace" in guide

@@ -26,7 +26,9 @@ _ADDED: dict[str, Any] = {
     "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
     "envFrom": [{"configMapRef": {"name": "proxies"}}],
     "extraContainers": [_SIDECAR],
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    ],
     "schedulerName": "volcano",
     "labels": {"team": "rl"},
     "annotations": {"team": "rl"},
@@ -60,14 +62,24 @@ CHANGES: dict[str, dict[str, Any]] = {
     "hpa": {"autoscaler": {"mode": "hpa"}},
     "keda": {"autoscaler": {"mode": "keda", "minReplicas": 2, "maxReplicas": 6}},
     "controller": {"autoscaler": {"mode": "controller"}},
-    "hpa-without-tolerance": {"autoscaler": {"mode": "hpa"}, "config": {"autoscaler": {"hpa_tolerance": 0}}},
-    "keda-with-little-tolerance": {"autoscaler": {"mode": "keda"}, "config": {"autoscaler": {"hpa_tolerance": 0.05}}},
+    "hpa-without-tolerance": {
+        "autoscaler": {"mode": "hpa"},
+        "config": {"autoscaler": {"hpa_tolerance": 0}},
+    },
+    "keda-with-little-tolerance": {
+        "autoscaler": {"mode": "keda"},
+        "config": {"autoscaler": {"hpa_tolerance": 0.05}},
+    },
     "generators-stay-at-the-end": {"autoscaler": {"mode": "controller", "letGoAtEnd": False}},
     "autoscaler-from-prometheus": {
         "autoscaler": {"mode": "keda"},
         "config": {
-            "autoscaler": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
-            "forecaster": {"source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}},
+            "autoscaler": {
+                "source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}
+            },
+            "forecaster": {
+                "source": {"kind": "prometheus", "url": "http://prometheus.monitoring:9090"}
+            },
         },
     },
     "jobset": {"trainer": {"controller": "jobset"}},
@@ -76,18 +88,32 @@ CHANGES: dict[str, dict[str, Any]] = {
     "forecaster-without-volume": {"forecaster": {"persistence": {"enabled": False}}},
     "ingress": {
         "forecaster": {
-            "ingress": {"enabled": True, "host": "rl.example.com", "tlsSecret": "tls", "className": "nginx"},
+            "ingress": {
+                "enabled": True,
+                "host": "rl.example.com",
+                "tlsSecret": "tls",
+                "className": "nginx",
+            },
             "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
         },
         "networkPolicy": {
-            "forecasterFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}]
+            "forecasterFrom": [
+                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+            ]
         },
     },
     "external-redis": {
-        "redis": {"enabled": False, "external": {"host": "redis.example.com", "tls": True, "passwordSecret": "mine"}}
+        "redis": {
+            "enabled": False,
+            "external": {"host": "redis.example.com", "tls": True, "passwordSecret": "mine"},
+        }
     },
-    "external-redis-without-password": {"redis": {"enabled": False, "external": {"host": "10.0.0.7"}}},
-    "redis-in-memory-with-exporter": {"redis": {"persistence": {"enabled": False}, "exporter": {"enabled": True}}},
+    "external-redis-without-password": {
+        "redis": {"enabled": False, "external": {"host": "10.0.0.7"}}
+    },
+    "redis-in-memory-with-exporter": {
+        "redis": {"persistence": {"enabled": False}, "exporter": {"enabled": True}}
+    },
     "own-secret": {"auth": {"existingSecret": "mine", "http": True}},
     "keda-with-tls": {
         "autoscaler": {"mode": "keda", "triggerAuthentication": "rollcast"},
@@ -114,11 +140,15 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "annotations-for-prometheus": {"monitoring": {"annotations": True}},
     "no-network-policy": {"networkPolicy": {"enabled": False}},
-    "closed-network": {"networkPolicy": {"allowHub": False, "apiServerCIDR": "10.0.0.1/32", "autoscalerFrom": []}},
+    "closed-network": {
+        "networkPolicy": {"allowHub": False, "apiServerCIDR": "10.0.0.1/32", "autoscalerFrom": []}
+    },
     "agents-elsewhere": {
         "auth": {"http": True},
         "networkPolicy": {
-            "generatorFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "agents"}}}]
+            "generatorFrom": [
+                {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "agents"}}}
+            ]
         },
     },
     "shared-model-volume": {"model": {"volume": {"kind": "pvc", "storageClass": "fast"}}},
@@ -132,7 +162,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "tests-from-the-hub": {
         "config": {
-            "tasks": {"downstream": [{"dataset": {"kind": "huggingface", "name": "exam", "path": "org/exam"}}]},
+            "tasks": {
+                "downstream": [
+                    {"dataset": {"kind": "huggingface", "name": "exam", "path": "org/exam"}}
+                ]
+            },
         }
     },
     "openshift": {"podSecurity": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}},
@@ -147,7 +181,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "additions-in-every-role": dict.fromkeys(_ROLES, _ADDED)
     | {"autoscaler": _ADDED | {"mode": "controller"}, "grader": _ADDED | {"enabled": True}},
-    "names": {"fullnameOverride": "a-name-that-is-as-long-as-anybody-would-want-it", "nameOverride": "other"},
+    "names": {
+        "fullnameOverride": "a-name-that-is-as-long-as-anybody-would-want-it",
+        "nameOverride": "other",
+    },
     "priorities-and-no-budgets": {
         "priorityClasses": {"create": True, "preemptionPolicy": "PreemptLowerPriority"},
         "generator": {"podDisruptionBudget": {"enabled": False}, "packing": False},
@@ -167,15 +204,24 @@ CHANGES: dict[str, dict[str, Any]] = {
         ]
     },
     "as-a-subchart": {"enabled": True, "global": {"storageClass": "x", "imageRegistry": "mirror"}},
-    "stop-when": {"config": {"stop_when": {"least_gain": 0.02}, "budget": {"steps": None, "device_hours": 1}}},
+    "stop-when": {
+        "config": {"stop_when": {"least_gain": 0.02}, "budget": {"steps": None, "device_hours": 1}}
+    },
     "graders-in-gvisor": {
         "grader": {"enabled": True, "replicas": 3},
         "auth": {"http": True},
         "monitoring": {"enabled": True},
     },
     "graders-on-the-nodes-kernel": {
-        "grader": {"enabled": True, "runtimeClassName": "", "podDisruptionBudget": {"enabled": False}},
-        "config": {"tasks": {"grading": {"sandbox": "remote", "deadline_seconds": 20}}, "http": {"tls": _PEM}},
+        "grader": {
+            "enabled": True,
+            "runtimeClassName": "",
+            "podDisruptionBudget": {"enabled": False},
+        },
+        "config": {
+            "tasks": {"grading": {"sandbox": "remote", "deadline_seconds": 20}},
+            "http": {"tls": _PEM},
+        },
         "monitoring": {"enabled": True},
     },
     "graders-in-another-runtime": {
@@ -183,7 +229,9 @@ CHANGES: dict[str, dict[str, Any]] = {
         "config": {"grader": {"sandbox": "strict", "processes": 2}},
     },
     "a-grader-elsewhere": {
-        "grader": {"external": {"host": "grader.example.com", "port": 7433, "tokenSecret": "grader"}},
+        "grader": {
+            "external": {"host": "grader.example.com", "port": 7433, "tokenSecret": "grader"}
+        },
         "networkPolicy": {"allowHub": False},
     },
     "queues-and-claims-of-a-platform": {
@@ -200,7 +248,11 @@ CHANGES: dict[str, dict[str, Any]] = {
             {"name": "echo", "image": {"repository": "team/echo-env", "tag": "1.2"}},
             {
                 "name": "files",
-                "image": {"registry": "registry.example.com", "repository": "team/files-mcp", "digest": _DIGEST},
+                "image": {
+                    "registry": "registry.example.com",
+                    "repository": "team/files-mcp",
+                    "digest": _DIGEST,
+                },
                 "command": ["serve-files"],
                 "args": ["--root", "/data"],
                 "port": 9000,
@@ -208,7 +260,9 @@ CHANGES: dict[str, dict[str, Any]] = {
                 "scaling": {"maxReplicas": 8, "cpuPercent": 50},
                 "sticky": True,
                 "readinessPath": "/health",
-                "egress": [{"to": [{"ipBlock": {"cidr": "10.7.0.0/16"}}], "ports": [{"port": 443}]}],
+                "egress": [
+                    {"to": [{"ipBlock": {"cidr": "10.7.0.0/16"}}], "ports": [{"port": 443}]}
+                ],
                 "podDisruptionBudget": {"enabled": False},
                 "resources": {"requests": {"cpu": 2}, "limits": {"memory": "4Gi"}},
                 **{field: value for field, value in _ADDED.items() if field != "extraContainers"},
@@ -262,18 +316,27 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         },
         "model": {"source": "arithmetic", "tokenSecret": "hub"},
     },
-    "rdma": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True}, "interface": "ib0"}}),
-    "rdma-as-root": merged(profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True, "root": True}}}),
+    "rdma": merged(
+        profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True}, "interface": "ib0"}}
+    ),
+    "rdma-as-root": merged(
+        profile("scalerl-8b"), {"networking": {"rdma": {"enabled": True, "root": True}}}
+    ),
     "8xh100-by-claims": merged(
         profile("8xh100"),
-        {"gpu": {"resource": ""}, "trainer": {"resourceClaims": _CLAIMS}, "generator": {"resourceClaims": _CLAIMS}},
+        {
+            "gpu": {"resource": ""},
+            "trainer": {"resourceClaims": _CLAIMS},
+            "generator": {"resourceClaims": _CLAIMS},
+        },
     ),
     "moe-on-the-nodes-network": merged(
         profile("moe"), {"gpu": {"resource": "amd.com/gpu"}, "trainer": {"hostNetwork": True}}
     ),
     "two-nodes-as-a-job": merged(profile("scalerl-8b"), {"trainer": {"controller": "job"}}),
     "8xh100-on-node-folders": merged(
-        profile("8xh100"), {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}}
+        profile("8xh100"),
+        {"model": {"volume": {"kind": "hostPath", "hostPath": "/var/lib/models"}}},
     ),
     "8xh100-scaled": merged(profile("8xh100"), {"autoscaler": {"mode": "keda", "maxReplicas": 4}}),
 }

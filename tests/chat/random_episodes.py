@@ -28,7 +28,10 @@ TOOLS = [
             },
         },
     },
-    {"type": "function", "function": {"name": "noop", "description": "Nothing.", "parameters": {"type": "object"}}},
+    {
+        "type": "function",
+        "function": {"name": "noop", "description": "Nothing.", "parameters": {"type": "object"}},
+    },
 ]
 ALPHABET = 'abc xyz 0123 {}[]"\\:,\n\t<>|/ éß Ωж 日本語 🐟👩‍👩‍👧 \u202e\u0301'
 KINDS: tuple[Kind, ...] = ("qwen3", "llama_3", "chatml", "inst")
@@ -84,11 +87,17 @@ def some_text(draw: random.Random, most: int = 40) -> str:
 
 def hostile_text(kind: Kind, draw: random.Random) -> str:
     """A tool's text, at times with the marks of the format, or of the bridge, inside it."""
-    return some_text(draw, 100) + draw.choice(["", "", END_OF_TURN[kind], SENTINEL]) + some_text(draw, 100)
+    return (
+        some_text(draw, 100)
+        + draw.choice(["", "", END_OF_TURN[kind], SENTINEL])
+        + some_text(draw, 100)
+    )
 
 
 def words(draw: random.Random) -> str:
-    """A text that begins and ends with a letter, so that a template's trimming does not change it."""
+    """A text that begins and ends with a letter, so that a template's trimming does not change
+    it.
+    """
     return f"w{some_text(draw)}w"
 
 
@@ -101,7 +110,11 @@ def canonical(kind: Kind, draw: random.Random) -> Answer:
         num_calls = 1 if kind == "llama_3" else draw.randint(1, 3)
         arguments = [{"a": draw.randint(-9, 9), "note": some_text(draw)} for _ in range(num_calls)]
         calls = [
-            {"id": f"call{number:05}", "type": "function", "function": {"name": "add", "arguments": given}}
+            {
+                "id": f"call{number:05}",
+                "type": "function",
+                "function": {"name": "add", "arguments": given},
+            }
             for number, given in enumerate(arguments)
         ]
     content = "" if calls else words(draw).replace("<", "")
@@ -115,14 +128,17 @@ def canonical(kind: Kind, draw: random.Random) -> Answer:
     text = rendered(kind, [*question, message]).removeprefix(begun)
     body = text.partition(END_OF_TURN[kind])[0]
     if not thought:
-        # A template may put an empty thought before the last answer, and leaves it out of the history.
+        # A template may put an empty thought before the last answer, and leaves it out of the
+        # history.
         body = body.removeprefix("<think>\n\n</think>\n\n")
     ids = tokenizer.encode(body + END_OF_TURN[kind], add_special_tokens=False)
     return Answer(ids, message, thought, len(calls))
 
 
 def broken(kind: Kind, draw: random.Random) -> Answer:
-    """An answer that no template writes: malformed calls, other tokens for the same text, random tokens, cut off."""
+    """An answer that no template writes: malformed calls, other tokens for the same text, random
+    tokens, cut off.
+    """
     tokenizer = tokenizer_of(kind)
     before, behind, key = CALL_MARKS.get(kind, ("", "", "arguments"))
     bad_calls = [
@@ -137,14 +153,24 @@ def broken(kind: Kind, draw: random.Random) -> Answer:
     if style == 0:
         ids = tokenizer.encode(before + draw.choice(bad_calls) + behind, add_special_tokens=False)
     elif style == 1:
-        ids = [token for letter in some_text(draw) for token in tokenizer.encode(letter, add_special_tokens=False)]
+        ids = [
+            token
+            for letter in some_text(draw)
+            for token in tokenizer.encode(letter, add_special_tokens=False)
+        ]
     elif style == 2:
         stops = set(renderer_of(kind).stop_token_ids)
-        ids = [token for token in draw.choices(range(len(tokenizer)), k=draw.randint(0, 30)) if token not in stops]
+        ids = [
+            token
+            for token in draw.choices(range(len(tokenizer)), k=draw.randint(0, 30))
+            if token not in stops
+        ]
         thought = "perhaps"  # a random token may open one
     else:
         thought = "an open thought" if kind in HAS_REASONING else ""
-        ids = tokenizer.encode(f"<think>\n{thought}" if thought else words(draw), add_special_tokens=False)
+        ids = tokenizer.encode(
+            f"<think>\n{thought}" if thought else words(draw), add_special_tokens=False
+        )
     is_cut = style == 3 or draw.random() < 0.3
     end = tokenizer.encode(END_OF_TURN[kind], add_special_tokens=False)
     return Answer(ids if is_cut else [*ids, *end], None, thought)
@@ -154,7 +180,12 @@ def replies_to(kind: Kind, answer: Answer, draw: random.Random) -> list[dict[str
     if kind == "inst" or (answer.num_calls == 0 and draw.random() < 0.5):
         return [{"role": "user", "content": words(draw)}]
     return [
-        {"role": "tool", "name": "add", "tool_call_id": f"call{number:05}", "content": hostile_text(kind, draw)}
+        {
+            "role": "tool",
+            "name": "add",
+            "tool_call_id": f"call{number:05}",
+            "content": hostile_text(kind, draw),
+        }
         for number in range(max(answer.num_calls, 1))
     ]
 
@@ -163,14 +194,20 @@ def rendered(kind: Kind, messages: list[dict[str, Any]], *, begins_answer: bool 
     tools = None if kind == "inst" else TOOLS
     tokenizer = tokenizer_of(kind)
     return str(
-        tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=begins_answer, tokenize=False)
+        tokenizer.apply_chat_template(
+            messages, tools=tools, add_generation_prompt=begins_answer, tokenize=False
+        )
     )
 
 
 def end_of_chat(kind: Kind, answer: Answer, replies: list[dict[str, Any]]) -> str:
     """What the template writes behind an answer, by another answer."""
     calls = [
-        {"id": reply["tool_call_id"], "type": "function", "function": {"name": "add", "arguments": {}}}
+        {
+            "id": reply["tool_call_id"],
+            "type": "function",
+            "function": {"name": "add", "arguments": {}},
+        }
         for reply in replies
         if reply["role"] == "tool"
     ]
@@ -192,7 +229,9 @@ def play(kind: Kind, seed: int, tally: Tally) -> None:
     if draw.random() < 0.5:
         history.insert(0, {"role": "system", "content": words(draw)})
     prompt_ids = renderer.prompt(history, tools)
-    assert prompt_ids == tokenizer.encode(rendered(kind, history, begins_answer=True), add_special_tokens=False)
+    assert prompt_ids == tokenizer.encode(
+        rendered(kind, history, begins_answer=True), add_special_tokens=False
+    )
     is_canonical = True
     thoughts = ""
     for _ in range(draw.randint(1, 5)):
@@ -218,27 +257,38 @@ def play(kind: Kind, seed: int, tally: Tally) -> None:
             tally.compared += 1
 
 
-def check_given(kind: Kind, answer: Answer, replies: list[dict[str, Any]], given: list[int]) -> None:
-    """The tokens between two turns are what the template writes there; a turn that was cut off is ended first."""
+def check_given(
+    kind: Kind, answer: Answer, replies: list[dict[str, Any]], given: list[int]
+) -> None:
+    """The tokens between two turns are what the template writes there; a turn that was cut off is
+    ended first.
+    """
     tokenizer = tokenizer_of(kind)
     end = tokenizer.convert_tokens_to_ids(END_OF_TURN[kind])
     behind = end_of_chat(kind, answer, replies)
     text = tokenizer.decode(given)
     assert text.endswith(behind)
     is_cut = answer.token_ids[-1:] != [end]
-    assert text.removesuffix(behind) in ((END_OF_TURN[kind], f"</think>{END_OF_TURN[kind]}") if is_cut else ("",))
+    assert text.removesuffix(behind) in (
+        (END_OF_TURN[kind], f"</think>{END_OF_TURN[kind]}") if is_cut else ("",)
+    )
 
 
 def check_parsed(turn: Any, message: dict[str, Any]) -> None:
     assert turn.reasoning == message.get("reasoning_content", "").strip()
     assert turn.content == message["content"].strip()
-    expected = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", ())]
+    expected = [
+        (call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls", ())
+    ]
     assert [(call.name, call.arguments) for call in turn.calls] == expected
     assert [call.problem for call in turn.calls] == [""] * len(expected)
 
 
 def check_episodes(kind: Kind, num_episodes: int) -> None:
-    """The tokens of a turn extend those of the turn before, bit for bit, as the model's template has them."""
+    """The tokens of a turn extend those of the turn before, bit for bit, as the model's template
+    has them.
+    """
     tally = Tally()
     for seed in range(num_episodes):
         play(kind, seed, tally)

@@ -1,4 +1,6 @@
-"""A chat template that never ends: refused at the start in a sentence, and in a run the end of its process."""
+"""A chat template that never ends: refused at the start in a sentence, and in a run the end of its
+process.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,14 @@ from testkit.chat_tokenizers import CHATML_TEMPLATE, write_chat_tokenizer
 LOOP = "{% for i in range(99999) %}"
 END = "{% endfor %}"
 ENDLESS = {
-    "loops for long chats": "{% if messages | length > 2 %}" + 3 * LOOP + 3 * END + "{% endif %}" + CHATML_TEMPLATE,
-    "loops over the chat's letters": "{% set c = messages[0].content * 9999 %}{% for a in c %}{% for b in c %}"
+    "loops for long chats": "{% if messages | length > 2 %}"
+    + 3 * LOOP
+    + 3 * END
+    + "{% endif %}"
+    + CHATML_TEMPLATE,
+    (
+        "loops over the chat's letters"
+    ): "{% set c = messages[0].content * 9999 %}{% for a in c %}{% for b in c %}"
     + 2 * END
     + CHATML_TEMPLATE,
 }
@@ -47,16 +55,22 @@ async def test_the_start_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 async def test_the_start_names_another_fault(tmp_path: Path) -> None:
     """A right template passes in every run of a system."""
-    with pytest.raises(UserError, match=r"model.renderer = auto: the chat template of .* ends a turn"):
+    with pytest.raises(
+        UserError, match=r"model.renderer = auto: the chat template of .* ends a turn"
+    ):
         await check_chat_format(
-            write(tmp_path, "{% for message in messages %}{{ message.content }}{% endfor %}"), PromptFormat()
+            write(tmp_path, "{% for message in messages %}{{ message.content }}{% endfor %}"),
+            PromptFormat(),
         )
 
 
 LONG_OPERATIONS = {
     "a power": "{{ 9 ** (9 ** 6) }}",
     "a power of a product": "{% set n = 10 ** 9999 * 10 ** 9999 %}{{ n ** n }}",
-    "a product": "{% set n = namespace(x=10 ** 9999) %}{% for i in range(6) %}{% set n.x = n.x * n.x %}{% endfor %}",
+    "a product": (
+        "{% set n = namespace(x=10 ** 9999) %}{% for i in range(6) %}{% set n.x = n.x * n.x %}{% "
+        "endfor %}"
+    ),
     "a repeated text": "{{ 'a' * 10 ** 9 }}",
     "a list repeated by a number before it": "{{ (10 ** 9 * [1]) | length }}",
     "a long range": "{{ range(10 ** 9) | list }}",
@@ -127,9 +141,18 @@ LARGE_RESULTS = {
     "slice": "{{ ['x'] | slice(10 ** 9) | list | length }}",
     "round": "{{ 1.5 | round(10 ** 9, 'ceil') }}",
     "lipsum": "{{ lipsum(1, false, 10 ** 8, 10 ** 9) }}",
-    "a doubled text": "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-    "a doubled sum": "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-    "a doubled list": "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "a doubled text": (
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor "
+        "%}"
+    ),
+    "a doubled sum": (
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor "
+        "%}"
+    ),
+    "a doubled list": (
+        "{% set n = namespace(x=[1]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor "
+        "%}"
+    ),
     "a doubled block": "{% set n = namespace(x='aa') %}{% for i in range(99) %}"
     "{% set x %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = x %}{% endfor %}",
     "lists of one list": "{% set n = namespace(x=[1]) %}"
@@ -176,15 +199,28 @@ def test_a_result_that_is_too_large_is_refused_before_it_is_made() -> None:
 
 
 ORDINARY = {
-    "{{ '%s has %d' % ('a', 3) }} {{ '{} {:>3}'.format('a', 1) }} {{ '%.1f' | format(2.25) }}": "a has 3 a   1 2.2",
+    (
+        "{{ '%s has %d' % ('a', 3) }} {{ '{} {:>3}'.format('a', 1) }} {{ '%.1f' | format(2.25) }}"
+    ): "a has 3 a   1 2.2",
     "{{ 'x'.center(5) }}|{{ 'x' | center(5) }}|{{ '1'.zfill(3) }}": "  x  |  x  |001",
-    "{{ 'a,b'.split(',') | join('; ') }} {{ '-'.join(['a', 'b']) }} {{ 'aa'.replace('a', 'bc') }}": "a; b a-b bcbc",
-    "{{ ['b', 'a'] | map('upper') | sort | join }} {{ {'a': [1]} | tojson(indent=1) }}": 'AB {\n "a": [\n  1\n ]\n}',
-    "{% set n = namespace(x=[]) %}{% for i in range(3) %}{% set n.x = n.x + [i] %}{% endfor %}{{ n.x ~ 'a' }}": (
-        "[0, 1, 2]a"
-    ),
-    "{% macro m(x) %}<{{ x | trim }}>{% endmacro %}{{ m(' a ') }}{{ 1.25 | round(1) }}{{ undefined_name }}": "<a>1.2",
-    "{% filter upper %}a{{ 'b' | indent(2, true) }}{% endfilter %}{{ 'a\\nb' | indent }}": "A  Ba\n    b",
+    (
+        "{{ 'a,b'.split(',') | join('; ') }} {{ '-'.join(['a', 'b']) }} {{ 'aa'.replace('a', 'bc') "
+        "}}"
+    ): "a; b a-b bcbc",
+    (
+        "{{ ['b', 'a'] | map('upper') | sort | join }} {{ {'a': [1]} | tojson(indent=1) }}"
+    ): 'AB {\n "a": [\n  1\n ]\n}',
+    (
+        "{% set n = namespace(x=[]) %}{% for i in range(3) %}{% set n.x = n.x + [i] %}{% endfor "
+        "%}{{ n.x ~ 'a' }}"
+    ): ("[0, 1, 2]a"),
+    (
+        "{% macro m(x) %}<{{ x | trim }}>{% endmacro %}{{ m(' a ') }}{{ 1.25 | round(1) }}{{ "
+        "undefined_name }}"
+    ): "<a>1.2",
+    (
+        "{% filter upper %}a{{ 'b' | indent(2, true) }}{% endfilter %}{{ 'a\\nb' | indent }}"
+    ): "A  Ba\n    b",
     "{{ ('a' * 5000000) | length }}": "5000000",
 }
 
@@ -213,7 +249,7 @@ else:
     tokenize(tokenizer, [Message("user", "x")], PromptFormat())
     print("ended", flush=True)
     tokenize(tokenizer, [Message("user", "x"), Message("assistant", "y"), Message("user", "z")], PromptFormat())
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("where", ["episode", "prompt"])

@@ -1,4 +1,6 @@
-"""Random episodes: the tokens of a turn extend those of the turn before, as the model's template has them."""
+"""Random episodes: the tokens of a turn extend those of the turn before, as the model's template
+has them.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from rollcast.config.model import Model
 from testkit.chat_tokenizers import END_OF_TURN, Kind, make_chat_tokenizer
 
 QUESTION = {"role": "user", "content": "question"}
-TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+TOOL = {
+    "type": "function",
+    "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}},
+}
 WRITTEN: list[tuple[Kind, str]] = [
     ("qwen3", "It is 3."),
     ("qwen3", "<think>\nhm\n</think>\n\nIt is 3."),
@@ -38,9 +41,14 @@ def test_a_turn_is_rendered_again_as_it_was_written(kind: Kind, written: str) ->
 def test_a_call_that_cannot_be_read_stays_in_the_content() -> None:
     tokenizer = make_chat_tokenizer("qwen3")
     renderer = make_renderer(Model(path="/model"), tokenizer)
-    written = tokenizer.encode('I add.<tool_call>{"name": "add", </tool_call><|im_end|>', add_special_tokens=False)
+    written = tokenizer.encode(
+        'I add.<tool_call>{"name": "add", </tool_call><|im_end|>', add_special_tokens=False
+    )
     turn = renderer.parse(renderer.prompt([QUESTION], [TOOL]), written, [TOOL])
-    assert assistant_message(turn, ["call00000"]) == {"role": "assistant", "content": 'I add.\n{"name": "add",'}
+    assert assistant_message(turn, ["call00000"]) == {
+        "role": "assistant",
+        "content": 'I add.\n{"name": "add",',
+    }
 
 
 def test_each_call_has_an_id() -> None:

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from rollcast.chat.base import AssistantTurn, ChatRenderer
-from rollcast.chat.calls import MAX_ARGUMENT_VALUES, MAX_CALLS_PER_TURN, MAX_PROBLEM_CHARACTERS, Toolbox
+from rollcast.chat.calls import (
+    MAX_ARGUMENT_VALUES,
+    MAX_CALLS_PER_TURN,
+    MAX_PROBLEM_CHARACTERS,
+    Toolbox,
+)
 from rollcast.chat.make import make_renderer
 from rollcast.config.model import Model
 from testkit.chat_tokenizers import END_OF_TURN, Kind, make_chat_tokenizer
@@ -50,7 +55,9 @@ def served(kind: Kind) -> tuple[Any, ChatRenderer]:
 def parsed(kind: Kind, text: str, *, is_ended: bool = True) -> AssistantTurn:
     tokenizer, renderer = served(kind)
     prompt = renderer.prompt([{"role": "user", "content": "question"}], [SEARCH])
-    written = tokenizer.encode(text + (END_OF_TURN[kind] if is_ended else ""), add_special_tokens=False)
+    written = tokenizer.encode(
+        text + (END_OF_TURN[kind] if is_ended else ""), add_special_tokens=False
+    )
     return renderer.parse(prompt, written, [SEARCH])
 
 
@@ -75,22 +82,38 @@ def test_a_call_is_read(kind: Kind) -> None:
             '{"query": 1}',
             "The arguments of search do not fit its schema: 1 is not of type 'string' (at query).",
         ),
-        ("search", "{}", "The arguments of search do not fit its schema: 'query' is a required property."),
+        (
+            "search",
+            "{}",
+            "The arguments of search do not fit its schema: 'query' is a required property.",
+        ),
         ("search", '{"query": "a", "most": 0}', "less than the minimum of 1 (at most)"),
         ("search", '{"query": "a", "parts": [{"b": 1}, {"b": 1}]}', "not unique"),
-        ("search", '{"query": "a", "more": NaN}', "NaN, Infinity and halves of surrogate pairs are not allowed"),
-        ("search", '{"query": "\\ud800"}', "NaN, Infinity and halves of surrogate pairs are not allowed"),
+        (
+            "search",
+            '{"query": "a", "more": NaN}',
+            "NaN, Infinity and halves of surrogate pairs are not allowed",
+        ),
+        (
+            "search",
+            '{"query": "\\ud800"}',
+            "NaN, Infinity and halves of surrogate pairs are not allowed",
+        ),
         ("search", '["query"]', "The arguments of search are not a JSON object; write one."),
     ],
 )
-def test_a_call_that_cannot_be_made_says_why(kind: Kind, name: str, arguments: str, said: str) -> None:
+def test_a_call_that_cannot_be_made_says_why(
+    kind: Kind, name: str, arguments: str, said: str
+) -> None:
     (call,) = parsed(kind, called(kind, name, arguments)).calls
     assert call.name == name
     assert said in call.problem
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("arguments", ['{"query": "a"', '{"query": }', "[" * 5_000, "9" * 10_000, '{"query": "a"}}}}'])
+@pytest.mark.parametrize(
+    "arguments", ['{"query": "a"', '{"query": }', "[" * 5_000, "9" * 10_000, '{"query": "a"}}}}']
+)
 def test_a_call_that_is_no_json_has_no_name_and_says_so(kind: Kind, arguments: str) -> None:
     (call,) = parsed(kind, called(kind, "search", arguments)).calls
     assert (call.name, call.arguments) == ("", {})
@@ -98,9 +121,13 @@ def test_a_call_that_is_no_json_has_no_name_and_says_so(kind: Kind, arguments: s
 
 
 def test_a_call_without_end_or_name_is_told() -> None:
-    (cut,) = parsed("qwen3", '<tool_call>\n{"name": "search", "arguments": {"query', is_ended=False).calls
+    (cut,) = parsed(
+        "qwen3", '<tool_call>\n{"name": "search", "arguments": {"query', is_ended=False
+    ).calls
     assert cut.problem == "The call could not be read: its end is missing."
-    (cut,) = parsed("chatml", '<call>{"name": "search", "arguments": {"query": "a"}}', is_ended=False).calls
+    (cut,) = parsed(
+        "chatml", '<call>{"name": "search", "arguments": {"query": "a"}}', is_ended=False
+    ).calls
     assert cut.problem == "The call could not be read: </call> is missing behind it."
     for kind in KINDS[::2]:
         before, behind, _ = MARKS[kind]
@@ -152,14 +179,19 @@ def test_more_calls_than_a_turn_may_have_are_one_problem(kind: Kind) -> None:
     turn = parsed(kind, called(kind, "search", '{"query": "a"}') * 1_000)
     assert len(turn.calls) == MAX_CALLS_PER_TURN + 1
     assert not any(call.problem for call in turn.calls[:-1])
-    assert turn.calls[-1].problem == "The turn has 1000 calls; those after the first 32 were not made."
+    assert (
+        turn.calls[-1].problem == "The turn has 1000 calls; those after the first 32 were not made."
+    )
 
 
 def test_arguments_are_bounded_in_number_and_depth() -> None:
     deep: Any = {}
     for _ in range(100):
         deep = {"in": deep}
-    for arguments, said in (({"parts": [0] * MAX_ARGUMENT_VALUES}, "more than 10000 values"), (deep, "64 deep")):
+    for arguments, said in (
+        ({"parts": [0] * MAX_ARGUMENT_VALUES}, "more than 10000 values"),
+        (deep, "64 deep"),
+    ):
         call = Toolbox([SEARCH]).call("search", arguments, "")
         assert said in call.problem
         assert call.arguments == {}
@@ -167,7 +199,14 @@ def test_arguments_are_bounded_in_number_and_depth() -> None:
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"type": "no type"}, {"$ref": "http://127.0.0.1:9/schema"}, {"$ref": "#"}, {"pattern": "("}, None, "text"],
+    [
+        {"type": "no type"},
+        {"$ref": "http://127.0.0.1:9/schema"},
+        {"$ref": "#"},
+        {"pattern": "("},
+        None,
+        "text",
+    ],
 )
 def test_a_broken_schema_lets_the_tool_judge(parameters: Any) -> None:
     tool = {"type": "function", "function": {"name": "search", "parameters": parameters}}

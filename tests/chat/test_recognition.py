@@ -1,4 +1,6 @@
-"""Which renderer serves a model: by name, by its chat template, or the bridge; and what is refused in one sentence."""
+"""Which renderer serves a model: by name, by its chat template, or the bridge; and what is refused
+in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,13 @@ MISTRAL_LIKE = (
     "{%- if loop.first and tools %}{{- '[TOOLS] ' + (tools | tojson) + '[/TOOLS]' }}{%- endif %}"
     "{{- '[INST] ' + message.content + '[/INST]' }}"
     "{%- elif message.role == 'tool' %}"
-    "{%- if message.tool_call_id | length != 9 %}{{ raise_exception('ids have nine letters') }}{%- endif %}"
+    "{%- if message.tool_call_id | length != 9 %}{{ raise_exception('ids have nine letters') }}{%- "
+    "endif %}"
     """{{- '[RESULT] {"content": ' + (message.content | tojson) }}"""
     """{{- ', "id": "' + message.tool_call_id + '"}[/RESULT]' }}"""
     "{%- elif message.tool_calls %}{{- '[TOOL_CALLS] [' }}{%- for call in message.tool_calls %}"
-    """{{- '{"name": "' + call.function.name + '", "arguments": ' + (call.function.arguments | tojson) }}"""
-    """{{- ', "id": "' + call.id + '"}' }}{%- if not loop.last %}{{- ', ' }}{%- endif %}{%- endfor %}{{- ']</s>' }}"""
+    """{{- '{"name": "' + call.function.name + '", "arguments": ' + (call.function.arguments | tojson) }}"""  # noqa: E501
+    """{{- ', "id": "' + call.id + '"}' }}{%- if not loop.last %}{{- ', ' }}{%- endif %}{%- endfor %}{{- ']</s>' }}"""  # noqa: E501
     "{%- else %}{{- ' ' + message.content + '</s>' }}{%- endif %}{%- endfor %}"
 )
 """A list of calls in one mark, whose contents are left out, and ids of nine letters."""
@@ -64,7 +67,9 @@ def test_a_folder_is_recognised_by_its_chat_template(kind: Kind, name: str, tmp_
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer) == num_tokens
     renderer = make_renderer(Model(path=str(tmp_path)), tokenizer)
-    named = make_renderer(Model.model_validate({"path": str(tmp_path), "renderer": name}), tokenizer)
+    named = make_renderer(
+        Model.model_validate({"path": str(tmp_path), "renderer": name}), tokenizer
+    )
     assert isinstance(renderer, PackageRenderer)
     assert renderer.prompt([QUESTION], []) == named.prompt([QUESTION], [])
     assert renderer._renderer.config.name == name
@@ -73,7 +78,10 @@ def test_a_folder_is_recognised_by_its_chat_template(kind: Kind, name: str, tmp_
 def test_a_template_with_todays_date_is_recognised() -> None:
     dated = LLAMA_3_TEMPLATE.replace(
         "Today Date: 26 Jul 2024\\n\\n' +",
-        "Today Date: ' + (date_string if date_string is defined else strftime_now('%d %b %Y')) + '\\n\\n' +",
+        (
+            "Today Date: ' + (date_string if date_string is defined else strftime_now('%d %b %Y')) "
+            "+ '\\n\\n' +"
+        ),
     )
     assert dated != LLAMA_3_TEMPLATE
     assert isinstance(made("llama_3", dated), PackageRenderer)
@@ -129,11 +137,17 @@ def test_a_prompt_that_the_format_cannot_write_says_why() -> None:
     ("change", "reason"),
     [
         (
-            ("'<|im_start|>' + message.role }}", "'<|im_start|>' + (messages | length | string) + message.role }}"),
+            (
+                "'<|im_start|>' + message.role }}",
+                "'<|im_start|>' + (messages | length | string) + message.role }}",
+            ),
             "rewrites earlier turns when later ones follow",
         ),
         (
-            ("{%- for message in messages %}", "{%- for message in messages if message.role != 'tool' %}"),
+            (
+                "{%- for message in messages %}",
+                "{%- for message in messages if message.role != 'tool' %}",
+            ),
             "leaves out or changes tool results",
         ),
         (
@@ -142,14 +156,22 @@ def test_a_prompt_that_the_format_cannot_write_says_why() -> None:
         ),
         (
             ("{{- ' ' + message.name }}", "{{- raise_exception('no tools here') }}"),
-            "cannot write a probe conversation: the chat format refuses the messages (no tools here)",
+            (
+                "cannot write a probe conversation: the chat format refuses the messages (no tools "
+                "here)"
+            ),
         ),
         (("{%- if tools %}", "{%- if false %}"), "does not show the model its tools"),
-        (("{%- for call in message.tool_calls or [] %}", "{%- for call in [] %}"), "writes no tool calls"),
+        (
+            ("{%- for call in message.tool_calls or [] %}", "{%- for call in [] %}"),
+            "writes no tool calls",
+        ),
         (("{{- message.content or '' }}", ""), "leaves out the turns of the assistant"),
     ],
 )
-def test_a_template_whose_turns_do_not_extend_each_other_is_refused(change: tuple[str, str], reason: str) -> None:
+def test_a_template_whose_turns_do_not_extend_each_other_is_refused(
+    change: tuple[str, str], reason: str
+) -> None:
     template = CHATML_TEMPLATE.replace(*change)
     assert template != CHATML_TEMPLATE
     assert reason in refusal("chatml", template)
@@ -165,25 +187,50 @@ SHORTENED = {
     "{{- message.content if loop.last else (message.content or '')[:200] }}": True,
     "{{- message.content if loop.last else (message.content or '')[:5000] }}": True,
     "{{- (message.content or '')[:5000] }}": True,  # sampled turns are longer than their history
-    "{{- message.content if loop.last or message.role != 'tool' else message.content[:1000] }}": True,
-    "{{- message.content if loop.last or message.role != 'tool' else message.content | truncate(2000) }}": True,
-    "{{- message.content if loop.last or message.role != 'tool' else message.content.split('\\n')[0] }}": True,
-    "{{- message.content if loop.last or message.role != 'user' else message.content[:1000] }}": True,
-    "{{- (message.content or '') if loop.last else (message.content or '') | replace('\\n\\n', '\\n') }}": True,
-    "{{- (message.content or '')[:1000] if message.role == 'assistant' else message.content }}": True,
-    "{{- (message.content or '') if loop.revindex0 < 12 or message.role != 'tool' else 'left out' }}": True,
-    "{{- message.content if message.role != 'tool' else message.content[:1000] }}": False,  # the same once answered
+    (
+        "{{- message.content if loop.last or message.role != 'tool' else message.content[:1000] }}"
+    ): True,
+    (
+        "{{- message.content if loop.last or message.role != 'tool' else message.content | "
+        "truncate(2000) }}"
+    ): True,
+    (
+        "{{- message.content if loop.last or message.role != 'tool' else "
+        "message.content.split('\\n')[0] }}"
+    ): True,
+    (
+        "{{- message.content if loop.last or message.role != 'user' else message.content[:1000] }}"
+    ): True,
+    (
+        "{{- (message.content or '') if loop.last else (message.content or '') | replace('\\n\\n', "
+        "'\\n') }}"
+    ): True,
+    (
+        "{{- (message.content or '')[:1000] if message.role == 'assistant' else message.content }}"
+    ): True,
+    (
+        "{{- (message.content or '') if loop.revindex0 < 12 or message.role != 'tool' else 'left "
+        "out' }}"
+    ): True,
+    # the same once answered
+    "{{- message.content if message.role != 'tool' else message.content[:1000] }}": False,
 }
 
 
 @pytest.mark.parametrize(("shown", "is_refused"), SHORTENED.items())
 @pytest.mark.parametrize("kind", ["bridge", "known"])
-def test_a_template_that_shortens_answered_turns_is_refused(kind: str, shown: str, is_refused: bool) -> None:
-    """Also one that writes short chats as a renderer of the package does: it is not recognised as that one's."""
+def test_a_template_that_shortens_answered_turns_is_refused(
+    kind: str, shown: str, is_refused: bool
+) -> None:
+    """Also one that writes short chats as a renderer of the package does: it is not recognised as
+    that one's.
+    """
     template = CHATML_TEMPLATE.replace(CONTENT, shown)
     if kind == "known":
         inner = shown.replace("message.content", "content").removeprefix("{{-").removesuffix("}}")
-        template = QWEN3_TEMPLATE.replace(QWEN3_CONTENT, f"{QWEN3_CONTENT}{{%- set content = {inner} %}}")
+        template = QWEN3_TEMPLATE.replace(
+            QWEN3_CONTENT, f"{QWEN3_CONTENT}{{%- set content = {inner} %}}"
+        )
         assert template != QWEN3_TEMPLATE
     if not is_refused:
         made("chatml" if kind == "bridge" else "qwen3", template)
@@ -194,17 +241,27 @@ def test_a_template_that_shortens_answered_turns_is_refused(kind: str, shown: st
 
 def test_a_template_that_shows_the_tools_at_the_last_question_splits_there() -> None:
     text = MISTRAL_LIKE.replace(
-        "{{- '<s>' }}", "{{- '<s>' }}{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}"
+        "{{- '<s>' }}",
+        "{{- '<s>' }}{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}",
     )
     renderer = made("inst", text.replace("loop.first and tools", "message == asked[-1] and tools"))
     tokenizer = make_chat_tokenizer("inst")
-    tool = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
+    tool = {
+        "type": "function",
+        "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}},
+    }
     result = {"role": "tool", "name": "add", "tool_call_id": "call00001", "content": "3"}
     prompt = renderer.prompt([QUESTION], [tool])
     written = tokenizer.encode(" yes</s>", add_special_tokens=False)
     assert renderer.next_turn(prompt, written, [result], [tool]) is not None
-    assert renderer.next_turn(prompt, written, [{"role": "user", "content": "another"}], [tool]) is None
-    assert renderer.next_turn(prompt, written, [{"role": "user", "content": "another"}], []) is not None
+    assert (
+        renderer.next_turn(prompt, written, [{"role": "user", "content": "another"}], [tool])
+        is None
+    )
+    assert (
+        renderer.next_turn(prompt, written, [{"role": "user", "content": "another"}], [])
+        is not None
+    )
 
 
 def test_a_template_without_tokens_between_turns_is_refused() -> None:
@@ -214,7 +271,9 @@ def test_a_template_without_tokens_between_turns_is_refused() -> None:
 
 @pytest.mark.parametrize("thinks", [True, False])
 def test_the_thinking_of_a_family_is_that_of_the_folder(thinks: bool) -> None:
-    """Templates of one family differ in their default: the renderer begins turns as this one does."""
+    """Templates of one family differ in their default: the renderer begins turns
+    as this one does.
+    """
     template = QWEN3_TEMPLATE
     if not thinks:
         template = template.replace(
@@ -242,7 +301,9 @@ def test_a_template_without_tools_serves_chats_without_tools() -> None:
         (PromptFormat(open_thinking=True), "tasks.prompt_format.open_thinking = true: "),
     ],
 )
-def test_prompts_that_are_no_chats_of_the_template_are_refused(prompt_format: PromptFormat, said: str) -> None:
+def test_prompts_that_are_no_chats_of_the_template_are_refused(
+    prompt_format: PromptFormat, said: str
+) -> None:
     with pytest.raises(UserError, match=said):
         made("qwen3", prompt_format=prompt_format)
 
@@ -269,11 +330,15 @@ def test_thinking_that_is_switched_off_is_so_in_every_turn() -> None:
         written = tokenizer.encode("yes<|im_end|>", add_special_tokens=False)
         given = renderer.next_turn(prompt, written, [QUESTION], [])
         for token_ids in (prompt, given):
-            assert tokenizer.decode(token_ids).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+            assert tokenizer.decode(token_ids).endswith(
+                "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+            )
 
 
 def test_a_prompt_that_opens_the_thinking_is_bridged() -> None:
-    """As in models that always think: the history has the block of each answer only if it had thoughts."""
+    """As in models that always think: the history has the block of each answer only if it had
+    thoughts.
+    """
     template = QWEN3_TEMPLATE.replace(
         "{{- '<|im_start|>assistant\\n' }}\n    {%- if enable",
         "{{- '<|im_start|>assistant\\n<think>\\n' }}\n    {%- if enable",
@@ -286,8 +351,13 @@ def test_a_prompt_that_opens_the_thinking_is_bridged() -> None:
     turn = renderer.parse(prompt, written, [])
     assert (turn.reasoning, turn.content) == ("hm", "yes")
     assert renderer.next_turn(prompt, written, [QUESTION], []) is None
-    assert renderer.next_turn(prompt, written, [{"role": "tool", "name": "add", "content": "3"}], []) is not None
-    cut = renderer.next_turn(prompt, written[:2], [{"role": "tool", "name": "add", "content": "3"}], [])
+    assert (
+        renderer.next_turn(prompt, written, [{"role": "tool", "name": "add", "content": "3"}], [])
+        is not None
+    )
+    cut = renderer.next_turn(
+        prompt, written[:2], [{"role": "tool", "name": "add", "content": "3"}], []
+    )
     assert tokenizer.decode(cut).startswith("</think><|im_end|>\n")
 
 

@@ -1,4 +1,6 @@
-"""A tool's schema must not stop the generator's event loop, whatever it and the model's arguments are."""
+"""A tool's schema must not stop the generator's event loop, whatever it and the model's arguments
+are.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from rollcast.chat.schema_check import MAX_STEPS, find_misfit
 
 re2 = pytest.importorskip("re2", reason="google-re2 is not installed")
 MAX_SECONDS = 5.0
-"""Of processor time, on a busy machine. Each of these took minutes, or for ever, or needs a thousandth of it."""
+"""Of processor time, on a busy machine. Each of these took minutes, or for ever, or needs a
+thousandth of it."""
 
 
 def texts(**keywords: Any) -> dict[str, Any]:
@@ -36,7 +39,10 @@ SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
     "that looks ahead": (texts(pattern=r"^(?=(a+)+$)b"), {"to": "a" * 60 + "!"}),
     "that refers back": (texts(pattern=r"^(a+)+\1$"), {"to": "a" * 60 + "!"}),
     "of a megabyte": (texts(pattern="(a+)+" * 200_000), {"to": "a" * 60 + "!"}),
-    "names of properties": ({"patternProperties": {"^(a+)+$": {"type": "integer"}}}, {"a" * 60 + "!": 1}),
+    "names of properties": (
+        {"patternProperties": {"^(a+)+$": {"type": "integer"}}},
+        {"a" * 60 + "!": 1},
+    ),
     "names that are no others": (
         {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
         {"a" * 60 + "!": 1},
@@ -46,13 +52,21 @@ SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
         {"a" * 60 + "!": 1},
     ),
     "a pattern of another dialect": (
-        {"properties": {"to": {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}}},
+        {
+            "properties": {
+                "to": {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}
+            }
+        },
         {"to": "a" * 60 + "!"},
     ),
     "a pattern of another dialect, by a reference": (
         {
             "$defs": {
-                "p": {"$id": "urn:p", "$schema": "http://json-schema.org/draft-04/schema#", "pattern": "^(a|aa)+$"}
+                "p": {
+                    "$id": "urn:p",
+                    "$schema": "http://json-schema.org/draft-04/schema#",
+                    "pattern": "^(a|aa)+$",
+                }
             },
             "properties": {"to": {"$ref": "#/$defs/p"}},
         },
@@ -67,7 +81,11 @@ SLOW: dict[str, tuple[Any, dict[str, Any]]] = {
         {"to": [-1.5] * 9_000},
     ),
     "many alternatives": (
-        {"properties": {"to": {"type": "array", "items": {"anyOf": [{"const": n} for n in range(2_000)]}}}},
+        {
+            "properties": {
+                "to": {"type": "array", "items": {"anyOf": [{"const": n} for n in range(2_000)]}}
+            }
+        },
         {"to": ["x"] * 9_000},
     ),
     "items that repeat": (
@@ -94,14 +112,35 @@ LARGE: dict[str, tuple[Any, dict[str, Any]]] = {
     "messages that quote a list": (to_any(*[{"type": "string"}] * 30_000), {"to": NUMBERS}),
     "messages that quote a text": (referred(30_000, {"type": "integer"}), {"to": "x" * 1_000_000}),
     "messages of false": (to_any(*[False] * 30_000), {"to": NUMBERS}),
-    "messages that quote an allowed text": (referred(30_000, {"enum": ["x" * 1_000_000]}), {"to": "x"}),
-    "a list compared with a list": (referred(30_000, {"const": [*NUMBERS, -1]}), {"to": [*NUMBERS, -2]}),
-    "an object compared with an object": (referred(30_000, {"const": NAMES | {"1": 0}}), {"to": NAMES}),
-    "a long text compared with a text": (referred(30_000, {"const": "x" * 1_000_000 + "y"}), {"to": "x" * 1_000_001}),
-    "many allowed numbers in alternatives": (referred(3_000, {"enum": list(range(50_000))}), {"to": 1.5}),
-    "items without a keyword": (to_any(*[{"items": {}, "minItems": 99_999}] * 3_000), {"to": NUMBERS}),
+    "messages that quote an allowed text": (
+        referred(30_000, {"enum": ["x" * 1_000_000]}),
+        {"to": "x"},
+    ),
+    "a list compared with a list": (
+        referred(30_000, {"const": [*NUMBERS, -1]}),
+        {"to": [*NUMBERS, -2]},
+    ),
+    "an object compared with an object": (
+        referred(30_000, {"const": NAMES | {"1": 0}}),
+        {"to": NAMES},
+    ),
+    "a long text compared with a text": (
+        referred(30_000, {"const": "x" * 1_000_000 + "y"}),
+        {"to": "x" * 1_000_001},
+    ),
+    "many allowed numbers in alternatives": (
+        referred(3_000, {"enum": list(range(50_000))}),
+        {"to": 1.5},
+    ),
+    "items without a keyword": (
+        to_any(*[{"items": {}, "minItems": 99_999}] * 3_000),
+        {"to": NUMBERS},
+    ),
     "keywords that are none": (
-        {"$defs": {"d": {f"x{n}": 1 for n in range(20_000)}}, "properties": {"to": {"items": {"$ref": "#/$defs/d"}}}},
+        {
+            "$defs": {"d": {f"x{n}": 1 for n in range(20_000)}},
+            "properties": {"to": {"items": {"$ref": "#/$defs/d"}}},
+        },
         {"to": NUMBERS},
     ),
     "references by name": (
@@ -122,7 +161,10 @@ LARGE: dict[str, tuple[Any, dict[str, Any]]] = {
         to_any(*[{"uniqueItems": True, "minItems": 99_999}] * 3_000),
         {"to": [f"{'x' * 100_000}{n}" for n in range(90)]},
     ),
-    "many names that are not allowed": (to_any(*[{"additionalProperties": False}] * 3_000), {"to": NAMES}),
+    "many names that are not allowed": (
+        to_any(*[{"additionalProperties": False}] * 3_000),
+        {"to": NAMES},
+    ),
 }
 SLOW |= LARGE
 
@@ -130,7 +172,10 @@ SLOW |= LARGE
 @pytest.mark.parametrize("what", SLOW)
 def test_no_schema_takes_long(what: str) -> None:
     schema, arguments = SLOW[what]
-    tool = {"type": "function", "function": {"name": "mail", "description": "d", "parameters": schema}}
+    tool = {
+        "type": "function",
+        "function": {"name": "mail", "description": "d", "parameters": schema},
+    }
     began = time.process_time()
     call = Toolbox([tool]).call("mail", arguments, "")
     assert time.process_time() - began < MAX_SECONDS
@@ -154,7 +199,11 @@ FITS: list[tuple[Any, dict[str, Any], bool]] = [
     ({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x"}, False),
     ({"patternProperties": {"^n_": {}}, "additionalProperties": False}, {"n_a": 1}, True),
     ({"patternProperties": {"^n_": {}}, "additionalProperties": False}, {"n_a": 1, "b": 1}, False),
-    ({"patternProperties": {"^n_": {}}, "additionalProperties": {"type": "string"}}, {"n_a": 1, "b": 1}, False),
+    (
+        {"patternProperties": {"^n_": {}}, "additionalProperties": {"type": "string"}},
+        {"n_a": 1, "b": 1},
+        False,
+    ),
     ({"patternProperties": {"(?=n)": {}}, "additionalProperties": False}, {"b": 1}, True),
     ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1}, True),
     ({"properties": {"a": {}}, "additionalProperties": False}, {"b": 1}, False),
@@ -162,12 +211,23 @@ FITS: list[tuple[Any, dict[str, Any], bool]] = [
     ({"properties": {"a": {"uniqueItems": True}}}, {"a": [1, 1.0]}, False),
     ({"properties": {"a": {"uniqueItems": True}}}, {"a": [[{"b": 1}], [{"b": 1.0}]]}, False),
     ({"properties": {"a": {"uniqueItems": True}}}, {"a": [0.0, -0.0]}, False),
-    ({"properties": {"a": {"uniqueItems": True}}}, {"a": [1, True, "1", [1], 1.5, {"b": True}, {"b": 1}]}, True),
+    (
+        {"properties": {"a": {"uniqueItems": True}}},
+        {"a": [1, True, "1", [1], 1.5, {"b": True}, {"b": 1}]},
+        True,
+    ),
     ({"properties": {"a": {"enum": [1]}}}, {"a": 1.0}, True),
     ({"properties": {"a": {"enum": [1]}}}, {"a": True}, False),
     ({"type": "object", "required": ["a"]}, {}, False),
     ({"$schema": "http://json-schema.org/draft-07/schema#", "required": ["a"]}, {}, False),
-    ({"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"pattern": "^x"}}}, {"a": "y"}, False),
+    (
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "properties": {"a": {"pattern": "^x"}},
+        },
+        {"a": "y"},
+        False,
+    ),
 ]
 
 
@@ -179,7 +239,9 @@ def test_patterns_mean_what_they_say(schema: Any, arguments: dict[str, Any], fit
 def test_the_largest_ordinary_call_is_within_the_steps() -> None:
     schema = {
         "type": "object",
-        "properties": {"rows": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}},
+        "properties": {
+            "rows": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}}
+        },
     }
     assert find_misfit({"rows": [1] * 9_000}, schema) == ""
     assert "12" in find_misfit({"rows": [1] * 9_000 + [12]}, schema)

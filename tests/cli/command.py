@@ -1,6 +1,8 @@
-"""The command line inside the test's own process: what a command answers, without a start of Python for each.
+"""The command line inside the test's own process: what a command answers, without a start of Python
+for each.
 
-What only a process shows is asked of a process: test_output.py and test_base_install.py, `process` here.
+What only a process shows is asked of a process: test_output.py and test_base_install.py, `process`
+here.
 """
 
 from __future__ import annotations

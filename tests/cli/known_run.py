@@ -18,11 +18,22 @@ LENGTHS = lognormal(100.0, 0.6, 400.0)
 def spent(generators: int) -> str:
     """compute.json as the trainer writes it."""
     devices = {"generator": generators, "trainer": 1}
-    return json.dumps({"spent": {"generator": 1.5, "trainer": 0.5}, "devices": devices, "at": 1.7e9, "stopped": True})
+    return json.dumps(
+        {
+            "spent": {"generator": 1.5, "trainer": 0.5},
+            "devices": devices,
+            "at": 1.7e9,
+            "stopped": True,
+        }
+    )
 
 
-def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longest: bool = True) -> Path:
-    """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a second together."""
+def write_run(
+    folder: Path, *, generators: int = 2, steps: int = 80, with_longest: bool = True
+) -> Path:
+    """A run of known rates: the trainer waits for `generators` that make about 3,200 tokens a
+    second together.
+    """
     workload = Workload(lengths=LENGTHS, rollouts_per_group=ROLLOUTS)
     pipeline = Pipeline(
         schedule=PipelineRL(max_staleness=4, groups_per_step=GROUPS),
@@ -53,7 +64,12 @@ def write_run(folder: Path, *, generators: int = 2, steps: int = 80, with_longes
     for step, at in enumerate(times, start=1):
         tasks = [workload.task(number) for number in range(GROUPS * (step - 1), GROUPS * step)]
         tokens = [length for task in tasks for length in task.lengths]
-        line = {"step": step, "at": at, "update_seconds": STEP_SECONDS, "staleness_tokens": {"1": 10, "3": 30}}
+        line = {
+            "step": step,
+            "at": at,
+            "update_seconds": STEP_SECONDS,
+            "staleness_tokens": {"1": 10, "3": 30},
+        }
         step_lines.append(json.dumps({**line, "completion_tokens_mean": sum(tokens) / len(tokens)}))
         longest = [{"longest": round(max(task.lengths))} if with_longest else {} for task in tasks]
         task_lines += [json.dumps({"what": "used", "tasks": [0], **one}) for one in longest]

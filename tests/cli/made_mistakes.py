@@ -17,14 +17,18 @@ from tests.cli import command
 from tests.cli.mistakes import Mistake, is_as_told, prepared
 
 
-def check_is_told(sentence: str, mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_is_told(
+    sentence: str, mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Make it in the user's `folder`; `sentence`: the page's."""
     monkeypatch.chdir(folder)
     monkeypatch.delenv("JUDGE_TOKEN", raising=False)
     for name, value in mistake.environment.items():
         monkeypatch.setenv(name, value)
     if mistake.lacks:
-        monkeypatch.setitem(sys.modules, mistake.lacks, None)  # what Python has for a module that cannot be imported
+        monkeypatch.setitem(
+            sys.modules, mistake.lacks, None
+        )  # what Python has for a module that cannot be imported
     with open(os.devnull) as nothing:  # no terminal, whoever runs the tests
         monkeypatch.setattr(sys, "stdin", nothing)
         said = _refusal(folder, mistake)
@@ -42,7 +46,9 @@ def _refusal(folder: Path, mistake: Mistake) -> str:
 
 @contextmanager
 def _port_of_another_run() -> Iterator[int]:
-    """Taken as `rollcast up` takes it, by the kernel's own means: a test needs no second process for that."""
+    """Taken as `rollcast up` takes it, by the kernel's own means: a test needs no second process
+    for that.
+    """
     port = free_port("127.0.0.1")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mark:
         mark.bind(f"\0rollcast-port-127.0.0.1-{port}")

@@ -13,7 +13,12 @@ from rollcast.config.run import RunConfig, parse_run_config
 
 
 def settings(tmp_path: Path) -> RunConfig:
-    data = {"run": "mine", "folder": str(tmp_path), "model": {"path": "m"}, "budget": {"steps": 200}}
+    data = {
+        "run": "mine",
+        "folder": str(tmp_path),
+        "model": {"path": "m"},
+        "budget": {"steps": 200},
+    }
     config = parse_run_config(data, source="test")
     config.run_folder.mkdir()
     write_resolved(config, config.run_folder / "run.json")
@@ -43,8 +48,20 @@ def trained(config: RunConfig, steps: int = 100) -> None:
 
 
 def ended_early(config: RunConfig) -> None:
-    mark = {"what": "stopped_early", "step": 150, "reason": "saturated on 3 refits in a row", "at": 0.0}
+    mark = {
+        "what": "stopped_early",
+        "step": 150,
+        "reason": "saturated on 3 refits in a row",
+        "at": 0.0,
+    }
     write(config.run_folder, "tasks.jsonl", [mark])
-    result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
+    result = {
+        "initial": 0.1,
+        "measured": 0.7,
+        "frozen": None,
+        "error": None,
+        "last_value_error": None,
+        "inside": None,
+    }
     result |= {"gain_share_at_freeze": None, "num_evaluations": 31}
     (config.run_folder / "result.json").write_text(json.dumps(result))

@@ -31,19 +31,32 @@ def differences(one: RunConfig, two: RunConfig) -> set[str]:
     return {name for name in a | b if a.get(name) != b.get(name)}
 
 
-def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repeats_any(tmp_path: Path) -> None:
+def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repeats_any(
+    tmp_path: Path,
+) -> None:
     base = load_run_config(BASE)
     variants = choose_variants(base, "all,fresh_data", None)
     planned = plan(base, variants, num_seeds=2, folder=tmp_path)
     names = [
         "whole",
-        *(f"without-{part.name.replace('_', '-')}" for part in PARTS if not part.name.startswith("own_")),
+        *(
+            f"without-{part.name.replace('_', '-')}"
+            for part in PARTS
+            if not part.name.startswith("own_")
+        ),
         "without-fresh-data",
     ]
-    assert [(item.variant.name, item.config.seed) for item in planned] == [(n, s) for s in (0, 1) for n in names]
-    assert [item.config.run for item in planned][:2] == ["miniature-whole-s0", "miniature-without-cispo-s0"]
+    assert [(item.variant.name, item.config.seed) for item in planned] == [
+        (n, s) for s in (0, 1) for n in names
+    ]
+    assert [item.config.run for item in planned][:2] == [
+        "miniature-whole-s0",
+        "miniature-without-cispo-s0",
+    ]
     touched = {
-        item.variant.name: {name.split(".")[1] for name in differences(planned[0].config, item.config) - {"run"}}
+        item.variant.name: {
+            name.split(".")[1] for name in differences(planned[0].config, item.config) - {"run"}
+        }
         for item in planned[1 : len(names)]
     }
     assert touched == {
@@ -61,16 +74,26 @@ def test_the_plan_changes_one_part_at_a_time_and_has_every_recipe_before_it_repe
     assert by_name["without-fresh-data"].unique_prompts == 480 // 4
     penalty = by_name["without-interruption"].length_control
     assert penalty.kind == "penalty"
-    assert (penalty.max_tokens, penalty.cache_tokens) == (round(14_000 * 56 / 14_336), round(2_000 * 56 / 14_336))
+    assert (penalty.max_tokens, penalty.cache_tokens) == (
+        round(14_000 * 56 / 14_336),
+        round(2_000 * 56 / 14_336),
+    )
 
 
 def test_parts_of_ones_own_are_left_out_as_others_are(tmp_path: Path) -> None:
-    parts = {name: {"kind": "python", "function": "./mine.py:f"} for name in ("loss", "filter", "length_control")}
+    parts = {
+        name: {"kind": "python", "function": "./mine.py:f"}
+        for name in ("loss", "filter", "length_control")
+    }
     base = parse_run_config(
-        {"run": "own", "model": {"path": "m"}, "recipe": {**parts, "no_positive_resampling": None}}, source="test"
+        {"run": "own", "model": {"path": "m"}, "recipe": {**parts, "no_positive_resampling": None}},
+        source="test",
     )
     planned = plan(
-        base, choose_variants(base, "own_loss,own_filter,own_length_control", None), num_seeds=1, folder=tmp_path
+        base,
+        choose_variants(base, "own_loss,own_filter,own_length_control", None),
+        num_seeds=1,
+        folder=tmp_path,
     )
     recipes = {item.variant.name: item.config.recipe for item in planned}
     assert recipes["without-own-loss"].loss.kind == "cispo"
@@ -98,26 +121,46 @@ def test_the_runs_of_a_set_name_the_digest_of_what_is_ones_own_and_values_files_
         raise SystemExit(0)
 
     monkeypatch.setattr("rollcast.cli.ablate.run_planned", run_planned)
-    arguments = ["ablate", "--config", str(file), "--without", "cispo", "--folder", str(tmp_path / "set")]
+    arguments = [
+        "ablate",
+        "--config",
+        str(file),
+        "--without",
+        "cispo",
+        "--folder",
+        str(tmp_path / "set"),
+    ]
     with pytest.raises(SystemExit):
         app(arguments)
     digest = hashlib.sha256(mine.read_bytes()).hexdigest()
     assert [recipe.filter and recipe.filter.digest for recipe in recipes] == [digest, digest]
-    values = rollcast("ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "values")
+    values = rollcast(
+        "ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "values"
+    )
     for path in values.stdout.splitlines():
         part = yaml.safe_load(Path(path).read_text())["config"]["recipe"]["filter"]
         assert part.get("digest") is None, "the code is in the cluster's images"
 
 
-def test_a_whole_recipe_brings_its_switches_and_leaves_batch_budget_and_rate(tmp_path: Path) -> None:
+def test_a_whole_recipe_brings_its_switches_and_leaves_batch_budget_and_rate(
+    tmp_path: Path,
+) -> None:
     base = load_run_config(BASE)
     variants = choose_variants(base, None, "scalerl,qwen-dapo,deepseek-grpo")
-    whole, scalerl, dapo, grpo = (item.config.recipe for item in plan(base, variants, num_seeds=1, folder=tmp_path))
+    whole, scalerl, dapo, grpo = (
+        item.config.recipe for item in plan(base, variants, num_seeds=1, folder=tmp_path)
+    )
     assert scalerl == whole  # the base is ScaleRL in miniature, its interruption scaled to its task
     assert (dapo.loss.kind, dapo.schedule.kind, dapo.lm_head) == ("dapo", "ppo-off-policy", "model")
-    assert (grpo.loss.kind, grpo.aggregation, grpo.zero_variance_filter) == ("grpo", "sample", False)
+    assert (grpo.loss.kind, grpo.aggregation, grpo.zero_variance_filter) == (
+        "grpo",
+        "sample",
+        False,
+    )
     assert grpo.prompts_per_step == whole.prompts_per_step
-    assert dapo.prompts_per_step == round(whole.prompts_per_step * 80 / 48)  # it drops groups of an oversized batch
+    assert dapo.prompts_per_step == round(
+        whole.prompts_per_step * 80 / 48
+    )  # it drops groups of an oversized batch
     for recipe in (dapo, grpo):
         assert recipe.optimizer == whole.optimizer
         assert recipe.max_completion_tokens == whole.max_completion_tokens
@@ -134,7 +177,9 @@ def test_the_papers_interruption_is_scaled_where_the_base_has_none(tmp_path: Pat
 
 
 def run_file(folder: Path, **recipe: Any) -> Path:
-    """The miniature under another name, with these settings of its recipe and a model that nothing has to train."""
+    """The miniature under another name, with these settings of its recipe and a model that nothing
+    has to train.
+    """
     settings = yaml.safe_load(BASE.read_text())
     settings |= {"run": "mine", "model": settings["model"] | {"path": "ours/arithmetic"}}
     settings["recipe"] |= recipe
@@ -144,7 +189,13 @@ def run_file(folder: Path, **recipe: Any) -> Path:
 
 
 def test_a_run_files_recipe_is_brought_and_what_is_left_behind_is_named(tmp_path: Path) -> None:
-    control = {"kind": "interruption", "phrase": "|", "end_of_thinking": "|", "position": [30, 31], "answer_tokens": 9}
+    control = {
+        "kind": "interruption",
+        "phrase": "|",
+        "end_of_thinking": "|",
+        "position": [30, 31],
+        "answer_tokens": 9,
+    }
     file = run_file(
         tmp_path,
         length_control=control,
@@ -156,19 +207,23 @@ def test_a_run_files_recipe_is_brought_and_what_is_left_behind_is_named(tmp_path
     )
     base = load_run_config(BASE)
     whole, mine = (
-        item.config for item in plan(base, choose_variants(base, None, str(file)), num_seeds=1, folder=tmp_path)
+        item.config
+        for item in plan(base, choose_variants(base, None, str(file)), num_seeds=1, folder=tmp_path)
     )
     touched = {".".join(name.split(".")[:2]) for name in differences(whole, mine)}
     brought = ("length_control", "rollout_allocation", "unique_prompts", "temperature")
     assert touched == {"run", *(f"recipe.{name}" for name in brought)}
     theirs = load_run_config(file).recipe
     assert all(getattr(mine.recipe, name) == getattr(theirs, name) for name in brought)
-    told = rollcast("ablate", "--config", BASE, "--recipe", file, "--write-values", tmp_path / "v", "--json")
+    told = rollcast(
+        "ablate", "--config", BASE, "--recipe", file, "--write-values", tmp_path / "v", "--json"
+    )
     assert json.loads(told.stdout)["left_behind"] == {
         "mine": {"prompts_per_step": [12, 16], "optimizer.learning_rate": [2e-5, 5e-5]}
     }
     assert told.stderr == (
-        "mine: stays as miniature has it: prompts_per_step 16 (not 12), optimizer.learning_rate 5e-05 (not 2e-05)\n"
+        "mine: stays as miniature has it: prompts_per_step 16 (not 12), optimizer.learning_rate "
+        "5e-05 (not 2e-05)\n"
     )
 
 
@@ -193,11 +248,17 @@ def test_data_reuse_is_an_axis_of_as_many_points_as_are_asked_for(tmp_path: Path
     }
 
 
-@pytest.mark.parametrize(("dtype", "null"), [("float32", {"without-fp32-head", "scalerl"}), ("bfloat16", {"scalerl"})])
-def test_what_trains_like_the_whole_recipe_is_a_null_control(tmp_path: Path, dtype: str, null: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "null"), [("float32", {"without-fp32-head", "scalerl"}), ("bfloat16", {"scalerl"})]
+)
+def test_what_trains_like_the_whole_recipe_is_a_null_control(
+    tmp_path: Path, dtype: str, null: set[str]
+) -> None:
     base = load_run_config(BASE)
     base = base.model_copy(update={"model": base.model.model_copy(update={"dtype": dtype})})
-    planned = plan(base, choose_variants(base, "all", "scalerl,minimax"), num_seeds=2, folder=tmp_path)
+    planned = plan(
+        base, choose_variants(base, "all", "scalerl,minimax"), num_seeds=2, folder=tmp_path
+    )
     assert {item.variant.name for item in planned if item.is_null_control} == null
 
 
@@ -206,15 +267,25 @@ def test_what_trains_like_the_whole_recipe_is_a_null_control(tmp_path: Path, dty
     [
         (
             ("--without", "fresh_data:1000"),
-            "--without fresh_data:1000: 1 in 1000 of the 4000 training prompts makes 4, and a step takes 16 different "
+            "--without fresh_data:1000: 1 in 1000 of the 4000 training prompts makes 4, and a step "
+            "takes 16 different "
             "ones; train on 16000 or more, or lower recipe.prompts_per_step",
         ),
-        (("--without", "fresh_data:1"), "--without fresh_data:1: '1' is no number from 2 to 1000; write fresh_data:8"),
+        (
+            ("--without", "fresh_data:1"),
+            "--without fresh_data:1: '1' is no number from 2 to 1000; write fresh_data:8",
+        ),
         (("--without", "cispo:2"), "--without cispo:2: no such part; choose from cispo, "),
-        (("--from-folder", "runs", "--continue"), "--from-folder: trains nothing; leave --continue, --folder and "),
+        (
+            ("--from-folder", "runs", "--continue"),
+            "--from-folder: trains nothing; leave --continue, --folder and ",
+        ),
         (("--without", "kl"), "--without kl: no such part; choose from cispo, fp32_head, "),
         (("--without", "interruption"), "--without interruption: demo does not have it"),
-        (("--without", "cispo,cispo"), "--without, --recipe: name at least one part or recipe, and each once"),
+        (
+            ("--without", "cispo,cispo"),
+            "--without, --recipe: name at least one part or recipe, and each once",
+        ),
         (("--recipe", "none"), "recipe 'none': does not ship; choose one of deepseek-grpo, "),
         (("--plot", "table.pdf"), "--plot table.pdf: draws .png or .svg"),
         (
@@ -226,22 +297,41 @@ def test_what_trains_like_the_whole_recipe_is_a_null_control(tmp_path: Path, dty
 def test_a_mistake_is_one_sentence_and_nothing_is_run(
     tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    result = rollcast("ablate", "--config", ROOT / "configs/demo.yaml", "--folder", tmp_path / "set", *arguments)
+    result = rollcast(
+        "ablate", "--config", ROOT / "configs/demo.yaml", "--folder", tmp_path / "set", *arguments
+    )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {sentence.replace('{set}', str(tmp_path / 'set'))}")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "set").exists()
 
 
-def test_values_files_hold_what_is_the_runs_own_and_nothing_that_the_chart_sets(tmp_path: Path) -> None:
+def test_values_files_hold_what_is_the_runs_own_and_nothing_that_the_chart_sets(
+    tmp_path: Path,
+) -> None:
     settings = yaml.safe_load(BASE.read_text())
-    settings |= {"rpc": {"port": 7431, "token": SECRET}, "redis": {"host": "redis", "password": SECRET}}
+    settings |= {
+        "rpc": {"port": 7431, "token": SECRET},
+        "redis": {"host": "redis", "password": SECRET},
+    }
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))
-    written = rollcast("ablate", "--config", file, "--without", "all", "--seeds", 2, "--write-values", tmp_path / "v")
+    written = rollcast(
+        "ablate",
+        "--config",
+        file,
+        "--without",
+        "all",
+        "--seeds",
+        2,
+        "--write-values",
+        tmp_path / "v",
+    )
     assert written.returncode == 0, written.stderr
     paths = [Path(line) for line in written.stdout.splitlines()]
-    told = rollcast("ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "w", "--json")
+    told = rollcast(
+        "ablate", "--config", file, "--without", "cispo", "--write-values", tmp_path / "w", "--json"
+    )
     assert [Path(path).is_file() for path in json.loads(told.stdout)["values"]] == [True, True]
     base = load_run_config(file)
     planned = plan(base, choose_variants(base, "all", None), num_seeds=2, folder=base.folder)
@@ -252,7 +342,12 @@ def test_values_files_hold_what_is_the_runs_own_and_nothing_that_the_chart_sets(
         values = yaml.safe_load(text)
         assert list(values) == ["config"]
         again = parse_run_config(values["config"], source="values")
-        assert differences(again, item.config) == {"redis.host", "redis.password", "rpc.token", "forecaster.http_port"}
+        assert differences(again, item.config) == {
+            "redis.host",
+            "redis.password",
+            "rpc.token",
+            "forecaster.http_port",
+        }
         for name in ("folder", "redis", "rpc", "http", "forecaster", "local"):
             assert name not in values["config"]
         assert not {"http_port", "tensor_parallel", "cpu"} & {

@@ -70,5 +70,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 ) -> None:
     write(tmp_path / "curve.csv")
     check_refused(
-        rollcast("backtest", tmp_path / "curve.csv", *arguments), sentence, [tmp_path / "curve.csv"] if read else []
+        rollcast("backtest", tmp_path / "curve.csv", *arguments),
+        sentence,
+        [tmp_path / "curve.csv"] if read else [],
     )

@@ -1,4 +1,6 @@
-"""`pip install .` without an extra: the commands on curves work, and what a picture needs is said."""
+"""`pip install .` without an extra: the commands on curves work,
+and what a picture needs is said.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,28 @@ CURVES = [
     ["plan", "runs", "a.csv", "b.csv", "--budget", "5"],
     ["plan", "sizes", "1.7B=a.csv", "8B=b.csv", "--budget", "5"],
 ]
-DEVICES = ["plan", "devices", "--devices", "4", "--step-seconds", "2", "--trainer-devices", "1", "--tokens-per-second"]
-DEVICES += ["3000", "--mean-tokens", "100", "--longest-tokens", "200", "--groups", "8", "--rollouts", "4"]
+DEVICES = [
+    "plan",
+    "devices",
+    "--devices",
+    "4",
+    "--step-seconds",
+    "2",
+    "--trainer-devices",
+    "1",
+    "--tokens-per-second",
+]
+DEVICES += [
+    "3000",
+    "--mean-tokens",
+    "100",
+    "--longest-tokens",
+    "200",
+    "--groups",
+    "8",
+    "--rollouts",
+    "4",
+]
 DEVICES += ["--max-staleness", "2"]
 COMMANDS = [*CURVES, DEVICES]
 PICTURE = ["--plot", "picture.png"]
@@ -65,7 +87,9 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with (folder / f"{name}.csv").open("w") as file:
             rows = csv.writer(file)
             rows.writerow(("compute", "pass_rate"))
-            rows.writerows((reading.compute, reading.pass_rate) for reading in record(asymptote=asymptote))
+            rows.writerows(
+                (reading.compute, reading.pass_rate) for reading in record(asymptote=asymptote)
+            )
     return folder
 
 
@@ -85,7 +109,9 @@ def answers_of(folder: Path, *commands: list[str]) -> dict[str, Answer]:
 
 @pytest.fixture(scope="module")
 def answers(curves: Path) -> dict[str, Answer]:
-    """Pictures first: that one cannot be drawn is said before anything is imported for the curves."""
+    """Pictures first: that one cannot be drawn is said before anything is imported
+    for the curves.
+    """
     return answers_of(curves, *([*arguments, *PICTURE] for arguments in COMMANDS), *COMMANDS)
 
 
@@ -105,32 +131,45 @@ def test_python_needs_nothing_more(curves: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_commands_on_curves_need_nothing_more(arguments: list[str], answers: dict[str, Answer]) -> None:
+def test_commands_on_curves_need_nothing_more(
+    arguments: list[str], answers: dict[str, Answer]
+) -> None:
     answer = answers[" ".join(arguments)]
     assert answer.code == 0, answer.errors
     assert answer.out
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_picture_says_what_it_needs_before_any_work(arguments: list[str], answers: dict[str, Answer]) -> None:
+def test_a_picture_says_what_it_needs_before_any_work(
+    arguments: list[str], answers: dict[str, Answer]
+) -> None:
     assert answers[" ".join([*arguments, *PICTURE])] == (
         2,
         "",
-        "error: --plot picture.png: matplotlib is not installed; install it: pip install 'rollcast[plot]'\n",
+        (
+            "error: --plot picture.png: matplotlib is not installed; install it: pip install "
+            "'rollcast[plot]'\n"
+        ),
     )
 
 
 def test_memory_is_planned_from_headers_and_a_config_alone_names_the_remedy(tmp_path: Path) -> None:
     write_model(tmp_path / "model", QWEN3_1_7B)
     run = {"run": "r", "model": {"path": "model"}, "budget": {"steps": 1}}
-    (tmp_path / "run.yaml").write_text(json.dumps(run | {"tasks": {"dataset": {"kind": "arithmetic"}}}))
+    (tmp_path / "run.yaml").write_text(
+        json.dumps(run | {"tasks": {"dataset": {"kind": "arithmetic"}}})
+    )
     arguments = ["plan", "memory", "--config", "run.yaml", "--gpu", "80"]
     with_headers = answers_of(tmp_path, [*arguments, "--json"])
-    assert json.loads(with_headers[" ".join([*arguments, "--json"])].out)["parameters"] == 1_720_574_976
+    assert (
+        json.loads(with_headers[" ".join([*arguments, "--json"])].out)["parameters"]
+        == 1_720_574_976
+    )
     (tmp_path / "model" / "model.safetensors").unlink()
     assert answers_of(tmp_path, arguments)[" ".join(arguments)] == (
         2,
         "",
-        "error: config.json: it alone does not give the shapes of the weights without Transformers; run "
+        "error: config.json: it alone does not give the shapes of the weights without "
+        "Transformers; run "
         "pip install 'rollcast[trainer]', or give the folder with the model's safetensors files\n",
     )

@@ -39,7 +39,9 @@ def test_help_names_the_commands_and_version_answers() -> None:
 
 def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text("run: Bad Name\nmodel: {path: m}\nrecipe: {loss: {kind: cispo, ratio_max: -1}}\nextra: 1\n")
+    file.write_text(
+        "run: Bad Name\nmodel: {path: m}\nrecipe: {loss: {kind: cispo, ratio_max: -1}}\nextra: 1\n"
+    )
     checked = command.rollcast("config", "check", file)
     assert checked.returncode == 2
     assert "recipe.loss.ratio_max = -1 is wrong: must be greater than 0" in checked.stderr
@@ -47,7 +49,10 @@ def test_config_check_names_field_value_and_remedy(tmp_path: Path) -> None:
     assert "extra is not a setting" in checked.stderr
     assert "Traceback" not in checked.stderr
     # Elsewhere than in the repository, where `make demo` leaves a run of that name.
-    assert command.rollcast("config", "check", ROOT / "configs/demo.yaml", folder=tmp_path).returncode == 0
+    assert (
+        command.rollcast("config", "check", ROOT / "configs/demo.yaml", folder=tmp_path).returncode
+        == 0
+    )
 
 
 def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path) -> None:
@@ -76,7 +81,10 @@ def test_config_check_finds_all_that_can_be_known_without_a_start(tmp_path: Path
     ):
         assert sentence in checked.stderr
     rows.write_text('{"prompt": "1", "answer": "1"}\n{"prompt": "2"\n')
-    assert "rows.jsonl, line 2: not a JSON object" in command.rollcast("config", "check", str(file)).stderr
+    assert (
+        "rows.jsonl, line 2: not a JSON object"
+        in command.rollcast("config", "check", str(file)).stderr
+    )
     rows.unlink()
     assert "tasks.dataset.path" in command.rollcast("config", "check", str(file)).stderr
     settings["budget"] = {"steps": 5}
@@ -106,7 +114,9 @@ def good_settings(folder: Path) -> dict[str, Any]:
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text("{}")
     (folder / "model" / "model.safetensors").write_bytes(b"0" * 1000)
-    (folder / "rows.jsonl").write_text("".join(f'{{"prompt": "{i}", "answer": "1"}}\n' for i in range(30)))
+    (folder / "rows.jsonl").write_text(
+        "".join(f'{{"prompt": "{i}", "answer": "1"}}\n' for i in range(30))
+    )
     return {
         "run": "r",
         "model": {"path": "./model"},
@@ -164,7 +174,14 @@ def taken_port() -> Iterator[int]:
 
 @pytest.mark.parametrize(
     "spoil",
-    [wrong_setting, wrong_model, unreadable_model, row_without_an_answer, port_in_use, no_free_disk],
+    [
+        wrong_setting,
+        wrong_model,
+        unreadable_model,
+        row_without_an_answer,
+        port_in_use,
+        no_free_disk,
+    ],
     ids=lambda spoil: spoil.__name__,
 )
 def test_up_with_bad_input_is_one_sentence_and_leaves_nothing(
@@ -184,7 +201,9 @@ def test_up_with_bad_input_is_one_sentence_and_leaves_nothing(
 
 
 def test_generators_of_the_command_line_stand_above_those_of_the_file(tmp_path: Path) -> None:
-    """Told by what is refused: two generators from the last core on, where the file asks for one."""
+    """Told by what is refused: two generators from the last core on,
+    where the file asks for one.
+    """
     settings = good_settings(tmp_path)
     last = max(os.sched_getaffinity(0))
     settings |= {"generator": {"cpu": last}, "local": {"generators": 1}}
@@ -192,7 +211,10 @@ def test_generators_of_the_command_line_stand_above_those_of_the_file(tmp_path: 
     file.write_text(yaml.safe_dump(settings))
     started = command.rollcast("up", "--config", file, "--generators", "2", folder=tmp_path)
     assert started.returncode == 2
-    assert f"generator.cpu = {last}: local.generators = 2 take a core each from there on" in started.stderr
+    assert (
+        f"generator.cpu = {last}: local.generators = 2 take a core each from there on"
+        in started.stderr
+    )
 
 
 def test_the_demo_looks_at_ports_and_folder_before_it_trains_its_model(
@@ -205,7 +227,9 @@ def test_the_demo_looks_at_ports_and_folder_before_it_trains_its_model(
     file.write_text(yaml.safe_dump(settings))
     started = command.rollcast("demo", "--config", file, folder=tmp_path)
     assert (started.returncode, started.stdout) == (2, "")
-    assert started.stderr.startswith(f"error: rpc.port = {taken_port}: 127.0.0.1 cannot listen on it")
+    assert started.stderr.startswith(
+        f"error: rpc.port = {taken_port}: 127.0.0.1 cannot listen on it"
+    )
     (tmp_path / "taken").touch()
     started = command.rollcast("demo", "--folder", "taken", folder=tmp_path)
     assert (started.returncode, started.stdout) == (2, "")
@@ -225,7 +249,11 @@ def test_the_scalerl_file_is_the_default_and_each_leave_one_out_changes_one_sett
     scalerl = load_run_config(ROOT / "configs/recipes/scalerl.yaml").recipe
     assert scalerl == Recipe()
     changed = [
-        [name for name in Recipe.model_fields if getattr(load_run_config(path).recipe, name) != getattr(scalerl, name)]
+        [
+            name
+            for name in Recipe.model_fields
+            if getattr(load_run_config(path).recipe, name) != getattr(scalerl, name)
+        ]
         for path in sorted((ROOT / "configs/recipes/leave-one-out").glob("*.yaml"))
     ]
     assert sorted(changed) == sorted(

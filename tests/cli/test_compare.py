@@ -27,13 +27,17 @@ def points(name: str) -> tuple[np.ndarray, np.ndarray]:
     asymptote, exponent = RUNS[name]
     compute = np.linspace(0.2, 8.0, 40)
     noise = np.random.default_rng(list(RUNS).index(name)).standard_normal(compute.size)
-    return compute, SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(compute) + 0.004 * noise
+    return compute, SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(
+        compute
+    ) + 0.004 * noise
 
 
 def write(folder: Path, name: str, file: str | None = None) -> Path:
     path = folder / (file or f"{name}.csv")
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [f"{x!r},{y!r}\n" for x, y in zip(*(values.tolist() for values in points(name)), strict=True)]
+    rows = [
+        f"{x!r},{y!r}\n" for x, y in zip(*(values.tolist() for values in points(name)), strict=True)
+    ]
     path.write_text("compute,pass_rate\n" + "".join(rows))
     return path
 
@@ -68,7 +72,9 @@ def test_each_run_and_each_pair_get_what_the_library_says(tmp_path: Path) -> Non
 
 
 def test_the_log_replot_is_the_papers_function_of_the_fitted_points(tmp_path: Path) -> None:
-    """ln F = ln(C_mid^B / ((A - R_0) / (R - R_0) - 1)) by itself; points at or above A have none and are counted."""
+    """ln F = ln(C_mid^B / ((A - R_0) / (R - R_0) - 1)) by itself; points at or above A have none
+    and are counted.
+    """
     sources = [write(tmp_path, name) for name in ("whole", "slow")]
     for run in json.loads(rollcast("compare", *sources, "--json").stdout)["runs"]:
         replot = run["log_replot"]
@@ -78,7 +84,9 @@ def test_the_log_replot_is_the_papers_function_of_the_fitted_points(tmp_path: Pa
         compute, pass_rate = points(run["curve"])
         compute, pass_rate = compute[run["excluded"] :], pass_rate[run["excluded"] :]
         expected = {
-            float(np.log(x)): float(np.log(midpoint**exponent / ((asymptote - start) / (y - start) - 1)))
+            float(np.log(x)): float(
+                np.log(midpoint**exponent / ((asymptote - start) / (y - start) - 1))
+            )
             for x, y in zip(compute, pass_rate, strict=True)
             if start < y < asymptote
         }
@@ -109,12 +117,25 @@ def test_a_baseline_turns_it_into_the_leave_one_out_table(tmp_path: Path) -> Non
     whole, low, slow, twin = table["rows"]
     assert (whole["kind"], whole["asymptote_loss"], whole["exponent_loss"]) == (None, None, None)
     assert low["asymptote_loss"]["q50"] == pytest.approx(medians[0] - medians[1], abs=0.005)
-    assert [row["kind"] for row in (low, slow, twin)] == ["ceiling mover", "efficiency shaper", "cannot tell"]
+    assert [row["kind"] for row in (low, slow, twin)] == [
+        "ceiling mover",
+        "efficiency shaper",
+        "cannot tell",
+    ]
     shown = rollcast("compare", *sources, "--baseline", "whole").stdout
-    for words in ("ceiling mover", "efficiency shaper", "cannot tell", f"B at A = {table['common_asymptote']:.3f}"):
+    for words in (
+        "ceiling mover",
+        "efficiency shaper",
+        "cannot tell",
+        f"B at A = {table['common_asymptote']:.3f}",
+    ):
         assert words in shown
     assert f"low against whole: A {-low['asymptote_loss']['q50']:+.3f} (" in shown
-    far = [row["curve"] for row in table["rows"] if abs(row["asymptote"]["q50"] - table["common_asymptote"]) > 0.02]
+    far = [
+        row["curve"]
+        for row in table["rows"]
+        if abs(row["asymptote"]["q50"] - table["common_asymptote"]) > 0.02
+    ]
     assert table["far_from_common"] == far
     assert "low" in far
     assert f"off that of {', '.join(far)}; B there is bent by it" in shown
@@ -123,7 +144,9 @@ def test_a_baseline_turns_it_into_the_leave_one_out_table(tmp_path: Path) -> Non
 @pytest.mark.parametrize("baseline", [(), ("--baseline", "whole")], ids=["pairs", "leave one out"])
 def test_the_picture_has_both_panels(tmp_path: Path, baseline: tuple[str, ...]) -> None:
     picture = tmp_path / "compare.svg"
-    drawn = rollcast("compare", write(tmp_path, "whole"), write(tmp_path, "slow"), *baseline, "--plot", picture)
+    drawn = rollcast(
+        "compare", write(tmp_path, "whole"), write(tmp_path, "slow"), *baseline, "--plot", picture
+    )
     assert drawn.returncode == 0, drawn.stderr
     drawing = picture.read_text()
     assert 'id="axes_2"' in drawing
@@ -137,7 +160,9 @@ def test_one_file_of_all_runs_gives_the_table_of_one_file_each(tmp_path: Path) -
     names = ("low", "whole", "slow")
     apart = [write(tmp_path, name) for name in names]
     rows = [
-        f"{name},{line}\n" for name, path in zip(names, apart, strict=True) for line in path.read_text().split()[1:]
+        f"{name},{line}\n"
+        for name, path in zip(names, apart, strict=True)
+        for line in path.read_text().split()[1:]
     ]
     together = tmp_path / "runs.csv"
     together.write_text("run,hours,reward\n" + "".join(rows))
@@ -151,8 +176,13 @@ def test_one_file_of_all_runs_gives_the_table_of_one_file_each(tmp_path: Path) -
 
 def without_origin(answer: dict[str, Any]) -> dict[str, Any]:
     """What is said of the runs, but not as what they were read."""
-    runs = [{name: run[name] for name in run if name not in ("unit", "source")} for run in answer["runs"]]
-    return {name: runs if name == "runs" else value for name, value in answer.items() if name != "unit"}
+    runs = [
+        {name: run[name] for name in run if name not in ("unit", "source")}
+        for run in answer["runs"]
+    ]
+    return {
+        name: runs if name == "runs" else value for name, value in answer.items() if name != "unit"
+    }
 
 
 def test_files_of_the_same_name_are_named_by_their_folders(tmp_path: Path) -> None:
@@ -181,7 +211,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     tmp_path: Path, read: bool, names: tuple[str, ...], arguments: tuple[object, ...], sentence: str
 ) -> None:
     sources = [write(tmp_path, name) for name in names]
-    result = rollcast("compare", *sources, *(str(word).replace("{first}", str(sources[0])) for word in arguments))
+    result = rollcast(
+        "compare", *sources, *(str(word).replace("{first}", str(sources[0])) for word in arguments)
+    )
     check_refused(result, sentence, sources if read else [])
 
 
@@ -198,7 +230,8 @@ def test_a_run_that_broke_is_not_ranked_without_a_caution(tmp_path: Path) -> Non
     early.write_text("compute,pass_rate\n1,0.2\n2,0.21\n3,0.23\n")
     sources = (write(tmp_path, "whole"), early)
     assert (
-        "caution: early: verdict too few; do not decide on its comparisons yet." in rollcast("compare", *sources).stdout
+        "caution: early: verdict too few; do not decide on its comparisons yet."
+        in rollcast("compare", *sources).stdout
     )
     answer = json.loads(rollcast("compare", *sources, "--json").stdout)
     assert answer["cautions"] == ["early: verdict too few; do not decide on its comparisons yet."]
@@ -209,13 +242,21 @@ def test_two_columns_of_one_file_are_two_curves_and_one_twice_is_refused(tmp_pat
     whole, low = (write(tmp_path, name).read_text().split()[1:] for name in ("whole", "low"))
     both = tmp_path / "both.csv"
     pairs = zip(whole, low, strict=True)
-    both.write_text("compute,easy,hard\n" + "".join(f"{one},{two.split(',')[1]}\n" for one, two in pairs))
+    both.write_text(
+        "compute,easy,hard\n" + "".join(f"{one},{two.split(',')[1]}\n" for one, two in pairs)
+    )
     measures = ("--pass-rate", "easy", "--pass-rate", "hard")
     answer = json.loads(rollcast("compare", both, both, *measures, "--json").stdout)
     assert [run["curve"] for run in answer["runs"]] == ["both easy", "both hard"]
-    alone = json.loads(rollcast("compare", tmp_path / "whole.csv", tmp_path / "low.csv", "--json").stdout)
-    assert [run["asymptote"] for run in answer["runs"]] == [run["asymptote"] for run in alone["runs"]]
-    refused = rollcast("compare", both, tmp_path / "whole.csv", "--pass-rate", "easy", "--where", "easy=1")
+    alone = json.loads(
+        rollcast("compare", tmp_path / "whole.csv", tmp_path / "low.csv", "--json").stdout
+    )
+    assert [run["asymptote"] for run in answer["runs"]] == [
+        run["asymptote"] for run in alone["runs"]
+    ]
+    refused = rollcast(
+        "compare", both, tmp_path / "whole.csv", "--pass-rate", "easy", "--where", "easy=1"
+    )
     assert refused.returncode == 2
     copied = tmp_path / "copied.csv"
     copied.write_text(both.read_text())
@@ -225,7 +266,9 @@ def test_two_columns_of_one_file_are_two_curves_and_one_twice_is_refused(tmp_pat
 
 
 def test_the_picture_draws_the_b_that_is_printed(tmp_path: Path) -> None:
-    answer = json.loads(rollcast("compare", write(tmp_path, "whole"), write(tmp_path, "slow"), "--json").stdout)
+    answer = json.loads(
+        rollcast("compare", write(tmp_path, "whole"), write(tmp_path, "slow"), "--json").stdout
+    )
     for run in answer["runs"]:
         assert run["log_replot"]["exponent"] == run["exponent"]["q50"]
 
@@ -233,7 +276,9 @@ def test_the_picture_draws_the_b_that_is_printed(tmp_path: Path) -> None:
 def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path: Path) -> None:
     fallen = tmp_path / "fallen.csv"
     rates = [0.2 + 0.02 * n for n in range(20)] + [0.6 - 0.03 * n for n in range(15)]
-    fallen.write_text("compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates)))
+    fallen.write_text(
+        "compute,pass_rate\n" + "".join(f"{n + 1},{rate}\n" for n, rate in enumerate(rates))
+    )
     shown = rollcast("compare", write(tmp_path, "whole"), fallen)
     assert "broken" in shown.stdout
     assert "whole and fallen: not compared: no law describes fallen." in shown.stdout
@@ -241,7 +286,9 @@ def test_a_run_that_is_no_sigmoid_has_no_constants_and_is_not_compared(tmp_path:
     assert [run["asymptote"] is None for run in answer["runs"]] == [False, True]
     one = rollcast("fit", fallen)
     assert "No asymptote, headroom, exponent or midpoint is given" in one.stdout
-    assert not {"asymptote A", "exponent B", "midpoint"} & set(one.stdout.replace("  ", "\n").split("\n"))
+    assert not {"asymptote A", "exponent B", "midpoint"} & set(
+        one.stdout.replace("  ", "\n").split("\n")
+    )
     assert json.loads(rollcast("fit", fallen, "--json").stdout)["asymptote"] is None
 
 

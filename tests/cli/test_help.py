@@ -31,7 +31,9 @@ def test_the_walk_finds_commands_of_every_depth() -> None:
     assert {("fit",), ("plan", "devices"), ("config", "check")} <= paths
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS]
+)
 def test_help_shows_examples_that_the_command_takes(path: tuple[str, ...], command: Any) -> None:
     shown = rollcast(*path, "--help")
     assert shown.returncode == 0, shown.stderr

@@ -1,4 +1,6 @@
-"""`rollcast init`: a run file that passes, asked for or from flags; what it shows is what the run will do."""
+"""`rollcast init`: a run file that passes, asked for or from flags; what it shows is what the run
+will do.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from testkit.published_models import QWEN3_8B
 from tests.cli import command
 from tests.cli.mistakes import CAUSAL, lines
 
-CHAT = [{"role": "system", "content": "Answer with a number."}, {"role": "user", "content": "6 x 7?"}]
+CHAT = [
+    {"role": "system", "content": "Answer with a number."},
+    {"role": "user", "content": "6 x 7?"},
+]
 
 
 @pytest.fixture
@@ -35,15 +40,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps(CAUSAL))
     (tmp_path / "model" / "model.safetensors").write_bytes(b"\0" * 64)
-    (tmp_path / "rows.jsonl").write_text(lines(*({"question": f"{n} + 1?", "answer": n + 1} for n in range(1, 21))))
+    (tmp_path / "rows.jsonl").write_text(
+        lines(*({"question": f"{n} + 1?", "answer": n + 1} for n in range(1, 21)))
+    )
     (tmp_path / "reward.py").write_text(
-        "def grade(completion, row):\n    return float(completion == row['reward_model']['ground_truth'])\n"
+        "def grade(completion, row):\n    return float(completion == "
+        "row['reward_model']['ground_truth'])\n"
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_says(folder: Path) -> None:
+def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_says(
+    folder: Path,
+) -> None:
     given = ("--model", "model", "--data", "rows.jsonl", "--verifier", "exact", "--budget", "120")
     done = command.rollcast("init", "my first.yaml", *given)
     assert done.returncode == 0, done.stderr
@@ -54,7 +64,11 @@ def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_say
         "model: Qwen3ForCausalLM, 64 B of weights, context of 512 tokens",
     ]
     verdicts = [line.strip() for line in said if " -> " in line]
-    assert [line.rpartition(" -> ")[2] for line in verdicts] == ["reward 1", "reward 0", "reward 0"] * 3
+    assert [line.rpartition(" -> ")[2] for line in verdicts] == [
+        "reward 1",
+        "reward 0",
+        "reward 0",
+    ] * 3
     assert verdicts[2] == "(nothing) -> reward 0"
     assert "none of the 4 held-out prompts is among the 16 trained on" in said
     written = yaml.safe_load((folder / "my first.yaml").read_text())
@@ -63,7 +77,8 @@ def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_say
         "model": {"path": "model"},
         "tasks": {
             "dataset": {
-                "kind": "jsonl", "name": "rows", "path": "rows.jsonl", "prompt_field": "question", "verifier": "exact"
+                "kind": "jsonl", "name": "rows", "path": "rows.jsonl", "prompt_field": "question",
+                "verifier": "exact"
             },
             "evaluation": {"every_steps": 10},
         },
@@ -73,19 +88,35 @@ def test_from_flags_it_writes_a_file_that_passes_and_shows_what_the_verifier_say
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_chats_with_a_function_of_ones_own_and_a_budget_in_hours(folder: Path, trusted: bool) -> None:
+def test_chats_with_a_function_of_ones_own_and_a_budget_in_hours(
+    folder: Path, trusted: bool
+) -> None:
     """verl's rows, with a name that YAML would misread."""
     rows = [
-        {"prompt": [CHAT[0], {"role": "user", "content": f"{n} x 7?"}], "reward_model": {"ground_truth": str(7 * n)}}
+        {
+            "prompt": [CHAT[0], {"role": "user", "content": f"{n} x 7?"}],
+            "reward_model": {"ground_truth": str(7 * n)},
+        }
         for n in range(20)
     ]
     (folder / "yes: #1.jsonl").write_text(lines(*rows))
-    given = ["--model", "./model", "--data", "yes: #1.jsonl", "--verifier", "./reward.py:grade", "--budget", "0.5h"]
+    given = [
+        "--model",
+        "./model",
+        "--data",
+        "yes: #1.jsonl",
+        "--verifier",
+        "./reward.py:grade",
+        "--budget",
+        "0.5h",
+    ]
     done = command.rollcast("init", "chats.yaml", *given, *(["--trusted"] if trusted else []))
     assert done.returncode == 0, done.stderr
     config = load_run_config(folder / "chats.yaml", to_start=True)
     assert config.budget.device_hours == 0.5
-    assert config.tasks.evaluation.every_steps == 10, "of a run of unknown length: its curve has points soon"
+    assert config.tasks.evaluation.every_steps == 10, (
+        "of a run of unknown length: its curve has points soon"
+    )
     (part,) = config.tasks.parts
     assert part.dataset.verifier == ("mine" if trusted else "./reward.py:grade")  # type: ignore[union-attr]
     assert config.tasks.verifiers == (
@@ -96,16 +127,25 @@ def test_chats_with_a_function_of_ones_own_and_a_budget_in_hours(folder: Path, t
     ] * 3  # fmt: skip
 
 
-@pytest.mark.parametrize(("verifier", "right"), [("arithmetic", "|3"), ("countdown", None), ("exact", "3")])
-def test_a_right_answer_is_shown_as_its_verifier_wants_it(tmp_path: Path, verifier: str, right: str | None) -> None:
+@pytest.mark.parametrize(
+    ("verifier", "right"), [("arithmetic", "|3"), ("countdown", None), ("exact", "3")]
+)
+def test_a_right_answer_is_shown_as_its_verifier_wants_it(
+    tmp_path: Path, verifier: str, right: str | None
+) -> None:
     (tmp_path / "rows.jsonl").write_text(
-        lines(*({"prompt": f"{n}", "answer": 3 if verifier != "countdown" else {"numbers": [n, 2], "target": n + 2}}
+        lines(*({"prompt": f"{n}", "answer": 3 if verifier != "countdown" else {"numbers": [n, 2],
+            "target": n + 2}}
                 for n in range(4)))
     )  # fmt: skip
     dataset = JsonlDataset(name="d", path=tmp_path / "rows.jsonl", verifier=verifier)
     said = list(examples(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=1))))
     verdicts = [line.strip() for line in said if not line.startswith("prompt: ")]
-    shown = [*([] if right is None else [f"{right} -> reward 1"]), "no idea -> reward 0", "(nothing) -> reward 0"]
+    shown = [
+        *([] if right is None else [f"{right} -> reward 1"]),
+        "no idea -> reward 0",
+        "(nothing) -> reward 0",
+    ]
     assert verdicts == shown * 3
 
 
@@ -113,7 +153,11 @@ def test_a_right_answer_is_shown_as_its_verifier_wants_it(tmp_path: Path, verifi
 def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
     look = look_at("openai/gsm8k", None, None)
     assert (look.suits, look.in_words) == ("math", "the mapping gsm8k knows its fields")
-    text = run_file_text(Answers("r", "Qwen/Qwen3-0.6B", look, verifier, trusted=False, steps=None, device_hours=None))
+    text = run_file_text(
+        Answers(
+            "r", "Qwen/Qwen3-0.6B", look, verifier, trusted=False, steps=None, device_hours=None
+        )
+    )
     dataset = yaml.safe_load(text)["tasks"]["dataset"]
     own = {} if verifier == "math" else {"verifier": verifier}
     assert dataset == {"kind": "huggingface", "name": "gsm8k", "mapping": "gsm8k"} | own
@@ -129,9 +173,13 @@ def test_a_published_set_is_named_by_its_mapping(verifier: str) -> None:
         (1, 1, "1 point of the curve, from held-out prompts; a forecast takes 5\n"),
     ],
 )
-def test_the_file_says_how_many_points_its_curve_will_have(folder: Path, steps: int, every: int, said: str) -> None:
+def test_the_file_says_how_many_points_its_curve_will_have(
+    folder: Path, steps: int, every: int, said: str
+) -> None:
     look = look_at("rows.jsonl", None, None)
-    text = run_file_text(Answers("r", "model", look, "exact", trusted=False, steps=steps, device_hours=None))
+    text = run_file_text(
+        Answers("r", "model", look, "exact", trusted=False, steps=steps, device_hours=None)
+    )
     assert f"every_steps: {every}" in text
     assert said in text
     evaluated = {step for step in range(1, steps + 1) if step % every == 0} | {steps}
@@ -146,7 +194,9 @@ def test_the_file_says_how_many_points_its_curve_will_have(folder: Path, steps: 
         ({}, "its config.json says neither class nor size"),
     ],
 )
-def test_a_model_is_told_by_kind_size_and_context(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+def test_a_model_is_told_by_kind_size_and_context(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
     """8.19 billion is what the model's authors publish."""
     if settings == QWEN3_8B:
         write_model(tmp_path, settings)
@@ -156,7 +206,16 @@ def test_a_model_is_told_by_kind_size_and_context(tmp_path: Path, settings: dict
 
 
 def test_a_file_that_would_be_wrong_is_not_left_behind(folder: Path) -> None:
-    given = ("--model", "model", "--data", "rows.jsonl", "--verifier", "./reward.py:grade", "--budget", "10")
+    given = (
+        "--model",
+        "model",
+        "--data",
+        "rows.jsonl",
+        "--verifier",
+        "./reward.py:grade",
+        "--budget",
+        "10",
+    )
     said = command.refusal("init", "new.yaml", *given)
     assert "KeyError: 'reward_model'" in said
     assert not (folder / "new.yaml").exists()
@@ -168,7 +227,11 @@ def test_on_a_terminal_it_asks_and_offers_what_suits(folder: Path) -> None:
     (folder / "bert" / "config.json").write_text(json.dumps({"architectures": ["BertForMaskedLM"]}))
     own, its = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "rollcast.cli.main", "init", "asked.yaml"], stdin=its, stdout=its, stderr=its, cwd=folder
+        [sys.executable, "-m", "rollcast.cli.main", "init", "asked.yaml"],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        cwd=folder,
     ) as process:
         os.close(its)
         seen = b""

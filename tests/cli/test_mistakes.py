@@ -1,4 +1,5 @@
-"""docs/reference/mistakes.md: every mistake of its tables is made, and told in the words that stand beside it.
+"""docs/reference/mistakes.md: every mistake of its tables is made, and told in the words that stand
+beside it.
 
 test_mistakes_of_reward_functions.py makes the rest of those that take a sandbox each.
 """
@@ -24,16 +25,27 @@ from tests.cli.mistakes import (
 
 TOLD = told_by_the_page()
 CAUTION = "Cautions"
-CASES = [(group, title) for group, titles in MISTAKES.items() for title in titles if title not in OF_REWARD_FUNCTIONS]
+CASES = [
+    (group, title)
+    for group, titles in MISTAKES.items()
+    for title in titles
+    if title not in OF_REWARD_FUNCTIONS
+]
 
 
 def test_the_page_has_every_mistake_once_and_there_are_forty() -> None:
-    titles = [(group, title) for group, titles in {**MISTAKES, CAUTION: CAUTIONS}.items() for title in titles]
+    titles = [
+        (group, title)
+        for group, titles in {**MISTAKES, CAUTION: CAUTIONS}.items()
+        for title in titles
+    ]
     assert sorted(one for one in TOLD if one[0] != FIRST_MINUTES) == sorted(titles)
     assert len(titles) >= 40
 
 
-@pytest.mark.parametrize(("group", "title"), CASES, ids=[f"{group}-{title}" for group, title in CASES])
+@pytest.mark.parametrize(
+    ("group", "title"), CASES, ids=[f"{group}-{title}" for group, title in CASES]
+)
 def test_a_mistake_is_told_as_the_page_says(
     group: str, title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +56,11 @@ def cautions() -> list[str]:
     """What a check that finds nothing wrong warns of."""
     checked = command.rollcast("config", "check", "run.yaml")
     assert checked.returncode == 0, checked.stderr
-    return [line.removeprefix("caution: ") for line in checked.stdout.splitlines() if line.startswith("caution: ")]
+    return [
+        line.removeprefix("caution: ")
+        for line in checked.stdout.splitlines()
+        if line.startswith("caution: ")
+    ]
 
 
 @pytest.mark.parametrize(("title", "mistake"), CAUTIONS.items(), ids=list(CAUTIONS))

@@ -1,4 +1,6 @@
-"""docs/reference/mistakes.md: what a reward function does wrong, in a sandbox of its own for each mistake."""
+"""docs/reference/mistakes.md: what a reward function does wrong, in a sandbox of its own for each
+mistake.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ IN_THE_SANDBOX = ("It opens a file in the sandbox", "It starts a thread in the s
 
 
 @pytest.mark.parametrize("title", OF_REWARD_FUNCTIONS)
-def test_a_mistake_is_told_as_the_page_says(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_told_as_the_page_says(
+    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if title in IN_THE_SANDBOX and protections.missing():
         pytest.skip(f"this machine lacks {' and '.join(protections.missing())}")
     check_is_told(TOLD[VERIFIERS, title], MISTAKES[VERIFIERS][title], tmp_path, monkeypatch)

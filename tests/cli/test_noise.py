@@ -34,26 +34,40 @@ PAGE = Path(page.__path__[0])
 
 def columns(count: int, level: float, noise: float, seed: int) -> dict[str, list[float]]:
     rates = level + noise * np.random.default_rng(seed).standard_normal(count)
-    return {"step": [50.0 * (place + 1) for place in range(count)], "pass_rate": rates.round(4).tolist()}
+    return {
+        "step": [50.0 * (place + 1) for place in range(count)],
+        "pass_rate": rates.round(4).tolist(),
+    }
 
 
 def written(path: Path, **values: list[float]) -> Path:
-    rows = [",".join(values), *(",".join(map(str, row)) for row in zip(*values.values(), strict=True))]
+    rows = [
+        ",".join(values),
+        *(",".join(map(str, row)) for row in zip(*values.values(), strict=True)),
+    ]
     path.write_text("\n".join(rows) + "\n")
     return path
 
 
 @pytest.mark.parametrize("series", NOISE, ids=str)
-def test_noise_is_not_forecastable_and_has_no_ceiling(series: tuple[int, float, float, int]) -> None:
+def test_noise_is_not_forecastable_and_has_no_ceiling(
+    series: tuple[int, float, float, int],
+) -> None:
     answer = library.forecast(columns(*series)).to_dict()
     assert answer["verdict"] in ("too_early", "no_learning")
-    assert (answer["is_described"], answer["is_decidable"]) == (False, answer["verdict"] == "no_learning")
+    assert (answer["is_described"], answer["is_decidable"]) == (
+        False,
+        answer["verdict"] == "no_learning",
+    )
     assert [answer[name] for name in LAW] == [None] * len(LAW)
     if answer["verdict"] == "too_early":
         assert "No trend yet" in answer["reason"]
-        assert answer["has_forecast"], "what is to come is still forecast, and the advice follows from it"
+        assert answer["has_forecast"], (
+            "what is to come is still forecast, and the advice follows from it"
+        )
         assert (
-            "The readings show no trend, so this rests on what curves of other groups did" in answer["advice"]["reason"]
+            "The readings show no trend, so this rests on what curves of other groups did"
+            in answer["advice"]["reason"]
         )
 
 
@@ -72,7 +86,8 @@ def test_nothing_is_green_without_a_law() -> None:
     script = (
         f"import {{ look }} from '{PAGE / 'words.js'}';"
         "const kinds = ['stop', 'continue', 'wait'], found = [true, false].map((is_described) =>"
-        " kinds.map((kind) => look({ kind }, { is_described }))); console.log(JSON.stringify(found));"
+        " kinds.map((kind) => look({ kind }, { is_described }))); "
+        "console.log(JSON.stringify(found));"
     )
     command = [node, "--input-type=module", "-e", script]
     made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -80,9 +95,13 @@ def test_nothing_is_green_without_a_law() -> None:
 
 
 @pytest.mark.parametrize(("offset", "scale"), [(1.0, 0.5), (0.0, 0.01), (3.0, 0.125)])
-def test_rewards_are_shown_in_their_own_unit_too(tmp_path: Path, offset: float, scale: float) -> None:
+def test_rewards_are_shown_in_their_own_unit_too(
+    tmp_path: Path, offset: float, scale: float
+) -> None:
     steps = np.arange(50.0, 1050.0, 50.0)
-    rates = 0.2 + 0.5 / (1 + (300 / steps) ** 2) + 0.005 * np.random.default_rng(0).standard_normal(20)
+    rates = (
+        0.2 + 0.5 / (1 + (300 / steps) ** 2) + 0.005 * np.random.default_rng(0).standard_normal(20)
+    )
     rewards = (rates / scale - offset).round(5)
     path = written(tmp_path / "rewards.csv", step=steps.tolist(), reward=rewards.tolist())
     arguments = ("fit", path, "--offset", str(offset), "--scale", str(scale), "--at", "2000")
@@ -91,12 +110,20 @@ def test_rewards_are_shown_in_their_own_unit_too(tmp_path: Path, offset: float, 
     assert (answer["source"]["offset"], answer["source"]["scale"]) == (offset, scale)
     own = said.partition("in the unit of reward: now ")[2]
     assert float(own.split(",")[0]) == pytest.approx(rewards[-1], rel=1e-3, abs=1e-3)
-    for name, values in (("asymptote A", answer["asymptote"]), ("reading at 2000 steps", answer["predictions"][0])):
+    for name, values in (
+        ("asymptote A", answer["asymptote"]),
+        ("reading at 2000 steps", answer["predictions"][0]),
+    ):
         shown = re.search(rf"^{name} +(\S+) +(\S+) +(\S+)$", own, re.MULTILINE)
         assert shown is not None, own
         wanted = [values[level] / scale - offset for level in ("q05", "q50", "q95")]
-        assert [float(value) for value in shown.groups()] == pytest.approx(wanted, rel=1e-3, abs=1e-3)
+        assert [float(value) for value in shown.groups()] == pytest.approx(
+            wanted, rel=1e-3, abs=1e-3
+        )
 
 
 def test_pass_rates_are_shown_once(tmp_path: Path) -> None:
-    assert "in the unit of" not in rollcast("fit", written(tmp_path / "rates.csv", **columns(*NOISE[0]))).stdout
+    assert (
+        "in the unit of"
+        not in rollcast("fit", written(tmp_path / "rates.csv", **columns(*NOISE[0]))).stdout
+    )

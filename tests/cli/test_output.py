@@ -1,4 +1,6 @@
-"""Standard output that cannot be written: a full disk is one sentence, a reader that has enough is none."""
+"""Standard output that cannot be written: a full disk is one sentence, a reader that has enough is
+none.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,17 @@ CURVE = "compute,pass_rate\n" + "".join(f"{n},0.{n}\n" for n in range(1, 9))
 RECOGNISED = "curve.csv: CSV: pass_rate over compute (device-hours)\n"
 """What a command that reads the curve says first: as what it read it."""
 COMMANDS = [("config", "schema"), ("fit", "curve.csv")]
-"""One that writes more than a buffer holds, and one that writes each sentence as soon as it has it."""
+"""One that writes more than a buffer holds, and one that writes each sentence as soon as it has
+it."""
 
 
 def said_first(arguments: tuple[str, ...]) -> str:
     return RECOGNISED if "curve.csv" in arguments else ""
 
 
-def into(output: IO[bytes], folder: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
+def into(
+    output: IO[bytes], folder: Path, arguments: tuple[str, ...]
+) -> subprocess.CompletedProcess[bytes]:
     (folder / "curve.csv").write_text(CURVE)
     return subprocess.run(
         [sys.executable, "-m", "rollcast.cli.main", *arguments],
@@ -42,12 +47,20 @@ def into(output: IO[bytes], folder: Path, arguments: tuple[str, ...]) -> subproc
 def test_a_full_disk_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
         ended = into(full, tmp_path, arguments)
-    sentence = "standard output: cannot be written (No space left on device); free space, or send it elsewhere"
-    assert (ended.returncode, ended.stderr.decode()) == (1, f"{said_first(arguments)}error: {sentence}\n")
+    sentence = (
+        "standard output: cannot be written (No space left on device); free space, or send it "
+        "elsewhere"
+    )
+    assert (ended.returncode, ended.stderr.decode()) == (
+        1,
+        f"{said_first(arguments)}error: {sentence}\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_reader_that_has_enough_is_no_word_worth(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_reader_that_has_enough_is_no_word_worth(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     """As `| head -1`, which may be gone before the first line is written."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -69,12 +82,23 @@ def test_another_file_that_is_full_is_not_called_standard_output(tmp_path: Path)
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_closed_standard_output_is_no_mistake(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "curve.csv").write_text(CURVE)
-    closing = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "rollcast.cli.main", *arguments]
+    closing = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-m",
+        "rollcast.cli.main",
+        *arguments,
+    ]
     ended = subprocess.run(closing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=120, check=False)
     assert (ended.returncode, ended.stderr.decode()) == (0, said_first(arguments))
 
 
-def test_a_letter_that_the_encoding_lacks_is_a_question_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_that_the_encoding_lacks_is_a_question_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "curve.csv").write_text(CURVE)
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     planned = process("plan", "runs", tmp_path / "curve.csv", "--budget", 5)
@@ -103,4 +127,6 @@ def test_escape_codes_of_files_and_columns_are_shown_and_not_obeyed(tmp_path: Pa
         result = rollcast(command, *arguments)
         shown = result.stdout + result.stderr
         assert shown
-        assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"], shown
+        assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"], (
+            shown
+        )

@@ -1,4 +1,6 @@
-"""`rollcast fit --paper`: the paper's own procedure, against SciPy at every node and the laws that the paper prints."""
+"""`rollcast fit --paper`: the paper's own procedure, against SciPy at every node and the laws that
+the paper prints.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,37 @@ from tests.cli.command import rollcast
 
 START = 0.40
 PRINTED = ((0.645, 1.70), (0.61, 1.92), (0.59, 2.01))
-"""A and B of laws that the paper prints, with its R_0; its C_mid of short runs lie on a finer grid than it states."""
+"""A and B of laws that the paper prints, with its R_0; its C_mid of short runs lie on a finer grid
+than it states."""
 GPU_HOURS = np.linspace(1_600.0, 16_000.0, 24)
 
 
 def write(path: Path, pass_rate: Array) -> Path:
-    rows = [f"{compute!r},{rate!r}\n" for compute, rate in zip(GPU_HOURS.tolist(), pass_rate.tolist(), strict=True)]
+    rows = [
+        f"{compute!r},{rate!r}\n"
+        for compute, rate in zip(GPU_HOURS.tolist(), pass_rate.tolist(), strict=True)
+    ]
     path.write_text("gpu_hours,pass_rate\n300.0,0.31\n" + "".join(rows))
     return path
 
 
 @pytest.mark.parametrize(("asymptote", "exponent"), PRINTED)
-def test_the_printed_laws_are_found_again_on_the_papers_grid(asymptote: float, exponent: float, tmp_path: Path) -> None:
+def test_the_printed_laws_are_found_again_on_the_papers_grid(
+    asymptote: float, exponent: float, tmp_path: Path
+) -> None:
     midpoint = float(PAPER_MIDPOINTS[7])
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, asymptote, exponent, midpoint))
-    options = ("--initial", START, "--exclude-before", 1_500, "--at", 50_000, "--target", 0.55, "--json")
+    options = (
+        "--initial",
+        START,
+        "--exclude-before",
+        1_500,
+        "--at",
+        50_000,
+        "--target",
+        0.55,
+        "--json",
+    )
     done = rollcast("fit", path, "--paper", *options)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -38,9 +56,13 @@ def test_the_printed_laws_are_found_again_on_the_papers_grid(asymptote: float, e
     assert (answer["excluded"], answer["num_points"], answer["unit"]) == (1, 25, "GPU-hours")
     assert (answer["initial"], answer["on_edge"]) == (START, {})
     at = answer["predictions"][0]
-    assert at["pass_rate"] == pytest.approx(float(sigmoid(50_000.0, START, asymptote, exponent, midpoint)), abs=1e-4)
+    assert at["pass_rate"] == pytest.approx(
+        float(sigmoid(50_000.0, START, asymptote, exponent, midpoint)), abs=1e-4
+    )
     reached = answer["targets"][0]["compute"]
-    assert float(sigmoid(reached, START, asymptote, exponent, midpoint)) == pytest.approx(0.55, abs=1e-4)
+    assert float(sigmoid(reached, START, asymptote, exponent, midpoint)) == pytest.approx(
+        0.55, abs=1e-4
+    )
 
 
 def test_noisy_readings_get_the_node_of_the_least_squares_and_no_interval(tmp_path: Path) -> None:
@@ -52,7 +74,9 @@ def test_noisy_readings_get_the_node_of_the_least_squares_and_no_interval(tmp_pa
     answer = json.loads(rollcast("fit", path, *options, "--json").stdout)
     assert {name: answer[name] for name in vars(law)} == vars(law)
     assert law.asymptote in PAPER_ASYMPTOTES
-    assert np.sum((curve.pass_rate - law.pass_rate(curve.compute)) ** 2) == pytest.approx(24 * answer["residual"] ** 2)
+    assert np.sum((curve.pass_rate - law.pass_rate(curve.compute)) ** 2) == pytest.approx(
+        24 * answer["residual"] ** 2
+    )
     shown = rollcast("fit", path, *options).stdout
     assert "It has no intervals and no verdict" in shown
     assert "95 %" not in shown
@@ -60,13 +84,17 @@ def test_noisy_readings_get_the_node_of_the_least_squares_and_no_interval(tmp_pa
 
 def test_what_lies_beyond_the_papers_grid_is_told(tmp_path: Path) -> None:
     """A ceiling above the highest A of the grid, all else on it."""
-    path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.95, 2.0, float(PAPER_MIDPOINTS[7])))
+    path = write(
+        tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.95, 2.0, float(PAPER_MIDPOINTS[7]))
+    )
     shown = rollcast("fit", path, "--paper", "--initial", START, "--exclude-before", 1_500).stdout
     assert "A is at an edge of the paper's grid, 0.45 to 0.8: the best one is beyond it" in shown
 
 
 def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: Path) -> None:
-    """A run that hardly moves has a tiny B: the compute to a target just below A is more than any number holds."""
+    """A run that hardly moves has a tiny B: the compute to a target just below A is more than any
+    number holds.
+    """
     flat = write(tmp_path / "flat.csv", np.where(np.arange(24) % 2 == 0, 0.62, 0.63))
     options = ("--paper", "--initial", START, "--exclude-before", 1_500, "--json")
     targets = [word for target in (0.3, 0.6249, 0.9) for word in ("--target", target)]
@@ -74,7 +102,13 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
     below, just_below, beyond = (each["compute"] for each in answer["targets"])
     assert below == 0.0
     assert beyond is None
-    law = sigmoid(np.array([just_below or 1e300]), START, answer["asymptote"], answer["exponent"], answer["midpoint"])
+    law = sigmoid(
+        np.array([just_below or 1e300]),
+        START,
+        answer["asymptote"],
+        answer["exponent"],
+        answer["midpoint"],
+    )
     assert just_below is None or law[0] == pytest.approx(0.6249, abs=1e-6)
 
 
@@ -94,7 +128,13 @@ def test_targets_below_the_start_just_below_the_ceiling_and_beyond_it(tmp_path: 
         (("--initial", 0.7), "--initial: 0.7 is not below the highest reading"),
     ],
 )
-def test_a_mistake_is_one_sentence(options: tuple[object, ...], sentence: str, tmp_path: Path) -> None:
+def test_a_mistake_is_one_sentence(
+    options: tuple[object, ...], sentence: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "run.csv", sigmoid(GPU_HOURS, START, 0.61, 1.9, 2_542.0))
     done = rollcast("fit", path, "--paper", *options)
-    assert (done.returncode, sentence in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+    assert (done.returncode, sentence in done.stderr, "Traceback" in done.stderr) == (
+        2,
+        True,
+        False,
+    ), done.stderr

@@ -1,4 +1,6 @@
-"""`rollcast plan batch`: the library's answer, from run folders and from curves of other frameworks; mistakes."""
+"""`rollcast plan batch`: the library's answer, from run folders and from curves of other
+frameworks; mistakes.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ def run_folder(folder: Path, name: str, split: BatchSplit, **recipe: Any) -> Pat
         "folder": str(folder),
         "model": {"path": "m"},
         "budget": {"steps": 200},
-        "recipe": {"rollouts_per_prompt": split.rollouts, "prompts_per_step": split.prompts, **recipe},
+        "recipe": {
+            "rollouts_per_prompt": split.rollouts,
+            "prompts_per_step": split.prompts,
+            **recipe,
+        },
     }
     config = parse_run_config(settings, source="test")
     config.run_folder.mkdir()
@@ -70,11 +76,15 @@ def run_folder(folder: Path, name: str, split: BatchSplit, **recipe: Any) -> Pat
             zip(curve.compute.tolist(), curve.pass_rate.tolist(), strict=True), start=1
         )
     ]
-    (config.run_folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (config.run_folder / "evaluations.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
     return config.run_folder
 
 
-def test_curves_over_steps_are_compared_over_rollouts_as_the_library_compares_them(tmp_path: Path) -> None:
+def test_curves_over_steps_are_compared_over_rollouts_as_the_library_compares_them(
+    tmp_path: Path,
+) -> None:
     picture = tmp_path / "batch.svg"
     arguments = (*curves_over_steps(tmp_path), *NUMBERS, "--budget", 3e6, "--candidate", "16x256")
     answered = rollcast("plan", "batch", *arguments, "--json", "--plot", picture)
@@ -84,13 +94,19 @@ def test_curves_over_steps_are_compared_over_rollouts_as_the_library_compares_th
     runs = []
     for split in SPLITS.values():
         curve = points(split)
-        runs.append((split, fit(Curve.from_points(curve.compute * ROLLOUTS_PER_COMPUTE, curve.pass_rate))))
+        runs.append(
+            (split, fit(Curve.from_points(curve.compute * ROLLOUTS_PER_COMPUTE, curve.pass_rate)))
+        )
     [law] = law_at(runs, [3e6])
     splits = sorted([*between(SPLITS.values()), BatchSplit(16, 256)])
     choice = choose(law, splits)
     assert [row["name"] for row in answer["splits"]] == [split.name for split in splits]
-    assert [row["best_with"] for row in answer["splits"]] == pytest.approx(choice.best_probability, abs=0.02)
-    assert [row["expected_loss"] for row in answer["splits"]] == pytest.approx(choice.expected_loss, abs=1e-3)
+    assert [row["best_with"] for row in answer["splits"]] == pytest.approx(
+        choice.best_probability, abs=0.02
+    )
+    assert [row["expected_loss"] for row in answer["splits"]] == pytest.approx(
+        choice.expected_loss, abs=1e-3
+    )
     best = splits[choice.best]
     assert answer["recommended"]["name"] == best.name
     assert answer["recommended"]["steps"] == pytest.approx(3e6 / best.rollouts_per_step)
@@ -120,7 +136,10 @@ def test_run_folders_say_their_splits_and_what_else_differs(tmp_path: Path) -> N
     assert "large and small differ in recipe.lm_head too" in caveats
     assert "have one learning rate for batches of 2048 and 512 rollouts" in caveats
     assert "give a slope and no best number" in caveats
-    assert answer["missing"]["rollouts_per_prompt"] not in (8, 16, 32) or answer["missing"]["prompts_per_step"] != 64
+    assert (
+        answer["missing"]["rollouts_per_prompt"] not in (8, 16, 32)
+        or answer["missing"]["prompts_per_step"] != 64
+    )
 
 
 def test_runs_of_one_split_recommend_nothing_and_name_the_missing_run(tmp_path: Path) -> None:
@@ -129,20 +148,38 @@ def test_runs_of_one_split_recommend_nothing_and_name_the_missing_run(tmp_path: 
     answer = json.loads(rollcast("plan", "batch", source, *options, "--json").stdout)
     assert (answer["recommended"], answer["probability"], answer["budgets"]) == (None, None, [])
     assert answer["missing"]["name"] == "32x64"
-    shown = " ".join(rollcast("plan", "batch", source, *options, "--plot", tmp_path / "one.png").stdout.split())
+    shown = " ".join(
+        rollcast("plan", "batch", source, *options, "--plot", tmp_path / "one.png").stdout.split()
+    )
     assert "no split is recommended, since every run with a forecast has 8x64" in shown
-    assert "Missing: a run of 32 rollouts of 64 prompts, since no run has more than 8 rollouts per prompt" in shown
+    assert (
+        "Missing: a run of 32 rollouts of 64 prompts, since no run has more than 8 rollouts "
+        "per prompt"
+    ) in shown
 
 
 def test_settings_that_changed_together_and_a_run_that_fell_are_named(tmp_path: Path) -> None:
     sources = curves_over_steps(tmp_path)
-    together = ("--rollouts", "a=8", "--rollouts", "b=32", "--prompts", "a=128", "--prompts", "b=32")
-    answer = json.loads(rollcast("plan", "batch", *sources[:2], *together, "--budget", 2e6, "--json").stdout)
+    together = (
+        "--rollouts",
+        "a=8",
+        "--rollouts",
+        "b=32",
+        "--prompts",
+        "a=128",
+        "--prompts",
+        "b=32",
+    )
+    answer = json.loads(
+        rollcast("plan", "batch", *sources[:2], *together, "--budget", 2e6, "--json").stdout
+    )
     assert [row["name"] for row in answer["splits"]] == ["8x128", "16x64", "32x32"]
     assert "Rollouts and prompts changed together" in " ".join(answer["caveats"])
     curve = points(SPLITS["b"])
     table(tmp_path / "b.csv", (curve.compute * 50).tolist(), fallen(curve), "step")
-    answer = json.loads(rollcast("plan", "batch", *sources, *NUMBERS, "--budget", 2e6, "--json").stdout)
+    answer = json.loads(
+        rollcast("plan", "batch", *sources, *NUMBERS, "--budget", 2e6, "--json").stdout
+    )
     assert "b (32x64): verdict broken; it is left out of the law" in " ".join(answer["caveats"])
     assert answer["varied"]["rollouts_per_prompt"] == [8, 128]
 
@@ -154,18 +191,36 @@ def test_settings_that_changed_together_and_a_run_that_fell_are_named(tmp_path: 
         (("runs/nowhere", "--budget", "9"), "runs/nowhere: cannot be read"),
         (("={a}", "--budget", "9"), "needs a name and a curve or run folder, as a=curve.csv"),
         (("a={a}", "a={b}", "--budget", "9"), "a: is the name of 2 runs; give each its own"),
-        (("a={a}", "--budget", "9"), "a: its rollouts_per_prompt is not known; give it, as --rollouts a=8"),
-        (("a={a}", "--rollouts", "a=8", "--budget", "9"), "its prompts_per_step is not known; give it, as --prompts"),
-        (("a={a}", "--rollouts", "a=many", "--budget", "9"), "'many' is no number from 1 to 1000000"),
+        (
+            ("a={a}", "--budget", "9"),
+            "a: its rollouts_per_prompt is not known; give it, as --rollouts a=8",
+        ),
+        (
+            ("a={a}", "--rollouts", "a=8", "--budget", "9"),
+            "its prompts_per_step is not known; give it, as --prompts",
+        ),
+        (
+            ("a={a}", "--rollouts", "a=many", "--budget", "9"),
+            "'many' is no number from 1 to 1000000",
+        ),
         (("a={a}", "--rollouts", "z=8", "--budget", "9"), "no run has the name 'z'; give one of a"),
         (("a={a}", "--rollouts", "8", "--rollouts", "a=9", "--budget", "9"), "a has 8 already"),
-        (("{folder}", "--rollouts", "small=8", "--budget", "9"), "the run file of small has this number"),
-        (("a={a}", "--candidate", "16", "--budget", "9"), "--candidate 16: is no split; write rollouts"),
+        (
+            ("{folder}", "--rollouts", "small=8", "--budget", "9"),
+            "the run file of small has this number",
+        ),
+        (
+            ("a={a}", "--candidate", "16", "--budget", "9"),
+            "--candidate 16: is no split; write rollouts",
+        ),
         (
             ("a={a}", "z={a}", "--rollouts", "8", "--prompts", "64", "--budget", "9"),
             "z: is the same run as a; give each run once",
         ),
-        (("a={a}", "{folder}", "--rollouts", "8", "--prompts", "64", "--budget", "9"), "choose one unit"),
+        (
+            ("a={a}", "{folder}", "--rollouts", "8", "--prompts", "64", "--budget", "9"),
+            "choose one unit",
+        ),
         (
             ("a={fallen}", "--rollouts", "8", "--prompts", "64", "--budget", "9"),
             "no run has a forecast (a: broken)",
@@ -176,13 +231,17 @@ def test_settings_that_changed_together_and_a_run_that_fell_are_named(tmp_path: 
         ),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     curves_over_steps(tmp_path)
     curve = points(SPLITS["b"])
     places = {
         "{a}": str(tmp_path / "a.csv"),
         "{b}": str(tmp_path / "b.csv"),
-        "{fallen}": str(table(tmp_path / "fallen.csv", (curve.compute * 50).tolist(), fallen(curve), "step")),
+        "{fallen}": str(
+            table(tmp_path / "fallen.csv", (curve.compute * 50).tolist(), fallen(curve), "step")
+        ),
         "{folder}": str(run_folder(tmp_path, "small", SPLITS["a"])),
     }
     words = []

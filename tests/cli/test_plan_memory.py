@@ -43,7 +43,9 @@ def run_file(tmp_path: Path) -> Path:
 
 
 def test_every_rank_and_a_generator_are_told_part_by_part(run_file: Path) -> None:
-    done = rollcast("plan", "memory", "--config", run_file, "--gpu", 192, "--trainer-ranks", 8, "--json")
+    done = rollcast(
+        "plan", "memory", "--config", run_file, "--gpu", 192, "--trainer-ranks", 8, "--json"
+    )
     answer = json.loads(done.stdout)
     assert done.returncode == (0 if answer["fits"] else 1)
     assert [rank["rank"] for rank in answer["trainer"]] == list(range(8))
@@ -51,11 +53,15 @@ def test_every_rank_and_a_generator_are_told_part_by_part(run_file: Path) -> Non
         assert rank["total"] == sum(rank["parts"].values()) == max(rank["moments"].values())
         assert rank["free"] == 192_000_000_000 - rank["total"]
     on_the_way = answer["trainer"][0]["parts"]["staging"]
-    assert on_the_way == answer["generator"]["parts"]["staging"] < 1_000_000_000, "versions wait on the host"
+    assert on_the_way == answer["generator"]["parts"]["staging"] < 1_000_000_000, (
+        "versions wait on the host"
+    )
     assert answer["version"] == 2 * answer["parameters"]
     assert answer["generator"]["kv_bytes_of_a_slot"] == 16_384 * 48 * 2 * 4 * 128 * 2
     host = answer["host"]
-    assert host["trainer_machine"]["checkpoint"] == sum(rank["checkpoint"] for rank in host["ranks"])
+    assert host["trainer_machine"]["checkpoint"] == sum(
+        rank["checkpoint"] for rank in host["ranks"]
+    )
     assert host["generator"]["staging"] == answer["version"]
 
 
@@ -66,9 +72,16 @@ def test_host_memory_is_told_and_held_against_what_there_is(run_file: Path) -> N
     assert "Host memory: the first trainer machine's 8 ranks" in done.stdout
     done = rollcast(*arguments, "--trainer-memory", "300Gi", "--generator-memory", "32Gi")
     assert done.returncode == 1
-    refused = [line for line in done.stdout.splitlines() if line.startswith("does not fit: host memory of a ")]
+    refused = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith("does not fit: host memory of a ")
+    ]
     assert len(refused) == 2
-    assert rollcast(*arguments, "--trainer-memory", "1Ti", "--generator-memory", "128Gi").returncode == 0
+    assert (
+        rollcast(*arguments, "--trainer-memory", "1Ti", "--generator-memory", "128Gi").returncode
+        == 0
+    )
 
 
 def test_what_does_not_fit_is_said_with_the_setting_and_ends_with_1(run_file: Path) -> None:
@@ -89,8 +102,19 @@ def test_a_machine_without_gpus_is_planned_as_one(run_file: Path) -> None:
     assert "free" not in done.stdout
 
 
-def test_check_refuses_in_one_sentence_what_cannot_fit_the_gpus_that_are_named(run_file: Path, tmp_path: Path) -> None:
-    arguments = ("config", "check", str(run_file), "--elsewhere", "--gpu", "24", "--trainer-ranks", "8")
+def test_check_refuses_in_one_sentence_what_cannot_fit_the_gpus_that_are_named(
+    run_file: Path, tmp_path: Path
+) -> None:
+    arguments = (
+        "config",
+        "check",
+        str(run_file),
+        "--elsewhere",
+        "--gpu",
+        "24",
+        "--trainer-ranks",
+        "8",
+    )
     trainer, generator = refusal(*arguments).splitlines()
     assert TOO_SMALL in trainer
     assert "generator" in generator
@@ -116,7 +140,9 @@ def test_up_refuses_what_the_driver_says_is_too_small(
     driver.write_text("#!/bin/sh\nprintf '24576\\n81559\\n'\n")
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", str(driver.parent), prepend=":")
-    with pytest.raises(UserError, match=r"trainer rank 0 of 1 needs .* GB .*, and a GPU has 25\.8 GB"):
+    with pytest.raises(
+        UserError, match=r"trainer rank 0 of 1 needs .* GB .*, and a GPU has 25\.8 GB"
+    ):
         preflight.check(load_run_config(run_file))
 
 
@@ -157,26 +183,36 @@ def named(run_file: Path, model: str) -> Path:
 
 
 def test_a_name_is_looked_up_on_the_hub(run_file: Path, hub: type[Hub]) -> None:
-    done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
+    done = rollcast(
+        "plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json"
+    )
     assert json.loads(done.stdout)["parameters"] == 8_190_735_360
     names = ("config.json", "model.safetensors")
     assert hub.asked == [(f"/Qwen/Qwen3-8B/resolve/main/{name}", "Bearer secret") for name in names]
 
 
-def test_a_name_that_was_fetched_before_is_not_looked_up(run_file: Path, hub: type[Hub], tmp_path: Path) -> None:
+def test_a_name_that_was_fetched_before_is_not_looked_up(
+    run_file: Path, hub: type[Hub], tmp_path: Path
+) -> None:
     cached = tmp_path / "hub" / "hub" / "models--Qwen--Qwen3-8B"
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("abc")
     write_model(cached / "snapshots" / "abc", QWEN3_8B)
-    done = rollcast("plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json")
+    done = rollcast(
+        "plan", "memory", "--config", named(run_file, "Qwen/Qwen3-8B"), "--gpu", 192, "--json"
+    )
     assert json.loads(done.stdout)["parameters"] == 8_190_735_360
     assert hub.asked == []
 
 
 def test_a_name_that_the_hub_lacks_is_one_sentence(run_file: Path, hub: type[Hub]) -> None:
-    said = refusal("plan", "memory", "--config", str(named(run_file, "nobody/nothing")), "--gpu", "80")
+    said = refusal(
+        "plan", "memory", "--config", str(named(run_file, "nobody/nothing")), "--gpu", "80"
+    )
     assert said.count("\n") == 0
-    assert said.startswith("model.path = nobody/nothing: is not a folder on this machine, and http://127.0.0.1")
+    assert said.startswith(
+        "model.path = nobody/nothing: is not a folder on this machine, and http://127.0.0.1"
+    )
     assert said.endswith("give --model-config FILE, the model's config.json")
     assert hub.asked
 
@@ -190,14 +226,18 @@ def test_a_name_that_the_hub_lacks_is_one_sentence(run_file: Path, hub: type[Hub
         ('{"model_type": "llama"}', "hidden_size = None is not a size"),
     ],
 )
-def test_a_config_that_cannot_be_counted_is_one_sentence(run_file: Path, tmp_path: Path, text: str, said: str) -> None:
+def test_a_config_that_cannot_be_counted_is_one_sentence(
+    run_file: Path, tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "model" / "config.json").write_text(text)
     sentence = refusal("plan", "memory", "--config", str(run_file), "--gpu", "80")
     assert said in sentence
     assert sentence.count("\n") == 0
 
 
-def test_an_architecture_that_is_not_counted_keeps_nothing_from_being_checked(run_file: Path, tmp_path: Path) -> None:
+def test_an_architecture_that_is_not_counted_keeps_nothing_from_being_checked(
+    run_file: Path, tmp_path: Path
+) -> None:
     (tmp_path / "model" / "config.json").write_text('{"model_type": "rwkv"}')
     done = rollcast("config", "check", run_file, "--elsewhere", "--gpu", 80)
     assert done.returncode == 0
@@ -210,25 +250,54 @@ def test_gpus_or_none(run_file: Path) -> None:
 
 
 def test_check_predicts_who_waits_on_gpus_and_says_nothing_of_it_without(run_file: Path) -> None:
-    on_gpus = ("config", "check", run_file, "--elsewhere", "--gpu", "192", "--trainer-ranks", "8", "--generators", "4")
+    on_gpus = (
+        "config",
+        "check",
+        run_file,
+        "--elsewhere",
+        "--gpu",
+        "192",
+        "--trainer-ranks",
+        "8",
+        "--generators",
+        "4",
+    )
     short = json.loads(rollcast(*on_gpus, "--json", "--mean-tokens", "2000").stdout)["predicted"]
     usual = json.loads(rollcast(*on_gpus, "--json").stdout)["predicted"]
     assert short["generator_tokens_per_second"] > usual["generator_tokens_per_second"]
     assert (usual["card"], usual["generators"], usual["trainer_ranks"]) == ("B200", 4, 8)
-    as_a100 = json.loads(rollcast(*on_gpus, "--json", "--card", "a100-80gb", "--mfu", "0.4").stdout)["predicted"]
+    as_a100 = json.loads(
+        rollcast(*on_gpus, "--json", "--card", "a100-80gb", "--mfu", "0.4").stdout
+    )["predicted"]
     faster = 312 * 0.4 / (2250 * 0.149)
     assert usual["update_seconds"] / as_a100["update_seconds"] == pytest.approx(faster, rel=0.02)
     assert as_a100["generator_tokens_per_second"] < usual["generator_tokens_per_second"]
     without = rollcast("config", "check", run_file, "--elsewhere")
     planned = rollcast("plan", "memory", "--config", run_file, "--cpu", 2000)
     assert "predicted" not in without.stdout + planned.stdout
-    assert json.loads(rollcast("config", "check", run_file, "--elsewhere", "--json").stdout)["predicted"] is None
+    assert (
+        json.loads(rollcast("config", "check", run_file, "--elsewhere", "--json").stdout)[
+            "predicted"
+        ]
+        is None
+    )
 
 
 def test_check_says_what_an_expectation_may_be(run_file: Path) -> None:
-    on_gpus = ("config", "check", str(run_file), "--elsewhere", "--gpu", "192", "--trainer-ranks", "8")
+    on_gpus = (
+        "config",
+        "check",
+        str(run_file),
+        "--elsewhere",
+        "--gpu",
+        "192",
+        "--trainer-ranks",
+        "8",
+    )
     assert "--card TPU: is not a GPU whose rates are known" in refusal(*on_gpus, "--card", "TPU")
-    assert "--mean-tokens 14336: must be positive and at most 13619" in refusal(*on_gpus, "--mean-tokens", "14336")
+    assert "--mean-tokens 14336: must be positive and at most 13619" in refusal(
+        *on_gpus, "--mean-tokens", "14336"
+    )
 
 
 def test_blocks_of_8_bits_need_a_compiler_on_a_gpu(run_file: Path) -> None:

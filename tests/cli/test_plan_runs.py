@@ -1,4 +1,6 @@
-"""`rollcast plan runs`: its choices against every subset by brute force, and every kind of run in words."""
+"""`rollcast plan runs`: its choices against every subset by brute force, and every kind of run in
+words.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def write(folder: Path, name: str, file: str | None = None, unit: float = 1.0) -
     """`unit`: device-hours in one unit of the compute that is written."""
     path = folder / (file or f"{name}.csv")
     path.parent.mkdir(exist_ok=True)
-    rows = [f"{x / unit!r},{y!r}\n" for x, y in zip(*(values.tolist() for values in points(name)), strict=True)]
+    rows = [
+        f"{x / unit!r},{y!r}\n"
+        for x, y in zip(*(values.tolist() for values in points(name)), strict=True)
+    ]
     path.write_text("compute,pass_rate\n" + "".join(rows))
     return path
 
@@ -70,19 +75,29 @@ def compute_at_the_end(name: str, kept: tuple[str, ...], budget: float) -> float
 
 
 def by_brute_force(names: tuple[str, ...], budget: float) -> dict[tuple[str, ...], float]:
-    """Expected pass rate of the best run, by who continues: from each run's own posterior, tails included, shuffled."""
+    """Expected pass rate of the best run, by who continues: from each run's own posterior, tails
+    included, shuffled.
+    """
     draws = {name: fit(Curve.from_points(*points(name))).draws for name in names}
     rng = np.random.default_rng(77)
     order = {name: rng.permutation(draws[name].initial.size) for name in names}
 
     def end(name: str, compute: float) -> np.ndarray:
         of = draws[name]
-        value = of.initial + (of.asymptote - of.initial) / (1 + (np.exp(of.log_midpoint) / compute) ** of.exponent)
+        value = of.initial + (of.asymptote - of.initial) / (
+            1 + (np.exp(of.log_midpoint) / compute) ** of.exponent
+        )
         value = np.clip(value + of.tail * np.log(1 + compute / np.exp(of.log_onset)), 0, 1)
         return value[order[name]]
 
     return {
-        kept: float(np.mean(np.max([end(name, compute_at_the_end(name, kept, budget)) for name in names], axis=0)))
+        kept: float(
+            np.mean(
+                np.max(
+                    [end(name, compute_at_the_end(name, kept, budget)) for name in names], axis=0
+                )
+            )
+        )
         for kept in subsets(names)
     }
 
@@ -95,14 +110,20 @@ def by_brute_force(names: tuple[str, ...], budget: float) -> dict[tuple[str, ...
         (("base", "small", "young", "twin"), 20_000.0),
     ],
 )
-def test_the_choices_are_the_best_of_all_subsets(tmp_path: Path, names: tuple[str, ...], budget: float) -> None:
+def test_the_choices_are_the_best_of_all_subsets(
+    tmp_path: Path, names: tuple[str, ...], budget: float
+) -> None:
     answer = answered(*(write(tmp_path, name) for name in names), "--budget", budget)
     value = by_brute_force(names, budget)
     most = max(value.values())
-    assert [len(choice["continued"]) for choice in answer["choices"]] == list(range(len(names), -1, -1))
+    assert [len(choice["continued"]) for choice in answer["choices"]] == list(
+        range(len(names), -1, -1)
+    )
     for choice in answer["choices"]:
         kept = tuple(choice["continued"])
-        assert value[kept] == pytest.approx(max(value[one] for one in value if len(one) == len(kept)), abs=0.003)
+        assert value[kept] == pytest.approx(
+            max(value[one] for one in value if len(one) == len(kept)), abs=0.003
+        )
         assert choice["best"]["mean"] == pytest.approx(value[kept], abs=0.003)
         assert choice["expected_loss"] == pytest.approx(most - value[kept], abs=0.004)
         assert set(kept) | set(choice["stopped"]) == set(names)
@@ -118,11 +139,20 @@ def test_the_choices_are_the_best_of_all_subsets(tmp_path: Path, names: tuple[st
 
 
 @pytest.mark.parametrize("budget", [500.0, 3000.0])
-def test_what_is_recommended_is_right_by_the_laws_that_made_the_runs(tmp_path: Path, budget: float) -> None:
+def test_what_is_recommended_is_right_by_the_laws_that_made_the_runs(
+    tmp_path: Path, budget: float
+) -> None:
     names = ("base", "large", "small")
     answer = answered(*(write(tmp_path, name) for name in names), "--budget", budget)
-    truth = {kept: max(law(name, compute_at_the_end(name, kept, budget)) for name in names) for kept in subsets(names)}
-    assert answer["recommended"]["continued"] == ["large"] == list(max(truth.items(), key=lambda item: item[1])[0])
+    truth = {
+        kept: max(law(name, compute_at_the_end(name, kept, budget)) for name in names)
+        for kept in subsets(names)
+    }
+    assert (
+        answer["recommended"]["continued"]
+        == ["large"]
+        == list(max(truth.items(), key=lambda item: item[1])[0])
+    )
     low, high = answer["recommended"]["best"]["q05"], answer["recommended"]["best"]["q95"]
     assert low < truth[("large",)] < high
 
@@ -130,10 +160,13 @@ def test_what_is_recommended_is_right_by_the_laws_that_made_the_runs(tmp_path: P
 def test_the_figures_and_the_recommendation_are_printed(tmp_path: Path) -> None:
     sources = [write(tmp_path, name) for name in ("base", "large", "small")]
     answer = answered(*sources, "--budget", 3000)
-    of_runs, of_choices, said = rollcast("plan", "runs", *sources, "--budget", 3000).stdout.split("\n\n")
+    of_runs, of_choices, said = rollcast("plan", "runs", *sources, "--budget", 3000).stdout.split(
+        "\n\n"
+    )
     best = answer["recommended"]["best"]
     assert answer["recommendation"].startswith(
-        "Continue large with all 3000 device-hours, stop base and small: the best run is expected to end at "
+        "Continue large with all 3000 device-hours, stop base and small: the best run is expected "
+        "to end at "
         f"{best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
     )
     assert said == f"{answer['recommendation']}\n"
@@ -141,28 +174,45 @@ def test_the_figures_and_the_recommendation_are_printed(tmp_path: Path) -> None:
         (line,) = (line for line in of_runs.splitlines() if line.startswith(f"{run['run']} "))
         cells = line.split()
         middle, low, high = (run["asymptote"][name] for name in ("q50", "q05", "q95"))
-        assert cells[1:4] == [f"{run['now']['mean']:.3f}", f"{middle:.3f}", f"({low:.3f}–{high:.3f})"]
+        assert cells[1:4] == [
+            f"{run['now']['mean']:.3f}",
+            f"{middle:.3f}",
+            f"({low:.3f}–{high:.3f})",
+        ]
         assert cells[-2:] == [f"{run['stop_loss']:.3f}", f"{run['alone_loss']:.3f}"]
         assert cells[4:-5] == run["verdict"].split("_")
     for choice in answer["choices"]:
-        (line,) = (line for line in of_choices.splitlines() if line.startswith(f"{choice['name']}  "))
-        assert line.split()[-2:] == [f"{choice['expected_loss']:.3f}", f"{choice['loss_upper']:.3f}"]
+        (line,) = (
+            line for line in of_choices.splitlines() if line.startswith(f"{choice['name']}  ")
+        )
+        assert line.split()[-2:] == [
+            f"{choice['expected_loss']:.3f}",
+            f"{choice['loss_upper']:.3f}",
+        ]
 
 
 def test_runs_that_may_each_turn_out_best_share_the_budget(tmp_path: Path) -> None:
     answer = answered(write(tmp_path, "young"), write(tmp_path, "twin"), "--budget", 20_000)
     assert answer["recommended"]["continued"] == ["young", "twin"]
-    assert answer["recommendation"].startswith("Continue young and twin with 10,000 device-hours each: the best run")
+    assert answer["recommendation"].startswith(
+        "Continue young and twin with 10,000 device-hours each: the best run"
+    )
     assert answer["recommendation"].count(".000") == 0
 
 
-def test_runs_that_broke_or_have_too_few_evaluations_are_set_aside_with_their_reason(tmp_path: Path) -> None:
+def test_runs_that_broke_or_have_too_few_evaluations_are_set_aside_with_their_reason(
+    tmp_path: Path,
+) -> None:
     early = tmp_path / "early.csv"
     early.write_text("compute,pass_rate\n100,0.2\n200,0.21\n300,0.22\n")
     sources = [write(tmp_path, name) for name in ("large", "fell", "jumped")]
     answer = answered(*sources, early, "--budget", 3000)
     fell, jumped, young = answer["runs"][1:]
-    assert [run["verdict"] for run in (fell, jumped, young)] == ["broken", "regime_change", "too_few"]
+    assert [run["verdict"] for run in (fell, jumped, young)] == [
+        "broken",
+        "regime_change",
+        "too_few",
+    ]
     assert [run["has_forecast"] for run in answer["runs"]] == [True, False, False, False]
     for run in (fell, jumped):
         assert run["now"]["mean"] == pytest.approx(CHANGES[run["run"]], abs=0.01)
@@ -177,17 +227,23 @@ def test_runs_that_broke_or_have_too_few_evaluations_are_set_aside_with_their_re
     shown = rollcast("plan", "runs", *sources, early, "--budget", 3000).stdout
     assert all(f"caution: {caution}" in shown for caution in answer["cautions"])
     alone = answered(sources[1], "--budget", 3000)
-    assert alone["recommendation"] == "Spend nothing yet: fell has no law to plan with; see why below."
+    assert (
+        alone["recommendation"] == "Spend nothing yet: fell has no law to plan with; see why below."
+    )
     assert alone["recommended"]["saved"] == 3000
     early.write_text("compute,pass_rate\n100,0.2\n")
-    assert answered(early, "--budget", 3000)["runs"][0]["now"]["mean"] == pytest.approx(0.2, abs=0.02)
+    assert answered(early, "--budget", 3000)["runs"][0]["now"]["mean"] == pytest.approx(
+        0.2, abs=0.02
+    )
 
 
 def test_a_budget_that_gains_nothing_is_not_spent(tmp_path: Path) -> None:
     sources = [write(tmp_path, name) for name in ("base", "small")]
     answer = answered(*sources, "--budget", 20)
     assert answer["recommended"]["name"] == "none"
-    assert answer["recommendation"].startswith("Stop base and small: with 95 % the 20 device-hours gain at most 0.00")
+    assert answer["recommendation"].startswith(
+        "Stop base and small: with 95 % the 20 device-hours gain at most 0.00"
+    )
     assert "less than 0.01; the best run has 0.59" in answer["recommendation"]
     assert all(run["hours"] == 0 for run in answer["runs"])
     asked = answered(*sources, "--budget", 20, "--least-gain", 0)
@@ -197,7 +253,9 @@ def test_a_budget_that_gains_nothing_is_not_spent(tmp_path: Path) -> None:
 def test_one_run_is_continued_or_stopped(tmp_path: Path) -> None:
     answer = answered(write(tmp_path, "base"), "--budget", 3000)
     assert [choice["name"] for choice in answer["choices"]] == ["base", "none"]
-    assert answer["recommendation"].startswith("Continue base with all 3000 device-hours: the best run")
+    assert answer["recommendation"].startswith(
+        "Continue base with all 3000 device-hours: the best run"
+    )
     assert answer["runs"][0]["stop_loss"] == pytest.approx(answer["runs"][0]["gain"]["mean"])
     assert "One run is given" in answer["cautions"][-1]
 
@@ -210,7 +268,9 @@ def test_runs_of_one_name_are_named_by_their_files_and_one_run_counts_once(tmp_p
     again = write(tmp_path, "base", "copy.csv")
     refused = rollcast("plan", "runs", one, two, again, "--budget", 3000)
     assert refused.returncode == 2
-    assert refused.stderr.endswith(f"error: {again}: copy is the same run as in {one}; give each run once\n")
+    assert refused.stderr.endswith(
+        f"error: {again}: copy is the same run as in {one}; give each run once\n"
+    )
 
 
 def test_an_older_file_of_a_run_is_no_second_run(tmp_path: Path) -> None:
@@ -221,7 +281,8 @@ def test_an_older_file_of_a_run_is_no_second_run(tmp_path: Path) -> None:
         refused = rollcast("plan", "runs", *sources, "--budget", 3000)
         assert refused.returncode == 2
         assert refused.stderr.endswith(
-            f"error: {older}: older is the beginning of the run in {whole}; give the newer file only\n"
+            f"error: {older}: older is the beginning of the run in {whole}; give the newer file "
+            "only\n"
         )
     compute, pass_rate = lines[-5].strip().split(",")
     older.write_text("".join([*lines[:-5], f"{compute},{float(pass_rate) + 0.001}\n"]))
@@ -232,7 +293,9 @@ def test_one_file_of_all_runs_is_planned_like_one_file_each(tmp_path: Path) -> N
     names = ("base", "large")
     apart = [write(tmp_path, name) for name in names]
     lines = [
-        f"{name},{line}\n" for name, path in zip(names, apart, strict=True) for line in path.read_text().split()[1:]
+        f"{name},{line}\n"
+        for name, path in zip(names, apart, strict=True)
+        for line in path.read_text().split()[1:]
     ]
     together = tmp_path / "runs.csv"
     together.write_text("run,device_hours,reward\n" + "".join(lines))
@@ -243,19 +306,25 @@ def test_one_file_of_all_runs_is_planned_like_one_file_each(tmp_path: Path) -> N
 def test_compute_in_another_unit_is_suspected_and_can_be_said(tmp_path: Path) -> None:
     base, seconds = write(tmp_path, "base"), write(tmp_path, "large", unit=1 / 3600)
     suspected = answered(base, seconds, "--budget", 3000)
-    assert any("if one counts in another unit, say so with --unit" in one for one in suspected["cautions"])
+    assert any(
+        "if one counts in another unit, say so with --unit" in one for one in suspected["cautions"]
+    )
     told = answered(base, seconds, "--budget", 3000, "--unit", f"large={1 / 3600}")
     right = answered(base, write(tmp_path, "large"), "--budget", 3000)
     assert told["cautions"] == right["cautions"] == []
     assert told["runs"][1]["compute"] == pytest.approx(2000)
-    assert told["runs"][1]["gain"]["mean"] == pytest.approx(right["runs"][1]["gain"]["mean"], abs=1e-3)
+    assert told["runs"][1]["gain"]["mean"] == pytest.approx(
+        right["runs"][1]["gain"]["mean"], abs=1e-3
+    )
     assert told["recommended"]["continued"] == right["recommended"]["continued"]
 
 
 def test_an_extrapolation_far_out_is_said(tmp_path: Path) -> None:
     answer = answered(write(tmp_path, "base"), write(tmp_path, "large"), "--budget", 18_000)
     assert answer["recommended"]["continued"] == ["large"]
-    assert answer["cautions"] == ["large: ends at 10 times its compute so far, an extrapolation far out."]
+    assert answer["cautions"] == [
+        "large: ends at 10 times its compute so far, an extrapolation far out."
+    ]
 
 
 def test_the_picture_has_the_runs_the_losses_and_the_cautions(tmp_path: Path) -> None:
@@ -289,10 +358,22 @@ def test_of_many_runs_a_sentence_names_the_first() -> None:
         (False, ("--budget", -5), "--budget -5: further compute to share must be in (0, 1e12]"),
         (False, ("--budget", "nan"), "--budget nan: further"),
         (False, ("--budget", 10, "--least-gain", 3), "--least-gain 3: is no pass rate"),
-        (True, ("--budget", 10, "--unit", "best=3"), "--unit best=3: no run has this name; give one of base, large"),
+        (
+            True,
+            ("--budget", 10, "--unit", "best=3"),
+            "--unit best=3: no run has this name; give one of base, large",
+        ),
         (True, ("--budget", 10, "--unit", "large"), "--unit large: no run has this name"),
-        (True, ("--budget", 10, "--unit", "large=0"), "--unit large=0: give each run's device-hours"),
-        (True, ("--budget", 10, "--unit", "base=1", "--unit", "base=2"), "--unit base=2: give each run's device-hours"),
+        (
+            True,
+            ("--budget", 10, "--unit", "large=0"),
+            "--unit large=0: give each run's device-hours",
+        ),
+        (
+            True,
+            ("--budget", 10, "--unit", "base=1", "--unit", "base=2"),
+            "--unit base=2: give each run's device-hours",
+        ),
         (True, ("--budget", 10, "--initial", 2), "give a value in [0, 1]"),
         (False, ("--budget", 10, "--plot", "x.pdf"), "choose one of these endings"),
     ],

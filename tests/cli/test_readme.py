@@ -13,12 +13,19 @@ from rollcast.cli.main import app
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_command_for_advice_gives_advice_with_its_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = [line for line in README.read_text().splitlines() if "rollcast fit" in line and "--price" in line]
+def test_the_command_for_advice_gives_advice_with_its_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = [
+        line
+        for line in README.read_text().splitlines()
+        if "rollcast fit" in line and "--price" in line
+    ]
     command = shlex.split(line, comments=True)
     assert command[:3] == ["rollcast", "fit", "curve.csv"]
     rows = "".join(
-        f"{c},{0.2 + 0.5 / (1 + (900 / c) ** 1.8) + 0.004 * (-1) ** (c // 100)}\n" for c in range(100, 4100, 100)
+        f"{c},{0.2 + 0.5 / (1 + (900 / c) ** 1.8) + 0.004 * (-1) ** (c // 100)}\n"
+        for c in range(100, 4100, 100)
     )
     (tmp_path / "curve.csv").write_text(f"gpu_hours,accuracy\n{rows}")
     monkeypatch.chdir(tmp_path)

@@ -23,7 +23,9 @@ from rollcast.runfolder.records import EvaluationRecord, StepRecord
 
 CONFIG = load_run_config(Path(__file__).parents[2] / "configs/demo.yaml")
 NOW = 1_800_000_000.0
-POINTS = tuple(EvaluationRecord(1, 8 * i, 0.1 + i / 20, i / 100, standard_error=0.01) for i in range(11))
+POINTS = tuple(
+    EvaluationRecord(1, 8 * i, 0.1 + i / 20, i / 100, standard_error=0.01) for i in range(11)
+)
 FORECAST = ForecastReading(
     "too_early",
     (0.8, 0.9, 0.95),
@@ -107,7 +109,9 @@ def test_an_error_is_seen_on_the_smallest_of_screens() -> None:
 
 
 def test_fewer_than_five_evaluations_give_no_law_whatever_the_forecaster_says() -> None:
-    """The one before the first step does not count: its page has numbers from the second reading on."""
+    """The one before the first step does not count: its page has numbers from the second reading
+    on.
+    """
     few = replace(RUNNING, evaluations=POINTS[:5], forecast=replace(FORECAST, num_points=5))
     text = " ".join(" ".join(shown(few, [], 120, 39)).split())
     assert "too few: 4 of the 5 evaluations that a forecast needs" in text
@@ -130,12 +134,16 @@ def test_a_wait_that_changes_no_decision_has_the_words_of_fit() -> None:
 
 def test_the_start_shows_its_phases_with_their_times() -> None:
     text = " ".join(" ".join(shown(STARTING, [], 80, 23)).split())
-    assert "✓ trainer reads the model: after 7 s ▸ engine starts: 9 s · first weights: waits" in text
+    assert (
+        "✓ trainer reads the model: after 7 s ▸ engine starts: 9 s · first weights: waits" in text
+    )
     assert "too few: 0 of the 5 evaluations" in text
 
 
 def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
-    """The independent reading: a column is a compute between 0 and the end, a row a rate between the scale's ends."""
+    """The independent reading: a column is a compute between 0 and the end, a row a rate between
+    the scale's ends.
+    """
     width, height = 80 + LABEL_COLUMNS, 22
     lines = [line.plain.ljust(width) for line in draw_curve(POINTS, FORECAST, width, height)]
     rows, columns = height - 2, 80
@@ -151,7 +159,9 @@ def test_points_band_and_axis_stand_where_the_numbers_say() -> None:
             assert high - row * (high - low) / (rows - 1) == pytest.approx(rate, abs=0.04)
         (median,) = [row for row in inside if lines[row][column] == "─"]
         assert high - median * (high - low) / (rows - 1) == pytest.approx(middle, abs=0.04)
-    assert not any("░" in line[: LABEL_COLUMNS + 39] for line in lines), "no forecast of what was measured"
+    assert not any("░" in line[: LABEL_COLUMNS + 39] for line in lines), (
+        "no forecast of what was measured"
+    )
     assert "0.850┤" in lines[0]
     assert "0.100┤" in lines[rows - 1]
     assert lines[-2].index("┴") == LABEL_COLUMNS + round(0.5 * (columns - 1))
@@ -206,10 +216,15 @@ def test_nothing_is_promised_of_a_run_without_an_end() -> None:
 
 
 def test_a_step_that_is_late_is_not_due_now_for_ever() -> None:
-    """Three and a half minutes without a generator, as with a full disk; nothing else is due then either."""
+    """Three and a half minutes without a generator, as with a full disk; nothing else is due then
+    either.
+    """
     late = replace(RUNNING, pace=Pace(3.2, NOW - 210, NOW - 200, NOW + 100), generators_ready=0)
     waiting = replace(late, waits_for="a generator")
-    assert figures.coming(waiting, NOW) == ["3.2 s a step", "next step late by 3 min 30 s, waits for a generator"]
+    assert figures.coming(waiting, NOW) == [
+        "3.2 s a step",
+        "next step late by 3 min 30 s, waits for a generator",
+    ]
     assert figures.coming(late, NOW) == ["3.2 s a step", "next step late by 3 min 30 s"]
     soon = replace(late, pace=Pace(3.2, NOW - 2, NOW + 2, NOW + 100))
     assert figures.coming(soon, NOW)[1] == "next step now", "each step takes its own time"
@@ -222,8 +237,12 @@ def test_a_step_that_is_late_is_not_due_now_for_ever() -> None:
 
 
 def test_before_the_first_step_the_picture_says_what_came_back_and_why_it_is_of_no_use() -> None:
-    said = "460 groups came back, 0 usable: 459 with every answer cut off, 1 with every answer wrong"
-    starting = replace(STARTING, group_signals={"usable": 0, "truncated": 459, "wrong": 1, "right": 0})
+    said = (
+        "460 groups came back, 0 usable: 459 with every answer cut off, 1 with every answer wrong"
+    )
+    starting = replace(
+        STARTING, group_signals={"usable": 0, "truncated": 459, "wrong": 1, "right": 0}
+    )
     assert said in shown(starting, [], 100, 30)
     assert not [line for line in shown(STARTING, [], 100, 30) if "came back" in line]
     usable = replace(STARTING, group_signals={"usable": 1})
@@ -238,7 +257,10 @@ def test_episodes_are_told_if_there_are_any() -> None:
         malformed_calls_share=0.041,
         environment_seconds_share=0.63,
     )
-    told = "3.2 turns and 2.5 calls an episode · 4.1% of the calls malformed · 63% of their time in environments"
+    told = (
+        "3.2 turns and 2.5 calls an episode · 4.1% of the calls malformed · 63% of their time in "
+        "environments"
+    )
     assert told in shown(replace(RUNNING, episodes=episodes_in_words(step)), EVENTS, 120, 39)
     assert not any("episode" in line for line in shown(RUNNING, EVENTS, 120, 39))
     assert episodes_in_words(StepRecord(80, episode_turns_mean=1.0, episode_calls_mean=0.0)) == (

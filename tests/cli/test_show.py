@@ -79,7 +79,9 @@ def test_a_run_that_starts_shows_its_phases(tmp_path: Path) -> None:
     assert "continue with" not in said
 
 
-def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(tmp_path: Path) -> None:
+def test_a_finished_run_says_how_its_forecast_did_wherever_its_folder_lies_now(
+    tmp_path: Path,
+) -> None:
     config = settings(tmp_path)
     trained(config, 200)
     result = {
@@ -117,11 +119,14 @@ def test_a_run_that_stop_when_ended_says_so(tmp_path: Path) -> None:
 
 def test_what_is_no_run_of_this_machine_is_one_sentence(tmp_path: Path) -> None:
     assert refusal("show", str(tmp_path)) == (
-        f"RUN = {tmp_path}: holds no run.json; give the folder of a run of `rollcast up`, as runs/NAME"
+        f"RUN = {tmp_path}: holds no run.json; give the folder of a run of `rollcast up`, as "
+        "runs/NAME"
     )
 
 
-def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_way_has_none(tmp_path: Path) -> None:
+def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_way_has_none(
+    tmp_path: Path,
+) -> None:
     config = settings(tmp_path)
     trained(config, 200)
     command = [sys.executable, "-m", "rollcast.cli.main", "show", str(config.run_folder)]
@@ -130,7 +135,14 @@ def test_on_a_terminal_the_last_sentence_breaks_between_words_and_a_run_under_wa
         with Terminal(command, tmp_path, {}, columns=80) as terminal:
             assert terminal.end(60) == 0, terminal.full_output()
             assert "rollcast mine · running" in terminal.full_output()
-    result = {"initial": 0.1, "measured": 0.7, "frozen": None, "error": None, "last_value_error": None, "inside": None}
+    result = {
+        "initial": 0.1,
+        "measured": 0.7,
+        "frozen": None,
+        "error": None,
+        "last_value_error": None,
+        "inside": None,
+    }
     result |= {"gain_share_at_freeze": None, "num_evaluations": 41}
     (config.run_folder / "result.json").write_text(json.dumps(result))
     with Terminal(command, tmp_path, {}, columns=50) as terminal:

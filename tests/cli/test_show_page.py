@@ -28,7 +28,9 @@ def test_the_page_of_a_run_that_is_over_says_so(tmp_path: Path) -> None:
         assert page.text_content("#source") == "the run has ended"
 
 
-def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder(tmp_path: Path) -> None:
+def test_the_page_of_a_run_that_is_over_is_served_again_and_changes_nothing_in_its_folder(
+    tmp_path: Path,
+) -> None:
     config = settings(tmp_path)
     trained(config, 150)
     ended_early(config)

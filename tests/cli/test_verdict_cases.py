@@ -1,4 +1,6 @@
-"""`rollcast fit` on small runs whose right answer is known: too few points, no learning, a collapse, a jump, TRL."""
+"""`rollcast fit` on small runs whose right answer is known: too few points, no learning, a
+collapse, a jump, TRL.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def points_of(name: str) -> tuple[Array, Array]:
 def has_no_law(answer: dict[str, Any]) -> bool:
     """No number of a law; gains exist exactly if readings are forecast."""
     has_gain = [answer["advice"][part]["gain"] is not None for part in ("soon", "rest")]
-    return all(answer[name] is None for name in OF_THE_LAW) and has_gain == [answer["has_forecast"]] * 2
+    return (
+        all(answer[name] is None for name in OF_THE_LAW)
+        and has_gain == [answer["has_forecast"]] * 2
+    )
 
 
 def test_three_of_five_evaluations_get_neither_headline_nor_band_nor_chance() -> None:
@@ -51,18 +56,29 @@ def test_three_of_five_evaluations_get_neither_headline_nor_band_nor_chance() ->
     advice = answer["advice"]
     assert (answer["verdict"], answer["missing"], answer["has_forecast"]) == ("too_few", 2, False)
     assert (answer["num_points"], answer["num_at_start"]) == (4, 1)
-    assert (advice["kind"], advice["headline"], advice["chance"], advice["evaluations"]) == ("wait", None, None, 2)
+    assert (advice["kind"], advice["headline"], advice["chance"], advice["evaluations"]) == (
+        "wait",
+        None,
+        None,
+        2,
+    )
     assert has_no_law(answer)
-    assert answer["predictions"] == [{"compute": 300.0} | dict.fromkeys(("q05", "q25", "q50", "q75", "q95"))]
+    assert answer["predictions"] == [
+        {"compute": 300.0} | dict.fromkeys(("q05", "q25", "q50", "q75", "q95"))
+    ]
     text = text_on(DATA / "short.jsonl", "--at", 300)
     assert "short: 4 evaluations (1 at step 0), 0 excluded, newest 0.350 at 150 steps" in text
     assert "too few: 3 of the 5 evaluations that a forecast needs." in text
-    assert not re.search(r"%|median|asymptote|continue|stop|None|as much again", text, re.IGNORECASE)
+    assert not re.search(
+        r"%|median|asymptote|continue|stop|None|as much again", text, re.IGNORECASE
+    )
 
 
 def test_python_says_of_too_few_evaluations_what_the_command_says() -> None:
     found = library.forecast(DATA / "short.jsonl", budget=1000)
-    assert found.to_dict(at=[300.0]) == answer_on(DATA / "short.jsonl", "--budget", 1000, "--at", 300)
+    assert found.to_dict(at=[300.0]) == answer_on(
+        DATA / "short.jsonl", "--budget", 1000, "--at", 300
+    )
     assert found.at(300.0)["q50"] is None
     assert "None" not in found._repr_html_()
     assert "<td>" not in found._repr_html_()
@@ -70,7 +86,9 @@ def test_python_says_of_too_few_evaluations_what_the_command_says() -> None:
 
 
 @pytest.mark.parametrize("source", ["dead.csv", "tensorboard_flat"])
-def test_a_run_that_learned_nothing_is_stopped_with_the_chance_that_it_takes_off(source: str) -> None:
+def test_a_run_that_learned_nothing_is_stopped_with_the_chance_that_it_takes_off(
+    source: str,
+) -> None:
     answer = answer_on(DATA / source)
     assert answer["verdict"] == "no_learning"
     assert answer["reason"].startswith("The level has not moved beyond its noise since the start")
@@ -93,7 +111,11 @@ def test_a_collapse_is_broken_near_its_peak_and_no_end_is_forecast() -> None:
     means = np.convolve(rate, np.ones(width) / width, mode="valid")
     peak = float(step[int(np.argmax(means)) + width // 2])
     answer = answer_on(DATA / "coll.csv")
-    assert (answer["verdict"], answer["has_forecast"], answer["predictions"]) == ("broken", False, [])
+    assert (answer["verdict"], answer["has_forecast"], answer["predictions"]) == (
+        "broken",
+        False,
+        [],
+    )
     named = re.search(r"its peak of ([\d.]+) near step (\d+)", answer["reason"])
     assert named is not None, answer["reason"]
     assert float(named[2]) == pytest.approx(peak, abs=50)
@@ -112,7 +134,10 @@ def test_after_a_jump_the_forecast_comes_from_the_part_after_it() -> None:
     answer = answer_on(DATA / "jump.csv", "--at", 450)
     assert answer["verdict"] == "regime_change"
     assert "from step 250 on" in answer["reason"]
-    assert f"The forecast comes from the {after.size} evaluations of that part alone." in answer["reason"]
+    assert (
+        f"The forecast comes from the {after.size} evaluations of that part alone."
+        in answer["reason"]
+    )
     assert answer["excluded"] == np.sum(step < 250)
     assert has_no_law(answer)
     [soon] = answer["predictions"]
@@ -126,7 +151,11 @@ def test_right_after_a_jump_it_says_how_many_evaluations_are_missing(tmp_path: P
     step, _ = points_of("jump.csv")
     (tmp_path / "jump.csv").write_text("\n".join(rows[: 1 + int(np.sum(step <= 280))]) + "\n")
     answer = answer_on(tmp_path / "jump.csv")
-    assert (answer["verdict"], answer["missing"], answer["has_forecast"]) == ("regime_change", 1, False)
+    assert (answer["verdict"], answer["missing"], answer["has_forecast"]) == (
+        "regime_change",
+        1,
+        False,
+    )
     assert "That part has 4 of the 5 evaluations that a forecast needs." in answer["reason"]
     assert (answer["predictions"], answer["advice"]["evaluations"]) == ([], 1)
 
@@ -134,10 +163,15 @@ def test_right_after_a_jump_it_says_how_many_evaluations_are_missing(tmp_path: P
 def test_the_end_that_trl_states_is_the_budget_and_one_number_of_evaluations_is_named() -> None:
     result = rollcast("fit", DATA / "trainer_state.json", "--json")
     advice = json.loads(result.stdout)["advice"]
-    assert (advice["budget"], advice["is_assumed"], advice["rest"]["until"]) == (1000.0, False, 1000.0)
+    assert (advice["budget"], advice["is_assumed"], advice["rest"]["until"]) == (
+        1000.0,
+        False,
+        1000.0,
+    )
     assert "ends at step 1000 (max_steps)" in result.stderr
     numbers = re.findall(
-        r"(\d+) (?:more )?evaluations?", " ".join((advice["headline"], advice["reason"], advice["change"]))
+        r"(\d+) (?:more )?evaluations?",
+        " ".join((advice["headline"], advice["reason"], advice["change"])),
     )
     assert len(set(numbers)) <= 1, numbers
     assert answer_on(DATA / "trainer_state.json", "--budget", 700)["advice"]["budget"] == 700
@@ -164,5 +198,7 @@ def test_a_flat_event_file_has_no_trend_by_an_ordinary_regression(tmp_path: Path
     """What the verdict says of it, by a test that the verdict does not use."""
     shutil.copytree(DATA / "tensorboard_flat", tmp_path / "run")
     points = library.forecast(tmp_path / "run")._run.evaluations
-    found = scipy.stats.linregress([point.step for point in points], [point.pass_rate for point in points])
+    found = scipy.stats.linregress(
+        [point.step for point in points], [point.pass_rate for point in points]
+    )
     assert found.pvalue > 0.05

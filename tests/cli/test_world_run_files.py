@@ -1,4 +1,6 @@
-"""The run files of worlds that are shipped as examples: right, and they fit the cards that they name."""
+"""The run files of worlds that are shipped as examples: right, and they fit the cards that they
+name.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,17 @@ from testkit.published_models import QWEN3_8B
 from tests.cli import command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CODE_ROW = {"problem": "Print 42.", "tests": json.dumps([{"input": "", "output": "42"}]), "source": "codeforces"}
+CODE_ROW = {
+    "problem": "Print 42.",
+    "tests": json.dumps([{"input": "", "output": "42"}]),
+    "source": "codeforces",
+}
 QUESTION = {"answer": "42"}
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize(
+    "file", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda file: f"{file.parent.name}/{file.stem}"
+)
 def test_a_run_file_of_an_example_is_right(file: Path) -> None:
     assert load_run_config(file).tasks.environments
 
@@ -28,12 +36,18 @@ def test_a_world_at_8b_passes_the_check_and_fits_its_cards(world: str, tmp_path:
     settings = yaml.safe_load((EXAMPLES / "8b" / f"{world}.yaml").read_text())
     model = tmp_path / "model"
     write_model(model, QWEN3_8B)
-    (model / "config.json").write_text(json.dumps(QWEN3_8B | {"architectures": ["Qwen3ForCausalLM"]}))
+    (model / "config.json").write_text(
+        json.dumps(QWEN3_8B | {"architectures": ["Qwen3ForCausalLM"]})
+    )
     settings["model"]["path"] = str(model)
     rows = tmp_path / "rows.jsonl"
     asked = CODE_ROW if world == "code" else QUESTION
     field = "problem" if world == "code" else "prompt"
-    rows.write_text("".join(json.dumps({**asked, field: f"Question {number}?"}) + "\n" for number in range(1200)))
+    rows.write_text(
+        "".join(
+            json.dumps({**asked, field: f"Question {number}?"}) + "\n" for number in range(1200)
+        )
+    )
     settings["tasks"]["dataset"].update(kind="jsonl", path=str(rows))
     if world == "search":
         settings["tasks"]["environments"][0]["corpus"] = str(tmp_path / "corpus.jsonl")
@@ -42,5 +56,7 @@ def test_a_world_at_8b_passes_the_check_and_fits_its_cards(world: str, tmp_path:
     file.write_text(yaml.safe_dump(settings))
     checked = command.rollcast("config", "check", file, "--elsewhere")
     assert checked.returncode == 0, checked.stderr
-    planned = command.rollcast("plan", "memory", "--config", file, "--gpu", 80, "--trainer-ranks", 4)
+    planned = command.rollcast(
+        "plan", "memory", "--config", file, "--gpu", 80, "--trainer-ranks", 4
+    )
     assert planned.returncode == 0, planned.stdout + planned.stderr

@@ -31,7 +31,10 @@ def caused_by(cause: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     "error",
     [
-        *(OSError(number, os.strerror(number)) for number in (errno.EIO, errno.ENOSPC, errno.ESTALE, errno.EDQUOT)),
+        *(
+            OSError(number, os.strerror(number))
+            for number in (errno.EIO, errno.ENOSPC, errno.ESTALE, errno.EDQUOT)
+        ),
         OSError(errno.ETIMEDOUT, "timed out"),
         ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
         ConnectionError("couldn't reach the hub"),
@@ -53,7 +56,10 @@ def test_what_may_pass_is_tried_again(error: BaseException) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        *(OSError(number, os.strerror(number)) for number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)),
+        *(
+            OSError(number, os.strerror(number))
+            for number in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
+        ),
         ValueError("no such split"),
         HttpAnswerError(404),
         HttpAnswerError(401),

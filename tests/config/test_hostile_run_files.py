@@ -1,4 +1,6 @@
-"""Run files that are made to take time, memory or the whole screen: one short answer each, by a bounded process."""
+"""Run files that are made to take time, memory or the whole screen: one short answer each, by a
+bounded process.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ for line in sys.stdin:
         print(*map(json.dumps, str(error).splitlines()), sep="\\n")
     break
 """
-"""Reads every run file in a process of its own, which is the fork of one that has the imports done."""
+"""Reads every run file in a process of its own, which is the fork of one that has the imports
+done."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +127,9 @@ def test_of_many_mistakes_twenty_and_a_count_are_told(
     assert sum(map(len, told)) < 20 * 400
 
 
-def test_twenty_are_all_told_and_a_long_name_is_cut(reader: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_twenty_are_all_told_and_a_long_name_is_cut(
+    reader: subprocess.Popen[str], tmp_path: Path
+) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({**RIGHT, **{f"setting_{number}": 1 for number in range(20)}}))
     assert len(said(reader, path)) == 20

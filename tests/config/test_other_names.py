@@ -28,14 +28,18 @@ def refused(settings: dict[str, Any]) -> str:
 
 def test_no_name_has_two_answers() -> None:
     assert [
-        name for name, count in Counter(name for one in counterparts() for name in one.names).items() if count > 1
+        name
+        for name, count in Counter(name for one in counterparts() for name in one.names).items()
+        if count > 1
     ] == []
 
 
 @pytest.mark.parametrize("one", SUPPORTED, ids=lambda one: one.setting)
 def test_its_example_is_right_and_gives_that_setting(one: Counterpart) -> None:
     assert one.setting in list_setting_names(RunConfig)
-    settings = changed(BARE | {"recipe": {"length_control": {"kind": "none"}}}, yaml.safe_load(one.example))
+    settings = changed(
+        BARE | {"recipe": {"length_control": {"kind": "none"}}}, yaml.safe_load(one.example)
+    )
     parse_run_config(settings, source="test")
     place: Any = yaml.safe_load(one.example)
     for name in one.setting.split("."):
@@ -77,7 +81,9 @@ def test_a_run_file_with_it_is_answered_so(one: Counterpart) -> None:
         ("model_name", "x" * 200, "model: {path: Qwen/Qwen3-0.6B}"),
     ],
 )
-def test_the_remedy_has_the_users_value_if_it_means_the_same(name: str, value: object, example: str) -> None:
+def test_the_remedy_has_the_users_value_if_it_means_the_same(
+    name: str, value: object, example: str
+) -> None:
     settings: Any = value
     for part in reversed(name.split(".")):
         settings = {part: settings}
@@ -89,15 +95,21 @@ def test_names_of_the_same_value_are_names_of_the_entry(one: Counterpart) -> Non
     assert one.same_value == ("all",) or set(one.same_value) <= set(one.names)
 
 
-@pytest.mark.parametrize("one", [one for one in counterparts() if not one.setting], ids=lambda one: one.names[0])
+@pytest.mark.parametrize(
+    "one", [one for one in counterparts() if not one.setting], ids=lambda one: one.names[0]
+)
 def test_what_is_not_supported_names_a_page_that_is_there(one: Counterpart) -> None:
     assert (ROOT / one.page).is_file()
     assert one.page in one.sentence()
 
 
 def test_a_setting_of_ours_is_never_answered_as_theirs() -> None:
-    """Whatever the table holds: a setting that another kind has, or a slip of the pen, stays one."""
-    assert "did you mean recipe.optimizer.betas?" in refused(changed(BARE, {"recipe": {"optimizer": {"beta": 1}}}))
+    """Whatever the table holds: a setting that another kind has, or a slip of the pen,
+    stays one.
+    """
+    assert "did you mean recipe.optimizer.betas?" in refused(
+        changed(BARE, {"recipe": {"optimizer": {"beta": 1}}})
+    )
     other_kind = changed(BARE, {"recipe": {"length_control": {"kind": "none", "max_tokens": 4}}})
     assert "another kind has it" in refused(other_kind)
 
@@ -108,7 +120,12 @@ def test_names_count_in_any_case_and_with_hyphens() -> None:
 
 
 def test_a_pasted_group_is_answered_setting_by_setting_however_deep() -> None:
-    verl = {"actor_rollout_ref": {"rollout": {"n": 5, "response_length": 64}, "actor": {"optim": {"lr": 1e-6}, "x": 1}}}
+    verl = {
+        "actor_rollout_ref": {
+            "rollout": {"n": 5, "response_length": 64},
+            "actor": {"optim": {"lr": 1e-6}, "x": 1},
+        }
+    }
     fields = [line.split()[1] for line in refused(BARE | verl).splitlines()]
     assert fields == [
         "actor_rollout_ref.rollout.n",

@@ -32,7 +32,10 @@ def parsed(**sections: Any) -> RunConfig:
     ("text", "sentence"),
     [
         ("run: [", r"not valid YAML \(line 1, column 7: .*\); correct that line"),
-        ("run: a\nmodel: {path: m}\nseed: 1\nseed: 2\n", r"line 4, column 1: 'seed' is given twice"),
+        (
+            "run: a\nmodel: {path: m}\nseed: 1\nseed: 2\n",
+            r"line 4, column 1: 'seed' is given twice",
+        ),
         ("run: a\nmodel: {path: m, path: n}\n", r"line 2, column 18: 'path' is given twice"),
         ('{"run": "a", "run": "b"}', r"'run' is given twice"),
         ("[" * 100_000, "nested too deeply"),
@@ -45,7 +48,9 @@ def parsed(**sections: Any) -> RunConfig:
         ("", "holds nothing, needs a mapping"),
     ],
 )
-def test_a_file_that_is_not_settings_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_file_that_is_not_settings_is_one_sentence(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence) as caught:
         load_run_config(written(tmp_path, text))
     assert str(caught.value).startswith(f"run file {tmp_path}/run.yaml: ")
@@ -67,12 +72,17 @@ def test_a_date_is_a_name_like_any_other(tmp_path: Path, name: str) -> None:
 
 
 def test_a_merged_mapping_may_be_overridden() -> None:
-    assert load_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}", "test") == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}}
+    assert load_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}", "test") == {
+        "a": {"x": 1, "y": 2},
+        "b": {"x": 3, "y": 2},
+    }
 
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -86,7 +96,11 @@ def test_what_holds_no_dates_reads_as_with_the_stock_loader(data: Any) -> None:
 @pytest.mark.parametrize("number", [".inf", "-.inf", ".nan"])
 @pytest.mark.parametrize(
     "setting",
-    ["redis: {timeout_seconds: %s}", "budget: {device_hours: %s}", "recipe: {optimizer: {learning_rate: %s}}"],
+    [
+        "redis: {timeout_seconds: %s}",
+        "budget: {device_hours: %s}",
+        "recipe: {optimizer: {learning_rate: %s}}",
+    ],
 )
 def test_every_number_is_finite(tmp_path: Path, setting: str, number: str) -> None:
     with pytest.raises(UserError, match="finite number"):
@@ -102,11 +116,15 @@ def test_every_number_is_finite(tmp_path: Path, setting: str, number: str) -> No
         ("http.token", lambda value: {"http": {"token": value}}),
         (
             "forecaster.source.token",
-            lambda value: {"forecaster": {"source": {"kind": "prometheus", "url": "http://h", "token": value}}},
+            lambda value: {
+                "forecaster": {"source": {"kind": "prometheus", "url": "http://h", "token": value}}
+            },
         ),
     ],
 )
-def test_a_secret_of_the_wrong_kind_is_refused_and_not_shown(field: str, nest: Any, wrong: Any) -> None:
+def test_a_secret_of_the_wrong_kind_is_refused_and_not_shown(
+    field: str, nest: Any, wrong: Any
+) -> None:
     with pytest.raises(UserError) as caught:
         parsed(**nest(wrong))
     assert str(caught.value).startswith(f"test: {field} (not shown) is wrong: ")
@@ -145,7 +163,9 @@ def test_a_long_value_is_shown_shortened() -> None:
     assert len(str(caught.value)) < 1_000
 
 
-def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_home_folder_is_meant_by_a_tilde(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A run file is read by no shell."""
     monkeypatch.setenv("HOME", str(tmp_path))
     dataset = {"kind": "jsonl", "name": "rows", "path": "~/rows.jsonl"}
@@ -156,6 +176,8 @@ def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_a_run_is_logged_to_each_kind_once() -> None:
-    with pytest.raises(UserError, match="log = '2 of kind tensorboard' is wrong: a run is logged to each kind once"):
+    with pytest.raises(
+        UserError, match="log = '2 of kind tensorboard' is wrong: a run is logged to each kind once"
+    ):
         parsed(log=[{"kind": "tensorboard"}, {"kind": "tensorboard"}])
     assert len(parsed(log=[{"kind": "tensorboard"}, {"kind": "wandb"}]).log) == 2

@@ -1,4 +1,5 @@
-"""Wrong run files: each is answered in our words by what reads run files, and some by the commands and the chart.
+"""Wrong run files: each is answered in our words by what reads run files, and some by the commands
+and the chart.
 
 tests/chart/test_check.py asks the chart.
 """
@@ -27,8 +28,11 @@ from tests.cli import command
 from tests.config.wrong_run_files import NAMES, RIGHT, WRONG, changed
 
 ASKED = slice(7, None, 30)
-"""Those that the commands are given too, whose sentences are the loader's. The first has two of them."""
-PYDANTIC = re.compile(r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator")
+"""Those that the commands are given too, whose sentences are the loader's. The first has two of
+them."""
+PYDANTIC = re.compile(
+    r"Input should|Extra inputs|Field required|input tag|validation error|pydantic|discriminator"
+)
 
 
 def written(folder: Path, change: dict[str, Any]) -> Path:
@@ -38,7 +42,9 @@ def written(folder: Path, change: dict[str, Any]) -> Path:
 
 
 def said(*arguments: str) -> list[str]:
-    """What the command, run in this process, refuses its run file with: one line a mistake, without the file's name."""
+    """What the command, run in this process, refuses its run file with: one line a mistake, without
+    the file's name.
+    """
     return sentences_of(command.refusal(*arguments))
 
 
@@ -63,7 +69,9 @@ def test_the_loader_says_it(entry: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", WRONG[ASKED], ids=NAMES[ASKED])
-def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_commands_say_it(
+    entry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def started(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a wrong run file was started")
 
@@ -76,7 +84,9 @@ def test_both_commands_say_it(entry: dict[str, Any], tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("words", [("config", "check"), ("up", "--config")], ids=" ".join)
-def test_as_programs_they_end_with_2_and_those_words_alone(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_as_programs_they_end_with_2_and_those_words_alone(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     entry = WRONG[ASKED][0]
     file = written(tmp_path, entry["change"])
     done = command.process(*words, file)
@@ -86,7 +96,8 @@ def test_as_programs_they_end_with_2_and_those_words_alone(words: tuple[str, ...
 
 
 ANYTHING: list[Any] = [
-    None, True, "x", "", "1", -1, 0, 1.5, 1e300, 10**400, float("nan"), [], [1], ["x"] * 70, [None], [{}], [[1, 2]],
+    None, True, "x", "", "1", -1, 0, 1.5, 1e300, 10**400, float("nan"), [], [1], ["x"] * 70, [None],
+    [{}], [[1, 2]],
     {}, {"a": 1}, {"kind": [1]}, {"kind": "x"}, "a" * 300, "\x00",
 ]  # fmt: skip
 
@@ -118,19 +129,30 @@ def test_no_setting_is_refused_in_anybody_elses_words() -> None:
 
 def wrong_files(folder: Path) -> list[tuple[dict[str, Any], str]]:
     rows = folder / "rows.jsonl"
-    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "1"}}\n' for number in range(2_100)))
+    rows.write_text(
+        "".join(f'{{"prompt": "{number}", "answer": "1"}}\n' for number in range(2_100))
+    )
     broken = folder / "broken.jsonl"
     broken.write_text('{"prompt": "1", "answer": "1"}\n{"prompt": "2"\n')
     dataset = {"kind": "jsonl", "name": "rows", "path": str(rows)}
     return [
         ({"model": {"path": str(folder / "none")}}, "model.path = "),
-        ({"tasks": {"dataset": dataset | {"path": str(folder / "none.jsonl")}}}, "tasks.dataset.path = "),
+        (
+            {"tasks": {"dataset": dataset | {"path": str(folder / "none.jsonl")}}},
+            "tasks.dataset.path = ",
+        ),
         ({"tasks": {"dataset": dataset | {"path": str(broken)}}}, "broken.jsonl, line 2: "),
         (
-            {"tasks": {"dataset": dataset, "evaluation": {"num_prompts": 100}}, "recipe": {"prompts_per_step": 5_000}},
+            {
+                "tasks": {"dataset": dataset, "evaluation": {"num_prompts": 100}},
+                "recipe": {"prompts_per_step": 5_000},
+            },
             "recipe.prompts_per_step = 5000: there are only 2000 training prompts",
         ),
-        ({"tasks": {"dataset": dataset | {"verifier": "mathh"}}}, "tasks.dataset.verifier = 'mathh'"),
+        (
+            {"tasks": {"dataset": dataset | {"verifier": "mathh"}}},
+            "tasks.dataset.verifier = 'mathh'",
+        ),
         ({"generator": {"tensor_parallel": 2_000}}, "generator.tensor_parallel = 2000"),
         ({"generator": {"cpu": 100_000}}, "generator.cpu = 100000"),
     ]
@@ -167,7 +189,9 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
     (run / files.EVALUATIONS).touch()
     (run / files.FORMAT).write_text(f'{{"format": {NEWEST_FORMAT + (state == "newer")}}}')
     before = {"tasks": {"evaluation": {"num_prompts": 7}}}
-    write_resolved(load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE)
+    write_resolved(
+        load_run_config(written(folder, on_its_own(folder, **before))), run / files.UP_FILE
+    )
     return lock_folder(run) if state == "held" else nullcontext()
 
 
@@ -177,7 +201,14 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
         ("left", [], "holds a run already; continue it with --resume"),
         ("held", [], "process {this} is running it; stop that one"),
         ("held", ["--resume"], "process {this} is running it; stop that one"),
-        ("newer", [], f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at most"),
+        (
+            "newer",
+            [],
+            (
+                f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at "
+                "most"
+            ),
+        ),
         (
             "left",
             ["--resume"],
@@ -188,15 +219,21 @@ def used(folder: Path, state: str) -> AbstractContextManager[None]:
 def test_of_a_folder_that_cannot_be_used_both_say_the_same(
     state: str, options: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    sentence = sentence.replace("{this}", str(os.getpid()))  # not in the name of the test, which is each process's own
+    sentence = sentence.replace(
+        "{this}", str(os.getpid())
+    )  # not in the name of the test, which is each process's own
     with used(tmp_path, state):
-        file = str(written(tmp_path, on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 16}})))
+        file = str(
+            written(tmp_path, on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 16}}))
+        )
         (told,) = said("config", "check", file, *options)
         assert sentence in told
         assert said("up", "--config", file, *options) == [told]
 
 
-def test_a_check_of_a_resume_names_what_differs_and_one_for_elsewhere_looks_at_no_folder(tmp_path: Path) -> None:
+def test_a_check_of_a_resume_names_what_differs_and_one_for_elsewhere_looks_at_no_folder(
+    tmp_path: Path,
+) -> None:
     with used(tmp_path, "left"):
         change = on_its_own(tmp_path, tasks={"evaluation": {"num_prompts": 7}}, budget={"steps": 9})
         file = str(written(tmp_path, change))
@@ -206,7 +243,10 @@ def test_a_check_of_a_resume_names_what_differs_and_one_for_elsewhere_looks_at_n
         elsewhere = command.rollcast("config", "check", file, "--elsewhere")
         assert elsewhere.returncode == 0
         assert "; the run's folder" in elsewhere.stdout
-        assert "leave it out" in command.rollcast("config", "check", file, "--elsewhere", "--resume").stderr
+        assert (
+            "leave it out"
+            in command.rollcast("config", "check", file, "--elsewhere", "--resume").stderr
+        )
 
 
 def test_every_kind_of_mistake_is_told_at_once(tmp_path: Path) -> None:
@@ -240,13 +280,25 @@ def test_data_of_wrong_settings_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(settings))
     sentences = said("config", "check", str(file))
-    assert sentences[0] == "tasks.dataset.numbers = [4, 3] is wrong: must be [low, high] with low <= high; swap them"
+    assert sentences[0] == (
+        "tasks.dataset.numbers = [4, 3] is wrong: must be [low, high] with low <= high; swap them"
+    )
 
 
 def test_broken_rules_and_wrong_files_are_told_at_once(tmp_path: Path) -> None:
     file = str(
-        written(tmp_path, {"model": {"path": str(tmp_path / "none"), "max_length": 64}, "budget": {"steps": None}})
+        written(
+            tmp_path,
+            {
+                "model": {"path": str(tmp_path / "none"), "max_length": 64},
+                "budget": {"steps": None},
+            },
+        )
     )
     sentences = said("config", "check", file)
-    assert [sentence.split()[0] for sentence in sentences] == ["model.max_length", "budget", "model.path"]
+    assert [sentence.split()[0] for sentence in sentences] == [
+        "model.max_length",
+        "budget",
+        "model.path",
+    ]
     assert said("up", "--config", file) == sentences

@@ -11,7 +11,9 @@ from rollcast.config.losses.found import loss_classes
 from rollcast.config.model import Renderer
 
 ROOT = Path(__file__).parents[2]
-RIGHT: dict[str, Any] = yaml.safe_load((ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text())["config"]
+RIGHT: dict[str, Any] = yaml.safe_load(
+    (ROOT / "helm" / "rollcast" / "values-cpu.yaml").read_text()
+)["config"]
 RIGHT["tasks"]["dataset"] = {"kind": "arithmetic", "size": 500}  # each command makes them all
 RIGHT["model"]["path"] = "ours/arithmetic"  # a name on the hub: these tests have no such folder
 LOSSES = ", ".join(one.model_fields["kind"].default for one in loss_classes())
@@ -24,7 +26,10 @@ NAMES = [f"{number}-{'-'.join(entry['change'])}" for number, entry in enumerate(
 
 
 def changed(settings: Any, change: Any) -> Any:
-    """As Helm merges values: mappings deeply, everything else is replaced. Another kind brings all of its settings."""
+    """As Helm merges values: mappings deeply, everything else is replaced.
+
+    Another kind brings all of its settings.
+    """
     if not (isinstance(settings, dict) and isinstance(change, dict)):
         return change
     if "kind" in settings and change.get("kind", settings["kind"]) != settings["kind"]:

@@ -56,7 +56,10 @@ def basic(password: str, user: str = "anyone") -> dict[str, str]:
 
 
 def test_the_token_is_demanded_on_everything_but_the_probes() -> None:
-    with serving(Http(token=SecretStr(TOKEN))) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as caller:
+    with (
+        serving(Http(token=SecretStr(TOKEN))) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}") as caller,
+    ):
         for path in ("/healthz", "/readyz"):
             assert caller.get(path).status_code == 200
         refused = [
@@ -71,12 +74,23 @@ def test_the_token_is_demanded_on_everything_but_the_probes() -> None:
             basic(""),
         ]
         for headers in refused:
-            for path in ("/metrics", "/nothing", "/healthz/", "/readyz/../metrics", "//healthz", "/HEALTHZ"):
+            for path in (
+                "/metrics",
+                "/nothing",
+                "/healthz/",
+                "/readyz/../metrics",
+                "//healthz",
+                "/HEALTHZ",
+            ):
                 answer = caller.get(path, headers=headers)
                 assert answer.status_code == 401, (path, headers)
                 assert answer.headers["www-authenticate"].startswith("Basic ")
                 assert "rollcast_" not in answer.text
-        for headers in ({"authorization": f"Bearer {TOKEN}"}, {"authorization": f"bearer {TOKEN}"}, basic(TOKEN)):
+        for headers in (
+            {"authorization": f"Bearer {TOKEN}"},
+            {"authorization": f"bearer {TOKEN}"},
+            basic(TOKEN),
+        ):
             assert caller.get("/metrics", headers=headers).status_code == 200
             assert caller.get("/nothing", headers=headers).status_code == 404
         twice = [("authorization", f"Bearer {TOKEN}"), ("authorization", "Bearer x")]
@@ -88,8 +102,15 @@ def test_the_token_is_demanded_on_everything_but_the_probes() -> None:
 @given(st.binary(max_size=80))
 @settings(deadline=None, max_examples=300)
 def test_no_other_header_is_let_in(value: bytes) -> None:
-    for header in (value, b"Basic " + value, b"Bearer " + value, b"Basic " + base64.b64encode(b"u:" + value)):
-        assert not presents({"type": "http", "headers": [(b"authorization", header)]}, TOKEN.encode())
+    for header in (
+        value,
+        b"Basic " + value,
+        b"Bearer " + value,
+        b"Basic " + base64.b64encode(b"u:" + value),
+    ):
+        assert not presents(
+            {"type": "http", "headers": [(b"authorization", header)]}, TOKEN.encode()
+        )
 
 
 def test_tls_is_served_and_verified(tmp_path: Path) -> None:
@@ -102,12 +123,17 @@ def test_tls_is_served_and_verified(tmp_path: Path) -> None:
         with client(token=http.token, tls=tls) as caller:
             assert caller.get(f"{url}/metrics").status_code == 200
         for other in (stranger, TLS(), None):
-            with client(token=http.token, tls=other) as caller, pytest.raises(httpx.ConnectError, match="certificate"):
+            with (
+                client(token=http.token, tls=other) as caller,
+                pytest.raises(httpx.ConnectError, match="certificate"),
+            ):
                 caller.get(f"{url}/healthz")
         with client(tls=tls) as caller:
             assert caller.get(f"{url}/metrics").status_code == 401
             with pytest.raises(httpx.ConnectError, match="mismatch"):
-                caller.get(url.replace("127.0.0.1", "localhost"))  # the certificate does not name it
+                caller.get(
+                    url.replace("127.0.0.1", "localhost")
+                )  # the certificate does not name it
             with pytest.raises(httpx.RemoteProtocolError):
                 caller.get(f"http://127.0.0.1:{port}/healthz")
 
@@ -139,13 +165,21 @@ def check(config: RunConfig) -> None:
 def test_every_connection_of_a_run_is_checked_beforehand(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     for names_no_server, section in enumerate(("redis", "rpc", "http")):
-        good = parse_run_config({"run": "r", "model": {"path": "m"}, section: {"tls": tls.model_dump()}}, source="test")
+        good = parse_run_config(
+            {"run": "r", "model": {"path": "m"}, section: {"tls": tls.model_dump()}}, source="test"
+        )
         check(good)
         wrong = {"tls": {"certificate_authority": str(tmp_path / "absent.pem")}}
         with pytest.raises(UserError, match=rf"{section}\.tls"):
-            check(parse_run_config({"run": "r", "model": {"path": "m"}, section: wrong}, source="test"))
+            check(
+                parse_run_config(
+                    {"run": "r", "model": {"path": "m"}, section: wrong}, source="test"
+                )
+            )
         authority_alone = {"tls": {"certificate_authority": str(tls.certificate_authority)}}
-        config = parse_run_config({"run": "r", "model": {"path": "m"}, section: authority_alone}, source="test")
+        config = parse_run_config(
+            {"run": "r", "model": {"path": "m"}, section: authority_alone}, source="test"
+        )
         if names_no_server == 0:
             check(config)
         else:
@@ -165,7 +199,9 @@ def test_a_main_loop_that_hangs_is_seen_on_healthz(monkeypatch: pytest.MonkeyPat
     assert heartbeat() == (True, "ok")
     monkeypatch.undo()
     state = [True, "ok"]
-    routes = service_routes(Exporter("r").render, lambda: (True, "ok"), lambda: (bool(state[0]), str(state[1])))
+    routes = service_routes(
+        Exporter("r").render, lambda: (True, "ok"), lambda: (bool(state[0]), str(state[1]))
+    )
     server = HttpServer(routes, listen("127.0.0.1", 0, setting="port"), Http())
     server.start()
     try:
@@ -196,16 +232,26 @@ def test_connections_are_bounded_and_idle_ones_make_room(monkeypatch: pytest.Mon
 def test_why_nothing_can_listen_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=rf"http_port = {port}: 127\.0\.0\.1 .*in use.*choose a free port"):
+        with pytest.raises(
+            UserError, match=rf"http_port = {port}: 127\.0\.0\.1 .*in use.*choose a free port"
+        ):
             listen("127.0.0.1", port, setting="http_port")
     for elsewhere in ("192.0.2.1", "no such host"):
-        with pytest.raises(UserError, match=f"http_port = 0: {elsewhere} .*bind an address of this machine"):
+        with pytest.raises(
+            UserError, match=f"http_port = 0: {elsewhere} .*bind an address of this machine"
+        ):
             listen(elsewhere, 0, setting="http_port")
 
 
 @pytest.mark.parametrize(
     ("bind", "host"),
-    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("fd00::7", "[fd00::7]"), ("node", "node")],
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "[::1]"),
+        ("fd00::7", "[fd00::7]"),
+        ("node", "node"),
+    ],
 )
 def test_the_address_on_this_machine(bind: str, host: str) -> None:
     assert local_url(Http(bind=bind), 80) == f"http://{host}:80"
@@ -216,7 +262,9 @@ def minimal(**http: object) -> dict[str, object]:
     return {"run": "r", "model": {"path": "m"}, "http": http}
 
 
-def test_the_environment_wins_over_the_file_and_an_empty_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_wins_over_the_file_and_an_empty_token_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def token(config: RunConfig) -> str | None:
         return config.http.token.get_secret_value() if config.http.token else None
 
@@ -238,7 +286,10 @@ def test_readers_present_the_token_and_verify(tmp_path: Path) -> None:
     config = parse_run_config({**minimal(), "folder": str(tmp_path)}, source="test")
     config = config.model_copy(update={"http": http})
     stranger = http.model_copy(update={"token": SecretStr("wrong")})
-    reader, refused_reader = StatusReader(config), StatusReader(config.model_copy(update={"http": stranger}))
+    reader, refused_reader = (
+        StatusReader(config),
+        StatusReader(config.model_copy(update={"http": stranger})),
+    )
     with serving(http, exporter) as port:
         publish_port(config.run_folder, "trainer", port)
         assert reader.read().step == 7
@@ -255,12 +306,18 @@ def test_readers_present_the_token_and_verify(tmp_path: Path) -> None:
     assert refused_reader.read().step == 0
 
 
-def test_the_forecaster_reads_and_serves_behind_token_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forecaster_reads_and_serves_behind_token_and_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The real process: its scrape of the trainer's page, and its own page and API."""
     tls = make_certificates(tmp_path / "tls")
     http = Http(tls=tls, token=SecretStr(TOKEN))
     settings = json.loads(tls.model_dump_json())
-    config = run_file(tmp_path, {"kind": "scrape", "every_seconds": 0.2}, http={"tls": settings, "token": "overruled"})
+    config = run_file(
+        tmp_path,
+        {"kind": "scrape", "every_seconds": 0.2},
+        http={"tls": settings, "token": "overruled"},
+    )
     monkeypatch.setenv("ROLLCAST_HTTP_TOKEN", TOKEN)
     with running(config, tmp_path) as service, TrainerPage(http=http) as page:
         publish_port(tmp_path / "demo", "trainer", page.port)
@@ -273,7 +330,14 @@ def test_the_forecaster_reads_and_serves_behind_token_and_tls(tmp_path: Path, mo
         with client(tls=tls) as stranger:
             assert stranger.get(f"{url}/healthz").text == "ok\n"
             assert stranger.get(f"{url}/readyz").status_code == 200
-            for path in ("/", "/page.js", "/metrics", "/openapi.json", "/api/runs", "/api/runs/demo/forecast"):
+            for path in (
+                "/",
+                "/page.js",
+                "/metrics",
+                "/openapi.json",
+                "/api/runs",
+                "/api/runs/demo/forecast",
+            ):
                 assert stranger.get(url + path).status_code == 401, path
             assert stranger.post(f"{url}/api/fit", json={}).status_code == 401
         assert service.stop() == 0

@@ -46,7 +46,9 @@ def soon(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 def test_a_page_is_read_once_everybody_who_reads_it_has_come_again() -> None:
     readers = PageReaders()
-    scrape = "import sys, httpx; from rollcast.connections.http import client; client().get(sys.argv[1])"
+    scrape = (
+        "import sys, httpx; from rollcast.connections.http import client; client().get(sys.argv[1])"
+    )
     with serving(readers, Exporter("r").render) as address, client() as ours:
         page = f"{address}/metrics"
         assert not readers.have_read_since(time.monotonic()), "nobody has read it"
@@ -93,13 +95,17 @@ def test_a_page_that_was_made_before_is_not_the_last_one() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1000)), max_size=30),
     st.floats(0, 1000),
 )
-def test_those_who_came_lately_are_waited_for(visits: list[tuple[int, float]], moment: float) -> None:
+def test_those_who_came_lately_are_waited_for(
+    visits: list[tuple[int, float]], moment: float
+) -> None:
     readers = PageReaders()
     for who, at in visits:
         readers.note(str(who), at)
     last = {who: max(at for other, at in visits if other == who) for who, _ in visits}
     regular = [at for at in last.values() if at > moment - REGULAR_SECONDS]
-    assert readers.have_read_since(moment) == (len(regular) > 0 and all(at >= moment for at in regular))
+    assert readers.have_read_since(moment) == (
+        len(regular) > 0 and all(at >= moment for at in regular)
+    )
 
 
 def test_names_that_are_made_up_take_no_memory() -> None:

@@ -11,7 +11,9 @@ from rollcast.connections.port_files import port_file, publish_port, read_port
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o750), (0o077, 0o700)])
-def test_the_first_service_makes_a_folder_that_others_cannot_read(tmp_path: Path, umask: int, mode: int) -> None:
+def test_the_first_service_makes_a_folder_that_others_cannot_read(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
     folder = tmp_path / "run"
     before = os.umask(umask)
     try:

@@ -22,7 +22,16 @@ def secure_redis(tmp_path: Path) -> Iterator[Redis]:
     """The settings that reach it; skips where no server with TLS is installed."""
     tls = make_certificates(tmp_path / "ours")
     settings = Redis(port=free_port("127.0.0.1"), tls=tls, timeout_seconds=2.0)
-    arguments = ["--port", "0", "--tls-port", str(settings.port), "--bind", "127.0.0.1", "--save", ""]
+    arguments = [
+        "--port",
+        "0",
+        "--tls-port",
+        str(settings.port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+    ]
     files = ["--tls-cert-file", tls.certificate, "--tls-key-file", tls.private_key]
     files += ["--tls-ca-cert-file", tls.certificate_authority]
     command = [find_server("7"), *arguments, *map(str, files), "--dir", str(tmp_path)]
@@ -48,20 +57,29 @@ def secure_redis(tmp_path: Path) -> Iterator[Redis]:
         server.communicate(timeout=20.0)
 
 
-async def test_tls_carries_commands_and_strangers_stay_out(secure_redis: Redis, tmp_path: Path) -> None:
+async def test_tls_carries_commands_and_strangers_stay_out(
+    secure_redis: Redis, tmp_path: Path
+) -> None:
     with connect(secure_redis) as client:
         assert client.set("key", b"value")
     async with connect_async(secure_redis) as client:
         assert await client.get("key") == b"value"
     stranger = make_certificates(tmp_path / "theirs")
-    only_ours = TLS(certificate_authority=secure_redis.tls.certificate_authority if secure_redis.tls else None)
+    only_ours = TLS(
+        certificate_authority=secure_redis.tls.certificate_authority if secure_redis.tls else None
+    )
     for other in (stranger, only_ours, TLS(), None):
-        with connect(secure_redis.model_copy(update={"tls": other})) as refused, pytest.raises(RedisAway):
+        with (
+            connect(secure_redis.model_copy(update={"tls": other})) as refused,
+            pytest.raises(RedisAway),
+        ):
             refused.ping()
 
 
 @pytest.mark.parametrize("file", ["certificate_authority", "certificate", "private_key"])
-def test_a_file_of_redis_tls_that_cannot_be_read_is_named_and_not_waited_for(tmp_path: Path, file: str) -> None:
+def test_a_file_of_redis_tls_that_cannot_be_read_is_named_and_not_waited_for(
+    tmp_path: Path, file: str
+) -> None:
     tls = make_certificates(tmp_path).model_copy(update={file: tmp_path / "absent.pem"})
     for make in (connect, connect_async):
         with pytest.raises(UserError, match=rf"redis\.tls\.{file} = \S*absent\.pem.*No such file"):

@@ -1,4 +1,6 @@
-"""Clients that open connections and send no whole request, over real sockets, while others want to be answered."""
+"""Clients that open connections and send no whole request, over real sockets, while others want to
+be answered.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ BEGINNINGS = {
     "half a line": b"GET /heal",
     "half a head": b"GET /healthz HTTP/1.1\r\nHost: x\r\n",
     "half a body": b"POST /sent HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf",
-    "half a chunk": b"POST /sent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhalf",
+    "half a chunk": (
+        b"POST /sent HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhalf"
+    ),
     "no reading": b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
@@ -62,7 +66,9 @@ def serving(tls: TLS | None = None) -> Iterator[int]:
         Route("/slow", slow),
         Route("/much", much),
     ]
-    server = HttpServer(Starlette(routes=routes), listen("127.0.0.1", 0, setting="port"), Http(tls=tls))
+    server = HttpServer(
+        Starlette(routes=routes), listen("127.0.0.1", 0, setting="port"), Http(tls=tls)
+    )
     server.start()
     try:
         yield server.port
@@ -75,7 +81,9 @@ def opened(port: int, beginning: bytes, count: int) -> Iterator[list[socket.sock
     connections = []
     try:
         for _ in range(count):
-            connections.append(socket.create_connection(("127.0.0.1", port), timeout=CLOSED_WITHIN_SECONDS))
+            connections.append(
+                socket.create_connection(("127.0.0.1", port), timeout=CLOSED_WITHIN_SECONDS)
+            )
             connections[-1].sendall(beginning)
         yield connections
     finally:
@@ -84,7 +92,9 @@ def opened(port: int, beginning: bytes, count: int) -> Iterator[list[socket.sock
 
 
 def wait_until_closed(connections: list[socket.socket], drip: bytes = b"") -> None:
-    """Until the server has closed all; `drip` is sent on each meanwhile, twice a second, byte by byte."""
+    """Until the server has closed all; `drip` is sent on each meanwhile, twice a second, byte by
+    byte.
+    """
     deadline = time.monotonic() + CLOSED_WITHIN_SECONDS
     poll = select.poll()
     left = {connection.fileno(): connection for connection in connections}
@@ -119,7 +129,9 @@ def test_many_half_open_connections_leave_the_probes_their_answer(kind: str) -> 
         assert httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=60).status_code == 200
 
 
-@pytest.mark.parametrize(("kind", "drip"), [*((kind, b"") for kind in BEGINNINGS), ("half a line", b"t")])
+@pytest.mark.parametrize(
+    ("kind", "drip"), [*((kind, b"") for kind in BEGINNINGS), ("half a line", b"t")]
+)
 def test_a_connection_that_waits_for_its_client_is_closed(kind: str, drip: bytes) -> None:
     with serving() as port, opened(port, BEGINNINGS[kind], 3) as connections:
         wait_until_closed(connections, drip)
@@ -137,7 +149,9 @@ def test_a_request_that_is_served_is_not_closed_for_those_that_wait() -> None:
     with serving() as port:
         answers = []
         asking = threading.Thread(
-            target=lambda: answers.append(httpx.get(f"http://127.0.0.1:{port}/slow", timeout=60).text)
+            target=lambda: answers.append(
+                httpx.get(f"http://127.0.0.1:{port}/slow", timeout=60).text
+            )
         )
         asking.start()
         time.sleep(0.5)
@@ -149,7 +163,9 @@ def test_a_request_that_is_served_is_not_closed_for_those_that_wait() -> None:
 def test_a_request_that_a_proxy_of_this_machine_passes_on_is_not_closed() -> None:
     """The proxy's header names another client than the connection's."""
     with serving() as port:
-        answer = httpx.get(f"http://127.0.0.1:{port}/slow", headers={"X-Forwarded-For": "192.0.2.7"}, timeout=60)
+        answer = httpx.get(
+            f"http://127.0.0.1:{port}/slow", headers={"X-Forwarded-For": "192.0.2.7"}, timeout=60
+        )
         assert answer.text == "late"
 
 

@@ -78,7 +78,9 @@ def test_a_wait_without_a_number_is_one_reading_and_twelve_waits_are_the_last() 
     assert long is not None
     script = Script(*[wait()] * 13)
     assert follow(long, 0.05, script).ended_at == 1.0
-    assert [len(question.curve.splitlines()) - 1 for question in script.questions] == list(range(30, 42))
+    assert [len(question.curve.splitlines()) - 1 for question in script.questions] == list(
+        range(30, 42)
+    )
     past_the_end = Script(wait(100))
     assert follow(long, 0.05, past_the_end).ended_at == 1.0
     assert len(past_the_end.questions) == 1
@@ -102,7 +104,9 @@ def test_rules_continue_if_their_slope_brings_the_worth() -> None:
     # Least squares over ln compute of 1 to 10, written out.
     logs = [math.log(x) for x in range(1, 11)]
     middle = sum(logs) / 10
-    slope = sum((each - middle) * 0.01 * n for n, each in enumerate(logs)) / sum((each - middle) ** 2 for each in logs)
+    slope = sum((each - middle) * 0.01 * n for n, each in enumerate(logs)) / sum(
+        (each - middle) ** 2 for each in logs
+    )
     assert rising.promised_by_log_slope() == pytest.approx(slope * math.log(20 / 10))
 
 
@@ -111,7 +115,13 @@ def test_a_curve_scaled_by_its_own_range_is_not_asked() -> None:
 
 
 def followed(
-    repository: str, worth: float, gain: float, kind: str, chance: float | None, utility: float, ended_at: float = 1.0
+    repository: str,
+    worth: float,
+    gain: float,
+    kind: str,
+    chance: float | None,
+    utility: float,
+    ended_at: float = 1.0,
 ) -> FollowedAdvice:
     by_rule = {
         "advice": utility,
@@ -119,7 +129,9 @@ def followed(
         "always stop": 0.0,
         "always continue": gain - worth,
     }
-    return FollowedAdvice(repository, repository, worth, gain, 0.01, kind, chance, ended_at, by_rule)
+    return FollowedAdvice(
+        repository, repository, worth, gain, 0.01, kind, chance, ended_at, by_rule
+    )
 
 
 def test_the_figures_by_hand() -> None:
@@ -135,7 +147,10 @@ def test_the_figures_by_hand() -> None:
     )
     assert scores.worths == [0.02, 0.1]
     # At .02: a has (0 - .02) / 2 = -.01, b .03: 10 in thousandths. At .1: (-.025 - .05) / 2.
-    assert (scores.utility["advice"].at_each_worth, scores.utility["advice"].in_all) == ([10.0, -37.5], -27.5)
+    assert (scores.utility["advice"].at_each_worth, scores.utility["advice"].in_all) == (
+        [10.0, -37.5],
+        -27.5,
+    )
     # At .02: (.04 + .03) / 2. At .1: (.0025 + 0) / 2 = .00125.
     assert scores.utility["reference"].at_each_worth == [35.0, 1.2]
     assert scores.over_reference == pytest.approx(-27.5 / 36.2, abs=1e-3)

@@ -1,4 +1,6 @@
-"""The folder of curves: what is read, which windows there are, and how a mistake in a file is reported."""
+"""The folder of curves: what is read, which windows there are, and how a mistake in a file is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_
     rows = "".join(f"{x},{x / 100},{'' if x == 30 else 0.01},{x}\n" for x in range(0, 40, 2))
     (tmp_path / "run.csv").write_text("x,y,se,step\n" + rows)
     (tmp_path / "short.csv").write_text("x,y\n" + "".join(f"{x},0.5\n" for x in range(9)))
-    # The last x is 38. A quarter is 9.5: of the readings 0, 2, .., 8 only four are after 0. Half is 19.
+    # The last x is 38. A quarter is 9.5: of the readings 0, 2, .., 8 only four are after 0. Half is
+    # 19.
     [half] = windows(tmp_path)
     assert (half.cell, half.repository, half.num_seen, half.share) == ("train 0.5", "a/b", 10, 0.5)
     assert half.seen_curve.compute.tolist() == [1.0 + x for x in range(0, 20, 2)]
@@ -36,14 +39,20 @@ def test_a_window_holds_the_first_share_and_its_outcome_is_the_mean_of_the_last_
 def test_too_few_readings_after_zero_before_or_after_the_cut_make_no_window() -> None:
     assert num_readings_seen(curve("a", "r", [0.5] * 10), 0.5) == 5
     assert num_readings_seen(curve("a", "r", [0.5] * 9), 0.5) is None, "nine readings are no curve"
-    assert num_readings_seen(curve("a", "r", [0.5] * 10, first=0.0), 0.5) is None, "the first of five is at 0"
+    assert num_readings_seen(curve("a", "r", [0.5] * 10, first=0.0), 0.5) is None, (
+        "the first of five is at 0"
+    )
     assert num_readings_seen(curve("a", "r", [0.5] * 11, first=0.0), 0.5) == 6
-    assert num_readings_seen(curve("a", "r", [0.5] * 10), 0.8) is None, "two readings after the cut are no outcome"
+    assert num_readings_seen(curve("a", "r", [0.5] * 10), 0.8) is None, (
+        "two readings after the cut are no outcome"
+    )
     assert [window.share for window in make_windows([curve("a", "r", [0.5] * 20)])] == [0.25, 0.5]
 
 
 def test_readings_from_zero_are_shifted_and_unknown_errors_leave_their_column_out() -> None:
-    known = curve("a", "r", [0.1 * n for n in range(10)], first=0.0, standard_error=[0.1] * 9 + [np.nan])
+    known = curve(
+        "a", "r", [0.1 * n for n in range(10)], first=0.0, standard_error=[0.1] * 9 + [np.nan]
+    )
     columns = list(csv.DictReader(io.StringIO(known.beginning_as_csv(3))))
     assert columns == [
         {"step": "1.0", "pass_rate": "0.0", "standard_error": "0.1"},
@@ -57,10 +66,26 @@ def test_readings_from_zero_are_shifted_and_unknown_errors_leave_their_column_ou
 @pytest.mark.parametrize(
     ("rows", "text", "sentence"),
     [
-        ([("run", "a/b", "train", "")], None, "run.csv: cannot be read (No such file or directory)"),
-        ([("run", "a/b", "train", "")], "x,y\n1,0.5\n2,high\n", "y of reading 2 is 'high'; give a number from 0 to 1"),
-        ([("run", "a/b", "train", "")], "x,y\n1,0.5\n2,1.5\n", "y of reading 2 is '1.5'; give a number from 0 to 1"),
-        ([("run", "a/b", "train", "")], "x,y\n-1,0.5\n", "x of reading 1 is '-1'; give a number of 0 or more"),
+        (
+            [("run", "a/b", "train", "")],
+            None,
+            "run.csv: cannot be read (No such file or directory)",
+        ),
+        (
+            [("run", "a/b", "train", "")],
+            "x,y\n1,0.5\n2,high\n",
+            "y of reading 2 is 'high'; give a number from 0 to 1",
+        ),
+        (
+            [("run", "a/b", "train", "")],
+            "x,y\n1,0.5\n2,1.5\n",
+            "y of reading 2 is '1.5'; give a number from 0 to 1",
+        ),
+        (
+            [("run", "a/b", "train", "")],
+            "x,y\n-1,0.5\n",
+            "x of reading 1 is '-1'; give a number of 0 or more",
+        ),
         ([("run", "a/b", "train", "")], "x,y\n1,nan\n", "y of reading 1 is 'nan'"),
         ([("run", "a/b", "train", "")], "x,y\n1\n", "y of reading 1 is ''"),
         ([("run", "a/b", "train", "")], "x,y\n2,0.5\n2,0.5\n", "x must ascend"),

@@ -12,7 +12,12 @@ from tests.corpus.small_corpus import curve
 
 
 def forecast(
-    repository: str, last: float, outcome: float, quantiles: list[float], verdict: str | None, share: float = 0.5
+    repository: str,
+    last: float,
+    outcome: float,
+    quantiles: list[float],
+    verdict: str | None,
+    share: float = 0.5,
 ) -> ScoredForecast:
     """A window of five readings of `last`, of a run whose last three readings are `outcome`."""
     readings = [last] * 7 + [outcome] * 3
@@ -31,14 +36,19 @@ HALF = [
 def test_one_cell_by_hand() -> None:
     scores = forecast_scores(HALF, ["x: refused"])
     [cell] = scores.cells
-    # Five times the pinball losses of the forecaster: 0.109375 = 0.01875 + 0.03125 + 0.03125 + 0.015625 + 0.0125, then
-    # 0, and 0.328125 = 0.01875 + 0.0625 + 0.09375 + 0.09375 + 0.059375. "last" errs by 0.25, 0 and 0, "zero" by 0.5,
-    # 0.25 and 0.5. Each repository has the quantiles of the other's errors: of "last" b has 0, 0, 0, 0.25, 0.25.
+    # Five times the pinball losses of the forecaster: 0.109375 = 0.01875 + 0.03125 + 0.03125 +
+    # 0.015625 + 0.0125, then 0, and 0.328125 = 0.01875 + 0.0625 + 0.09375 + 0.09375 + 0.059375.
+    # "last" errs by 0.25, 0 and 0, "zero" by 0.5, 0.25 and 0.5. Each repository has the quantiles
+    # of the other's errors: of "last" b has 0, 0, 0, 0.25, 0.25.
     forecaster = ((0.021875 + 0) / 2 + 0.065625) / 2
     last = ((0.125 + 0) / 2 + 0.015) / 2
     zero = ((0 + 0.125) / 2 + 0.04) / 2
-    assert cell.pinball == pytest.approx({"forecaster": forecaster, "last": last, "zero": zero}, abs=6e-6)
-    assert cell.error == pytest.approx({"forecaster": 0.109375, "last": 0.0625, "zero": 0.4375}, abs=6e-5)
+    assert cell.pinball == pytest.approx(
+        {"forecaster": forecaster, "last": last, "zero": zero}, abs=6e-6
+    )
+    assert cell.error == pytest.approx(
+        {"forecaster": 0.109375, "last": 0.0625, "zero": 0.4375}, abs=6e-5
+    )
     assert cell.pinball_over_best == pytest.approx(forecaster / last, abs=1e-3)
     assert cell.error_over_best == pytest.approx(1.75, abs=2e-3)
     assert (cell.in90, cell.in50, cell.width90) == (0.5, 0.5, 0.3125)
@@ -48,7 +58,12 @@ def test_one_cell_by_hand() -> None:
     assert scores.pinball.ratio == pytest.approx(forecaster / last, abs=1e-3)
     assert scores.error.ratio == pytest.approx(1.75, abs=2e-3)
     assert (scores.in90, scores.in90_low, scores.in90_high) == (0.5, 0.0, 1.0)
-    counts = (scores.decisions, scores.decided_from_half, scores.flat_recognised, scores.called_flat_wrong)
+    counts = (
+        scores.decisions,
+        scores.decided_from_half,
+        scores.flat_recognised,
+        scores.called_flat_wrong,
+    )
     assert list(map(str, counts)) == ["2 of 2", "2 of 3", "1 of 2", "0 of 1"]
     assert (scores.num_windows, scores.refused) == (3, ["x: refused"])
 

@@ -1,4 +1,6 @@
-"""A program that answers questions; one that is dead, hangs or writes something else is one sentence."""
+"""A program that answers questions; one that is dead, hangs or writes something else is one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,16 @@ from rollcast.config.errors import UserError
 from rollcast.corpus.program import MAX_ANSWER_BYTES, ForecasterProgram
 from rollcast.corpus.protocol import Question
 
-FORECAST = Question(repository="a/b", metric="train", curve="step,pass_rate\n1.0,0.5\n", compute=(2.0, 3.0))
-ADVICE = Question(repository="a/b", metric="train", curve="step,pass_rate\n1.0,0.5\n", budget=9.0, worth=0.05)
+FORECAST = Question(
+    repository="a/b", metric="train", curve="step,pass_rate\n1.0,0.5\n", compute=(2.0, 3.0)
+)
+ADVICE = Question(
+    repository="a/b", metric="train", curve="step,pass_rate\n1.0,0.5\n", budget=9.0, worth=0.05
+)
 EACH_LINE = "import json, sys\nfor line in sys.stdin:\n    q = json.loads(line)\n    "
-GOOD = (
-    EACH_LINE + "print(json.dumps({'id': q['id'], 'quantiles': [[0, 0.1, 0.2, 0.3, q['compute'][0]]] * 2}), flush=True)"
+GOOD = EACH_LINE + (
+    "print(json.dumps({'id': q['id'], 'quantiles': [[0, 0.1, 0.2, 0.3, q['compute'][0]]] * "
+    "2}), flush=True)"
 )
 
 
@@ -56,14 +63,25 @@ def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
         ("'hello'", "gave no valid answer (Invalid JSON"),
         ("'{}'", "gave no valid answer (id: Field required)"),
         ("json.dumps({'id': 7, 'refused': 'x'})", "(id: is 7 instead of 1)"),
-        ("json.dumps({'id': 1, 'quantiles': [[0, 0.1, 0.2, 0.3, 0.4]]})", "(quantiles: 1 rows, but compute has 2)"),
+        (
+            "json.dumps({'id': 1, 'quantiles': [[0, 0.1, 0.2, 0.3, 0.4]]})",
+            "(quantiles: 1 rows, but compute has 2)",
+        ),
         ("json.dumps({'id': 1, 'quantiles': [[0, 0.3, 0.2, 0.3, 0.4]] * 2})", "must ascend"),
-        ("json.dumps({'id': 1, 'quantiles': [[0, 0.1, 0.2, 0.3]] * 2})", "quantiles.0.4: Field required"),
-        ("json.dumps({'id': 1, 'quantiles': [[0, 0, 0, 0, float('nan')]] * 2})", "gave no valid answer"),
+        (
+            "json.dumps({'id': 1, 'quantiles': [[0, 0.1, 0.2, 0.3]] * 2})",
+            "quantiles.0.4: Field required",
+        ),
+        (
+            "json.dumps({'id': 1, 'quantiles': [[0, 0, 0, 0, float('nan')]] * 2})",
+            "gave no valid answer",
+        ),
         ("json.dumps({'id': 1}) + chr(10) + json.dumps({'id': 1})", "wrote more than one line"),
     ],
 )
-def test_a_line_that_is_no_answer_is_one_sentence(tmp_path: Path, answer: str, sentence: str) -> None:
+def test_a_line_that_is_no_answer_is_one_sentence(
+    tmp_path: Path, answer: str, sentence: str
+) -> None:
     source = EACH_LINE + f"sys.stdout.write({answer} + chr(10)); sys.stdout.flush()"
     with program(tmp_path, source) as running, pytest.raises(UserError) as refused:
         running.ask(FORECAST)
@@ -77,11 +95,16 @@ def test_a_line_that_is_no_answer_is_one_sentence(tmp_path: Path, answer: str, s
     [
         ("None", "advice: is absent"),
         ("{'kind': 'pause'}", "advice.kind: Input should be 'stop', 'continue' or 'wait'"),
-        ("{'kind': 'stop', 'chance': 1.5}", "advice.chance: Input should be less than or equal to 1"),
+        (
+            "{'kind': 'stop', 'chance': 1.5}",
+            "advice.chance: Input should be less than or equal to 1",
+        ),
         ("{'kind': 'wait', 'evaluations': -1}", "advice.evaluations"),
     ],
 )
-def test_advice_that_cannot_be_followed_is_one_sentence(tmp_path: Path, given: str, sentence: str) -> None:
+def test_advice_that_cannot_be_followed_is_one_sentence(
+    tmp_path: Path, given: str, sentence: str
+) -> None:
     source = EACH_LINE + f"print(json.dumps({{'id': q['id'], 'advice': {given}}}), flush=True)"
     with program(tmp_path, source) as running, pytest.raises(UserError) as refused:
         running.ask(ADVICE)
@@ -92,12 +115,17 @@ def test_advice_that_cannot_be_followed_is_one_sentence(tmp_path: Path, given: s
     ("source", "sentence"),
     [
         ("import sys; sys.exit(3)", "ended with exit code 3 before it answered"),
-        ("import sys; sys.stdin.readline(); sys.exit(0)", "ended with exit code 0 before it answered"),
+        (
+            "import sys; sys.stdin.readline(); sys.exit(0)",
+            "ended with exit code 0 before it answered",
+        ),
         (f"while True: print('x' * {2**16}, end='')", f"wrote more than {MAX_ANSWER_BYTES} bytes"),
         ("while True: print('again', flush=True)", "the program "),
     ],
 )
-def test_a_program_that_ends_or_never_stops_writing_is_one_sentence(tmp_path: Path, source: str, sentence: str) -> None:
+def test_a_program_that_ends_or_never_stops_writing_is_one_sentence(
+    tmp_path: Path, source: str, sentence: str
+) -> None:
     with program(tmp_path, source) as running, pytest.raises(UserError) as refused:
         running.ask(FORECAST)
     assert sentence in str(refused.value)
@@ -110,9 +138,14 @@ def test_a_program_that_ends_or_never_stops_writing_is_one_sentence(tmp_path: Pa
         "import sys, time\nwhile True:\n    print('.', end='', flush=True)\n    time.sleep(0.05)",
     ],
 )
-def test_a_program_that_hangs_is_one_sentence_even_if_it_does_not_read(tmp_path: Path, source: str) -> None:
+def test_a_program_that_hangs_is_one_sentence_even_if_it_does_not_read(
+    tmp_path: Path, source: str
+) -> None:
     large = FORECAST.model_copy(update={"curve": "1.0,0.5\n" * 50_000})
-    with program(tmp_path, source, answer_seconds=0.5) as running, pytest.raises(UserError, match=r"within 0\.5 s"):
+    with (
+        program(tmp_path, source, answer_seconds=0.5) as running,
+        pytest.raises(UserError, match=r"within 0\.5 s"),
+    ):
         running.ask(large)
 
 

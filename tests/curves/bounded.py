@@ -1,6 +1,7 @@
 """Reads files in a process of bounded memory and CPU time, and reports what became of each.
 
-python -m tests.curves.bounded OUTPUT FILE..      one line of OUTPUT each: a curve, or the sentence of its refusal
+python -m tests.curves.bounded OUTPUT FILE..      one line of OUTPUT each: a curve, or the sentence
+                                                  of its refusal
 
 `Bounded` forks it of a process that has done its imports, which take longer than most of the files.
 """
@@ -54,11 +55,15 @@ class Bounded:
         self._num_started = 0
 
     def outcomes(self, *paths: Path) -> list[str]:
-        """What became of each file: fails if one took too much, ended in a traceback or in more than a sentence."""
+        """What became of each file: fails if one took too much, ended in a traceback or in more
+        than a sentence.
+        """
         self._num_started += 1
         output = self._folder / f"{self._num_started}.txt"
         log = output.with_suffix(".log")
-        process = self._programs.start("tests.curves.bounded", list(map(str, (output, *paths))), log)
+        process = self._programs.start(
+            "tests.curves.bounded", list(map(str, (output, *paths))), log
+        )
         code = process.wait(TIMEOUT_SECONDS)
         assert code == 0, f"{code}: {log.read_text()[-2000:]}"
         text = output.read_text()

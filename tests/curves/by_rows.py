@@ -1,4 +1,6 @@
-"""The evaluations of a file, one row after another: another way to what `curves.evaluations` makes of its columns."""
+"""The evaluations of a file, one row after another: another way to what `curves.evaluations` makes
+of its columns.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class RowEvaluations:
     """The evaluations of one run's rows, which are given in the order of the file."""
 
     def __init__(self, settings: Settings, begins: frozenset[int] = frozenset()) -> None:
-        """`begins`: numbers of the rows from which on the log goes back, as another pass found them."""
+        """`begins`: numbers of the rows from which on the log goes back, as another pass found
+        them.
+        """
         self._settings = settings
         self._begins = begins
         self._restarts = Restarts()
@@ -57,8 +61,9 @@ class RowEvaluations:
     def take(self, row: Row, number: int, pass_rate_names: tuple[str, ...]) -> CurvePoint | None:
         """The row as an evaluation; None for one without a pass rate (of training, say).
 
-        `number`: of the row in the file, from 0. `pass_rate_names`: usual ones, where none was given. Compute is nan
-        where the row tells none. Raises ValueError where a column holds no number.
+        `number`: of the row in the file, from 0. `pass_rate_names`: usual ones, where none was
+        given. Compute is nan where the row tells none. Raises ValueError where a column holds no
+        number.
         """
         settings = self._settings
         step = self._step(row)
@@ -66,7 +71,9 @@ class RowEvaluations:
         if pass_rate is None:
             self._incarnation(row, step, None)
             return None
-        self.compute_column = find_column(row, _wanted(settings.compute, COMPUTE_NAMES)) or self.compute_column
+        self.compute_column = (
+            find_column(row, _wanted(settings.compute, COMPUTE_NAMES)) or self.compute_column
+        )
         compute = _value(row, settings.compute, COMPUTE_NAMES)
         written = str(row.get(self.compute_column, ""))
         self.mixture.add(row, written)
@@ -93,9 +100,13 @@ class RowEvaluations:
         )
 
     def starts(self) -> dict[int, int]:
-        """Incarnation -> the last step before it that still counts; every one where the file is in no order of time."""
+        """Incarnation -> the last step before it that still counts; every one where the file is in
+        no order of time.
+        """
         if self._first_steps:
-            return {number: step - 1 for number, step in self._first_steps.items()} | self._told_starts
+            return {
+                number: step - 1 for number, step in self._first_steps.items()
+            } | self._told_starts
         if not self._restarts.in_order_of_time:
             return dict.fromkeys(self._restarts.first_steps, NEVER_ENDED)
         return {number: step - 1 for number, step in self._restarts.first_steps.items()}
@@ -103,9 +114,13 @@ class RowEvaluations:
     def _incarnation(self, row: Row, step: int | None, compute: str | None) -> int:
         given = whole_number(field(row, "incarnation"))
         kind = frozenset(name for name, value in row.items() if value not in (None, ""))
-        self.looks.append((None if given is not None else step, frozenset() if compute is not None else kind))
+        self.looks.append(
+            (None if given is not None else step, frozenset() if compute is not None else kind)
+        )
         if given is None:
-            return self._restarts.incarnation(step, compute, begins=len(self.looks) - 1 in self._begins)
+            return self._restarts.incarnation(
+                step, compute, begins=len(self.looks) - 1 in self._begins
+            )
         if step is not None:
             self._first_steps[given] = min(step, self._first_steps.get(given, step))
             if (start := whole_number(field(row, "started_from"))) is not None:
@@ -113,7 +128,9 @@ class RowEvaluations:
         return given
 
     def _step(self, row: Row) -> int | None:
-        """None where the row tells none; from the first part of an epoch on no row does: they are no steps."""
+        """None where the row tells none; from the first part of an epoch on no row does: they are
+        no steps.
+        """
         column = find_column(row, _wanted(self._settings.step, STEP_NAMES))
         step = None if column is None else whole_number(row[column])
         self._has_steps &= column is None or not is_fraction(row[column])
@@ -135,7 +152,9 @@ def _graded_share(row: Row) -> float | None:
 
 
 def _count(row: Row, usual: tuple[str, ...]) -> float | None:
-    """A number, or None where the row tells none: it is no part of the curve and refuses no file."""
+    """A number, or None where the row tells none: it is no part of the curve
+    and refuses no file.
+    """
     name = find_column(row, usual)
     try:
         return None if name is None or row[name] in (None, "") else number_of(row[name])
@@ -144,13 +163,17 @@ def _count(row: Row, usual: tuple[str, ...]) -> float | None:
 
 
 def _value(row: Row, given: str | None, usual: tuple[str, ...]) -> float | None:
-    """The number in the column that was given, or else in the first with a usual name; None where there is none."""
+    """The number in the column that was given, or else in the first with a usual name; None where
+    there is none.
+    """
     name = find_column(row, _wanted(given, usual))
     return None if name is None or row[name] in (None, "") else real_number(row[name], name)
 
 
 class MixedRows:
-    """Tells whether rows are of several measures or runs: forecast as one curve they would look like one."""
+    """Tells whether rows are of several measures or runs: forecast as one curve they would look
+    like one.
+    """
 
     def __init__(self) -> None:
         self._num_rows = 0
@@ -189,7 +212,8 @@ def mixed(
     """One sentence on what is mixed and how to choose, or None.
 
     Args:
-        clashing: columns of text that differ at equal compute, the first clash first, and their values.
+        clashing: columns of text that differ at equal compute, the first clash first, and their
+            values.
         compute: the column's name.
         option: what takes a condition.
     """
@@ -206,7 +230,8 @@ def mixed(
 
 
 Look = tuple[int | None, frozenset[str]]
-"""The step of a row, if it tells one, and its kind: the columns with a field, or none for an evaluation."""
+"""The step of a row, if it tells one, and its kind: the columns with a field, or none for an
+evaluation."""
 
 
 def rows_that_go_back(looks: list[Look]) -> frozenset[int]:
@@ -234,7 +259,9 @@ def rows_that_go_back(looks: list[Look]) -> frozenset[int]:
 
 
 class Restarts:
-    """Tells incarnations by steps that go back, or by a step that is evaluated again at another compute."""
+    """Tells incarnations by steps that go back, or by a step that is evaluated again at another
+    compute.
+    """
 
     def __init__(self) -> None:
         self._num_rows = 0
@@ -247,7 +274,9 @@ class Restarts:
         """Of the next row. `compute`: as the file writes it; None: the row is no evaluation."""
         self._num_rows += 1
         if step is not None:
-            again = compute is not None and self._evaluated is not None and self._evaluated[0] == step
+            again = (
+                compute is not None and self._evaluated is not None and self._evaluated[0] == step
+            )
             other = again and self._evaluated != (step, compute)
             if begins or other:
                 self._number += 1
@@ -291,7 +320,9 @@ def field(row: Mapping[str, Any], name: str) -> Any:
 
 
 def whole_number(value: Any) -> int | None:
-    """A step, or None where the value is none; a part of an epoch is none, and so is what only looks whole."""
+    """A step, or None where the value is none; a part of an epoch is none, and so is what only
+    looks whole.
+    """
     try:
         number = number_of(value)
         return int(number) if number.is_integer() and abs(number) < MAX_STEP else None

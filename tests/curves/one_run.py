@@ -24,7 +24,9 @@ def history(*, elastic: bool) -> list[EvaluationRecord]:
     """
     rng = np.random.default_rng(5)
     records = []
-    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [(2, step) for step in (60, 70, 80, 90, 100)]
+    made = [(1, step) for step in (0, 10, 20, 30, 40, 50)] + [
+        (2, step) for step in (60, 70, 80, 90, 100)
+    ]
     for incarnation, step in made:
         start_up = 0.0 if step == 0 else 0.11 + 0.07 * (incarnation == 2)
         learned = step / 300 * (1 + elastic * 0.3 * (step > 60))
@@ -56,7 +58,9 @@ def from_log(reading: Reading) -> RunForecast:
     for item in reading.evaluations:
         if evaluation_metrics.is_own_curve(item.dataset):
             log.add(item)
-    forecast = forecast_run(RUN, log.sorted_out().curve_points, RunBudget(), sequence=1, updated_at=0.0)
+    forecast = forecast_run(
+        RUN, log.sorted_out().curve_points, RunBudget(), sequence=1, updated_at=0.0
+    )
     assert forecast is not None
     return forecast
 
@@ -102,7 +106,9 @@ def said(forecast: RunForecast) -> dict[str, object]:
     law = forecast.forecast
     return {
         "axis": (forecast.axis.quantity, forecast.axis.start_up, forecast.axis.fitted.tobytes()),
-        "evaluations": [(e.incarnation, e.step, e.compute, e.pass_rate) for e in forecast.evaluations],
+        "evaluations": [
+            (e.incarnation, e.step, e.compute, e.pass_rate) for e in forecast.evaluations
+        ],
         "verdict": (law.verdict.kind, law.verdict.reason),
         "asymptote": law.asymptote().tobytes(),
         "exponent": law.exponent().tobytes(),
@@ -113,7 +119,10 @@ def said(forecast: RunForecast) -> dict[str, object]:
 
 
 def as_pushed(records: list[EvaluationRecord]) -> list[EvaluationRecord]:
-    """With what a push says, and no more. The evaluation that was lost is made again: nothing else tells it."""
+    """With what a push says, and no more.
+
+    The evaluation that was lost is made again: nothing else tells it.
+    """
     lost, after = records[5:7]
     again = replace(
         after,

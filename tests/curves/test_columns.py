@@ -32,14 +32,33 @@ from tests.curves.by_rows import RowEvaluations, Settings, rows_that_go_back
 NUMBERS = st.one_of(
     st.integers(0, 6).map(str),
     st.sampled_from(
-        ["", "", "0.5", "5.0", "1e1", "nan", "inf", "30%", " 2 ", "2.5", "1_0", "5", "-1", "x", "True", "1e301"]
+        [
+            "",
+            "",
+            "0.5",
+            "5.0",
+            "1e1",
+            "nan",
+            "inf",
+            "30%",
+            " 2 ",
+            "2.5",
+            "1_0",
+            "5",
+            "-1",
+            "x",
+            "True",
+            "1e301",
+        ]
     ),
 )
 HEADERS = st.lists(
     st.sampled_from(
         [
-            "step", "compute", "Compute", "pass_rate", "stderr", "run", "dataset", "metric", "incarnation",
-            "started_from", "devices", "trained_tokens", "truncation_ratio", "start_up_device_hours", "note",
+            "step", "compute", "Compute", "pass_rate", "stderr", "run", "dataset", "metric",
+            "incarnation",
+            "started_from", "devices", "trained_tokens", "truncation_ratio",
+            "start_up_device_hours", "note",
         ]
     ),
     min_size=2, max_size=7, unique=True,
@@ -50,10 +69,16 @@ WORDED = {"run", "dataset", "metric", "note"}
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
-    header = draw(HEADERS.filter(lambda names: "pass_rate" in names and not {"compute", "Compute"} <= {*names}))
+    header = draw(
+        HEADERS.filter(
+            lambda names: "pass_rate" in names and not {"compute", "Compute"} <= {*names}
+        )
+    )
     clean = draw(st.booleans())
     plain = st.integers(0, 1).map(str) if clean else NUMBERS
-    cells = [WORDS if name in WORDED else NUMBERS if name == "compute" else plain for name in header]
+    cells = [
+        WORDS if name in WORDED else NUMBERS if name == "compute" else plain for name in header
+    ]
     return header, draw(st.lists(st.tuples(*cells).map(list), min_size=1, max_size=12))
 
 
@@ -61,7 +86,13 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
     """The history of a table's rows, one row after another."""
     columns = curve.columns
     settings = Settings(
-        name, columns.compute, columns.pass_rate, columns.standard_error, columns.truncation_ratio, columns.step, 1.0
+        name,
+        columns.compute,
+        columns.pass_rate,
+        columns.standard_error,
+        columns.truncation_ratio,
+        columns.step,
+        1.0,
     )
     first_pass = RowEvaluations(settings)
     for number, row in enumerate(rows):
@@ -79,7 +110,9 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
         raise UserError("negative")
     if columns.unit not in TIME_UNITS:
         finite = [replace(item, start_up=0.0, devices=None) for item in finite]
-    return tuple(sorted(surviving(finite, found.starts()), key=lambda item: (item.compute, item.step)))
+    return tuple(
+        sorted(surviving(finite, found.starts()), key=lambda item: (item.compute, item.step))
+    )
 
 
 def answer_of(question: Callable[[], tuple[CurvePoint, ...]]) -> tuple[CurvePoint, ...] | None:
@@ -110,12 +143,29 @@ def assert_alike(sheet: Sheet, rows: list[Row]) -> None:
 @settings(max_examples=25)
 @given(tables())
 @example((["step", "pass_rate"], [["5", "0.5"], ["5.0", "0.25"], ["3", "1"]]))
-@example((["compute", "pass_rate", "metric"], [["1", "0.5", "a"], ["1", "0.5", "b"], ["2", "0", "a"], ["3", "0", "a"]]))
+@example(
+    (
+        ["compute", "pass_rate", "metric"],
+        [["1", "0.5", "a"], ["1", "0.5", "b"], ["2", "0", "a"], ["3", "0", "a"]],
+    )
+)
 @example((["step", "pass_rate", "metric", "dataset"], [["0", "0", "a", "b"], ["0", "0", "b", "a"]]))
-@example((["step", "pass_rate"], [["1", "0.5"], ["1.0", "0.25"], ["2", "1e-1"], ["3", "0"], ["4", "1"]]))
+@example(
+    (["step", "pass_rate"], [["1", "0.5"], ["1.0", "0.25"], ["2", "1e-1"], ["3", "0"], ["4", "1"]])
+)
 @example((["pass_rate", "incarnation", "compute"], [["0", "1", "0"], ["0", "0", "1"]]))
-@example((["step", "compute", "pass_rate"], [["1", "2", "1"], ["2", "4", ""], ["1", "5", "0"], ["2", "6", "0"]]))
-@example((["step", "compute", "pass_rate"], [["1", "1", "0"], ["1e301", "2", "1"], ["4", "3", "0"], ["5", "4", "1"]]))
+@example(
+    (
+        ["step", "compute", "pass_rate"],
+        [["1", "2", "1"], ["2", "4", ""], ["1", "5", "0"], ["2", "6", "0"]],
+    )
+)
+@example(
+    (
+        ["step", "compute", "pass_rate"],
+        [["1", "1", "0"], ["1e301", "2", "1"], ["4", "3", "0"], ["5", "4", "1"]],
+    )
+)
 def test_columns_of_texts_tell_what_their_rows_do(table: tuple[list[str], list[list[str]]]) -> None:
     header, lines = table
     rows: list[Row] = [dict(zip(header, fields, strict=True)) for fields in lines]
@@ -150,10 +200,17 @@ def test_objects_with_fields_that_come_and_go_tell_what_their_rows_do(rows: list
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_long_table_is_the_table_that_the_csv_module_reads(delimiter: str, tmp_path: Path) -> None:
-    """Longer than what is looked at in one go, with quotes, blank lines, and lines of other lengths."""
+def test_a_long_table_is_the_table_that_the_csv_module_reads(
+    delimiter: str, tmp_path: Path
+) -> None:
+    """Longer than what is looked at in one go, with quotes, blank lines, and lines of other
+    lengths.
+    """
     path = tmp_path / "log.csv"
-    rows = [[str(step), f"0.{step % 97:02}", f'a "{step}{delimiter}" b'] for step in range(1, 3 * ROWS_AT_ONCE)]
+    rows = [
+        [str(step), f"0.{step % 97:02}", f'a "{step}{delimiter}" b']
+        for step in range(1, 3 * ROWS_AT_ONCE)
+    ]
     rows[ROWS_AT_ONCE] = rows[ROWS_AT_ONCE][:2]
     rows[2 * ROWS_AT_ONCE].append("beyond")
     with path.open("w", newline="") as file:
@@ -169,7 +226,9 @@ def test_a_long_table_is_the_table_that_the_csv_module_reads(delimiter: str, tmp
         "1 line with more fields than columns, 3; the rest is left out",
     ]
     expected = [[*fields, ""][:3] for fields in rows]
-    assert [list(fields) for fields in zip(*map(sheet.texts, sheet.columns), strict=True)] == expected
+    assert [
+        list(fields) for fields in zip(*map(sheet.texts, sheet.columns), strict=True)
+    ] == expected
     history = read_history(str(path), Columns(), None)
     assert np.array([item.pass_rate for item in history.evaluations]) == pytest.approx(
         [float(fields[1]) for fields in rows]
@@ -185,7 +244,12 @@ def test_a_broken_line_among_many_is_told_by_its_number(tmp_path: Path) -> None:
     told: list[str] = []
     sheet = read_sheet(str(path), told.append)
     assert sheet.num_rows == len(lines) - 2
-    assert told == [f"{path}: 2 lines left out, line {ROWS_AT_ONCE + 6} is not a JSON object, nor are the others"]
+    assert told == [
+        (
+            f"{path}: 2 lines left out, line {ROWS_AT_ONCE + 6} is not a JSON object, nor are the "
+            "others"
+        )
+    ]
 
 
 def test_many_fields_that_each_row_has_one_of_take_no_more_than_they_hold() -> None:

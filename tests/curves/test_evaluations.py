@@ -17,7 +17,9 @@ from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.law.curve import Curve
 
 
-def evaluation(step: int, *, incarnation: int = 1, compute: float | None = None, **more: object) -> CurvePoint:
+def evaluation(
+    step: int, *, incarnation: int = 1, compute: float | None = None, **more: object
+) -> CurvePoint:
     values: dict[str, object] = {
         "run": "demo",
         "dataset": "arithmetic",
@@ -64,7 +66,9 @@ def test_without_that_a_newer_incarnation_replaces_from_its_first_evaluation_on(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8)), max_size=30, unique=True),
     st.dictionaries(st.integers(2, 5), st.integers(0, 8)),
 )
-def test_surviving_is_what_a_slow_reading_of_the_rule_says(seen: list[tuple[int, int]], starts: dict[int, int]) -> None:
+def test_surviving_is_what_a_slow_reading_of_the_rule_says(
+    seen: list[tuple[int, int]], starts: dict[int, int]
+) -> None:
     log = EvaluationLog(starts=dict(starts))
     for incarnation, step in seen:
         log.add(evaluation(step, incarnation=incarnation))
@@ -79,7 +83,9 @@ def test_surviving_is_what_a_slow_reading_of_the_rule_says(seen: list[tuple[int,
         return False
 
     surviving = [item for item in seen if not lost(*item)]
-    newest = {step: max(number for number, other in surviving if other == step) for _, step in surviving}
+    newest = {
+        step: max(number for number, other in surviving if other == step) for _, step in surviving
+    }
     assert versions(log) == [(newest[step], step) for step in sorted(newest)]
 
 
@@ -111,7 +117,9 @@ def test_an_impossible_evaluation_is_refused(change: dict[str, object]) -> None:
 
 
 def curve_of_law(rates: np.ndarray) -> tuple[CurvePoint, ...]:
-    """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens, and has as many devices."""
+    """Tokens grow evenly; each interval costs `rates` device-hours per unit of tokens, and has as
+    many devices.
+    """
     tokens = np.arange(rates.size + 1) / rates.size
     compute = np.append(0.0, np.cumsum(rates / rates.size))
     pass_rate = 0.2 + 0.6 / (1 + (0.3 / np.maximum(tokens, 1e-9)) ** 1.5)
@@ -151,16 +159,22 @@ def test_a_doubled_fleet_is_fitted_on_tokens_and_answers_in_device_hours() -> No
     expected = 0.2 + 0.6 / (1 + (0.3 / 2.5) ** 1.5)
     assert abs(float(run.law(far, (0.5,))[0, 0]) - expected) < 0.01
     naive = fit(Curve.from_points(compute, [item.pass_rate for item in points]))
-    assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(float(run.law(far, (0.5,))[0, 0]) - expected)
+    assert abs(float(naive.pass_rate(far, (0.5,))[0, 0]) - expected) > abs(
+        float(run.law(far, (0.5,))[0, 0]) - expected
+    )
 
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(0.2, 5.0), st.floats(0.2, 5.0)), min_size=1, max_size=14))
 def test_a_slow_or_fast_stretch_is_no_change_of_the_fleet(rates: list[tuple[float, float]]) -> None:
-    """However the cost of steps and tokens scatters on a shared machine, the axis stays what it is."""
+    """However the cost of steps and tokens scatters on a shared machine,
+    the axis stays what it is.
+    """
     compute, tokens = (np.cumsum(values) for values in np.array(rates).T)
     points = tuple(
-        evaluation(10 * i + 10, compute=compute[i], trained_tokens=tokens[i], start_up=0.0, devices=8)
+        evaluation(
+            10 * i + 10, compute=compute[i], trained_tokens=tokens[i], start_up=0.0, devices=8
+        )
         for i in range(len(rates))
     )
     for known in range(1, len(points) + 1):
@@ -171,7 +185,8 @@ def test_a_slow_or_fast_stretch_is_no_change_of_the_fleet(rates: list[tuple[floa
 @given(st.lists(st.integers(1, 16), min_size=2, max_size=12))
 def test_the_axis_changes_with_the_devices_once_and_stays(devices: list[int]) -> None:
     points = tuple(
-        evaluation(10 * i + 10, compute=i + 1.0, start_up=0.0, devices=number) for i, number in enumerate(devices)
+        evaluation(10 * i + 10, compute=i + 1.0, start_up=0.0, devices=number)
+        for i, number in enumerate(devices)
     )
     said = [choose_axis(points[:known]).quantity for known in range(1, len(points) + 1)]
     expected = [
@@ -186,15 +201,24 @@ def test_longer_answers_are_no_change_of_the_fleet() -> None:
     """Steps cost the same while their tokens grow by a half, and the other way round."""
     tokens = np.cumsum(np.append(0.0, np.where(np.arange(24) < 12, 1.0, 1.5)))
     for compute in (np.arange(25) / 24, tokens / tokens[-1]):
-        points = tuple(evaluation(10 * i, compute=compute[i], trained_tokens=tokens[i]) for i in range(25))
+        points = tuple(
+            evaluation(10 * i, compute=compute[i], trained_tokens=tokens[i]) for i in range(25)
+        )
         assert choose_axis(points).quantity == "device_hours"
 
 
 def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
-    """0.4 device-hours go by before the first step; the law is that of the steps, the answers count everything."""
+    """0.4 device-hours go by before the first step; the law is that of the steps, the answers count
+    everything.
+    """
     points = curve_of_law(np.ones(24))
     late = tuple(
-        evaluation(item.step, compute=item.compute + 0.4, pass_rate=item.pass_rate, trained_tokens=item.trained_tokens)
+        evaluation(
+            item.step,
+            compute=item.compute + 0.4,
+            pass_rate=item.pass_rate,
+            trained_tokens=item.trained_tokens,
+        )
         if item.step
         else item
         for item in points
@@ -202,15 +226,21 @@ def test_the_start_up_of_engines_is_no_part_of_the_law() -> None:
     axis = choose_axis(late)
     np.testing.assert_allclose(axis.to_fitted(np.array([0.2, 0.4, 1.4, 3.4])), [0.0, 0.0, 1.0, 3.0])
     np.testing.assert_allclose(axis.to_device_hours(np.array([0.5, 1.0, 3.0])), [0.9, 1.4, 3.4])
-    prompt, delayed = (forecast_run("demo", run, RunBudget(), sequence=1, updated_at=0.0) for run in (points, late))
+    prompt, delayed = (
+        forecast_run("demo", run, RunBudget(), sequence=1, updated_at=0.0) for run in (points, late)
+    )
     assert prompt is not None
     assert delayed is not None
     np.testing.assert_allclose(delayed.law([3.4]), prompt.law([3.0]), atol=1e-4)
-    np.testing.assert_allclose(delayed.compute_to_target(0.7), prompt.compute_to_target(0.7) + 0.4, rtol=1e-3)
+    np.testing.assert_allclose(
+        delayed.compute_to_target(0.7), prompt.compute_to_target(0.7) + 0.4, rtol=1e-3
+    )
 
 
 def restarted(*, told: bool) -> tuple[CurvePoint, ...]:
-    """Steps of 0.01 device-hours each; 0.4 for the first start-up, 0.5 for that after a kill between 50 and 60."""
+    """Steps of 0.01 device-hours each; 0.4 for the first start-up, 0.5 for that after a kill
+    between 50 and 60.
+    """
     return tuple(
         evaluation(
             step,
@@ -227,14 +257,18 @@ def test_the_start_up_after_a_restart_is_no_part_of_the_law_either(told: bool) -
     points = restarted(told=told)
     axis = choose_axis(points)
     compute = np.array([item.compute for item in points])
-    np.testing.assert_allclose(axis.to_fitted(compute), [0.01 * item.step for item in points], atol=1e-12)
+    np.testing.assert_allclose(
+        axis.to_fitted(compute), [0.01 * item.step for item in points], atol=1e-12
+    )
     np.testing.assert_allclose(axis.to_device_hours(axis.to_fitted(compute))[1:], compute[1:])
     assert axis.start_up == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("told", [True, False])
 def test_the_cost_of_a_step_spans_no_start_up(told: bool) -> None:
-    """The end of a budget in steps was put at three times its place where two evaluations were known."""
+    """The end of a budget in steps was put at three times its place where two evaluations were
+    known.
+    """
     points = restarted(told=told)
     assert RunBudget(steps=200).end(points) == pytest.approx(0.9 + 2.0)
     assert compute_per_step(points[:7]) == pytest.approx(0.01)
@@ -250,21 +284,30 @@ def test_of_what_one_evaluation_does_not_tell_the_last_is_taken() -> None:
 
 
 def test_a_start_up_is_no_part_of_what_a_token_costs() -> None:
-    """After a change of the fleet and a restart a quarter more tokens cost as much as without the restart."""
-    plain = tuple(replace(item, start_up=0.0) for item in curve_of_law(np.where(np.arange(24) < 12, 1.0, 2.0)))
+    """After a change of the fleet and a restart a quarter more tokens cost as much as without the
+    restart.
+    """
+    plain = tuple(
+        replace(item, start_up=0.0) for item in curve_of_law(np.where(np.arange(24) < 12, 1.0, 2.0))
+    )
     late = tuple(
-        replace(item, incarnation=2, compute=item.compute + 0.5, start_up=0.5) if item.step > 21 else item
+        replace(item, incarnation=2, compute=item.compute + 0.5, start_up=0.5)
+        if item.step > 21
+        else item
         for item in plain
     )
     axes = [choose_axis(points) for points in (plain, late)]
     assert [axis.quantity for axis in axes] == ["trained_tokens"] * 2
-    further = [axis.to_device_hours(1.25 * axis.fitted[-1:]) - axis.device_hours[-1] for axis in axes]
+    further = [
+        axis.to_device_hours(1.25 * axis.fitted[-1:]) - axis.device_hours[-1] for axis in axes
+    ]
     np.testing.assert_allclose(further[1], further[0])
 
 
 def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
     points = tuple(
-        evaluation(step, compute=step * 0.01 if step <= 50 else 0.5 + (step - 50) * 0.03) for step in range(0, 101, 5)
+        evaluation(step, compute=step * 0.01 if step <= 50 else 0.5 + (step - 50) * 0.03)
+        for step in range(0, 101, 5)
     )
     assert compute_per_step(points) == pytest.approx(0.03)
     assert RunBudget(steps=200).end(points) == pytest.approx(2.0 + 100 * 0.03)
@@ -273,8 +316,15 @@ def test_the_budget_in_steps_ends_at_the_measured_compute_per_step() -> None:
 
 
 def test_no_forecast_before_the_first_evaluation_after_the_start() -> None:
-    assert forecast_run("demo", (evaluation(0, compute=0.001),), RunBudget(), sequence=1, updated_at=0.0) is None
-    run = forecast_run("demo", (evaluation(0), evaluation(10)), RunBudget(steps=100), sequence=1, updated_at=0.0)
+    assert (
+        forecast_run(
+            "demo", (evaluation(0, compute=0.001),), RunBudget(), sequence=1, updated_at=0.0
+        )
+        is None
+    )
+    run = forecast_run(
+        "demo", (evaluation(0), evaluation(10)), RunBudget(steps=100), sequence=1, updated_at=0.0
+    )
     assert run is not None
     grid = metric_grid(run)
     assert len(set(grid)) == 40

@@ -1,4 +1,6 @@
-"""Runs of other frameworks in a Prometheus: short and long ones, read at once and piece by piece."""
+"""Runs of other frameworks in a Prometheus: short and long ones, read at once and piece
+by piece.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ QUERIES = CurveQueries(run="theirs", pass_rate="acc", compute="hours")
 
 
 class Stored(Prometheus):
-    """What a Prometheus that scrapes every 15 s answers of a run that began at `begin` and is evaluated every `every`
-    seconds: a value lasts 5 minutes after its last scrape, at most 11,000 instants are answered."""
+    """What a Prometheus that scrapes every 15 s answers of a run that began at `begin` and is
+    evaluated every `every` seconds: a value lasts 5 minutes after its last scrape, at most 11,000
+    instants are answered."""
 
     def __init__(self, begin: float, end: float, every: float, kept_from: float = 0.0) -> None:
         self.begin, self.end, self.every, self.kept_from = begin, end, every, kept_from
@@ -50,18 +53,33 @@ def everything(stored: Prometheus, now: float = NOW) -> list[CurvePoint]:
 
 
 @NEEDS_PROMETHEUS
-@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
+@pytest.mark.skipif(
+    PROMTOOL is None,
+    reason="needs promtool to write samples of the past (Debian package prometheus)",
+)
 def test_a_run_of_an_hour_is_seen_scrape_by_scrape(tmp_path: Path) -> None:
-    """Two days ago, evaluated every minute, scraped every 15 seconds; asked about with the default look-back."""
+    """Two days ago, evaluated every minute, scraped every 15 seconds; asked about with the default
+    look-back.
+    """
     began = time.time() // 60 * 60 - 2 * DAY
-    exported: dict[str, Callable[[int], float]] = {"acc": lambda n: 0.2 + 0.01 * n, "hours": lambda n: n / 10}
+    exported: dict[str, Callable[[int], float]] = {
+        "acc": lambda n: 0.2 + 0.01 * n,
+        "hours": lambda n: n / 10,
+    }
     lines = []
     for name, value in exported.items():
         lines.append(f"# TYPE {name} gauge")
         lines += [f"{name} {value(place // 4)!r} {began + 15 * place:.0f}" for place in range(240)]
     (tmp_path / "past.om").write_text("\n".join([*lines, "# EOF", ""]))
     assert PROMTOOL is not None
-    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
+    command = [
+        PROMTOOL,
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(tmp_path / "past.om"),
+        str(tmp_path / "data"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     port = free_port("127.0.0.1")
     with prometheus(tmp_path, port, []):
@@ -111,7 +129,9 @@ def test_a_series_that_changes_at_every_scrape_does_not_fill_the_log_in_a_week()
 
 
 def test_what_prometheus_forgets_changes_no_instant_of_the_rest() -> None:
-    """A forecaster that starts again finds the same evaluations where Prometheus keeps half of the run only."""
+    """A forecaster that starts again finds the same evaluations where Prometheus keeps half of the
+    run only.
+    """
     whole = everything(Stored(begin=NOW - 20 * DAY, end=NOW, every=600))
     rest = everything(Stored(begin=NOW - 20 * DAY, end=NOW, every=600, kept_from=NOW - 10 * DAY))
     assert rest[1:] == [item for item in whole if item.at > rest[0].at]

@@ -1,4 +1,6 @@
-"""Evaluations that lack prompts: below nine tenths they are no part of a curve, and every reader says so."""
+"""Evaluations that lack prompts: below nine tenths they are no part of a curve, and every reader
+says so.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ def records(graded: int = ASKED, count: int = 16) -> list[EvaluationRecord]:
 def written(folder: Path, lines: list[EvaluationRecord], *without: str) -> Path:
     """The run's folder, its records without these fields."""
     folder.mkdir(exist_ok=True)
-    plain = [{name: value for name, value in asdict(line).items() if name not in without} for line in lines]
+    plain = [
+        {name: value for name, value in asdict(line).items() if name not in without}
+        for line in lines
+    ]
     (folder / "format.json").write_text('{"format": 1}')
     (folder / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in plain))
     return folder
@@ -77,7 +82,9 @@ def from_folder(path: Path, lines: list[EvaluationRecord]) -> Reading:
 def from_file(path: Path, lines: list[EvaluationRecord]) -> Reading:
     """A copy of evaluations.jsonl, read as the file of any framework."""
     file = written(path / "copy", lines) / "evaluations.jsonl"
-    settings = CurveFile(path=file, run="demo", pass_rate="pass_rate", compute="compute_device_hours")
+    settings = CurveFile(
+        path=file, run="demo", pass_rate="pass_rate", compute="compute_device_hours"
+    )
     return replace_dataset(CurveFileReader(settings).read())
 
 
@@ -104,11 +111,15 @@ class Service:
 
     def __init__(self, path: Path) -> None:
         self.board, self.history, self.metrics = Board(), History(path), ForecastMetrics("demo")
-        self.engine = ForecastEngine(self.board, self.history, self.metrics, {"demo": RunBudget(steps=300)})
+        self.engine = ForecastEngine(
+            self.board, self.history, self.metrics, {"demo": RunBudget(steps=300)}
+        )
 
     def exported(self) -> float:
         page = parse_page(self.metrics.render().decode())
-        return next(item.value for item in page if item.name == "rollcast_forecast_incomplete_points")
+        return next(
+            item.value for item in page if item.name == "rollcast_forecast_incomplete_points"
+        )
 
 
 @settings(max_examples=25)
@@ -128,14 +139,30 @@ def test_every_evaluation_of_a_log_is_kept_lost_or_incomplete(shares: list[float
     log = EvaluationLog()
     for place, share in enumerate(shares):
         step, incarnation = 10 * (place // 2), 1 + place % 2
-        log.add(CurvePoint("r", "d", incarnation, step, 0.5, place + 1.0, None, None, None, 0.0, graded_share=share))
+        log.add(
+            CurvePoint(
+                "r",
+                "d",
+                incarnation,
+                step,
+                0.5,
+                place + 1.0,
+                None,
+                None,
+                None,
+                0.0,
+                graded_share=share,
+            )
+        )
     found = log.sorted_out()
     assert len(found.curve_points) + found.num_lost + found.num_incomplete == len(shares)
     assert all(item.graded_share is None or item.graded_share >= 0.9 for item in found.curve_points)
     assert log.sorted_out().curve_points == found.curve_points
 
 
-@pytest.mark.parametrize(("source", "graded"), [(from_folder, 1), (from_folder, 35), (from_page, 20), (from_file, 20)])
+@pytest.mark.parametrize(
+    ("source", "graded"), [(from_folder, 1), (from_folder, 35), (from_page, 20), (from_file, 20)]
+)
 def test_a_point_that_lacks_prompts_is_left_out_and_the_forecaster_says_so(
     tmp_path: Path, source: Source, graded: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +184,9 @@ def test_a_point_that_lacks_prompts_is_left_out_and_the_forecaster_says_so(
 
 
 @sources
-def test_a_point_with_nine_tenths_counts_with_the_error_of_its_own_prompts(tmp_path: Path, source: Source) -> None:
+def test_a_point_with_nine_tenths_counts_with_the_error_of_its_own_prompts(
+    tmp_path: Path, source: Source
+) -> None:
     service = Service(tmp_path / "h.sqlite")
     service.engine.take(source(tmp_path, records(36, FEW)))
     found = service.board.get("demo")
@@ -180,9 +209,13 @@ def test_a_restarted_forecaster_still_leaves_it_out(tmp_path: Path) -> None:
     assert Service(path).exported() == 0.0
 
 
-@pytest.mark.parametrize("without", [(), ("asked_prompts",), ("missing_prompts", "given_up_prompts")])
+@pytest.mark.parametrize(
+    "without", [(), ("asked_prompts",), ("missing_prompts", "given_up_prompts")]
+)
 def test_a_run_folder_tells_it_with_either_count(tmp_path: Path, without: tuple[str, ...]) -> None:
-    history, malformed, lost = history_of_folder(written(tmp_path / "demo", records(20), *without), None)
+    history, malformed, lost = history_of_folder(
+        written(tmp_path / "demo", records(20), *without), None
+    )
     assert (len(history.evaluations), history.num_incomplete, malformed, lost) == (15, 1, 0, 0)
 
 
@@ -203,5 +236,7 @@ def test_a_record_that_counts_no_prompts_is_complete(tmp_path: Path) -> None:
 
 def test_a_run_with_nothing_complete_is_told_why_it_has_no_curve(tmp_path: Path) -> None:
     lines = [replace(line, num_prompts=3) for line in records()]
-    with pytest.raises(UserError, match="apart from 16 evaluations with less than 90 % of the prompts graded"):
+    with pytest.raises(
+        UserError, match="apart from 16 evaluations with less than 90 % of the prompts graded"
+    ):
         history_of_folder(written(tmp_path / "demo", lines), None)

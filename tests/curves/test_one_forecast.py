@@ -56,7 +56,9 @@ class Served:
 
     def __init__(self, exporter: Exporter) -> None:
         listener = listen("127.0.0.1", 0, setting="port")
-        self._server = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, Http())
+        self._server = HttpServer(
+            service_routes(exporter.render, lambda: (True, "ok")), listener, Http()
+        )
         self.port = self._server.port
 
     def __enter__(self) -> Served:
@@ -74,7 +76,9 @@ def of_fit_on_the_folder(records: list[EvaluationRecord], folder: Path) -> RunFo
 
 
 def of_fit_on_evaluations_jsonl(records: list[EvaluationRecord], folder: Path) -> RunForecast:
-    return forecast_source(str(write_jsonl(records, folder / "evaluations.jsonl")), Columns(), RUN, None, None)
+    return forecast_source(
+        str(write_jsonl(records, folder / "evaluations.jsonl")), Columns(), RUN, None, None
+    )
 
 
 def of_fit_on_a_csv(records: list[EvaluationRecord], folder: Path) -> RunForecast:
@@ -205,7 +209,9 @@ def test_sources_that_tell_the_same_give_the_same_forecast_to_the_last_digit(
 
 
 @NEEDS_PROMETHEUS
-def test_a_prometheus_gives_the_page_and_fit_the_same_forecast_to_the_last_digit(tmp_path: Path) -> None:
+def test_a_prometheus_gives_the_page_and_fit_the_same_forecast_to_the_last_digit(
+    tmp_path: Path,
+) -> None:
     records = history(elastic=True)
     (tmp_path / "a").mkdir()
     expected = said(of_run_folder(records, tmp_path / "a"))
@@ -233,15 +239,24 @@ def plain_csv(path: Path, rows: list[tuple[object, ...]], header: str) -> Path:
 def rates() -> list[tuple[float, float]]:
     """Compute and pass rate of a run that was first evaluated late."""
     rng = np.random.default_rng(2)
-    return [(c, 0.2 + 0.6 / (1 + (150 / c) ** 1.7) + 0.005 * float(rng.standard_normal())) for c in range(100, 300, 10)]
+    return [
+        (c, 0.2 + 0.6 / (1 + (150 / c) ** 1.7) + 0.005 * float(rng.standard_normal()))
+        for c in range(100, 300, 10)
+    ]
 
 
 FOREIGN: dict[str, tuple[str, list[tuple[object, ...]]]] = {
     "no steps": ("compute,pass_rate", [(c, r) for c, r in rates()]),
     "no steps, measured start": ("compute,pass_rate", [(0, 0.2), *((c, r) for c, r in rates())]),
     "steps": ("step,compute,pass_rate", [(10 * i, c, r) for i, (c, r) in enumerate(rates())]),
-    "parts of epochs": ("step,compute,pass_rate", [(0.5 * i, c, r) for i, (c, r) in enumerate(rates())]),
-    "evaluations of an epoch": ("step,compute,pass_rate", [(1 + i // 3, c, r) for i, (c, r) in enumerate(rates())]),
+    "parts of epochs": (
+        "step,compute,pass_rate",
+        [(0.5 * i, c, r) for i, (c, r) in enumerate(rates())],
+    ),
+    "evaluations of an epoch": (
+        "step,compute,pass_rate",
+        [(1 + i // 3, c, r) for i, (c, r) in enumerate(rates())],
+    ),
     "newest first": (
         "step,compute,pass_rate",
         [(10 * i + 10, c, r) for i, (c, r) in reversed(list(enumerate(rates())))],
@@ -254,7 +269,9 @@ FOREIGN: dict[str, tuple[str, list[tuple[object, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_file_of_others_gives_one_forecast_by_the_command_and_on_the_page(name: str, tmp_path: Path) -> None:
+def test_a_file_of_others_gives_one_forecast_by_the_command_and_on_the_page(
+    name: str, tmp_path: Path
+) -> None:
     header, rows = FOREIGN[name]
     path = plain_csv(tmp_path / "run.csv", rows, header)
     whole = forecast_source(str(path), Columns(), None, None, None)

@@ -29,9 +29,12 @@ def test_a_trainers_page_gives_back_what_it_shows() -> None:
     page._server._listener.close()
     expected = record(20)[-16:]
     assert [
-        (e.step, e.pass_rate, e.compute, e.standard_error) for e in sorted(seen.evaluations, key=lambda e: e.step)
+        (e.step, e.pass_rate, e.compute, e.standard_error)
+        for e in sorted(seen.evaluations, key=lambda e: e.step)
     ] == [(r.step, r.pass_rate, r.compute, r.standard_error) for r in expected]
-    assert {e.step: e.truncation_ratio for e in seen.evaluations} == {r.step: r.truncation_ratio for r in expected}
+    assert {e.step: e.truncation_ratio for e in seen.evaluations} == {
+        r.step: r.truncation_ratio for r in expected
+    }
     status = seen.status["demo"]
     assert (status.step, status.max_staleness) == (190, 8)
     assert status.staleness[0.0] == 100
@@ -83,7 +86,9 @@ class OddServer(BaseHTTPRequestHandler):
     result: ClassVar[object] = None
 
     def do_POST(self) -> None:
-        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": self.result}}).encode()
+        body = json.dumps(
+            {"status": "success", "data": {"resultType": "vector", "result": self.result}}
+        ).encode()
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -105,7 +110,9 @@ class OddServer(BaseHTTPRequestHandler):
         ([{"metric": {"step": "10"}, "value": [0, "much"]}], "a sample that is no number"),
     ],
 )
-def test_an_answer_that_is_no_prometheus_tells_so_in_one_sentence(result: object, sentence: str) -> None:
+def test_an_answer_that_is_no_prometheus_tells_so_in_one_sentence(
+    result: object, sentence: str
+) -> None:
     server = HTTPServer(("127.0.0.1", 0), type("Answers", (OddServer,), {"result": result}))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -121,7 +128,13 @@ def test_an_answer_that_is_no_prometheus_tells_so_in_one_sentence(result: object
 
 
 def line(step: int, **more: object) -> str:
-    record = {"dataset": "d", "incarnation": 1, "step": step, "pass_rate": 0.5, "compute_device_hours": step / 10}
+    record = {
+        "dataset": "d",
+        "incarnation": 1,
+        "step": step,
+        "pass_rate": 0.5,
+        "compute_device_hours": step / 10,
+    }
     return json.dumps(record | more) + "\n"
 
 

@@ -1,4 +1,6 @@
-"""The advice on a broken run names the step of its peak, the kept checkpoint before it, and the command."""
+"""The advice on a broken run names the step of its peak, the kept checkpoint before it, and the
+command.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ START_UP = 3.0
 
 
 def broken(folder: Path, *kept: int, is_of_up: bool = True) -> Path:
-    """A run of 400 steps that rises until step 200 and falls; its engines took three device-hours to start."""
+    """A run of 400 steps that rises until step 200 and falls; its engines took three device-hours
+    to start.
+    """
     folder.mkdir()
     (folder / "format.json").write_text('{"format": 1}')
     noise = np.random.default_rng(0).normal(0, 0.004, 41)
@@ -41,7 +45,9 @@ def broken(folder: Path, *kept: int, is_of_up: bool = True) -> Path:
         )
         for number, step in enumerate(range(0, 401, 10))
     ]
-    (folder / "evaluations.jsonl").write_text("".join(json.dumps(as_json(one)) + "\n" for one in records))
+    (folder / "evaluations.jsonl").write_text(
+        "".join(json.dumps(as_json(one)) + "\n" for one in records)
+    )
     for step in kept:
         (folder / "checkpoints" / f"1.{step}").mkdir(parents=True)
         (folder / "checkpoints" / f"1.{step}" / "controller.json").write_text("{}")
@@ -63,7 +69,8 @@ def test_the_sentence_names_the_step_what_is_kept_and_the_command(tmp_path: Path
     peak = int(advice.change.partition("near step ")[2].split(" ")[0])
     assert peak == pytest.approx(PEAK, abs=30)
     assert advice.change == (
-        "Once the cause is found, go back to the checkpoint of step 150, the last one before that peak, near step "
+        "Once the cause is found, go back to the checkpoint of step 150, the last one before that "
+        "peak, near step "
         f"{peak} (kept are those of steps 100, 150, 350, 400): "
         f"rollcast up --config {folder}/up.json --resume --step 150"
     )
@@ -82,7 +89,9 @@ def test_one_peak_is_named_in_the_device_hours_of_the_run(tmp_path: Path) -> Non
     assert "Go back" not in reason, "the advice says to which checkpoint"
 
 
-@pytest.mark.parametrize(("kept", "what"), [((350, 400), "kept are those of steps 350, 400"), ((), "none is kept")])
+@pytest.mark.parametrize(
+    ("kept", "what"), [((350, 400), "kept are those of steps 350, 400"), ((), "none is kept")]
+)
 def test_where_no_checkpoint_before_the_peak_is_kept_that_is_said(
     tmp_path: Path, kept: tuple[int, ...], what: str
 ) -> None:
@@ -93,7 +102,9 @@ def test_where_no_checkpoint_before_the_peak_is_kept_that_is_said(
 
 def test_a_run_that_up_did_not_start_is_gone_back_to_by_another_run(tmp_path: Path) -> None:
     change = forecast(broken(tmp_path / "r", 100, is_of_up=False)).advice().change
-    assert change.endswith(": set model.from_step to 100 in another run, whose model.from_run is this one")
+    assert change.endswith(
+        ": set model.from_step to 100 in another run, whose model.from_run is this one"
+    )
 
 
 def test_the_page_says_the_same(tmp_path: Path) -> None:

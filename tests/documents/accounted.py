@@ -1,4 +1,6 @@
-"""Which commands of the documents are carried out here, and what accounts for each of the others."""
+"""Which commands of the documents are carried out here, and what accounts for each
+of the others.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def is_accounted_for(command: Documented) -> bool:
     needs = command.needs or (MARKED.get(command.words, "") if command.in_prose else "")
     if needs:
         return set(re.split(r", | and ", needs)) <= set(NEEDS)
-    return command.words[0] == "rollcast" and command.in_prose and names_what_there_is(command.words)
+    return (
+        command.words[0] == "rollcast" and command.in_prose and names_what_there_is(command.words)
+    )
 
 
 def names_what_there_is(words: tuple[str, ...]) -> bool:
@@ -69,5 +73,7 @@ def names_what_there_is(words: tuple[str, ...]) -> bool:
     name = name_of(words)
     if name is None:
         return " ".join(words[:2]) in GROUPS or words[1] in ("--help", "--version", "COMMAND")
-    known = {option for item in COMMANDS[name].params for option in (*item.opts, *item.secondary_opts)} | {"--help"}
+    known = {
+        option for item in COMMANDS[name].params for option in (*item.opts, *item.secondary_opts)
+    } | {"--help"}
     return {word for word in words if word.startswith("--")} <= known

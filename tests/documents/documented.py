@@ -1,4 +1,6 @@
-"""The pages of the project, and the commands that stand in them: in blocks, and in the running text."""
+"""The pages of the project, and the commands that stand in them: in blocks, and in the running
+text.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "lab" / "notes.md"])
 LOG = ("CHANGELOG.md", "notes.md", "first-hour.md")
-"""They tell what was once; commands in them may be gone, and lines of a screen look like commands."""
+"""They tell what was once; commands in them may be gone, and lines of a screen look like
+commands."""
 PROGRAMS = (
-    "rollcast", "make", "python", "pip", "uv", "vllm", "torchrun", "pre-commit", "helm", "kubectl", "kind", "docker",
+    "rollcast", "make", "python", "pip", "uv", "vllm", "torchrun", "pre-commit", "helm", "kubectl",
+    "kind", "docker",
     "curl", "wandb", "mlflow", "tensorboard", "prometheus", "promtool", "redis-cli",
 )  # fmt: skip
 NEEDS = ("a GPU", "a cluster", "docker", "the network", "root")
@@ -74,7 +78,12 @@ def commands(page: Path) -> list[Documented]:
     """Those of blocks, then those of the running text."""
     lines = page.read_text().splitlines()
     inside = {number for block in fenced(page) for number in _lines_of(block)}
-    shell = {number for block in fenced(page) if block.language in ("sh", "bash") for number in _lines_of(block)}
+    shell = {
+        number
+        for block in fenced(page)
+        if block.language in ("sh", "bash")
+        for number in _lines_of(block)
+    }
     blocks = {
         number
         for number, line in enumerate(lines, 1)
@@ -91,7 +100,9 @@ def commands(page: Path) -> list[Documented]:
             text = f"{text[:-1].strip()} {lines[whole].strip()}"
             whole += 1
         found += _parsed(page, number, text, needs[number - 1], in_prose=False)
-    prose = "\n".join("" if number in blocks | inside else line for number, line in enumerate(lines, 1))
+    prose = "\n".join(
+        "" if number in blocks | inside else line for number, line in enumerate(lines, 1)
+    )
     for code in _CODE.finditer(prose):
         number = prose.count("\n", 0, code.start())
         found += _parsed(page, number + 1, " ".join(code[1].split()), needs[number], in_prose=True)
@@ -103,7 +114,10 @@ def _lines_of(block: Block) -> range:
 
 
 def _needs(lines: list[str]) -> list[str]:
-    """For each line, what the mark of its section says: `*Needs a cluster.*`. One before all sections is the page's."""
+    """For each line, what the mark of its section says: `*Needs a cluster.*`.
+
+    One before all sections is the page's.
+    """
     found, of_page, of_section, in_section = [], "", "", False
     for line in lines:
         if re.match(r"##+ ", line):
@@ -115,7 +129,9 @@ def _needs(lines: list[str]) -> list[str]:
     return found
 
 
-def _parsed(page: Path, line: int, text: str, needs: str, *, in_prose: bool) -> Iterator[Documented]:
+def _parsed(
+    page: Path, line: int, text: str, needs: str, *, in_prose: bool
+) -> Iterator[Documented]:
     text, _, remark = text.partition("  #") if "  #" in text else text.partition(" # ")
     own = mark[1] if (mark := re.match(r"needs ([^;]+)", remark.strip())) else ""
     for part in re.split(r" && | \| ", text):

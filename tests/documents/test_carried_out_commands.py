@@ -1,7 +1,7 @@
 """Commands of the documents do what they are there for, in a folder with what the pages speak of.
 
-The guides (tutorial, how-to) are carried out block by block in an empty folder. test_commands.py says what accounts for
-the commands that are not among these.
+The guides (tutorial, how-to) are carried out block by block in an empty folder. test_commands.py
+says what accounts for the commands that are not among these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def test_a_command_does_what_it_is_there_for(
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_a_guide_is_carried_out(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path) -> None:
+def test_a_guide_is_carried_out(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path
+) -> None:
     """In a folder with what a reader is said to have."""
     lay_down(tmp_path, shared)
     for made in ("sums.yaml", "first.yaml"):
@@ -77,7 +79,10 @@ def carry_out(command: Documented, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_shared(tmp_path_factory.mktemp("reader"), {file for words in DONE_HERE for file in curves_of(words)})
+    return make_shared(
+        tmp_path_factory.mktemp("reader"),
+        {file for words in DONE_HERE for file in curves_of(words)},
+    )
 
 
 def curves_of(words: Iterable[str]) -> set[str]:

@@ -1,4 +1,6 @@
-"""What is made from code is what the code makes; links lead somewhere; sentences of the program are the program's."""
+"""What is made from code is what the code makes; links lead somewhere; sentences of the program are
+the program's.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TROUBLES = ROOT / "docs" / "troubleshooting.md"
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_reference_page_is_what_the_code_says(name: str) -> None:
-    assert (FOLDER / name).read_text() == GENERATED[name], "run `python -m documents`, or `make docs`"
+    assert (FOLDER / name).read_text() == GENERATED[name], (
+        "run `python -m documents`, or `make docs`"
+    )
 
 
 def test_every_reference_page_is_made_from_the_program_or_compared_with_it() -> None:
@@ -37,7 +41,9 @@ def test_every_link_into_the_repository_leads_somewhere(page: Path) -> None:
 def test_every_page_has_its_place_on_the_site() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     placed = re.findall(r"([\w/-]+\.md)$", text, re.MULTILINE)
-    assert sorted(placed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+    assert sorted(placed) == sorted(
+        str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")
+    )
     assert yaml.safe_load(text)["docs_dir"] == "docs"
 
 
@@ -49,7 +55,9 @@ def words_of_the_program() -> str:
             continue
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.JoinedStr):
-                parts = [part.value if isinstance(part, ast.Constant) else "\0" for part in node.values]
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "\0" for part in node.values
+                ]
                 said.append("".join(map(str, parts)))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 said.append(node.value)
@@ -62,10 +70,17 @@ def test_sentences_of_the_troubleshooting_are_those_that_the_program_says() -> N
     known = words_of_the_program()
     told = re.findall(r"^\| `([^`]+)` \|", TROUBLES.read_text(), re.MULTILINE)
     assert len(told) > 20
-    unknown = [piece for text in told for piece in text.split("...") if piece.strip() and piece.strip() not in known]
+    unknown = [
+        piece
+        for text in told
+        for piece in text.split("...")
+        if piece.strip() and piece.strip() not in known
+    ]
     assert unknown == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in LOG], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in LOG], ids=lambda page: page.name
+)
 def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
     assert not re.findall(r"(?<![\w.])/(?:root|home/(?!me/)\w+|work|opt)/", page.read_text())

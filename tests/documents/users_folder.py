@@ -1,4 +1,7 @@
-"""What a reader of the documents is said to have: curves, runs, run files, a model. Made once, and linked to."""
+"""What a reader of the documents is said to have: curves, runs, run files, a model.
+
+Made once, and linked to.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ SMALL_QWEN = QWEN3_8B | {
 LARGE: dict[str, Any] = {
     "run": "large",
     "model": {"path": "large"},
-    "tasks": {"dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "exact"}},
+    "tasks": {
+        "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "exact"}
+    },
     "recipe": {"length_control": {"kind": "none"}, "max_completion_tokens": 1024},
     "trainer": {"activation_checkpointing": True, "tokens_per_micro_batch": 2048},
     "budget": {"steps": 3},
@@ -52,7 +57,9 @@ def make_shared(folder: Path, curves: Iterable[str]) -> Path:
         folder / "large", SMALL_QWEN
     )  # with shapes: of config.json alone, each plan starts Transformers for them
     (folder / "config.json").write_text(json.dumps(SMALL_QWEN))
-    rows = [json.dumps({"prompt": f"{number}+7=", "answer": str(number + 7)}) for number in range(80)]
+    rows = [
+        json.dumps({"prompt": f"{number}+7=", "answer": str(number + 7)}) for number in range(80)
+    ]
     (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
     tiny = LARGE | {"run": "mine", "model": {"path": "models/arithmetic", "dtype": "float32"}}
     tiny |= {"recipe": {"length_control": {"kind": "none"}}}
@@ -92,13 +99,19 @@ def _write_run(folder: Path, name: str, seed: int) -> None:
         settings["recipe"]["rollouts_per_prompt"] *= 4
     (folder / "run.json").write_text(json.dumps(settings))
     for point in record(20, seed=seed):
-        evaluation = EvaluationRecord(1, point.step, point.pass_rate, point.compute / 10, standard_error=0.01)
+        evaluation = EvaluationRecord(
+            1, point.step, point.pass_rate, point.compute / 10, standard_error=0.01
+        )
         append_line(folder / "evaluations.jsonl", as_json(evaluation))
 
 
 def _write_curve(file: Path, columns: tuple[str, ...], seed: int) -> None:
-    """4,000 units of compute; where runs or suites are told apart by a column, one after the other."""
-    labels: tuple[str, ...] = {"suite": ("math", "code"), "run": ("scalerl", "other")}.get(columns[0], ("",))
+    """4,000 units of compute; where runs or suites are told apart by a column,
+    one after the other.
+    """
+    labels: tuple[str, ...] = {"suite": ("math", "code"), "run": ("scalerl", "other")}.get(
+        columns[0], ("",)
+    )
     with file.open("w") as stream:
         table = csv.writer(stream)
         table.writerow(columns)
@@ -111,4 +124,6 @@ def _write_curve(file: Path, columns: tuple[str, ...], seed: int) -> None:
                     "gpu_hours": 4000 * point.compute,
                     "compute": 4000 * point.compute,
                 }
-                table.writerow(known[column] if column in known else next(rates) for column in columns)
+                table.writerow(
+                    known[column] if column in known else next(rates) for column in columns
+                )

@@ -1,6 +1,8 @@
-"""python folder_probe.py FOLDER [--user ID] [--without-mounts] < {name: [tool, text]}: calls under the profile folder.
+"""python folder_probe.py FOLDER [--user ID] [--without-mounts] < {name: [tool, text]}: calls under
+the profile folder.
 
-Prints {name: answer}, and what the calls changed: FOLDER has a file, a folder and a process that they must not reach.
+Prints {name: answer}, and what the calls changed: FOLDER has a file, a folder and a process that
+they must not reach.
 --without-mounts: as in a container whose filter allows neither namespaces nor mounts.
 """
 
@@ -50,23 +52,32 @@ def forbid_mounts() -> None:
 def state(folder: Path, pid: int) -> dict[str, Any]:
     """All that the calls try to change."""
     return {
-        "modes": [oct(path.stat().st_mode) for path in (folder, folder / "file", folder / "inner", Path("/dev/null"))],
+        "modes": [
+            oct(path.stat().st_mode)
+            for path in (folder, folder / "file", folder / "inner", Path("/dev/null"))
+        ],
         "times": [(folder / "file").stat().st_mtime_ns, (folder / "inner").stat().st_mtime_ns],
         "owners": [(folder / "file").stat().st_uid, (folder / "file").stat().st_gid],
         "attributes": os.listxattr(folder / "file"),
-        "limits": [resource.prlimit(pid, kind) for kind in (resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)],
+        "limits": [
+            resource.prlimit(pid, kind) for kind in (resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)
+        ],
         "nice": os.getpriority(os.PRIO_PROCESS, pid),
         "own nice": os.getpriority(os.PRIO_PROCESS, 0),
         "cores": sorted(os.sched_getaffinity(pid)),
         "policy": os.sched_getscheduler(pid),
-        "io": subprocess.run(["ionice", "-p", str(pid)], capture_output=True, text=True, check=False).stdout,
+        "io": subprocess.run(
+            ["ionice", "-p", str(pid)], capture_output=True, text=True, check=False
+        ).stdout,
         "lives": Path(f"/proc/{pid}").exists(),
         "entries": sorted(os.listdir(folder)),
     }
 
 
 async def answers(calls: dict[str, list[str]], replaced: dict[str, str]) -> dict[str, str]:
-    settings = ToolSet(name="t", tools=("shell", "python"), profile="folder", call_seconds=120, reset_seconds=240)
+    settings = ToolSet(
+        name="t", tools=("shell", "python"), profile="folder", call_seconds=120, reset_seconds=240
+    )
     run = EnvironmentsOfRun([settings])
     found = {}
     try:
@@ -97,7 +108,9 @@ def main(arguments: list[str]) -> None:
         before = state(folder, victim.pid)
         calls = json.load(sys.stdin)
         found = asyncio.run(
-            answers(calls, {"VICTIM": str(victim.pid), "OUTSIDE": str(folder), "USER": str(os.getuid())})
+            answers(
+                calls, {"VICTIM": str(victim.pid), "OUTSIDE": str(folder), "USER": str(os.getuid())}
+            )
         )
         after = state(folder, victim.pid)
         victim.kill()

@@ -17,7 +17,11 @@ async def environments(
     url: str, interpreter: Path, *, reset_seconds: float = 60.0, call_seconds: float = 30.0
 ) -> AsyncIterator[EnvironmentsOfRun]:
     settings = OpenEnvironment(
-        name="echo", url=url, interpreter=interpreter, reset_seconds=reset_seconds, call_seconds=call_seconds
+        name="echo",
+        url=url,
+        interpreter=interpreter,
+        reset_seconds=reset_seconds,
+        call_seconds=call_seconds,
     )
     made = EnvironmentsOfRun([settings])
     try:

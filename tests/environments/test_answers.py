@@ -1,4 +1,6 @@
-"""What the process of an environment sends is checked by type and bounds where it enters the generator."""
+"""What the process of an environment sends is checked by type and bounds where it enters the
+generator.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_right_answers_are_taken() -> None:
     assert get_tool_result({"text": "x", "reward": {}}, gives_rewards=False) == ToolResult("x")
     assert get_opening({"tools": [TOOL], "opening": "hi"}) == Opening([TOOL], text="hi")
     message = {"role": "user", "content": "hi", "other": 1}
-    assert get_opening({"tools": [], "opening": [message]}).messages == [{"role": "user", "content": "hi"}]
+    assert get_opening({"tools": [], "opening": [message]}).messages == [
+        {"role": "user", "content": "hi"}
+    ]
     assert get_reward({"reward": 7}) == 7.0
     assert get_reward({}) is None
     assert get_reason({"failed": "a\n b" + "x" * 9_999}, "failed") == "a b" + "x" * 996

@@ -1,4 +1,6 @@
-"""A class may say what each call was worth: `get_call_reward`, which TRL's convention does not have."""
+"""A class may say what each call was worth: `get_call_reward`, which TRL's convention does not
+have.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class Steps:
 
 
 async def test_a_class_may_reward_its_calls(tmp_path: Path) -> None:
-    async with asyncio.timeout(120), environments(tmp_path, STEPS, "Steps", call_seconds=20.0) as processes:
+    async with (
+        asyncio.timeout(120),
+        environments(tmp_path, STEPS, "Steps", call_seconds=20.0) as processes,
+    ):
         one = await processes.acquire()
         opening = await one.reset({})
         assert [tool["function"]["name"] for tool in opening.tools] == ["walk"]

@@ -56,7 +56,9 @@ def test_files_and_depth_are_bounded(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "file").touch()
     pauses: list[None] = []
-    assert excess(tmp_path, (), DiskLimits(num_entries=29, depth=8), lambda: pauses.append(None)) == ""
+    assert (
+        excess(tmp_path, (), DiskLimits(num_entries=29, depth=8), lambda: pauses.append(None)) == ""
+    )
     assert "more than the 28 files" in excess(tmp_path, (), DiskLimits(num_entries=28))
     assert "more than the 7 folders inside each other" in excess(tmp_path, (), DiskLimits(depth=7))
 

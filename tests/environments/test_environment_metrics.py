@@ -37,10 +37,15 @@ PLAIN = WALK.replace("get_metrics", "_own")
 
 
 async def test_a_class_gives_numbers_of_its_episode(tmp_path: Path) -> None:
-    async with asyncio.timeout(120), environments(tmp_path, WALK, "Walk", call_seconds=20.0) as processes:
+    async with (
+        asyncio.timeout(120),
+        environments(tmp_path, WALK, "Walk", call_seconds=20.0) as processes,
+    ):
         one = await processes.acquire()
         opening = await one.reset({})
-        assert [tool["function"]["name"] for tool in opening.tools] == ["walk"], "get_metrics is no tool"
+        assert [tool["function"]["name"] for tool in opening.tools] == ["walk"], (
+            "get_metrics is no tool"
+        )
         await one.call("walk", {"steps": 3})
         metrics = await one.metrics()
         assert metrics["steps"] == 3.0
@@ -53,7 +58,10 @@ async def test_a_class_gives_numbers_of_its_episode(tmp_path: Path) -> None:
 
 
 async def test_a_class_without_numbers_is_not_asked(tmp_path: Path) -> None:
-    async with asyncio.timeout(120), environments(tmp_path, PLAIN, "Walk", call_seconds=20.0) as processes:
+    async with (
+        asyncio.timeout(120),
+        environments(tmp_path, PLAIN, "Walk", call_seconds=20.0) as processes,
+    ):
         one = await processes.acquire()
         await one.reset({})
         assert await one.metrics() == {}

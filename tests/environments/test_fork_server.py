@@ -1,4 +1,6 @@
-"""One episode must not take the fork server of its environment from the others, and nothing stays on the disk."""
+"""One episode must not take the fork server of its environment from the others, and nothing stays
+on the disk.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Run:
     def __init__(self, temporary: Path) -> None:
         self.temporary = temporary
         self.replaced: list[str] = []
-        settings = ToolSet(name="t", tools=("python", "shell"), profile="folder", call_seconds=60, reset_seconds=60)
+        settings = ToolSet(
+            name="t", tools=("python", "shell"), profile="folder", call_seconds=60, reset_seconds=60
+        )
         self.environments = EnvironmentsOfRun([settings], self.replaced.append)
 
     async def begin(self) -> LiveEnvironment:
@@ -68,13 +72,17 @@ async def running(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 FILLS = {
-    "1,500 folders inside each other": ("for n in range(1_500): os.mkdir('d'); os.chdir('d')", "inside each other"),
+    "1,500 folders inside each other": (
+        "for n in range(1_500): os.mkdir('d'); os.chdir('d')",
+        "inside each other",
+    ),
     "130 folders with long names": (
         "for n in range(130): os.mkdir('d' * 200); os.chdir('d' * 200)",
         "inside each other",
     ),
     "too many files": (
-        "os.mkdir('f'); os.chdir('f')\nopen('0', 'w').close()\nfor n in range(1, 120_000):\n    if n % 60_000 == 0:\n"
+        "os.mkdir('f'); os.chdir('f')\nopen('0', 'w').close()\nfor n in range(1, 120_000):\n    if "
+        "n % 60_000 == 0:\n"
         "        os.unlink('0'); open('0', 'w').close()\n    os.link('0', str(n))",
         "more than the 100,000 files",
     ),
@@ -118,7 +126,9 @@ async def test_a_fork_server_that_hangs_is_replaced_and_counted(
         assert not hung.is_running()
 
 
-async def test_connections_that_hung_up_are_not_forked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_hung_up_are_not_forked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, monkeypatch) as run:
         await run.end(await run.begin())
         server = run.fork_server
@@ -137,7 +147,9 @@ async def test_connections_that_hung_up_are_not_forked_for(tmp_path: Path, monke
         await run.end(one)
 
 
-async def test_more_episodes_than_cores_begin_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_episodes_than_cores_begin_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, monkeypatch) as run:
         ones = await asyncio.gather(*(run.begin() for _ in range(24)))
         texts = await asyncio.gather(*(one.call("shell", {"command": "echo here"}) for one in ones))
@@ -146,18 +158,25 @@ async def test_more_episodes_than_cores_begin_in_turn(tmp_path: Path, monkeypatc
             await run.end(one)
 
 
-async def test_a_guard_that_was_stopped_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guard_that_was_stopped_ends_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, monkeypatch) as run:
         await run.begin()
         guards = run.fork_server.children()
-        processes = [*guards, *(child for guard in guards for child in guard.children(recursive=True))]
+        processes = [
+            *guards,
+            *(child for guard in guards for child in guard.children(recursive=True)),
+        ]
         for guard in guards:
             guard.suspend()
     await eventually(lambda: not any(process.is_running() for process in processes), 60.0)
 
 
 @pytest.mark.parametrize("killed", ["fork server", "guard", "both"])
-async def test_nothing_stays_of_what_was_killed(killed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_stays_of_what_was_killed(
+    killed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path, monkeypatch) as run:
         one = await run.begin()
         folder = Path((await one.call("shell", {"command": "echo kept > file; pwd"})).text)
@@ -165,7 +184,10 @@ async def test_nothing_stays_of_what_was_killed(killed: str, tmp_path: Path, mon
         assert (folder / "file").read_text() == "kept\n"
         server = run.fork_server
         guards = server.children()
-        for process in [*(guards if killed != "fork server" else ()), *([server] if killed != "guard" else ())]:
+        for process in [
+            *(guards if killed != "fork server" else ()),
+            *([server] if killed != "guard" else ()),
+        ]:
             process.kill()
         if killed != "both":
             await eventually(lambda: not folder.exists(), 60.0)
@@ -193,12 +215,19 @@ asyncio.run(main())
 
 
 def left_by_a_killed_generator(temporary: Path) -> Path:
-    """The private folder of an environment that was killed with its generator, and all between them."""
+    """The private folder of an environment that was killed with its generator, and all between
+    them.
+    """
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with subprocess.Popen([sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env=environment) as first:
+    with subprocess.Popen(
+        [sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env=environment
+    ) as first:
         assert first.stdout is not None
         folder = Path(first.stdout.readline().decode().strip())
-        for process in [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]:
+        for process in [
+            psutil.Process(first.pid),
+            *psutil.Process(first.pid).children(recursive=True),
+        ]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
     return folder

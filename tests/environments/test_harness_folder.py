@@ -44,7 +44,9 @@ def has_ended(process: psutil.Process) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_leaves_no_folder(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env=environment) as generator:
+    with subprocess.Popen(
+        [sys.executable, "-c", GENERATOR], stdout=subprocess.PIPE, env=environment
+    ) as generator:
         assert generator.stdout is not None
         assert generator.stdout.readline(), "the harness runs"
         (folder,) = tmp_path.glob("rollcast-harness-*")

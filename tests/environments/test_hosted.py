@@ -1,4 +1,6 @@
-"""Environments of the user's own, in real processes: TRL's convention, the profiles, and what they must survive."""
+"""Environments of the user's own, in real processes: TRL's convention, the profiles, and what they
+must survive.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +147,9 @@ async def test_a_class_in_the_form_of_trls_documentation(tmp_path: Path, profile
 
 
 async def test_a_hundred_live_at_the_same_time_and_cost_little(tmp_path: Path) -> None:
-    async with environments(tmp_path, COUNTER, "CounterEnvironment", "compute" if not missing() else "trusted") as all_:
+    async with environments(
+        tmp_path, COUNTER, "CounterEnvironment", "compute" if not missing() else "trusted"
+    ) as all_:
         first = await all_.acquire()
         await first.reset({})
         ones = await asyncio.gather(*(all_.acquire() for _ in range(100)))
@@ -167,7 +171,10 @@ async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
             with pytest.raises(EnvironmentFailedError, match=sentence):
                 await one.reset(row)
             await processes.release(one, is_reusable=True)
-        for do, sentence in (("text", "a reward is a number, not str"), ("hang", "get_reward took longer than 1 s")):
+        for do, sentence in (
+            ("text", "a reward is a number, not str"),
+            ("hang", "get_reward took longer than 1 s"),
+        ):
             one = await processes.acquire()
             await one.reset({"do": do})
             with pytest.raises(EnvironmentFailedError, match=sentence):
@@ -177,7 +184,9 @@ async def test_failures_are_named_and_never_a_reward(tmp_path: Path) -> None:
         assert "interrupted" in (await one.call("run", {"code": "while True: pass"})).text
         assert (await one.call("run", {"code": "answer = 'still here'"})).text == "still here"
         assert len((await one.call("run", {"code": "answer = 'x' * 10_000_000"})).text) < 300_000
-        assert (await one.call("run", {"code": "print('to nobody'); answer = 'told'"})).text == "told"
+        assert (
+            await one.call("run", {"code": "print('to nobody'); answer = 'told'"})
+        ).text == "told"
         with pytest.raises(EnvironmentFailedError, match="its process ended during call"):
             await one.call("run", {"code": "os._exit(3)"})
         assert one.has_failed
@@ -189,7 +198,9 @@ async def test_what_no_signal_interrupts_is_ended(tmp_path: Path, profile: Profi
         one = await processes.acquire()
         await one.reset({})
         stopped = (
-            "os.kill(os.getpid(), signal.SIGSTOP)" if profile != "compute" else "signal.signal(14, 1); signal.pause()"
+            "os.kill(os.getpid(), signal.SIGSTOP)"
+            if profile != "compute"
+            else "signal.signal(14, 1); signal.pause()"
         )
         with pytest.raises(EnvironmentFailedError, match=r"could not be interrupted after 0\.5 s"):
             await one.call("run", {"code": stopped})
@@ -199,7 +210,9 @@ async def test_what_no_signal_interrupts_is_ended(tmp_path: Path, profile: Profi
 
 @CONTAINED
 @pytest.mark.parametrize("profile", ["compute", "folder"])
-async def test_a_contained_environment_reaches_nothing_outside(tmp_path: Path, profile: Profile) -> None:
+async def test_a_contained_environment_reaches_nothing_outside(
+    tmp_path: Path, profile: Profile
+) -> None:
     async with environments(tmp_path, ODD, "Odd", profile) as processes:
         one = await processes.acquire()
         await one.reset({})
@@ -229,12 +242,19 @@ async def test_a_private_folder_is_writable_and_gone_after_its_episode(tmp_path:
         await one.reset({})
         folder = (await one.call("run", {"code": "answer = os.getcwd()"})).text
         assert (await one.call("run", {"code": "open('a.txt', 'w').write('kept')"})).text == "done"
-        shell = "answer = subprocess.run('cat a.txt; ls ~', shell=True, capture_output=True, text=True).stdout"
+        shell = (
+            "answer = subprocess.run('cat a.txt; ls ~', shell=True, capture_output=True, "
+            "text=True).stdout"
+        )
         assert (await one.call("run", {"code": shell})).text == "kepta.txt\n"
         leaked = "subprocess.Popen(['/bin/sh', '-c', 'setsid sleep 1000 & sleep 1000'])"
         assert (await one.call("run", {"code": leaked})).text == "done"
         await processes.release(one, is_reusable=True)
-        await eventually(lambda: not nursery_of(processes).children(recursive=True) and not os.path.exists(folder))
+        await eventually(
+            lambda: (
+                not nursery_of(processes).children(recursive=True) and not os.path.exists(folder)
+            )
+        )
 
 
 @CONTAINED
@@ -257,7 +277,9 @@ async def test_a_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None
 async def test_a_tool_without_a_description_is_refused(tmp_path: Path) -> None:
     source = "class Odd:\n    def look(self, where):\n        return 1\n"
     async with environments(tmp_path, source, "Odd") as processes:
-        with pytest.raises(EnvironmentFailedError, match="the tool look cannot be described to a model"):
+        with pytest.raises(
+            EnvironmentFailedError, match="the tool look cannot be described to a model"
+        ):
             await processes.acquire()
 
 
@@ -269,7 +291,11 @@ async def test_shipped_tools_and_functions_of_the_users_own(tmp_path: Path) -> N
     try:
         one: HostedEnvironment = await processes.acquire()
         opening = await one.reset({})
-        assert [schema["function"]["name"] for schema in opening.tools] == ["calculator", "python", "shout"]
+        assert [schema["function"]["name"] for schema in opening.tools] == [
+            "calculator",
+            "python",
+            "shout",
+        ]
         assert (await one.call("calculator", {"expression": "6 * 7"})).text == "42"
         assert (await one.call("python", {"code": "print(6 * 7)"})).text == "42"
         assert (await one.call("shout", {"text": "hi"})).text == "HI"
@@ -282,7 +308,9 @@ async def test_the_end_of_the_generator_ends_everything(tmp_path: Path) -> None:
     async with environments(tmp_path, ODD, "Odd", "trusted") as processes:
         one = await processes.acquire()
         await one.reset({})
-        await one.call("run", {"code": "subprocess.Popen(['/bin/sleep', '1000'], start_new_session=True)"})
+        await one.call(
+            "run", {"code": "subprocess.Popen(['/bin/sleep', '1000'], start_new_session=True)"}
+        )
         started = nursery_of(processes).children(recursive=True)
         assert any("sleep" in process.name() for process in started)
     await eventually(lambda: not any(process.is_running() for process in started))
@@ -324,7 +352,9 @@ async def test_a_cancelled_wait_hands_no_other_file_to_the_nursery(tmp_path: Pat
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await processes.acquire()
-        files = [(tmp_path / f"private{number}").open("w") for number in range(8)]  # take the numbers that are free
+        files = [
+            (tmp_path / f"private{number}").open("w") for number in range(8)
+        ]  # take the numbers that are free
         one = await processes.acquire()
         await one.reset({})
         started = nursery_of(processes)
@@ -352,12 +382,17 @@ async def test_a_folder_has_no_way_around_its_limits(tmp_path: Path) -> None:
         one = await processes.acquire()
         await one.reset({})
         for code in UNSEEN:
-            assert "Error" in (await one.call("run", {"code": f"target = {str(target)!r}; {code}"})).text, code
+            assert (
+                "Error"
+                in (await one.call("run", {"code": f"target = {str(target)!r}; {code}"})).text
+            ), code
         assert (await one.call("run", {"code": "socket.socketpair()"})).text == "done"
 
 
 @CONTAINED
-@pytest.mark.parametrize("removed", ["", "os.unlink(f'f{n}'); "], ids=["files", "files without a name"])
+@pytest.mark.parametrize(
+    "removed", ["", "os.unlink(f'f{n}'); "], ids=["files", "files without a name"]
+)
 async def test_too_much_written_is_ended_and_said(tmp_path: Path, removed: str) -> None:
     fill = f"for n in range(5): one = os.open(f'f{{n}}', os.O_CREAT | os.O_RDWR); {removed}"
     fill += "os.posix_fallocate(one, 0, 240 << 20)"

@@ -22,5 +22,7 @@ def test_settings_alone_are_refused_with_the_file_that_is_not_there() -> None:
         """As a module config/environments/dice.py would have it."""
 
     Dice.__module__ = "rollcast.config.environments.dice"
-    with pytest.raises(UserError, match=r"cubes has .* write services/rollcast/environments/kinds/dice\.py with"):
+    with pytest.raises(
+        UserError, match=r"cubes has .* write services/rollcast/environments/kinds/dice\.py with"
+    ):
         find_kind(Dice(name="cubes"))

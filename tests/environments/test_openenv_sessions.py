@@ -1,4 +1,7 @@
-"""The process in which harness sessions of OpenEnv begin. Their episodes are in tests/generator/endpoint."""
+"""The process in which harness sessions of OpenEnv begin.
+
+Their episodes are in tests/generator/endpoint.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from rollcast.environments.openenv_sessions.adapter import call_digest, ranges
 from rollcast.environments.openenv_sessions.helper import OpenEnvHelper, OpenEnvRollout
 from testkit.openenv_sessions import stand_in
 
-DESCRIBED = {"model": "tiny", "base_url": "http://127.0.0.1:9/v1", "token": "secret", "session": "one"}
+DESCRIBED = {
+    "model": "tiny",
+    "base_url": "http://127.0.0.1:9/v1",
+    "token": "secret",
+    "session": "one",
+}
 SAMPLING = {"temperature": 1.0}
 
 
@@ -41,8 +49,14 @@ async def test_a_python_without_openenv_and_a_factory_that_cannot_be_loaded(tmp_
 
 async def test_a_session_that_cannot_be_made_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("def make(task):\n    pass\n")
-    given = {"name": "coder", "factory": f"{tmp_path}/agent.py:make", "interpreter": stand_in(tmp_path)}
-    helper = OpenEnvHelper(OpenEnvSessionEnvironment.model_validate({**given, "reset_seconds": 300}), {})
+    given = {
+        "name": "coder",
+        "factory": f"{tmp_path}/agent.py:make",
+        "interpreter": stand_in(tmp_path),
+    }
+    helper = OpenEnvHelper(
+        OpenEnvSessionEnvironment.model_validate({**given, "reset_seconds": 300}), {}
+    )
     try:
         for _ in range(2):
             rollout = await helper.start({"task": 1}, DESCRIBED, SAMPLING)
@@ -80,7 +94,13 @@ def test_a_call_is_known_by_all_its_tokens() -> None:
 
 @pytest.mark.parametrize(
     ("mask", "without_loss"),
-    [([], []), ([1, 1], []), ([0, 0], [[0, 2]]), ([0, 1, 1, 0, 0, 1], [[0, 1], [3, 5]]), ([1, 0], [[1, 2]])],
+    [
+        ([], []),
+        ([1, 1], []),
+        ([0, 0], [[0, 2]]),
+        ([0, 1, 1, 0, 0, 1], [[0, 1], [3, 5]]),
+        ([1, 0], [[1, 2]]),
+    ],
 )
 def test_the_tokens_without_loss(mask: list[int], without_loss: list[list[int]]) -> None:
     assert ranges(mask) == without_loss

@@ -1,4 +1,6 @@
-"""Programs that a model wrote, against the process of their environment: its answers, its row, its settings."""
+"""Programs that a model wrote, against the process of their environment: its answers, its row, its
+settings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from rollcast.generator.episodes.waits import Waits
 from testkit.class_environments import environments
 
 CONTAINED = pytest.mark.protections
-PROFILES = [pytest.param("compute", marks=CONTAINED), pytest.param("folder", marks=CONTAINED), "trusted"]
+PROFILES = [
+    pytest.param("compute", marks=CONTAINED),
+    pytest.param("folder", marks=CONTAINED),
+    "trusted",
+]
 ANSWER = "REFERENCE-" + "ANSWER-4711"
 KEY = "KEY-OF-" + "A-SERVER-31337"
 MODULE_SECRET = "SECRET-OF-" + "A-MODULE-2718"
@@ -46,14 +52,20 @@ for descriptor in range(3, 64):
 """
 FRAMES = {
     "a reward": """json.dumps({"text": "x", "reward": 1000.0, "number": number}).encode()""",
-    "a reward that is an object": """json.dumps({"text": "x", "reward": {}, "number": number}).encode()""",
-    "a reward that is text": """json.dumps({"text": "x", "reward": "1", "number": number}).encode()""",
-    "a reward without end": """json.dumps({"text": "x", "reward": float("inf"), "number": number}).encode()""",
-    "a reward of a thousand digits": """json.dumps({"text": "x", "reward": 10**999, "number": number}).encode()""",
+    (
+        "a reward that is an object"
+    ): """json.dumps({"text": "x", "reward": {}, "number": number}).encode()""",
+    (
+        "a reward that is text"
+    ): """json.dumps({"text": "x", "reward": "1", "number": number}).encode()""",
+    "a reward without end": """json.dumps({"text": "x", "reward": float("inf"), "number": number}).encode()""",  # noqa: E501
+    (
+        "a reward of a thousand digits"
+    ): """json.dumps({"text": "x", "reward": 10**999, "number": number}).encode()""",
     "no text": """json.dumps({"number": number}).encode()""",
     "a text that is none": """json.dumps({"text": [1], "number": number}).encode()""",
     "a failure": """json.dumps({"failed": "x", "number": number}).encode()""",
-    "flags that are none": """json.dumps({"text": "x", "late": 1, "cut": {}, "number": number}).encode()""",
+    "flags that are none": """json.dumps({"text": "x", "late": 1, "cut": {}, "number": number}).encode()""",  # noqa: E501
     "a text of megabytes": """json.dumps({"text": "x" * 3_000_000, "number": number}).encode()""",
     "no object": """b"[1, 2]" """,
     "no JSON": """b"\\xff\\xfe{" """,
@@ -64,7 +76,9 @@ LAST = {"and ends": "os._exit(0)", "and goes on": "print('done')"}
 
 
 @asynccontextmanager
-async def tool_set(settings: ToolSet, row: dict[str, object] | None = None) -> AsyncIterator[LiveEnvironment]:
+async def tool_set(
+    settings: ToolSet, row: dict[str, object] | None = None
+) -> AsyncIterator[LiveEnvironment]:
     run = EnvironmentsOfRun([settings])
     environment = await run.acquire(settings.name)
     try:
@@ -84,7 +98,9 @@ async def answers(environment: LiveEnvironment, code: str) -> CallAnswers:
 
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_program_that_writes_answers_gets_a_text_and_no_reward(profile: Profile) -> None:
-    async with tool_set(ToolSet(name="t", tools=("python",), profile=profile, call_seconds=20.0)) as environment:
+    async with tool_set(
+        ToolSet(name="t", tools=("python",), profile=profile, call_seconds=20.0)
+    ) as environment:
         for what, content in FRAMES.items():
             for how, last in LAST.items():
                 given = await answers(environment, FORGE.format(content=content, last=last))
@@ -107,21 +123,26 @@ while frame:
     frame = frame.f_back
 parts = [("REFERENCE-", "ANSWER-4711"), ("KEY-OF-", "A-SERVER-31337"), ("SECRET-OF-", "A-MODULE-2718")]
 print([first for first, second in parts if any(first + second in text for text in texts)])
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("has_own_function", [False, True], ids=["shipped tools", "a function of one's own"])
+@pytest.mark.parametrize(
+    "has_own_function", [False, True], ids=["shipped tools", "a function of one's own"]
+)
 async def test_a_program_finds_neither_answer_nor_settings(
     tmp_path: Path, profile: Profile, has_own_function: bool
 ) -> None:
     (tmp_path / "own.py").write_text(
-        'SECRET = "SECRET-OF-" + "A-MODULE-2718"\ndef check(text: str) -> bool:\n    """Check.\n\n    Args:\n'
+        'SECRET = "SECRET-OF-" + "A-MODULE-2718"\ndef check(text: str) -> bool:\n    """Check.\n\n '
+        "   Args:\n"
         '        text: What.\n    """\n    return text == SECRET\n'
     )
     own = (f"{tmp_path}/own.py:check",) if has_own_function else ()
     server = McpServer(name="files", command=("server", "--api-key", KEY))
-    settings = ToolSet(name="t", tools=("python", "calculator", *own), mcp=(server,), profile=profile)
+    settings = ToolSet(
+        name="t", tools=("python", "calculator", *own), mcp=(server,), profile=profile
+    )
     async with tool_set(settings, {"prompt": "x", "answer": ANSWER}) as environment:
         result = await environment.call("python", {"code": LOOK})
         assert result.text == "[]\n[]"
@@ -132,9 +153,16 @@ async def test_a_program_finds_neither_answer_nor_settings(
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_what_a_program_may_do_goes_on_working(profile: Profile) -> None:
     programs = {
-        "import numpy\nprint(numpy.ones((500, 500)).dot(numpy.ones((500, 500))).sum())": "125000000.0",
-        "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 5\nasyncio.run(f())": "5",
-        "import fractions, json, re, decimal, statistics\nfractions.Fraction(1, 3)": "Fraction(1, 3)",
+        (
+            "import numpy\nprint(numpy.ones((500, 500)).dot(numpy.ones((500, 500))).sum())"
+        ): "125000000.0",
+        (
+            "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return "
+            "5\nasyncio.run(f())"
+        ): "5",
+        (
+            "import fractions, json, re, decimal, statistics\nfractions.Fraction(1, 3)"
+        ): "Fraction(1, 3)",
     }
     async with tool_set(ToolSet(name="t", tools=("python",), profile=profile)) as environment:
         for code, text in programs.items():
@@ -143,7 +171,9 @@ async def test_what_a_program_may_do_goes_on_working(profile: Profile) -> None:
 
 @CONTAINED
 async def test_a_command_that_ends_its_tools_later_loses_no_verdict() -> None:
-    """Where Landlock keeps no signals inside, a program can end the environment's process during another call."""
+    """Where Landlock keeps no signals inside, a program can end the environment's process during
+    another call.
+    """
     settings = ToolSet(name="t", tools=("python", "calculator"), profile="folder")
     async with tool_set(settings) as environment:
         assert isinstance(environment, ToolSetEnvironment)
@@ -152,7 +182,8 @@ async def test_a_command_that_ends_its_tools_later_loses_no_verdict() -> None:
         assert isinstance(functions, HostedEnvironment)
         functions._writer.transport.abort()
         assert (
-            "the next call begins in a new process" in (await environment.call("calculator", {"expression": "1"})).text
+            "the next call begins in a new process"
+            in (await environment.call("calculator", {"expression": "1"})).text
         )
         assert (await environment.call("calculator", {"expression": "1"})).text == "1"
 
@@ -177,7 +208,9 @@ REWARDING = WORLD + "\n    def get_call_reward(self):\n        return 0.25\n"
 
 
 @pytest.mark.parametrize("source", [WORLD, REWARDING], ids=["no call rewards", "call rewards"])
-async def test_a_class_that_runs_code_of_the_model_fails_or_gives_its_own_rewards(tmp_path: Path, source: str) -> None:
+async def test_a_class_that_runs_code_of_the_model_fails_or_gives_its_own_rewards(
+    tmp_path: Path, source: str
+) -> None:
     gives = source is REWARDING
     async with environments(tmp_path, source, "World", call_seconds=20.0) as processes:
         for what, content in FRAMES.items():

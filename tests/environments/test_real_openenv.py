@@ -1,4 +1,6 @@
-"""A proof: servers of OpenEnv, unchanged, reached by OpenEnv's own client from a virtual environment of its own."""
+"""A proof: servers of OpenEnv, unchanged, reached by OpenEnv's own client from a virtual
+environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,16 @@ def serve(interpreter: Path) -> Iterator[Serve]:
 
     def start(application: str, folder: Path) -> Server:
         port = free_port("127.0.0.1")
-        command = [str(interpreter), "-m", "uvicorn", application, "--port", str(port), "--log-level", "error"]
+        command = [
+            str(interpreter),
+            "-m",
+            "uvicorn",
+            application,
+            "--port",
+            str(port),
+            "--log-level",
+            "error",
+        ]
         process = subprocess.Popen(command, cwd=folder)
         started.append(process)
         url = f"http://127.0.0.1:{port}"
@@ -117,7 +128,13 @@ def written(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """The folder that `openenv init` writes."""
     folder = tmp_path_factory.mktemp("openenv")
     program = interpreter.with_name("openenv")
-    subprocess.run([program, "init", "echo_world"], cwd=folder, check=True, capture_output=True, timeout=START_SECONDS)
+    subprocess.run(
+        [program, "init", "echo_world"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=START_SECONDS,
+    )
     return folder / "echo_world"
 
 
@@ -142,7 +159,11 @@ async def test_an_episode_on_the_server_that_init_writes(echo: Server, interpret
         assert first.text == '{"echoed_message": "four", "message_length": 4}'
         assert first.reward == pytest.approx(0.4)
         assert not first.is_done
-        for tool, arguments in (("step", {"massage": "x"}), ("step", {}), ("jump", {"message": "x"})):
+        for tool, arguments in (
+            ("step", {"massage": "x"}),
+            ("step", {}),
+            ("jump", {"message": "x"}),
+        ):
             mistake = await environment.call(tool, arguments)
             assert mistake.is_malformed
             assert mistake.text.startswith("Error: ")
@@ -151,7 +172,9 @@ async def test_an_episode_on_the_server_that_init_writes(echo: Server, interpret
         await made.release(environment, is_reusable=True)
 
 
-async def test_episodes_wait_for_a_server_whose_sessions_are_in_use(echo: Server, interpreter: Path) -> None:
+async def test_episodes_wait_for_a_server_whose_sessions_are_in_use(
+    echo: Server, interpreter: Path
+) -> None:
     """The server that `openenv init` writes has a single session."""
     async with environments(echo[0], interpreter) as made:
         first = await made.acquire("echo")
@@ -202,7 +225,9 @@ async def test_a_wrong_address(interpreter: Path) -> None:
             await environment.reset({})
 
 
-async def test_the_tools_of_an_mcp_environment(serve: Serve, interpreter: Path, tmp_path: Path) -> None:
+async def test_the_tools_of_an_mcp_environment(
+    serve: Serve, interpreter: Path, tmp_path: Path
+) -> None:
     (tmp_path / "adding.py").write_text(TOOLS_SERVER)
     url, _ = serve("adding:app", tmp_path)
     async with environments(url, interpreter) as made:

@@ -1,4 +1,7 @@
-"""A proof: tasksets of verifiers in a virtual environment of their own. Rollouts are in tests/generator/endpoint."""
+"""A proof: tasksets of verifiers in a virtual environment of their own.
+
+Rollouts are in tests/generator/endpoint.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def test_the_tasks_of_a_taskset_are_a_data_set(
 def test_a_taskset_that_is_not_installed(interpreter: Path) -> None:
     assert find_missing_dependency(settings(interpreter)) is None
     assert find_missing_dependency(settings(interpreter, "gym-of-nobody")) == (
-        "has no taskset 'gym-of-nobody'; install the package gym_of_nobody there, or correct taskset"
+        "has no taskset 'gym-of-nobody'; install the package gym_of_nobody there, or correct "
+        "taskset"
     )
 
 

@@ -1,4 +1,6 @@
-"""Signals under a Landlock that knows none (before Linux 6.12): the guard lets them reach processes below it alone."""
+"""Signals under a Landlock that knows none (before Linux 6.12): the guard lets them reach processes
+below it alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def asking_filter() -> None:
 
 @pytest.fixture
 def victim() -> Iterator[int]:
-    """A process that is none of this one's: an earlier test of this process may have made it adopt orphans."""
+    """A process that is none of this one's: an earlier test of this process may have made it adopt
+    orphans.
+    """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     started = subprocess.run(
         ["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & echo $!"], capture_output=True, check=True
@@ -50,7 +54,9 @@ def supervised(run: Callable[[], object], home: Path) -> int:
         code = 3
         try:
             os.setpgid(0, 0)
-            listener = folder_filter(has_private_mounts=False, has_signal_scope=False, can_ask=True).load()
+            listener = folder_filter(
+                has_private_mounts=False, has_signal_scope=False, can_ask=True
+            ).load()
             socket.send_fds(theirs, [b"x"], [listener.fileno()])
             listener.close()
             run()
@@ -77,7 +83,9 @@ def own_child(number: int) -> None:
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        signal.signal(number, signal.SIG_DFL)  # whatever the process that runs the tests does with it
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # whatever the process that runs the tests does with it
         os.write(write, b"x")
         signal.pause()
     os.read(read, 1)
@@ -89,7 +97,10 @@ ALLOWED: dict[str, tuple[Callable[[int], object], int]] = {
     "a child": (lambda victim: own_child(signal.SIGTERM), 0),
     "itself": (lambda victim: os.kill(os.getpid(), signal.SIGUSR1), -signal.SIGUSR1),
     "its group": (lambda victim: os.kill(0, signal.SIGUSR1), -signal.SIGUSR1),
-    "its group by number": (lambda victim: os.killpg(os.getpgrp(), signal.SIGUSR1), -signal.SIGUSR1),
+    "its group by number": (
+        lambda victim: os.killpg(os.getpgrp(), signal.SIGUSR1),
+        -signal.SIGUSR1,
+    ),
     "its thread": (lambda victim: signal.raise_signal(signal.SIGUSR1), -signal.SIGUSR1),
 }
 REFUSED: dict[str, Callable[[int], object]] = {

@@ -1,4 +1,7 @@
-"""The process in which verifiers runs, by programs in its place. Tasksets: test_real_verifiers.py."""
+"""The process in which verifiers runs, by programs in its place.
+
+Tasksets: test_real_verifiers.py.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,21 @@ from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.verifiers.__main__ import main
 from rollcast.environments.verifiers.adapter import answer_digest, answers, outcome
 from rollcast.environments.verifiers.helper import VerifiersHelper
-from tests.environments.verifiers_run import DESCRIBED, ROW, run_file, settings, why_it_does_not_start
+from tests.environments.verifiers_run import (
+    DESCRIBED,
+    ROW,
+    run_file,
+    settings,
+    why_it_does_not_start,
+)
 
 
 def program(folder: Path, code: str) -> Path:
     """An interpreter that runs this in place of the adapter, its socket as standard input."""
     file = folder / "python"
-    file.write_text(f"#!{sys.executable}\nimport socket, sys, time\nit = socket.socket(fileno=0)\n{code}\n")
+    file.write_text(
+        f"#!{sys.executable}\nimport socket, sys, time\nit = socket.socket(fileno=0)\n{code}\n"
+    )
     file.chmod(0o755)
     return file
 
@@ -49,7 +60,9 @@ async def test_a_process_that_is_never_ready(code: str, reason: str, tmp_path: P
 
 async def test_a_process_that_ends_fails_its_rollouts_and_is_started_again(tmp_path: Path) -> None:
     ready = "it.recv(9999); it.sendall(b'\\0\\0\\0\\2{}'); it.recv(9999)"
-    helper = VerifiersHelper(settings(program(tmp_path, f"{ready}; sys.exit('out of memory')"), reset_seconds=60), {})
+    helper = VerifiersHelper(
+        settings(program(tmp_path, f"{ready}; sys.exit('out of memory')"), reset_seconds=60), {}
+    )
     try:
         for _ in range(2):
             rollout = await helper.start(ROW, DESCRIBED)
@@ -64,9 +77,12 @@ async def test_a_process_that_ends_fails_its_rollouts_and_is_started_again(tmp_p
 async def test_closing_ends_the_process_and_its_rollouts(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     code = (
-        f"import os; open({str(note)!r}, 'w').write(str(os.getpid()))\nit.recv(9999); it.sendall(b'\\0\\0\\0\\2{{}}')\n"
+        f"import os; open({str(note)!r}, 'w').write(str(os.getpid()))\nit.recv(9999); "
+        f"it.sendall(b'\\0\\0\\0\\2{{}}')\n"
     )
-    helper = VerifiersHelper(settings(program(tmp_path, f"{code}time.sleep(600)"), reset_seconds=60), {})
+    helper = VerifiersHelper(
+        settings(program(tmp_path, f"{code}time.sleep(600)"), reset_seconds=60), {}
+    )
     rollout = await helper.start(ROW, DESCRIBED)
     await helper.close()
     assert rollout.has_ended
@@ -74,11 +90,15 @@ async def test_closing_ends_the_process_and_its_rollouts(tmp_path: Path) -> None
 
 
 async def test_a_row_that_is_none_of_the_taskset() -> None:
-    with pytest.raises(EnvironmentFailedError, match="its row has no field `task`; write the data set by"):
+    with pytest.raises(
+        EnvironmentFailedError, match="its row has no field `task`; write the data set by"
+    ):
         await VerifiersHelper(settings(sys.executable), {}).start({"prompt": "what?"}, DESCRIBED)
 
 
-def node(parent: int | None, content: str | None, *, sampled: bool = True, calls: Any = None) -> Any:
+def node(
+    parent: int | None, content: str | None, *, sampled: bool = True, calls: Any = None
+) -> Any:
     message = SimpleNamespace(content=content, tool_calls=calls)
     return SimpleNamespace(parent=parent, sampled=sampled, message=message)
 
@@ -122,10 +142,14 @@ def test_an_episode_without_a_reward_has_a_reason() -> None:
     several = SimpleNamespace(ok=True, errors=[], traces=[None, None])
     assert "played 2 agents" in outcome(several)["unusable"]
     late = SimpleNamespace(stop_condition="scoring_timeout", rewards={})
-    assert outcome(SimpleNamespace(ok=True, traces=[late])) == {"failed": "no reward was computed (scoring_timeout)"}
+    assert outcome(SimpleNamespace(ok=True, traces=[late])) == {
+        "failed": "no reward was computed (scoring_timeout)"
+    }
 
 
-def test_a_data_set_of_an_environment_that_cannot_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_set_of_an_environment_that_cannot_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([]) == 2
     assert main([run_file(tmp_path, "/no/such/python"), "world"]) == 1
     assert main([run_file(tmp_path, sys.executable), "room"]) == 1

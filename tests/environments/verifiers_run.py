@@ -16,7 +16,9 @@ DESCRIBED = {"model": "tiny", "base_url": "http://127.0.0.1:9/v1", "token": "sec
 ROW = {"task": {"prompt": "what is in the room?"}}
 
 
-def settings(interpreter: Path | str, taskset: str = "agents", **others: Any) -> VerifiersEnvironment:
+def settings(
+    interpreter: Path | str, taskset: str = "agents", **others: Any
+) -> VerifiersEnvironment:
     given = {"name": "world", "taskset": taskset, "interpreter": interpreter, **others}
     return VerifiersEnvironment.model_validate(given)
 
@@ -32,7 +34,17 @@ async def why_it_does_not_start(interpreter: Path | str, **others: Any) -> str:
 
 
 def run_file(folder: Path, interpreter: Path | str, **others: Any) -> str:
-    environment = {"kind": "verifiers", "name": "world", "taskset": "agents", "interpreter": str(interpreter), **others}
+    environment = {
+        "kind": "verifiers",
+        "name": "world",
+        "taskset": "agents",
+        "interpreter": str(interpreter),
+        **others,
+    }
     file = folder / "run.yaml"
-    file.write_text(json.dumps({"run": "rooms", "model": {"path": "tiny"}, "tasks": {"environments": [environment]}}))
+    file.write_text(
+        json.dumps(
+            {"run": "rooms", "model": {"path": "tiny"}, "tasks": {"environments": [environment]}}
+        )
+    )
     return str(file)

@@ -1,4 +1,6 @@
-"""Verdicts on recordings of a dozen points or two, as a live run shows them for most of its life."""
+"""Verdicts on recordings of a dozen points or two, as a live run shows them for most
+of its life.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ def verdict(count: int, asymptote: float, seed: int, jump: float = 0.0) -> Verdi
     return fit(
         Curve.from_points(
             [p.compute for p in points],
-            [min(p.pass_rate + jump * (place >= count // 2), 1.0) for place, p in enumerate(points)],
+            [
+                min(p.pass_rate + jump * (place >= count // 2), 1.0)
+                for place, p in enumerate(points)
+            ],
             [p.standard_error for p in points],
         )
     ).verdict.kind
@@ -34,4 +39,6 @@ def accused(num_runs: int) -> list[tuple[int, float, int]]:
 
 
 def num_jumps_recognised(num_runs: int) -> int:
-    return sum(verdict(18, 0.75, seed, jump=0.1) is VerdictKind.REGIME_CHANGE for seed in range(num_runs))
+    return sum(
+        verdict(18, 0.75, seed, jump=0.1) is VerdictKind.REGIME_CHANGE for seed in range(num_runs)
+    )

@@ -15,7 +15,9 @@ from testkit.forecaster.service_process import running
 from testkit.forked_programs import ForkedPrograms
 
 
-def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     with serving_a_record(tmp_path, services, budget={"device_hours": 1.5}) as service:
         forecast = service.wait_points(SHOWN)
         told = forecast["advice"]
@@ -30,15 +32,22 @@ def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Pat
 
         assert asked() == told
         priced = asked(price=4.0, worth=told["worth"])
-        assert priced["rest"] == told["rest"] | {"money": pytest.approx(4.0 * told["rest"]["compute"])}
+        assert priced["rest"] == told["rest"] | {
+            "money": pytest.approx(4.0 * told["rest"]["compute"])
+        }
         more = asked(worth=0.9)
         assert more["chance"] == 0.0
-        assert more["kind"] == ("stop" if forecast["verdict"] in ("forecastable", "saturated") else "wait")
+        assert more["kind"] == (
+            "stop" if forecast["verdict"] in ("forecastable", "saturated") else "wait"
+        )
         assert asked(budget=30.0)["rest"]["until"] == 30.0  # type: ignore[index]
         refused = service.client.get("/api/runs/demo/advice", params={"worth": 2.0})
         assert (refused.status_code, "worth" in refused.json()["detail"]) == (422, True)
         series = {
-            (sample.name, *(value for name, value in sorted(sample.labels.items()) if name != "run")): sample.value
+            (
+                sample.name,
+                *(value for name, value in sorted(sample.labels.items()) if name != "run"),
+            ): sample.value
             for family in text_string_to_metric_families(service.client.get("/metrics").text)
             for sample in family.samples
         }
@@ -46,8 +55,12 @@ def test_api_and_metrics_give_the_advice_on_the_rest_of_the_budget(tmp_path: Pat
         assert kinds == {kind: float(kind == told["kind"]) for kind in kinds}
         assert series["rollcast_advice_evaluations",] == told["evaluations"]
         assert series["rollcast_advice_chance",] == pytest.approx(told["chance"])
-        assert series["rollcast_advice_device_hours", "soon"] == pytest.approx(told["soon"]["compute"])
-        assert series["rollcast_advice_gain", "0.95", "rest"] == pytest.approx(told["rest"]["gain"]["q95"])
+        assert series["rollcast_advice_device_hours", "soon"] == pytest.approx(
+            told["soon"]["compute"]
+        )
+        assert series["rollcast_advice_gain", "0.95", "rest"] == pytest.approx(
+            told["rest"]["gain"]["q95"]
+        )
 
 
 def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(
@@ -56,7 +69,9 @@ def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(
     """In the unit of its curve, here steps; the run file's own budget is of another run."""
     points = record()[1:18]
     path = tmp_path / "theirs.csv"
-    path.write_text("step,reward\n" + "".join(f"{point.step},{point.pass_rate!r}\n" for point in points))
+    path.write_text(
+        "step,reward\n" + "".join(f"{point.step},{point.pass_rate!r}\n" for point in points)
+    )
     spent = points[-1].step
     other = {"run": "other", "path": str(path), "compute": "step"}
     theirs = other | {"run": "theirs", "budget": 4 * spent, "worth": 0.03, "price": 2.5}
@@ -72,7 +87,10 @@ def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(
         assert advice["rest"]["money"] == pytest.approx(7.5 * spent)
         assert advice["reason"].startswith("The rest gains ")
         assert forecast["end"]["compute"] == 4 * spent
-        mapping = {"step": [point.step for point in points], "reward": [point.pass_rate for point in points]}
+        mapping = {
+            "step": [point.step for point in points],
+            "reward": [point.pass_rate for point in points],
+        }
         same = rollcast.forecast(mapping).advice(4.0 * spent, 0.03, 2.5)
         assert {name: advice[name] for name in ("kind", "chance", "rest")} == {
             name: same[name] for name in ("kind", "chance", "rest")
@@ -82,17 +100,32 @@ def test_a_run_of_another_framework_has_the_budget_that_its_curve_is_given(
         plain = service.wait_points(len(points), "other")["advice"]
         assert (plain["is_assumed"], plain["budget"], plain["price"]) == (True, 2 * spent, None)
         body = {"run": "theirs", "points": [{"step": 1, "pass_rate": 0.1}]}
-        refused = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})
-        assert (refused.status_code, "is read from a source" in refused.json()["detail"]) == (422, True)
+        refused = service.client.post(
+            "/api/push", json=body, headers={"authorization": "Bearer a secret"}
+        )
+        assert (refused.status_code, "is read from a source" in refused.json()["detail"]) == (
+            422,
+            True,
+        )
 
 
-def test_device_hours_are_metrics_of_runs_that_count_them(tmp_path: Path, services: ForkedPrograms) -> None:
-    forecaster = {"source": {"kind": "scrape", "every_seconds": 0.2}, "http_port": 0, "push_token": "a secret"}
-    points = [{"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:12]]
+def test_device_hours_are_metrics_of_runs_that_count_them(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
+    forecaster = {
+        "source": {"kind": "scrape", "every_seconds": 0.2},
+        "http_port": 0,
+        "push_token": "a secret",
+    }
+    points = [
+        {"step": r.step, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in record()[1:12]
+    ]
     with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
         for unit in ("steps", DEVICE_HOURS):
             body = {"run": f"in {unit}", "unit": unit, "budget": 500, "points": points}
-            answer = service.client.post("/api/push", json=body, headers={"authorization": "Bearer a secret"})
+            answer = service.client.post(
+                "/api/push", json=body, headers={"authorization": "Bearer a secret"}
+            )
             assert answer.status_code == 200, answer.text
         runs = {
             family.name: {sample.labels.get("run") for sample in family.samples}

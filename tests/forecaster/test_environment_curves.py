@@ -1,4 +1,6 @@
-"""Each environment's readings are forecast under a name of their own, and take no part in the run's own curve."""
+"""Each environment's readings are forecast under a name of their own, and take no part in the run's
+own curve.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,32 @@ ASYMPTOTES = {"worlds": 0.75, "environment:search": 0.55, "environment:shell": 0
 def test_every_environment_has_a_forecast(tmp_path: Path) -> None:
     board = Board()
     history = History(tmp_path / "h.sqlite")
-    engine = ForecastEngine(board, history, ForecastMetrics("demo"), {"demo": RunBudget(device_hours=2.0)})
+    engine = ForecastEngine(
+        board, history, ForecastMetrics("demo"), {"demo": RunBudget(device_hours=2.0)}
+    )
     points = [
-        CurvePoint("demo", dataset, 1, item.step, item.pass_rate, item.compute, 0.01, None, None, 1_700_000_000.0)
+        CurvePoint(
+            "demo",
+            dataset,
+            1,
+            item.step,
+            item.pass_rate,
+            item.compute,
+            0.01,
+            None,
+            None,
+            1_700_000_000.0,
+        )
         for dataset, asymptote in ASYMPTOTES.items()
         for item in record(12, asymptote=asymptote)
     ]
     engine.take(Reading(evaluations=points))
     history.close()
-    assert [item.name for item in board.all()] == ["demo", "demo:environment:search", "demo:environment:shell"]
+    assert [item.name for item in board.all()] == [
+        "demo",
+        "demo:environment:search",
+        "demo:environment:shell",
+    ]
     for dataset, asymptote in ASYMPTOTES.items():
         item = board.get("demo" if dataset == "worlds" else f"demo:{dataset}")
         assert item is not None
@@ -49,7 +68,8 @@ def test_the_runs_own_curve_is_without_them(tmp_path: Path) -> None:
     for dataset, rate in (("worlds", 0.5), ("environment:search", 0.2), ("environment:shell", 0.8)):
         for step in (0, 10):
             append_line(
-                tmp_path / files.EVALUATIONS, as_json(EvaluationRecord(1, step, rate, step / 10, dataset=dataset))
+                tmp_path / files.EVALUATIONS,
+                as_json(EvaluationRecord(1, step, rate, step / 10, dataset=dataset)),
             )
     history, _, _ = history_of_folder(tmp_path, None)
     assert [point.pass_rate for point in history.evaluations] == [0.5, 0.5]

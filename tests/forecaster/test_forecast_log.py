@@ -18,7 +18,8 @@ from testkit.forecaster.recorded_run import record
 
 def forecast_of(count: int) -> RunForecast:
     points = [
-        CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9) for r in record()[:count]
+        CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9)
+        for r in record()[:count]
     ]
     made = forecast_run("demo", points, RunBudget(device_hours=1.2), sequence=1, updated_at=2e9)
     assert made is not None
@@ -37,10 +38,16 @@ def test_one_line_for_each_evaluation_that_is_forecast_from(tmp_path: Path) -> N
     assert told[1].end == pytest.approx(late.reading([1.2], (0.05, 0.5, 0.95))[:, 0].tolist())
     assert told[1].asymptote is not None
     assert told[1].asymptote[0] < told[1].asymptote[1] < told[1].asymptote[2]
-    assert (told[1].advice, told[1].verdict) == (str(late.advice().kind), str(late.forecast.verdict.kind))
+    assert (told[1].advice, told[1].verdict) == (
+        str(late.advice().kind),
+        str(late.forecast.verdict.kind),
+    )
 
 
 def test_a_folder_that_refuses_it_is_counted_and_ends_nothing(tmp_path: Path) -> None:
     metrics = ForecastMetrics("demo")
     ForecastLog(tmp_path / "nowhere", metrics).note(forecast_of(20))
-    assert 'rollcast_forecast_skipped_total{reason="forecast_write",run="demo"} 1.0' in metrics.render().decode()
+    assert (
+        'rollcast_forecast_skipped_total{reason="forecast_write",run="demo"} 1.0'
+        in metrics.render().decode()
+    )

@@ -20,7 +20,16 @@ from testkit.forecaster.recorded_run import record
 def evaluations(count: int = 12, run: str = "demo", dataset: str = "d") -> list[CurvePoint]:
     return [
         CurvePoint(
-            run, dataset, r.incarnation, r.step, r.pass_rate, r.compute, r.standard_error, r.trained_tokens, 64.0, 7.0
+            run,
+            dataset,
+            r.incarnation,
+            r.step,
+            r.pass_rate,
+            r.compute,
+            r.standard_error,
+            r.trained_tokens,
+            64.0,
+            7.0,
         )
         for r in record()[:count]
     ]
@@ -28,7 +37,12 @@ def evaluations(count: int = 12, run: str = "demo", dataset: str = "d") -> list[
 
 def build(path: Path) -> tuple[ForecastEngine, Board, History, ForecastMetrics]:
     board, metrics, history = Board(), ForecastMetrics("demo"), History(path)
-    return ForecastEngine(board, history, metrics, {"demo": RunBudget(steps=300)}), board, history, metrics
+    return (
+        ForecastEngine(board, history, metrics, {"demo": RunBudget(steps=300)}),
+        board,
+        history,
+        metrics,
+    )
 
 
 def test_a_restart_gives_the_same_forecast_and_keeps_the_past(tmp_path: Path) -> None:
@@ -54,7 +68,9 @@ def test_a_restart_gives_the_same_forecast_and_keeps_the_past(tmp_path: Path) ->
     history.close()
 
 
-def test_evaluations_that_come_at_once_are_forecast_as_if_they_had_come_one_by_one(tmp_path: Path) -> None:
+def test_evaluations_that_come_at_once_are_forecast_as_if_they_had_come_one_by_one(
+    tmp_path: Path,
+) -> None:
     engine, _, slow, _ = build(tmp_path / "slow.sqlite")
     for item in evaluations():
         engine.take(Reading(evaluations=[item]))
@@ -68,7 +84,9 @@ def test_evaluations_that_come_at_once_are_forecast_as_if_they_had_come_one_by_o
     quick.close()
 
 
-def test_the_history_is_bounded_and_thins_the_older_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_is_bounded_and_thins_the_older_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history_module, "MAX_FORECASTS", 8)
     engine, _, history, _ = build(tmp_path / "h.sqlite")
     for item in evaluations(20):
@@ -107,15 +125,25 @@ def test_runs_and_data_sets_share_one_page_of_metrics(tmp_path: Path) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     engine, board, history, metrics = build(tmp_path / "h.sqlite")
-    engine.take(Reading(evaluations=evaluations(7) + evaluations(7, run="other") + evaluations(7, dataset="hard")))
+    engine.take(
+        Reading(
+            evaluations=evaluations(7)
+            + evaluations(7, run="other")
+            + evaluations(7, dataset="hard")
+        )
+    )
     assert [item.name for item in board.all()] == ["demo", "demo:hard", "other"]
     families = list(text_string_to_metric_families(metrics.render().decode()))
     assert len({family.name for family in families}) == len(families)
-    series = next(family for family in families if family.name == "rollcast_forecast_pass_rate").samples
+    series = next(
+        family for family in families if family.name == "rollcast_forecast_pass_rate"
+    ).samples
     assert len(series) == 3 * 40 * 5
     before = {(sample.name, tuple(sample.labels.items())) for sample in series}
     engine.take(Reading(evaluations=evaluations(9)))
     families = list(text_string_to_metric_families(metrics.render().decode()))
-    series = next(family for family in families if family.name == "rollcast_forecast_pass_rate").samples
+    series = next(
+        family for family in families if family.name == "rollcast_forecast_pass_rate"
+    ).samples
     assert {(sample.name, tuple(sample.labels.items())) for sample in series} == before
     history.close()

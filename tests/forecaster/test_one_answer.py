@@ -1,6 +1,8 @@
-"""Every face says the same of a run: a curve that no law describes has no A, B, C_mid, R_0 or headroom anywhere.
+"""Every face says the same of a run: a curve that no law describes has no A, B, C_mid, R_0 or
+headroom anywhere.
 
-A run of too few evaluations has no advice in words, chance, end or band either; a broken one has no end and no band.
+A run of too few evaluations has no advice in words, chance, end or band either; a broken one has no
+end and no band.
 """
 
 from __future__ import annotations
@@ -79,7 +81,11 @@ def samples(run: RunForecast) -> set[str]:
     """Names of the series on the metrics page."""
     metrics = ForecastMetrics("own")
     metrics.show(run, look_ahead(run, metric_grid(run)), None)
-    return {line.split("{")[0] for line in metrics.render().decode().splitlines() if not line.startswith("#")}
+    return {
+        line.split("{")[0]
+        for line in metrics.render().decode().splitlines()
+        if not line.startswith("#")
+    }
 
 
 def logged(run: RunForecast, folder: Path) -> ForecastRecord:
@@ -111,19 +117,32 @@ def test_the_command_and_python_give_no_law_of_a_jump(tmp_path: Path) -> None:
     assert answer["predictions"][0]["q50"] > 0
     found = rollcast.forecast(jump)
     assert found.to_dict(target=[0.9]) == answer
-    assert not {"asymptote", "headroom"} & set(found._repr_html_().replace("<", " ").replace(">", " ").split())
+    assert not {"asymptote", "headroom"} & set(
+        found._repr_html_().replace("<", " ").replace(">", " ").split()
+    )
 
 
 def test_comparisons_give_no_law_of_a_jump(tmp_path: Path) -> None:
     sources = (written(tmp_path / "whole.csv", 0.0), written(tmp_path / "jump.csv", 0.15))
     whole, jump = json.loads(command("compare", *sources, "--json").stdout)["runs"]
     assert whole["asymptote"] is not None
-    assert [jump[name] for name in ("asymptote", "exponent", "midpoint", "initial", "log_replot")] == [None] * 5
-    table = json.loads(command("compare", *sources, "--baseline", "whole", "--json").stdout)["leave_one_out"]
+    assert [
+        jump[name] for name in ("asymptote", "exponent", "midpoint", "initial", "log_replot")
+    ] == [None] * 5
+    table = json.loads(command("compare", *sources, "--baseline", "whole", "--json").stdout)[
+        "leave_one_out"
+    ]
     _, row = table["rows"]
-    assert {value for name, value in row.items() if name not in ("curve", "num_runs", "kind")} == {None}
-    assert (row["kind"], table["not_described"]) == ("not compared: no law describes it, or the whole recipe", ["jump"])
-    shown = command("compare", *sources, "--baseline", "jump", "--plot", tmp_path / "compare.svg").stdout
+    assert {value for name, value in row.items() if name not in ("curve", "num_runs", "kind")} == {
+        None
+    }
+    assert (row["kind"], table["not_described"]) == (
+        "not compared: no law describes it, or the whole recipe",
+        ["jump"],
+    )
+    shown = command(
+        "compare", *sources, "--baseline", "jump", "--plot", tmp_path / "compare.svg"
+    ).stdout
     assert "No law describes jump: no A, no B and no comparison is given." in shown
     assert "whole against jump" not in shown
 
@@ -156,12 +175,18 @@ def test_metrics_log_trackers_and_screen_give_no_law_of_a_jump(
     record = logged(jumped, tmp_path)
     assert (record.asymptote, record.headroom) == (None, None)
     assert record.end is not None
-    assert not [name for name in make_forecast_entry(record).numbers if "asymptote" in name or "headroom" in name]
+    assert not [
+        name
+        for name in make_forecast_entry(record).numbers
+        if "asymptote" in name or "headroom" in name
+    ]
     assert "rollcast/ceiling" not in _metrics(jumped, jumped.advice())
     assert "rollcast/ceiling" in _metrics(healthy, healthy.advice())
     evaluations = tuple(EvaluationRecord(1, step, 0.5, float(step)) for step in range(1, 8))
     for run, is_described in ((jumped, False), (healthy, True)):
-        words = forecast_words(RunStatus(forecast=forecast_here(run, run.end), evaluations=evaluations))
+        words = forecast_words(
+            RunStatus(forecast=forecast_here(run, run.end), evaluations=evaluations)
+        )
         assert any("ceiling" in word for word in words) is is_described, words
 
 
@@ -170,15 +195,22 @@ def test_an_earlier_forecast_of_a_jump_has_no_law(jumped: RunForecast) -> None:
     from rollcast.forecaster.history import KeptForecast
 
     five = (0.1, 0.2, 0.3, 0.4, 0.5)
-    kept = KeptForecast(1, "run", 0.0, False, 17, 170.0, 0.7, "regime_change", five, five, None, None, (five,))
-    assert (answers.past_answer(kept).asymptote, answers.past_answer(kept).is_described) == (None, False)
+    kept = KeptForecast(
+        1, "run", 0.0, False, 17, 170.0, 0.7, "regime_change", five, five, None, None, (five,)
+    )
+    assert (answers.past_answer(kept).asymptote, answers.past_answer(kept).is_described) == (
+        None,
+        False,
+    )
 
 
 def run_of_rates(rates: list[float]) -> RunForecast:
     """Its first evaluation is at step 0, its budget twice its steps."""
     steps = [10.0 * place for place in range(len(rates))]
     columns = {"step": steps, "pass_rate": rates}
-    return rollcast.forecast(columns, unit="device-hours", compute="step", budget=2 * steps[-1])._run
+    return rollcast.forecast(
+        columns, unit="device-hours", compute="step", budget=2 * steps[-1]
+    )._run
 
 
 def few() -> RunForecast:
@@ -195,9 +227,12 @@ def dead() -> RunForecast:
 
 
 @pytest.mark.parametrize(
-    ("make", "verdict", "advice"), [(few, "too_few", "wait"), (fallen, "broken", "stop"), (dead, "no_learning", "stop")]
+    ("make", "verdict", "advice"),
+    [(few, "too_few", "wait"), (fallen, "broken", "stop"), (dead, "no_learning", "stop")],
 )
-def test_every_face_has_the_verdict_and_its_advice(make: Any, verdict: str, advice: str, tmp_path: Path) -> None:
+def test_every_face_has_the_verdict_and_its_advice(
+    make: Any, verdict: str, advice: str, tmp_path: Path
+) -> None:
     run = make()
     http = answers.forecast_answer(run)
     assert (http.verdict, http.advice.kind) == (verdict, advice)
@@ -208,15 +243,26 @@ def test_every_face_has_the_verdict_and_its_advice(make: Any, verdict: str, advi
     page = metrics.render().decode()
     assert f'rollcast_forecast_verdict{{run="{run.name}",verdict="{verdict}"}} 1.0' in page
     record = logged(run, tmp_path)
-    assert (record.verdict, record.advice, record.headline) == (verdict, advice, http.advice.headline)
+    assert (record.verdict, record.advice, record.headline) == (
+        verdict,
+        advice,
+        http.advice.headline,
+    )
     assert "None" not in make_forecast_entry(record).texts["forecast/advice"]
     assert _metrics(run, run.advice())["rollcast/stop"] == float(advice == "stop")
 
 
-def test_too_few_evaluations_have_no_headline_chance_end_or_band_on_any_face(tmp_path: Path) -> None:
+def test_too_few_evaluations_have_no_headline_chance_end_or_band_on_any_face(
+    tmp_path: Path,
+) -> None:
     run = few()
     http = answers.forecast_answer(run)
-    assert (http.advice.headline, http.advice.chance, http.advice.evaluations, http.end) == (None, None, 2, None)
+    assert (http.advice.headline, http.advice.chance, http.advice.evaluations, http.end) == (
+        None,
+        None,
+        2,
+        None,
+    )
     assert set(answers.predictions(run, [50.0])[0].reading.model_dump().values()) == {None}
     curve = answers.curve_answer(run, None)
     assert (curve.compute, curve.q50, curve.law, curve.power_law) == ([], [], None, [])

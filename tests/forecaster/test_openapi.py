@@ -11,7 +11,9 @@ from testkit.forked_programs import ForkedPrograms
 SECONDS = 25.0
 
 
-def test_answers_are_as_documented_and_nothing_is_lost(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_answers_are_as_documented_and_nothing_is_lost(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     with serving_a_record(tmp_path, services, budget={"steps": 300}) as service:
         before = service.forecast()
         answers = fuzz(service.port, 500, SECONDS, run="demo")

@@ -37,9 +37,13 @@ def test_the_page_shows_the_forecast_and_follows_it_without_a_complaint(
         publish_port(tmp_path / "demo", "trainer", trainer.port)
         wait_marks(page, "#curve", "point", 12)
         said = service.wait_points(12)
-        expect(page.locator("#asymptote")).to_have_text(f"{said['asymptote']['q50']:.3f}", timeout=WAIT)
+        expect(page.locator("#asymptote")).to_have_text(
+            f"{said['asymptote']['q50']:.3f}", timeout=WAIT
+        )
         expect(page.locator("#advice-word")).to_have_text(said["advice"]["headline"], timeout=WAIT)
         for reading in points[12:]:
             trainer.show(reading)
         wait_marks(page, "#curve", "point", 14)
-        expect(page.locator("#points tbody tr:last-child th")).to_have_text(f"{points[-1].step}", timeout=WAIT)
+        expect(page.locator("#points tbody tr:last-child th")).to_have_text(
+            f"{points[-1].step}", timeout=WAIT
+        )

@@ -10,7 +10,10 @@ from testkit.forecaster.page_states import State, page_states
 
 def forecast_of(state: State) -> rollcast.CurveForecast:
     readings = state.readings()
-    columns = {name: [getattr(r, name) for r in readings] for name in ("compute", "pass_rate", "standard_error")}
+    columns = {
+        name: [getattr(r, name) for r in readings]
+        for name in ("compute", "pass_rate", "standard_error")
+    }
     return rollcast.forecast(columns, budget=state.budget)
 
 

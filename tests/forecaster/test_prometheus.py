@@ -69,11 +69,16 @@ def test_an_evaluation_that_was_made_twice_is_one_point(tmp_path: Path) -> None:
         page.exporter.set(trainer_metrics.INCARNATION_START, 70.0, incarnation="2")
         for reading in again[7:]:
             page.show(reading)
-        expected = [*(point.pass_rate for point in points[1:7]), *(point.pass_rate for point in again[7:])]
+        expected = [
+            *(point.pass_rate for point in points[1:7]),
+            *(point.pass_rate for point in again[7:]),
+        ]
 
         def rates() -> list[float]:
             with suppress(UserError):
                 return read_curve(url, Columns(), None).pass_rate.tolist()
             return []
 
-        assert wait_for(lambda: (found := rates()) and found[-1] == expected[-1] and found) == expected
+        assert (
+            wait_for(lambda: (found := rates()) and found[-1] == expected[-1] and found) == expected
+        )

@@ -33,8 +33,13 @@ from testkit.forked_programs import ForkedPrograms
 pytestmark = NEEDS_PROMETHEUS
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool to write samples of the past (Debian package prometheus)")
-def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path, services: ForkedPrograms) -> None:
+@pytest.mark.skipif(
+    PROMTOOL is None,
+    reason="needs promtool to write samples of the past (Debian package prometheus)",
+)
+def test_a_run_of_another_framework_is_found_by_its_expressions(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     points = cut_off_from(13, record(20))
     now = time.time() // 60 * 60
     lines = []
@@ -53,7 +58,14 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path, 
                 lines.append(f'{name}{{experiment="b"}} 1.0 {at:.0f}')
     (tmp_path / "past.om").write_text("\n".join([*lines, "# EOF", ""]))
     assert PROMTOOL is not None
-    command = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "past.om"), str(tmp_path / "data")]
+    command = [
+        PROMTOOL,
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(tmp_path / "past.om"),
+        str(tmp_path / "data"),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     port = free_port("127.0.0.1")
     curve: dict[str, Any] = {
@@ -70,20 +82,40 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path, 
         "every_seconds": 0.5,
         "curves": [curve],
     }
-    with prometheus(tmp_path, port, []), running(run_file(tmp_path, source), tmp_path, services) as service:
+    with (
+        prometheus(tmp_path, port, []),
+        running(run_file(tmp_path, source), tmp_path, services) as service,
+    ):
         service.wait_points(20, "theirs")
         found = service.client.get("/api/runs/theirs/points").json()["points"]
         assert [p["compute"] for p in found] == pytest.approx([r.compute for r in points])
         assert [p["pass_rate"] for p in found] == pytest.approx([r.pass_rate for r in points])
-        assert [p["truncation_ratio"] for p in found] == pytest.approx([r.truncation_ratio for r in points])
+        assert [p["truncation_ratio"] for p in found] == pytest.approx(
+            [r.truncation_ratio for r in points]
+        )
         options = ("--pass-rate", curve["pass_rate"], "--compute", curve["compute"])
-        command = [sys.executable, "-m", "rollcast.cli.main", "fit", source["url"], *options, "--json"]
-        fitted = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
-        assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx((points[-1].compute, points[-1].pass_rate))
+        command = [
+            sys.executable,
+            "-m",
+            "rollcast.cli.main",
+            "fit",
+            source["url"],
+            *options,
+            "--json",
+        ]
+        fitted = json.loads(
+            subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        )
+        assert (fitted["compute"], fitted["pass_rate"]) == pytest.approx(
+            (points[-1].compute, points[-1].pass_rate)
+        )
         assert fitted["num_points"] == 20
         # Prometheus's own client reads the forecast beyond now.
         later = f"--time={now + 86_400:.0f}"
-        address, query = f"http://127.0.0.1:{service.port}/prometheus", 'rollcast_timeline_pass_rate{run="theirs"}'
+        address, query = (
+            f"http://127.0.0.1:{service.port}/prometheus",
+            'rollcast_timeline_pass_rate{run="theirs"}',
+        )
         asked = [PROMTOOL, "query", "instant", later, address, query]
         read = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout
         assert read.count("rollcast_timeline_pass_rate{") == 5
@@ -91,16 +123,23 @@ def test_a_run_of_another_framework_is_found_by_its_expressions(tmp_path: Path, 
         assert answer is not None
         assert answer["num_points"] == 20
         assert (answer["advice"]["budget"], answer["advice"]["is_assumed"]) == (30.0, False)
-        assert (answer["verdict"], "answers are truncated" in str(answer["reason"])) == ("regime_change", True)
+        assert (answer["verdict"], "answers are truncated" in str(answer["reason"])) == (
+            "regime_change",
+            True,
+        )
 
-        ambiguous = PrometheusQueries(source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),))
+        ambiguous = PrometheusQueries(
+            source["url"], curves=(CurveQueries(**(curve | {"pass_rate": "acc"})),)
+        )
         with pytest.raises(SourceAway, match="selects 2 series, needs one"):
             ambiguous.read()
         ambiguous.close()
 
 
 def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> None:
-    """Profiles name their runs: one Prometheus has many of one name, told apart by the namespace alone."""
+    """Profiles name their runs: one Prometheus has many of one name, told apart by the namespace
+    alone.
+    """
     port, points = free_port("127.0.0.1"), {"a": record(8), "b": record(8, seed=1)}
     with ExitStack() as stack:
         pages = {place: stack.enter_context(TrainerPage()) for place in points}
@@ -109,28 +148,44 @@ def test_of_two_runs_of_one_name_each_namespace_has_its_own(tmp_path: Path) -> N
                 page.show(reading)
             page.exporter.set(trainer_metrics.TRAINER_STEP, float(ord(place)))
         targets = ", ".join(
-            f"{{targets: ['127.0.0.1:{page.port}'], labels: {{namespace: {place}, pod: {place}-0}}}}"
+            (
+                f"{{targets: ['127.0.0.1:{page.port}'], labels: {{namespace: {place}, pod: "
+                f"{place}-0}}}}"
+            )
             for place, page in pages.items()
         )
         configuration = (
-            f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: t, static_configs: [{targets}]}}]\n"
+            f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: t, static_configs: "
+            f"[{targets}]}}]\n"
         )
         stack.enter_context(configured_prometheus(tmp_path, port, configuration))
         url = f"http://127.0.0.1:{port}"
         for place, expected in points.items():
             queries = stack.enter_context(closing(PrometheusQueries(url, namespace=place)))
             found = wait_for(lambda queries=queries: queries.read().evaluations)  # type: ignore[misc]
-            assert [item.pass_rate for item in found] == pytest.approx([item.pass_rate for item in expected])
-            fleet = stack.enter_context(closing(PrometheusFleet(FleetPrometheus(url=url, namespace=place), "demo")))
+            assert [item.pass_rate for item in found] == pytest.approx(
+                [item.pass_rate for item in expected]
+            )
+            fleet = stack.enter_context(
+                closing(PrometheusFleet(FleetPrometheus(url=url, namespace=place), "demo"))
+            )
             (step,) = [
-                sample.value for sample in fleet.read().trainer if sample.name == trainer_metrics.TRAINER_STEP.name
+                sample.value
+                for sample in fleet.read().trainer
+                if sample.name == trainer_metrics.TRAINER_STEP.name
             ]
             assert step == ord(place)
 
 
-def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_runs_are_read_from_prometheus_and_its_outage_loses_nothing(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     port, points = free_port("127.0.0.1"), record()
-    source: dict[str, Any] = {"kind": "prometheus", "url": f"http://127.0.0.1:{port}", "every_seconds": 0.5}
+    source: dict[str, Any] = {
+        "kind": "prometheus",
+        "url": f"http://127.0.0.1:{port}",
+        "every_seconds": 0.5,
+    }
     with TrainerPage() as page, TrainerPage("other") as other:
         for reading in points[:10]:
             page.show(reading)

@@ -1,4 +1,6 @@
-"""Runs of other trainers pushed to the real process: what is known twice, refused, restarted, drawn."""
+"""Runs of other trainers pushed to the real process: what is known twice, refused, restarted,
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,17 @@ def served(folder: Path, token: str | None = TOKEN, **more: object) -> Path:
     return run_file(folder, {}, forecaster=forecaster | secret, **more)
 
 
-def push(service: Service, points: list[dict[str, Any]], token: str = TOKEN, **more: Any) -> httpx.Response:
+def push(
+    service: Service, points: list[dict[str, Any]], token: str = TOKEN, **more: Any
+) -> httpx.Response:
     body = {"run": "theirs", "points": points, **more}
     return service.client.post("/api/push", json=body, headers={"authorization": f"Bearer {token}"})
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, services: ForkedPrograms) -> Iterator[Service]:
+def service(
+    tmp_path_factory: pytest.TempPathFactory, services: ForkedPrograms
+) -> Iterator[Service]:
     """One for the tests that push a run of their own and change nothing else of it."""
     folder = tmp_path_factory.mktemp("shared")
     with running(served(folder), folder, services) as started:
@@ -48,7 +54,9 @@ def service(tmp_path_factory: pytest.TempPathFactory, services: ForkedPrograms) 
 
 
 def known_before(folder: Path, runs: list[PushedRun], evaluations: list[CurvePoint]) -> None:
-    """The history of a forecaster that runs were pushed to: it starts with them, and forecasts them once."""
+    """The history of a forecaster that runs were pushed to: it starts with them, and forecasts them
+    once.
+    """
     (folder / "demo").mkdir()
     with closing(History(folder / "demo" / "forecasts.sqlite")) as history:
         for run in runs:
@@ -84,12 +92,20 @@ def test_a_pushed_run_is_forecast_like_any_other_and_outlives_the_service(
         assert answer["metrics"]["rollcast/price_of_rest"] == pytest.approx(2.0 * (580 - steps[-1]))
         assert expected.rest.gain is not None
         assert answer["metrics"]["rollcast/gain_of_rest"] == pytest.approx(expected.rest.gain[1])
-        assert all(name in answer["metrics"] for name in ("rollcast/end_low", "rollcast/end", "rollcast/end_high"))
+        assert all(
+            name in answer["metrics"]
+            for name in ("rollcast/end_low", "rollcast/end", "rollcast/end_high")
+        )
 
 
-def test_only_who_has_the_token_pushes(service: Service, tmp_path: Path, services: ForkedPrograms) -> None:
+def test_only_who_has_the_token_pushes(
+    service: Service, tmp_path: Path, services: ForkedPrograms
+) -> None:
     assert push(service, POINTS, token="another", run="guarded").status_code == 401
-    assert service.client.post("/api/push", json={"run": "guarded", "points": POINTS}).status_code == 401
+    assert (
+        service.client.post("/api/push", json={"run": "guarded", "points": POINTS}).status_code
+        == 401
+    )
     assert service.forecast("guarded") is None
     assert push(service, POINTS[:5], run="guarded").status_code == 200
     with running(served(tmp_path, token=None), tmp_path, services) as closed:
@@ -97,12 +113,16 @@ def test_only_who_has_the_token_pushes(service: Service, tmp_path: Path, service
         assert (refused.status_code, "push_token" in refused.json()["detail"]) == (403, True)
 
 
-def test_the_pages_token_and_that_of_trainers_are_two(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_the_pages_token_and_that_of_trainers_are_two(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     with running(served(tmp_path, http={"token": "of readers"}), tmp_path, services) as service:
         assert push(service, POINTS, token="of readers").status_code == 401
         assert push(service, POINTS[:5]).status_code == 200
         for token, status in ((TOKEN, 401), ("of readers", 200)):
-            asked = service.client.get("/api/runs/theirs/forecast", headers={"authorization": f"Bearer {token}"})
+            asked = service.client.get(
+                "/api/runs/theirs/forecast", headers={"authorization": f"Bearer {token}"}
+            )
             assert asked.status_code == status
 
 
@@ -110,11 +130,19 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
     tmp_path: Path, services: ForkedPrograms
 ) -> None:
     with TrainerPage("watched") as page:
-        source = {"kind": "scrape", "every_seconds": 0.2, "urls": [f"http://127.0.0.1:{page.port}/metrics"]}
+        source = {
+            "kind": "scrape",
+            "every_seconds": 0.2,
+            "urls": [f"http://127.0.0.1:{page.port}/metrics"],
+        }
         for reading in record()[:5]:
             page.show(reading)
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
-        known_before(tmp_path, [PushedRun(f"run-{number}", "steps", None) for number in range(MAX_PUSHED_RUNS - 2)], [])
+        known_before(
+            tmp_path,
+            [PushedRun(f"run-{number}", "steps", None) for number in range(MAX_PUSHED_RUNS - 2)],
+            [],
+        )
         with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
             service.wait_points(5, "watched")
             for points, more, part in (
@@ -132,7 +160,9 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
                 ([{"step": 1, "pass_rate": 0.5}], {"unit": "<b>"}, "unit"),
             ):
                 answer = push(service, points, **more)
-                assert (answer.status_code, part in answer.json()["detail"]) == (422, True), answer.text
+                assert (answer.status_code, part in answer.json()["detail"]) == (422, True), (
+                    answer.text
+                )
             assert push(service, POINTS[:6]).status_code == 200
             other_unit = push(service, POINTS[:1], unit="tokens")
             assert "counts steps, not tokens" in other_unit.json()["detail"]
@@ -140,7 +170,10 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
                 "/api/push", content=b"x" * (2 << 20), headers={"authorization": f"Bearer {TOKEN}"}
             )
             assert large.status_code == 413
-            for number in (0, MAX_PUSHED_RUNS - 2):  # one that it knows, and the last one that there may be
+            for number in (
+                0,
+                MAX_PUSHED_RUNS - 2,
+            ):  # one that it knows, and the last one that there may be
                 assert push(service, POINTS[:1], run=f"run-{number}").status_code == 200
             assert "the most" in push(service, POINTS[:1], run="one more").json()["detail"]
             assert push(service, POINTS[:1]).status_code == 200
@@ -151,7 +184,9 @@ def test_what_cannot_be_is_refused_in_one_sentence_and_what_is_too_much_is_bound
 
 def test_a_restart_of_the_trainer_takes_the_lost_steps_off(service: Service) -> None:
     push(service, POINTS[:12], run="restarted")
-    answer = push(service, [{"step": 85, "pass_rate": 0.6, "incarnation": 2}], run="restarted").json()
+    answer = push(
+        service, [{"step": 85, "pass_rate": 0.6, "incarnation": 2}], run="restarted"
+    ).json()
     assert answer["new"] == 1
     told = service.forecast("restarted")
     assert told is not None
@@ -163,7 +198,11 @@ def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(
 ) -> None:
     """A trainer's page counts device-hours under a name that is pushed in steps."""
     with TrainerPage("theirs") as page:
-        source = {"kind": "scrape", "every_seconds": 0.2, "urls": [f"http://127.0.0.1:{page.port}/metrics"]}
+        source = {
+            "kind": "scrape",
+            "every_seconds": 0.2,
+            "urls": [f"http://127.0.0.1:{page.port}/metrics"],
+        }
         forecaster = {"source": source, "http_port": 0, "push_token": TOKEN}
         with running(run_file(tmp_path, {}, forecaster=forecaster), tmp_path, services) as service:
             assert push(service, POINTS[:12]).json()["new"] == 12
@@ -173,7 +212,11 @@ def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(
             counted = 'rollcast_forecast_skipped_total{reason="run_is_pushed",run="demo"} 6.0'
 
             def skipped() -> list[str]:
-                return [line for line in service.client.get("/metrics").text.splitlines() if counted[:60] in line]
+                return [
+                    line
+                    for line in service.client.get("/metrics").text.splitlines()
+                    if counted[:60] in line
+                ]
 
             until = time.monotonic() + 20
             while skipped() != [counted] and time.monotonic() < until:
@@ -188,7 +231,10 @@ def test_what_a_source_tells_of_a_pushed_run_is_left_out_and_counted_once(
 @pytest.mark.parametrize("unit", ["steps", "GPU-hours"])
 def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, service: Service) -> None:
     """Its first interval costs twice as much: a start-up in hours; in steps it is none."""
-    points = [{**point, "compute": 20.0 + 20.0 * number} for number, point in enumerate(POINTS[:14], start=1)]
+    points = [
+        {**point, "compute": 20.0 + 20.0 * number}
+        for number, point in enumerate(POINTS[:14], start=1)
+    ]
     column = {"steps": "step", "GPU-hours": "gpu hours"}[unit]
     keys = {"steps": "compute", "GPU-hours": "compute"}[unit]
     rows = {
@@ -210,15 +256,25 @@ def test_a_pushed_run_is_forecast_as_the_same_file_is(unit: str, service: Servic
 
 
 def test_a_full_run_takes_no_more_and_says_so(tmp_path: Path, services: ForkedPrograms) -> None:
-    """All but the last three were pushed before it started: each of those that come is forecast from."""
+    """All but the last three were pushed before it started: each of those that come is forecast
+    from.
+    """
     first = MAX_EVALUATIONS - 2
     known = [
-        CurvePoint("full", "", 1, step, 0.5, float(step), None, None, None, float(step)) for step in range(1, first)
+        CurvePoint("full", "", 1, step, 0.5, float(step), None, None, None, float(step))
+        for step in range(1, first)
     ]
     known_before(tmp_path, [PushedRun("full", "steps", None)], known)
     last = [{"step": step, "pass_rate": 0.5} for step in range(first, MAX_EVALUATIONS + 2)]
     with running(served(tmp_path), tmp_path, services) as service:
         assert service.wait_points(len(known), "full")["num_points"] == len(known)
-        assert [push(service, part, run="full").json()["new"] for part in (last[:3], last[3:])] == [3, 0]
-        skipped = [line for line in service.client.get("/metrics").text.splitlines() if "too_many_evaluations" in line]
+        assert [push(service, part, run="full").json()["new"] for part in (last[:3], last[3:])] == [
+            3,
+            0,
+        ]
+        skipped = [
+            line
+            for line in service.client.get("/metrics").text.splitlines()
+            if "too_many_evaluations" in line
+        ]
         assert skipped[0].endswith(" 1.0")

@@ -35,7 +35,18 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     engine = ForecastEngine(board, history, metrics, {"demo": RunBudget(device_hours=2.0)})
     for run, asymptote in (("demo", 0.85), ("other", 0.6)):
         evaluations = [
-            CurvePoint(run, "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, START + 3600 * r.compute)
+            CurvePoint(
+                run,
+                "d",
+                1,
+                r.step,
+                r.pass_rate,
+                r.compute,
+                0.01,
+                None,
+                None,
+                START + 3600 * r.compute,
+            )
             for r in record(13, asymptote=asymptote)
         ]
         engine.take(Reading(evaluations=evaluations))
@@ -68,28 +79,43 @@ def test_the_band_goes_on_beyond_now_and_ends_with_the_budget(client: TestClient
     assert times[0] == START + 600
     assert times[-1] == START + 2 * 3600
     computes = [(at - START) / 3600 for at in times]
-    expected = client.get("/api/runs/demo/predict", params={"compute": computes}).json()["predictions"]
+    expected = client.get("/api/runs/demo/predict", params={"compute": computes}).json()[
+        "predictions"
+    ]
     for quantile, key in (("0.05", "q05"), ("0.5", "q50")):
         served = [float(value) for _, value in series[quantile]]
         np.testing.assert_allclose(served, [p["reading"][key] for p in expected], atol=2e-3)
 
 
 def test_the_instant_query_tells_compute_at_a_time_to_come(client: TestClient) -> None:
-    data = ask(client, "query", query='rollcast_timeline_device_hours{run=~"de.*"}', time=START + 1.5 * 3600)
+    data = ask(
+        client,
+        "query",
+        query='rollcast_timeline_device_hours{run=~"de.*"}',
+        time=START + 1.5 * 3600,
+    )
     assert [item["metric"]["run"] for item in data["result"]] == ["demo"]
     assert float(data["result"][0]["value"][1]) == pytest.approx(1.5)
-    assert ask(client, "query", query="rollcast_timeline_device_hours", time=START - 10)["result"] == []
+    assert (
+        ask(client, "query", query="rollcast_timeline_device_hours", time=START - 10)["result"]
+        == []
+    )
     everything = ask(client, "query", query='{run!="demo"}', time="2023-11-14T23:00:00Z")["result"]
     assert {item["metric"]["run"] for item in everything} == {"other"}
     assert len(everything) == 6
 
 
 def test_grafana_finds_its_way(client: TestClient) -> None:
-    assert ask(client, "query", query="1+1", time=START) == {"resultType": "scalar", "result": [START, "2"]}
+    assert ask(client, "query", query="1+1", time=START) == {
+        "resultType": "scalar",
+        "result": [START, "2"],
+    }
     assert ask(client, "labels") == ["__name__", "quantile", "run"]
     assert client.get("/prometheus/api/v1/label/run/values").json()["data"] == ["demo", "other"]
     match = {"match[]": 'rollcast_timeline_device_hours{run="demo"}'}
-    assert ask(client, "series", **match) == [{"__name__": "rollcast_timeline_device_hours", "run": "demo"}]
+    assert ask(client, "series", **match) == [
+        {"__name__": "rollcast_timeline_device_hours", "run": "demo"}
+    ]
     assert "rollcast_timeline_pass_rate" in ask(client, "metadata")
     assert ask(client, "status/buildinfo")["version"]
 
@@ -109,7 +135,11 @@ def test_grafana_finds_its_way(client: TestClient) -> None:
         ("query", {"query": "up", "time": "soon"}, "is not a time"),
         ("query", {"query": "up", "time": "nan"}, "out of bounds"),
         ("query_range", {"query": "up", "start": 1, "end": 0, "step": 1}, "end is before start"),
-        ("query_range", {"query": "up", "start": 0, "end": 1e9, "step": 1}, "more than 11000 points"),
+        (
+            "query_range",
+            {"query": "up", "start": 0, "end": 1e9, "step": 1},
+            "more than 11000 points",
+        ),
         ("query_range", {"query": "up", "start": 0, "end": 1, "step": "-1"}, "out of bounds"),
         ("query_range", {"query": "up", "start": 0, "end": 1, "step": "1q"}, "is not a duration"),
         ("series", {}, "match[] is missing"),
@@ -134,11 +164,15 @@ def test_any_text_is_a_selector_or_one_sentence(text: str) -> None:
 
 @given(
     st.lists(
-        st.lists(st.sampled_from(["a", "b", ".", ".*", ".+", r"\."]), max_size=3).map("".join), min_size=1, max_size=3
+        st.lists(st.sampled_from(["a", "b", ".", ".*", ".+", r"\."]), max_size=3).map("".join),
+        min_size=1,
+        max_size=3,
     ),
     st.text(alphabet="ab.", max_size=5),
 )
-def test_regular_expressions_mean_what_they_mean_elsewhere(alternatives: list[str], value: str) -> None:
+def test_regular_expressions_mean_what_they_mean_elsewhere(
+    alternatives: list[str], value: str
+) -> None:
     pattern = "|".join(alternatives)
     if pattern.count(".*") + pattern.count(".+") > 4:
         return
@@ -147,7 +181,9 @@ def test_regular_expressions_mean_what_they_mean_elsewhere(alternatives: list[st
     assert selector.matches({"__name__": "x", "run": value}) == bool(re.fullmatch(pattern, value))
 
 
-@pytest.mark.parametrize(("method", "path"), [("PUT", "query"), ("DELETE", "series"), ("PATCH", "nowhere")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "query"), ("DELETE", "series"), ("PATCH", "nowhere")]
+)
 def test_a_method_that_prometheus_does_not_know_gets_its_kind_of_error(
     client: TestClient, method: str, path: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""A proof: the samples of the run's folder on the live page, in a real browser: an episode turn by turn."""
+"""A proof: the samples of the run's folder on the live page, in a real browser: an episode turn by
+turn.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,16 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
             page.click("#samples summary")
             expect(page.locator("#samples-note")).to_contain_text("No samples yet", timeout=WAIT)
             page.click("#samples summary")
-            step = StepRecord(20, episode_turns_mean=3.25, episode_calls_mean=2.5, environment_seconds_share=0.63)
+            step = StepRecord(
+                20, episode_turns_mean=3.25, episode_calls_mean=2.5, environment_seconds_share=0.63
+            )
             append_line(file.with_name(files.STEPS), as_json(step))
             expect(page.locator("#episodes-note")).to_have_text(
-                "Newest batch: 3.2 turns and 2.5 calls an episode, 63% of their time in environments.", timeout=WAIT
+                (
+                    "Newest batch: 3.2 turns and 2.5 calls an episode, 63% of their time in "
+                    "environments."
+                ),
+                timeout=WAIT,
             )
             append_line(file, as_json(samples(10)))
             append_line(file, as_json(samples(20)))
@@ -43,7 +51,9 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
             _check_episode(page)
             page.select_option("#sampled-prompt", "1")
             summary = page.locator("#sample-summary")
-            expect(summary).to_contain_text("the environment failed: tool run: no answer within 30 s", timeout=WAIT)
+            expect(summary).to_contain_text(
+                "the environment failed: tool run: no answer within 30 s", timeout=WAIT
+            )
             expect(summary).to_contain_text("no verdict (ungraded)", timeout=WAIT)
             page.select_option("#sampled-prompt", "2")
             expect(page.locator("#sample .turn")).to_have_count(2, timeout=WAIT)
@@ -53,14 +63,17 @@ def test_an_episode_is_shown_turn_by_turn(tmp_path: Path, services: ForkedProgra
             for width, scheme in SIZES:
                 page.set_viewport_size({"width": width, "height": 900})
                 page.emulate_media(color_scheme=scheme)
-                overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                overflow = page.evaluate(
+                    "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
                 assert overflow <= 0, "the page must not scroll sideways"
                 assert page.evaluate(LOW_CONTRAST) == []
 
 
 def _check_episode(page: Any) -> None:
     expect(page.locator("#sample-summary")).to_have_text(
-        "calculator: reward 1, 6 turns, 2 calls, the model answered; environment 13 s, sampling 3.3 s, "
+        "calculator: reward 1, 6 turns, 2 calls, the model answered; environment 13 s, sampling "
+        "3.3 s, "
         "begun again 1 time",
         timeout=WAIT,
     )

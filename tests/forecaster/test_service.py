@@ -1,4 +1,6 @@
-"""The real process against a real metrics page: live, restarted, and with a trainer that comes and goes."""
+"""The real process against a real metrics page: live, restarted, and with a trainer that comes and
+goes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from testkit.forked_programs import ForkedPrograms
 SCRAPE = {"kind": "scrape", "every_seconds": 0.2}
 
 
-def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_live_run_is_forecast_and_outlives_trainer_and_service(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     config, points = run_file(tmp_path, SCRAPE, budget={"steps": 290}), record()
     with running(config, tmp_path, services) as service:
         assert service.client.get("/healthz").text == "ok\n"
@@ -43,14 +47,19 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
         assert service.forecast() == forecast
         assert service.stop() == 0
 
-    # The trainer's page shows 16 evaluations at most: the first ten are known from the history only.
+    # The trainer's page shows 16 evaluations at most: the first ten are known from the history
+    # only.
     with running(config, tmp_path, services) as service, TrainerPage() as page:
         assert service.wait_points(10)["asymptote"] == forecast["asymptote"]
         for reading in points[10:]:
             page.show(reading)
-        records = [vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points]
+        records = [
+            vars(r) | {"dataset": "arithmetic", "compute_device_hours": r.compute} for r in points
+        ]
         (tmp_path / "demo" / "format.json").write_text('{"format": 1}')
-        (tmp_path / "demo" / "evaluations.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        (tmp_path / "demo" / "evaluations.jsonl").write_text(
+            "".join(json.dumps(r) + "\n" for r in records)
+        )
         publish_port(tmp_path / "demo", "trainer", page.port)
         answer = service.wait_points(30)
         expected = fit(
@@ -62,7 +71,9 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
             )
         )
         median = expected.asymptote((0.05, 0.25, 0.5, 0.75, 0.95))
-        assert [answer["asymptote"][q] for q in ("q05", "q25", "q50", "q75", "q95")] == pytest.approx(median.tolist())
+        assert [
+            answer["asymptote"][q] for q in ("q05", "q25", "q50", "q75", "q95")
+        ] == pytest.approx(median.tolist())
         assert answer["verdict"] == str(expected.verdict.kind)
         assert abs(answer["asymptote"]["q50"] - 0.85) < 0.03
 
@@ -73,11 +84,15 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
         assert len(past["compute"]) == len(past["q95"]) == 40
         assert len(service.client.get("/api/runs/demo/points").json()["points"]) == 30
 
-        predicted = service.client.get("/api/runs/demo/predict", params={"compute": [0.5, 1.0]}).json()["predictions"]
+        predicted = service.client.get(
+            "/api/runs/demo/predict", params={"compute": [0.5, 1.0]}
+        ).json()["predictions"]
         predictive = expected.predictive([0.5, 1.0], (0.05, 0.5, 0.95))
         assert [p["reading"]["q95"] for p in predicted] == pytest.approx(predictive[2].tolist())
         target = service.client.get("/api/runs/demo/target", params={"pass_rate": 0.8}).json()
-        assert target["compute"]["q50"] == pytest.approx(float(expected.compute_to_target(0.8, (0.5,))[0]))
+        assert target["compute"]["q50"] == pytest.approx(
+            float(expected.compute_to_target(0.8, (0.5,))[0])
+        )
         never = service.client.get("/api/runs/demo/target", params={"pass_rate": 1.0}).json()
         assert never["compute"]["q50"] is None, "most trajectories have a ceiling below it"
         reached = np.isfinite(expected.draws.compute_to(1.0)).mean()
@@ -89,12 +104,19 @@ def test_a_live_run_is_forecast_and_outlives_trainer_and_service(tmp_path: Path,
         assert status["groups"] == "", "the trainer has told of none"
         page.exporter.add(trainer_metrics.GROUP_SIGNALS, 11.0, signal="truncated")
         page.exporter.add(trainer_metrics.GROUP_SIGNALS, 1.0, signal="wrong")
-        said = "12 groups came back, 0 usable: 11 with every answer cut off, 1 with every answer wrong"
+        said = (
+            "12 groups came back, 0 usable: 11 with every answer cut off, 1 with every answer wrong"
+        )
         wait_for(lambda: service.client.get("/api/runs/demo/status").json()["groups"] == said)
-        assert 'rollcast_forecast_asymptote{quantile="0.5",run="demo"}' in service.client.get("/metrics").text
+        assert (
+            'rollcast_forecast_asymptote{quantile="0.5",run="demo"}'
+            in service.client.get("/metrics").text
+        )
 
 
-def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     points = record()
     with TrainerPage() as page:
         publish_port(tmp_path / "demo", "trainer", page.port)
@@ -109,7 +131,9 @@ def test_a_new_incarnation_takes_the_lost_steps_off_the_curve(tmp_path: Path, se
             assert service.wait_points(10)["step"] == 90
 
 
-def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_malformed_requests_are_refused_and_nothing_is_lost(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     points = record()
     with TrainerPage() as page, running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         publish_port(tmp_path / "demo", "trainer", page.port)
@@ -127,27 +151,43 @@ def test_malformed_requests_are_refused_and_nothing_is_lost(tmp_path: Path, serv
         for path, operations in schema["paths"].items():
             if path.startswith("/api/") and not path.endswith(".svg"):  # a picture has no schema
                 for operation in operations.values():
-                    assert "$ref" in operation["responses"]["200"]["content"]["application/json"]["schema"], path
+                    assert (
+                        "$ref"
+                        in operation["responses"]["200"]["content"]["application/json"]["schema"]
+                    ), path
 
 
-def test_a_curve_of_ones_own_is_forecast_over_http(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_curve_of_ones_own_is_forecast_over_http(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     points = record()[1:]
     with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         body = {
-            "points": [{"compute": r.compute, "pass_rate": r.pass_rate, "standard_error": 0.01} for r in points],
+            "points": [
+                {"compute": r.compute, "pass_rate": r.pass_rate, "standard_error": 0.01}
+                for r in points
+            ],
             "initial": 0.2,
             "predict": [2.0],
         }
         http = service.client.post("/api/fit", json=body).json()
         assert abs(http["asymptote"]["q50"] - 0.85) < 0.03
-        assert http["predictions"][0]["reading"]["q05"] < 0.83 < http["predictions"][0]["reading"]["q95"]
+        assert (
+            http["predictions"][0]["reading"]["q05"]
+            < 0.83
+            < http["predictions"][0]["reading"]["q95"]
+        )
         wrong = service.client.post("/api/fit", json={"points": [{"compute": 1, "pass_rate": 45}]})
         assert (wrong.status_code, "pass_rate = 45" in wrong.json()["detail"]) == (422, True)
-        tiny = service.client.post("/api/fit", json={"points": [{"compute": 5e-324, "pass_rate": 0.5}]})
+        tiny = service.client.post(
+            "/api/fit", json={"points": [{"compute": 5e-324, "pass_rate": 0.5}]}
+        )
         assert (tiny.status_code, "too small" in tiny.json()["detail"]) == (422, True)
 
 
-def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_request_that_waits_is_answered_by_the_next_change(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     points = record()
     with (
         TrainerPage() as page,
@@ -160,7 +200,9 @@ def test_a_request_that_waits_is_answered_by_the_next_change(tmp_path: Path, ser
         service.wait_points(5)
 
         def ask(after: str = "", seconds: float = 0.0) -> Any:
-            return service.client.get("/api/runs", params={"after": after, "wait_seconds": seconds}).json()
+            return service.client.get(
+                "/api/runs", params={"after": after, "wait_seconds": seconds}
+            ).json()
 
         def settled() -> str:
             before = ask()["version"]
@@ -190,7 +232,9 @@ def test_waiting_requests_that_are_given_up_or_too_many_keep_nobody_out(
 ) -> None:
     with running(run_file(tmp_path, SCRAPE), tmp_path, services) as service:
         newest = service.client.get("/api/runs").json()["version"]
-        wait = f"GET /api/runs?after={newest}&wait_seconds=10 HTTP/1.1\r\nHost: here\r\n\r\n".encode()
+        wait = (
+            f"GET /api/runs?after={newest}&wait_seconds=10 HTTP/1.1\r\nHost: here\r\n\r\n".encode()
+        )
 
         def waiting() -> socket.socket:
             asked = socket.create_connection(("127.0.0.1", service.port), timeout=10)
@@ -216,14 +260,21 @@ def is_answered_at_once(service: Service, newest: str) -> bool:
     return True
 
 
-def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(tmp_path: Path, services: ForkedPrograms) -> None:
+def test_a_port_in_use_and_an_unwritable_history_are_one_sentence(
+    tmp_path: Path, services: ForkedPrograms
+) -> None:
     with TrainerPage() as page:
         for forecaster, expected in (
             ({"http_port": page.port}, f"forecaster.http_port = {page.port}"),
-            ({"http_port": 0, "history": "/proc/none/h.sqlite"}, "forecaster.history = /proc/none/h.sqlite"),
+            (
+                {"http_port": 0, "history": "/proc/none/h.sqlite"},
+                "forecaster.history = /proc/none/h.sqlite",
+            ),
         ):
             config = run_file(tmp_path, SCRAPE, forecaster=forecaster)
             log = tmp_path / "refused.log"
-            assert services.start("rollcast.forecaster", ["--config", str(config)], log).wait(60) == 2
+            assert (
+                services.start("rollcast.forecaster", ["--config", str(config)], log).wait(60) == 2
+            )
             assert log.read_text().strip().splitlines()[-1].startswith(f"error: {expected}")
             assert "Traceback" not in log.read_text()

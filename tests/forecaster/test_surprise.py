@@ -1,4 +1,6 @@
-"""Readings held against what had been forecast for them, reckoned a second time from the whole history."""
+"""Readings held against what had been forecast for them, reckoned a second time from the whole
+history.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,29 @@ FALL_FROM = 14
 def evaluations(fall: float) -> list[CurvePoint]:
     """A run that follows its law; from evaluation 14 on its readings lie `fall` lower."""
     points = [
-        replace(r, pass_rate=max(r.pass_rate - fall * (i >= FALL_FROM), 0.0)) for i, r in enumerate(record(NUM_POINTS))
+        replace(r, pass_rate=max(r.pass_rate - fall * (i >= FALL_FROM), 0.0))
+        for i, r in enumerate(record(NUM_POINTS))
     ]
     return [
-        CurvePoint("demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9 + 3600 * r.compute)
+        CurvePoint(
+            "demo", "d", 1, r.step, r.pass_rate, r.compute, 0.01, None, None, 1e9 + 3600 * r.compute
+        )
         for r in points
     ]
 
 
 def exported(metrics: ForecastMetrics, name: str) -> dict[str, float]:
-    lines = re.findall(rf'^{name}\{{.*?(?:quantile="([^"]*)")?.*?\}} (\S+)$', metrics.render().decode(), re.MULTILINE)
+    lines = re.findall(
+        rf'^{name}\{{.*?(?:quantile="([^"]*)")?.*?\}} (\S+)$',
+        metrics.render().decode(),
+        re.MULTILINE,
+    )
     return {quantile: float(value) for quantile, value in lines}
 
 
-@pytest.mark.parametrize(("fall", "at_least", "at_most"), [(0.0, 0, 0), (0.3, NUM_POINTS - FALL_FROM, 8)])
+@pytest.mark.parametrize(
+    ("fall", "at_least", "at_most"), [(0.0, 0, 0), (0.3, NUM_POINTS - FALL_FROM, 8)]
+)
 def test_readings_outside_of_their_forecast_are_counted(
     fall: float, at_least: int, at_most: int, tmp_path: Path
 ) -> None:
@@ -52,9 +63,16 @@ def test_readings_outside_of_their_forecast_are_counted(
     def forecast_for(point: CurvePoint) -> np.ndarray:
         known = [past for past in history.forecasts("demo") if past.compute <= point.compute / 2]
         made = max(known, key=lambda past: past.compute)
-        return np.array([np.interp(np.log(point.compute), np.log(engine.grid("demo")), row) for row in made.band])
+        return np.array(
+            [
+                np.interp(np.log(point.compute), np.log(engine.grid("demo")), row)
+                for row in made.band
+            ]
+        )
 
-    np.testing.assert_allclose([said[f"{quantile:g}"] for quantile in QUANTILES], forecast_for(points[-1]), atol=1e-9)
+    np.testing.assert_allclose(
+        [said[f"{quantile:g}"] for quantile in QUANTILES], forecast_for(points[-1]), atol=1e-9
+    )
     outside = [not forecast_for(p)[0] <= p.pass_rate <= forecast_for(p)[-1] for p in points[10:]]
     missed = 0
     while outside and outside.pop():

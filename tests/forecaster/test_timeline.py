@@ -1,4 +1,6 @@
-"""At which rate compute is reached, of a run that was watched from its beginning and of one that was not."""
+"""At which rate compute is reached, of a run that was watched from its beginning and of one that
+was not.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +26,27 @@ def watched(num_preloaded: int, num_seen: int, together: int = 1) -> tuple[Timel
         later = max(0, place - num_preloaded + 1)
         at = START + PER_EVALUATION_SECONDS * -(-later // together) * together
         evaluations.append(
-            CurvePoint("theirs", "", 1, point.step, point.pass_rate, point.compute, None, None, None, at)
+            CurvePoint(
+                "theirs", "", 1, point.step, point.pass_rate, point.compute, None, None, None, at
+            )
         )
     forecast = forecast_run("theirs", tuple(evaluations), RunBudget(), sequence=1, updated_at=START)
     assert forecast is not None
     return timeline(forecast), (points[-1].compute - points[-2].compute) / PER_EVALUATION_SECONDS
 
 
-@pytest.mark.parametrize(("num_preloaded", "num_seen", "together"), [(40, 3, 1), (40, 9, 1), (40, 12, 3), (1, 9, 1)])
+@pytest.mark.parametrize(
+    ("num_preloaded", "num_seen", "together"), [(40, 3, 1), (40, 9, 1), (40, 12, 3), (1, 9, 1)]
+)
 def test_what_was_there_before_the_first_look_does_not_make_the_rate(
     num_preloaded: int, num_seen: int, together: int
 ) -> None:
     line, rate = watched(num_preloaded, num_seen, together)
     assert line is not None
     assert line.rate == pytest.approx(rate, rel=0.02)
-    assert line.compute_at(line.times)[0] == pytest.approx(record(num_preloaded + num_seen)[num_preloaded - 1].compute)
+    assert line.compute_at(line.times)[0] == pytest.approx(
+        record(num_preloaded + num_seen)[num_preloaded - 1].compute
+    )
 
 
 @pytest.mark.parametrize("num_seen", [0, 1])

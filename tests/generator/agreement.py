@@ -24,15 +24,21 @@ async def sample(pair: LivePair, max_tokens: int = MAX_TOKENS) -> list[TrainingS
     """Rollouts of the version that the engine holds, as the learner takes them."""
     prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
     sampled = await pair.sample(prompts, max_tokens)
-    assert all(len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled)
+    assert all(
+        len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled
+    )
     return [
         training_sequence(prompt, one, advantage=1.0 - 2.0 * (index % 2))
         for index, (prompt, one) in enumerate(zip(prompts, sampled, strict=True))
     ]
 
 
-def gaps(pair: LivePair, sequences: Sequence[TrainingSequence], *, replay: bool = False) -> NDArray[np.float32]:
-    generator = np.concatenate([sequence.generator_logprobs[sequence.loss_mask] for sequence in sequences])
+def gaps(
+    pair: LivePair, sequences: Sequence[TrainingSequence], *, replay: bool = False
+) -> NDArray[np.float32]:
+    generator = np.concatenate(
+        [sequence.generator_logprobs[sequence.loss_mask] for sequence in sequences]
+    )
     assert len(generator) > 500
     assert generator.std() > 0.5, "every token equally likely: nothing is compared"
     return np.abs(pair.logprobs(sequences, replay=replay) - generator)

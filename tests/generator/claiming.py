@@ -34,7 +34,9 @@ V1, V2 = PolicyVersion(1, 1), PolicyVersion(1, 2)
 SLOTS = Slots(total=8, train_rollouts=2, eval_rollouts=1, max_eval_share=0.5)
 
 
-def make_task(sequence: int, purpose: Purpose = Purpose.TRAIN, *, first_token: int = 5) -> PromptTask:
+def make_task(
+    sequence: int, purpose: Purpose = Purpose.TRAIN, *, first_token: int = 5
+) -> PromptTask:
     return PromptTask(
         sequence=sequence,
         incarnation=1,
@@ -61,7 +63,9 @@ class Run:
     exporter: Exporter
 
     def count(self, metric: Metric, **labels: str) -> float:
-        return self.exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+        return (
+            self.exporter.registry.get_sample_value(metric.name, {"run": "test", **labels}) or 0.0
+        )
 
     def claimed(self, purpose: Purpose) -> int:
         return sum(claim.purpose is purpose for claim in self.trainer.outstanding().claims.values())

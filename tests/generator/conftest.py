@@ -1,4 +1,5 @@
-"""Real engines on CPU with weights that tests set from files: one of each kind for all tests of a process.
+"""Real engines on CPU with weights that tests set from files: one of each kind for all tests of a
+process.
 
 Whoever uses one runs in the session's event loop: `pytest.mark.asyncio(loop_scope="session")`.
 """
@@ -27,7 +28,8 @@ FIRST_INCARNATION = 1
 """Of a trainer that publishes over wire 2; versions that tests set from files come after it."""
 
 TIGHT = {"num_gpu_blocks_override": 24, "max_num_batched_tokens": 64, "max_num_seqs": 16}
-"""Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests together."""
+"""Room for 23 blocks of 32 tokens, prefilled in chunks of at most 64 tokens for all requests
+together."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,7 +58,9 @@ def compiled(uncompiled: None) -> Iterator[None]:
 
 
 class Versions:
-    """An engine with its weights by version, on disk for the engine and in memory for the replay."""
+    """An engine with its weights by version, on disk for the engine and in memory
+    for the replay.
+    """
 
     def __init__(self, engine: Any, config: RunConfig, folder: Path) -> None:
         import torch
@@ -64,15 +68,22 @@ class Versions:
 
         self.engine = engine
         self.config = config
-        self.model = AutoModelForCausalLM.from_pretrained(config.model.path, dtype=torch.float32).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(
+            config.model.path, dtype=torch.float32
+        ).eval()
         self.base = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.weights: dict[PolicyVersion, dict[str, Any]] = {}
         self.folder = folder
         self.incarnation = FIRST_INCARNATION
 
     @classmethod
-    async def start(cls, config: RunConfig, folder: Path, *, is_compiled: bool = False, **arguments: Any) -> Versions:
-        """`arguments`: of vLLM's engine, beyond the run file. An engine that compiles nothing starts sooner."""
+    async def start(
+        cls, config: RunConfig, folder: Path, *, is_compiled: bool = False, **arguments: Any
+    ) -> Versions:
+        """`arguments`: of vLLM's engine, beyond the run file.
+
+        An engine that compiles nothing starts sooner.
+        """
         from rollcast.generator.vllm import engine_start
         from rollcast.generator.vllm.engine import Engine
 
@@ -89,7 +100,9 @@ class Versions:
         return cls(engine, config, folder)
 
     async def begin(self) -> None:
-        """Begin another test: its versions are of an incarnation of their own, so nothing cached before is reused."""
+        """Begin another test: its versions are of an incarnation of their own, so nothing cached
+        before is reused.
+        """
         for path in self.folder.glob("*.safetensors"):
             path.unlink()
         self.weights.clear()
@@ -116,13 +129,19 @@ class Versions:
     def largest_gap(self, rollout: Rollout, task: PromptTask) -> float:
         """Of |generator - replay| over the rollout's sampled tokens."""
         replayed = replay_logprobs(
-            rollout, task.prompt_token_ids.tolist(), self.weights, self.model, task.sampling.temperature
+            rollout,
+            task.prompt_token_ids.tolist(),
+            self.weights,
+            self.model,
+            task.sampling.temperature,
         )
         return float(abs(replayed - rollout.logprobs).max())
 
 
 class SharedEngine:
-    """One engine for all tests of a process that need its kind; a test that ends it leaves the next one a new start."""
+    """One engine for all tests of a process that need its kind; a test that ends it leaves the next
+    one a new start.
+    """
 
     def __init__(self, folder: Path, **arguments: Any) -> None:
         make_tiny_model(folder / "model")
@@ -135,7 +154,9 @@ class SharedEngine:
         if self._versions is not None and self._versions.engine.failed:
             self.shutdown()
         if self._versions is None:
-            self._versions = await Versions.start(small_run(self._folder), self._folder, **self._arguments)
+            self._versions = await Versions.start(
+                small_run(self._folder), self._folder, **self._arguments
+            )
         await self._versions.begin()
         return self._versions
 
@@ -204,12 +225,18 @@ def random_prompt(seed: int, num_tokens: int = 40) -> list[int]:
 
 
 async def sample_all(
-    versions: Versions, task: PromptTask, starts: list[Rollout | None], updates: list[int], pause: float = 0.05
+    versions: Versions,
+    task: PromptTask,
+    starts: list[Rollout | None],
+    updates: list[int],
+    pause: float = 0.05,
 ) -> list[Rollout]:
     """All rollouts of a task, with weight updates while they run."""
     from rollcast.generator.sampling import RolloutSampler
 
-    samplers = [RolloutSampler(versions.engine, task, index, start) for index, start in enumerate(starts)]
+    samplers = [
+        RolloutSampler(versions.engine, task, index, start) for index, start in enumerate(starts)
+    ]
     running = [asyncio.create_task(sampler.run()) for sampler in samplers]
     for step in updates:
         await asyncio.sleep(pause)
@@ -220,7 +247,12 @@ async def sample_all(
 
 
 def make_task(
-    sequence: int, prompt: list[int], length: LengthBudget, *, rollouts: int = 4, temperature: float = 1.0
+    sequence: int,
+    prompt: list[int],
+    length: LengthBudget,
+    *,
+    rollouts: int = 4,
+    temperature: float = 1.0,
 ) -> PromptTask:
     import numpy as np
 

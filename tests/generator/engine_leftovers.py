@@ -6,4 +6,6 @@ from pathlib import Path
 
 
 def left_behind(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm")))
+    return sorted(
+        path.name for path in temporary.iterdir() if path.name.startswith(("rollcast-", "vllm"))
+    )

@@ -1,9 +1,11 @@
-"""A program that counts the copies with which a version of a mixture of experts gets into vLLM's model.
+"""A program that counts the copies with which a version of a mixture of experts gets into vLLM's
+model.
 
     python -m tests.generator.expert_copies FOLDER DEVICE
 
-FOLDER: a model's config, or the model. DEVICE: cpu, or meta for a model that no memory would hold. Prints one line of
-JSON: for our loading and for vLLM's own the number of copies, and on a CPU whether the parameters came out the same.
+FOLDER: a model's config, or the model. DEVICE: cpu, or meta for a model that no memory would hold.
+Prints one line of JSON: for our loading and for vLLM's own the number of copies, and on a CPU
+whether the parameters came out the same.
 """
 
 from __future__ import annotations
@@ -29,19 +31,31 @@ class CountedCopies(TorchFunctionMode):
 
     count = 0
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
         self.count += function is torch.Tensor.copy_
         return function(*arguments, **(keywords or {}))
 
 
 def vllm_model(folder: Path, device: str) -> Any:
-    """The model as a worker of one GPU holds it, with random weights, or none on the meta device."""
-    from vllm.config import CacheConfig, DeviceConfig, ModelConfig, VllmConfig, set_current_vllm_config
+    """The model as a worker of one GPU holds it, with random weights,
+    or none on the meta device.
+    """
+    from vllm.config import (
+        CacheConfig,
+        DeviceConfig,
+        ModelConfig,
+        VllmConfig,
+        set_current_vllm_config,
+    )
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
     from vllm.model_executor.model_loader.utils import initialize_model
 
     config = VllmConfig(
-        model_config=ModelConfig(model=str(folder), dtype="float32", max_model_len=128, skip_tokenizer_init=True),
+        model_config=ModelConfig(
+            model=str(folder), dtype="float32", max_model_len=128, skip_tokenizer_init=True
+        ),
         cache_config=CacheConfig(block_size=32),
         device_config=DeviceConfig("cpu"),
     )
@@ -58,7 +72,9 @@ def version(folder: Path, device: str) -> list[tuple[str, torch.Tensor]]:
 
     torch.manual_seed(1)
     with torch.device(device):
-        causal_lm = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+        causal_lm = AutoModelForCausalLM.from_config(
+            AutoConfig.from_pretrained(folder), dtype=torch.float32
+        )
     names = published_names(causal_lm)
     return [(str(names[name]), weight.detach()) for name, weight in causal_lm.named_parameters()]
 
@@ -80,7 +96,9 @@ def main(folder: Path, device: str) -> None:
     num_theirs, theirs = count(tensors, model)
     load_stacks_whole(model)
     num_ours, own = count(tensors, model)
-    same = device == "meta" or all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
+    same = device == "meta" or all(
+        torch.equal(one, other) for one, other in zip(own, theirs, strict=True)
+    )
     print(json.dumps({"ours": num_ours, "vllm": num_theirs, "tensors": len(tensors), "same": same}))
 
 

@@ -29,13 +29,17 @@ Seen = tuple[int, RoutedExperts]
 
 
 async def sample_episodes(pair: LivePair) -> tuple[list[TrainingSequence], NDArray[np.bool_]]:
-    """Return the sequences of episodes with splits, and for each sampled token whether it follows a choice made again.
+    """Return the sequences of episodes with splits, and for each sampled token whether it follows a
+    choice made again.
 
     A turn computes again what the cache has no whole block of, and a tie may fall otherwise then.
     """
     worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: ToolResult(f"door {number}")))
     parts = episode_parts(
-        worlds, lambda tokens: 1, splits=lambda tokens: sum(tokens) % 5 == 0, stop_token_ids=STOP_TOKENS
+        worlds,
+        lambda tokens: 1,
+        splits=lambda tokens: sum(tokens) % 5 == 0,
+        stop_token_ids=STOP_TOKENS,
     )
     parts.max_sequence_tokens = MAX_LENGTH
     task = episode_task(2, EPISODES, LengthBudget(max_tokens=MAX_TOKENS), max_turns=6)
@@ -57,25 +61,35 @@ async def sample_episodes(pair: LivePair) -> tuple[list[TrainingSequence], NDArr
     for sampler in samplers:
         completions = [one.completion for one in sampler._attempt.record.sequences]
         rollout = sampler.rollout()
-        for sequence, completion in zip(rollout.sequences, completions, strict=False):  # the last may have no token
+        for sequence, completion in zip(
+            rollout.sequences, completions, strict=False
+        ):  # the last may have no token
             prompt = rollout.sequence_prompt(sequence, task.prompt_token_ids)
             sequences.append(_training_sequence(prompt, sequence))
-            chosen_again.append(_follows_another_choice(sequence, len(prompt), seen[completion])[loss_mask(sequence)])
+            chosen_again.append(
+                _follows_another_choice(sequence, len(prompt), seen[completion])[
+                    loss_mask(sequence)
+                ]
+            )
     assert sum(len(turns) for turns in seen.values()) > 2 * EPISODES
     assert len(sequences) > EPISODES, "no episode was split"
-    assert any(mark.num_kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks), (
-        "no turn hit its blocks"
-    )
+    assert any(
+        mark.num_kept >= 32 for sampler in samplers for mark in sampler.rollout().kv_marks
+    ), "no turn hit its blocks"
     return sequences, np.concatenate(chosen_again)
 
 
-def _follows_another_choice(sequence: Rollout | Branch, num_prompt: int, seen: Sequence[Seen]) -> NDArray[np.bool_]:
+def _follows_another_choice(
+    sequence: Rollout | Branch, num_prompt: int, seen: Sequence[Seen]
+) -> NDArray[np.bool_]:
     last = sequence.routed_experts
     assert last is not None
     follows = np.zeros(len(sequence.token_ids), dtype=np.bool_)
     begin = 0
     for end, experts in seen:
-        differs = (np.sort(experts, axis=-1) != np.sort(last[: len(experts)], axis=-1)).any(axis=(1, 2))
+        differs = (np.sort(experts, axis=-1) != np.sort(last[: len(experts)], axis=-1)).any(
+            axis=(1, 2)
+        )
         follows[begin:end] = (np.cumsum(differs) > 0)[num_prompt + begin - 1 : num_prompt + end - 1]
         begin = end
     return follows

@@ -1,4 +1,6 @@
-"""The generator's worker with more methods: load a version from a file, in place of wire 2; ask for too much memory."""
+"""The generator's worker with more methods: load a version from a file, in place of wire 2; ask for
+too much memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ class FileWorker(GeneratorWorker):
 
         started = time.monotonic()
         self._load_complete(load_file(path).items())
-        return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
+        return (
+            self.step_observer.decoding(),
+            self.step_observer.last_step_at,
+            time.monotonic() - started,
+        )
 
     def load_too_much(self) -> tuple[list[str], float, float]:
         torch.empty(TOO_MUCH)

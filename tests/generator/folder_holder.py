@@ -1,5 +1,6 @@
-"""Stands for a generator: `python -m tests.generator.folder_holder NAME` holds an engine's folder, and a process that
-the engine would be, with NAME among its words, and shared memory. Prints the folder's name; lives on.
+"""Stands for a generator: `python -m tests.generator.folder_holder NAME` holds an engine's folder,
+and a process that the engine would be, with NAME among its words, and shared memory. Prints the
+folder's name; lives on.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ SLOTS = 64
 
 
 class NoClaims:
-    """What the weights ask of the claim loop, in a generator whose requests come from the test instead of Redis."""
+    """What the weights ask of the claim loop, in a generator whose requests come from the test
+    instead of Redis.
+    """
 
     draining = False
 
@@ -44,7 +46,9 @@ class NoClaims:
 
 
 class LivePair:
-    """`publish` sends the learner's weights to the engine, `sample` asks the engine, `logprobs` the learner."""
+    """`publish` sends the learner's weights to the engine, `sample` asks the engine, `logprobs` the
+    learner.
+    """
 
     def __init__(self, config: RunConfig, group: LearnerGroup, engine: Engine) -> None:
         self.group = group
@@ -101,12 +105,19 @@ class LivePair:
         async with asyncio.timeout(120):
             return await asyncio.gather(*(self.engine.sample(request) for request in requests))
 
-    def logprobs(self, sequences: Sequence[TrainingSequence], *, replay: bool = False) -> NDArray[np.float32]:
-        """The learner's, of every token with loss, in order; with the generator's experts if they are replayed."""
+    def logprobs(
+        self, sequences: Sequence[TrainingSequence], *, replay: bool = False
+    ) -> NDArray[np.float32]:
+        """The learner's, of every token with loss, in order; with the generator's experts if they
+        are replayed.
+        """
         batch = pad_micro_batch(tuple(sequences), torch.device("cpu"))
         with torch.no_grad():
             logprobs, _ = self.group.learner.policy(
-                batch.input_ids, batch.positions, batch.targets, batch.routed_experts if replay else None
+                batch.input_ids,
+                batch.positions,
+                batch.targets,
+                batch.routed_experts if replay else None,
             )
         return np.asarray(logprobs.numpy())
 
@@ -146,10 +157,13 @@ async def live_pair(
     finally:
         engine.shutdown()
         await asyncio.sleep(0.1)
-        gc.collect()  # vLLM's sockets warn when they are collected: that must not fall on another test
+        # vLLM's sockets warn when they are collected: that must not fall on another test
+        gc.collect()
 
 
-def training_sequence(prompt: Sequence[int], sampled: Sampled, advantage: float) -> TrainingSequence:
+def training_sequence(
+    prompt: Sequence[int], sampled: Sampled, advantage: float
+) -> TrainingSequence:
     return TrainingSequence(
         prompt_token_ids=np.asarray(prompt, dtype=np.int32),
         token_ids=np.asarray(sampled.token_ids, dtype=np.int32),

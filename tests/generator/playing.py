@@ -1,4 +1,6 @@
-"""What episodes are played with when the engine has no model: turns of four tokens, one call each."""
+"""What episodes are played with when the engine has no model: turns of four tokens,
+one call each.
+"""
 
 from __future__ import annotations
 

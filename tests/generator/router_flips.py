@@ -21,16 +21,24 @@ class TrainerRouting:
         self._chosen: dict[str, torch.Tensor] = {}
         for name, module in model.named_modules():
             if type(module).__name__.lower().endswith("topkrouter"):
-                module.register_forward_hook(lambda *call, name=name: self._chosen.update({name: call[-1][2]}))
+                module.register_forward_hook(
+                    lambda *call, name=name: self._chosen.update({name: call[-1][2]})
+                )
 
     def chosen(self, num_sequences: int) -> Routing:
-        """[sequences, padded positions, routing layers, experts per token], layers in the model's order."""
+        """[sequences, padded positions, routing layers, experts per token], layers in the model's
+        order.
+        """
         stacked = torch.stack(list(self._chosen.values()), dim=1).numpy()
         return np.sort(stacked.reshape(num_sequences, -1, *stacked.shape[1:]), axis=-1)
 
 
-def router_flips(sequences: Sequence[TrainingSequence], trainer: TrainerRouting) -> NDArray[np.int64]:
-    """[sequences, padded positions]: layers in which the two sides sent a token to different sets of experts."""
+def router_flips(
+    sequences: Sequence[TrainingSequence], trainer: TrainerRouting
+) -> NDArray[np.int64]:
+    """[sequences, padded positions]: layers in which the two sides sent a token to different sets
+    of experts.
+    """
     ours = trainer.chosen(len(sequences))
     flips = np.zeros(ours.shape[:2], dtype=np.int64)
     for row, sequence in enumerate(sequences):
@@ -43,7 +51,9 @@ def router_flips(sequences: Sequence[TrainingSequence], trainer: TrainerRouting)
     return flips
 
 
-def seen_flips(sequences: Sequence[TrainingSequence], flips: NDArray[np.int64]) -> NDArray[np.bool_]:
+def seen_flips(
+    sequences: Sequence[TrainingSequence], flips: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Of every completion token: was any token that it attends to, routed differently?"""
     seen = np.cumsum(flips, axis=1) > 0
     return np.concatenate(

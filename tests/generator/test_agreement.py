@@ -20,7 +20,9 @@ from tests.generator.live_pair import joined_pair
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_every_logprob_agrees_before_and_after_updates(versions: Versions, ranks: Ranks, tmp_path: Path) -> None:
+async def test_every_logprob_agrees_before_and_after_updates(
+    versions: Versions, ranks: Ranks, tmp_path: Path
+) -> None:
     config = parse_run_config(
         {
             "run": "test",
@@ -34,7 +36,11 @@ async def test_every_logprob_agrees_before_and_after_updates(versions: Versions,
             },
             "trainer": {"tokens_per_micro_batch": 1000, "logits_chunk_tokens": 256},
             "generator": versions.config.generator.model_dump(mode="json"),
-            "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0, "heartbeat_timeout_seconds": 600.0},
+            "weights": {
+                "bucket_bytes": 1 << 16,
+                "coalesce_seconds": 0.0,
+                "heartbeat_timeout_seconds": 600.0,
+            },
             "rpc": {"port": free_port("127.0.0.1")},
         },
         source="test",
@@ -47,5 +53,7 @@ async def test_every_logprob_agrees_before_and_after_updates(versions: Versions,
             assert gaps(pair, sequences).max() < TOLERANCE
             first = first or sequences
             assert pair.group.update(sequences).applied
-        assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
+        assert gaps(pair, first).max() > 0.05, (
+            "the updates moved nothing: the old log-probs would agree as well"
+        )
         check_slots(pair, config)

@@ -1,4 +1,6 @@
-"""Trainer and generator give the same log-probs, before and after updates that travelled as in a run."""
+"""Trainer and generator give the same log-probs, before and after updates that travelled as in a
+run.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,17 @@ from tests.generator.expert_episodes import sample_episodes
 from tests.generator.live_pair import SLOTS, LivePair, live_pair, training_sequence
 from tests.generator.router_flips import TrainerRouting, router_flips, seen_flips
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("compiled")]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("compiled"),
+]
 
 UNCOUNTED = ("nemotron_h",)
 """Whose memory the planner does not count."""
 TWO_LEGS = ("qwen3_moe",)
-"""Architectures of which a rollout is continued in its own prefix cache, and of which episodes are sampled."""
+"""Architectures of which a rollout is continued in its own prefix cache, and of which episodes are
+sampled."""
 
 RULES = Path(__file__).parents[2] / "helm" / "rollcast" / "files" / "rules.yaml"
 
@@ -59,7 +66,9 @@ def run_config(
     router_replay: bool = False,
     **generator: Any,
 ) -> RunConfig:
-    if architecture == "llama4":  # as its publisher stores it: the text model is a part of the checkpoint
+    if (
+        architecture == "llama4"
+    ):  # as its publisher stores it: the text model is a part of the checkpoint
         make_whole_llama4(folder / "model")
     elif architecture.startswith("qwen3_5"):
         make_whole_qwen3_5(folder / "model", architecture)
@@ -85,7 +94,8 @@ def run_config(
             "weights": {
                 "bucket_bytes": 1 << 16,
                 "coalesce_seconds": 0.0,
-                # The learner computes in the loop that also sends the heartbeats; on a busy machine that takes long.
+                # The learner computes in the loop that also sends the heartbeats; on a busy machine
+                # that takes long.
                 "heartbeat_timeout_seconds": 600.0,
             },
             "rpc": {"port": free_port("127.0.0.1")},
@@ -94,12 +104,19 @@ def run_config(
     )
 
 
-@pytest.mark.parametrize("architecture", ["qwen3", "llama", "llama4", "gemma2", "cohere", "qwen3_5", "nemotron_h"])
+@pytest.mark.parametrize(
+    "architecture", ["qwen3", "llama", "llama4", "gemma2", "cohere", "qwen3_5", "nemotron_h"]
+)
 async def test_every_logprob_agrees_before_and_after_updates(
-    architecture: str, ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+    architecture: str,
+    ranks: Ranks,
+    tmp_path: Path,
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     has_experts = architecture == "llama4"
-    config = run_config(tmp_path, architecture, router_replay=has_experts, engine={"max_num_batched_tokens": 1024})
+    config = run_config(
+        tmp_path, architecture, router_replay=has_experts, engine={"max_num_batched_tokens": 1024}
+    )
     async with live_pair(config, ranks) as pair:
         first: list[TrainingSequence] = []
         for step in range(UPDATES + 1):
@@ -110,7 +127,9 @@ async def test_every_logprob_agrees_before_and_after_updates(
             assert largest < TOLERANCE
             first = first or sequences
             assert pair.group.update(sequences).applied
-        assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
+        assert gaps(pair, first).max() > 0.05, (
+            "the updates moved nothing: the old log-probs would agree as well"
+        )
         if architecture not in UNCOUNTED:
             check_slots(pair, config)
         if has_experts:
@@ -124,15 +143,21 @@ async def test_every_logprob_agrees_before_and_after_updates(
 async def test_what_changes_numbers_shows_in_the_gap_and_raises_its_alert(
     ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    """8 bits, weights and KV cache; each version is quantised as it is applied, so that the gap stays what it is.
+    """8 bits, weights and KV cache; each version is quantised as it is applied, so that the gap
+    stays what it is.
 
-    vLLM keeps a KV cache of 8 bits on processors with AVX-512 or AMX alone; elsewhere it is the weights only.
+    vLLM keeps a KV cache of 8 bits on processors with AVX-512 or AMX alone; elsewhere it is the
+    weights only.
     """
     engine = {"quantization": "fp8_per_channel"}
     if torch.cpu._is_avx512_supported() or torch.cpu._is_amx_tile_supported():
         engine["kv_cache_dtype"] = "fp8"
     config = run_config(tmp_path, "qwen3", dtype="bfloat16", engine=engine)
-    alert = next(line for line in RULES.read_text().splitlines() if "avg_over_time(rollcast_logprob_gap{" in line)
+    alert = next(
+        line
+        for line in RULES.read_text().splitlines()
+        if "avg_over_time(rollcast_logprob_gap{" in line
+    )
     threshold = float(alert.rpartition(">")[2])
     async with live_pair(config, ranks) as pair:
         first: list[TrainingSequence] = []
@@ -146,7 +171,9 @@ async def test_what_changes_numbers_shows_in_the_gap_and_raises_its_alert(
         stale = float(gaps(pair, first).mean())
         record_testsuite_property(f"8 bits: mean gap of tokens {UPDATES + 1} updates old", stale)
         assert min(found) > threshold
-        assert max(found) < stale / 2, "the engine sampled with weights that the learner no longer has"
+        assert max(found) < stale / 2, (
+            "the engine sampled with weights that the learner no longer has"
+        )
         check_slots(pair, config)
 
 
@@ -156,7 +183,8 @@ async def test_two_tensor_parallel_workers_agree_and_stage_a_version_once(
 ) -> None:
     """Of a mixture of experts with a dense layer, and of a dense model.
 
-    At last few weights have changed, experts are chosen by chance where there are any, and an update comes in flight.
+    At last few weights have changed, experts are chosen by chance where there are any, and an
+    update comes in flight.
     """
     has_experts = architecture == "qwen3_moe"
     config = run_config(tmp_path, architecture, router_replay=has_experts, tensor_parallel=2)
@@ -208,10 +236,22 @@ def staged_memories(pid: int) -> set[str]:
 
 @pytest.mark.parametrize(
     "architecture",
-    ["qwen3_moe", "mixtral", "glm4_moe", "deepseek_v3", "minimax_m2", "qwen3_next", "qwen3_5_moe", "gpt_oss"],
+    [
+        "qwen3_moe",
+        "mixtral",
+        "glm4_moe",
+        "deepseek_v3",
+        "minimax_m2",
+        "qwen3_next",
+        "qwen3_5_moe",
+        "gpt_oss",
+    ],
 )
 async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
-    architecture: str, ranks: Ranks, tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+    architecture: str,
+    ranks: Ranks,
+    tmp_path: Path,
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     async with live_pair(run_config(tmp_path, architecture, router_replay=True), ranks) as pair:
         trainer = TrainerRouting(pair.group.learner.policy)
@@ -221,16 +261,25 @@ async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
             sequences = await sample(pair)
             agree = gaps(pair, sequences) < TOLERANCE
             flips = router_flips(sequences, trainer)
-            record_testsuite_property(f"{architecture}: share that agrees after {step} updates", float(agree.mean()))
-            record_testsuite_property(f"{architecture}: router flips after {step} updates", int(flips.sum()))
+            record_testsuite_property(
+                f"{architecture}: share that agrees after {step} updates", float(agree.mean())
+            )
+            record_testsuite_property(
+                f"{architecture}: router flips after {step} updates", int(flips.sum())
+            )
             assert agree[~seen_flips(sequences, flips)].all(), "a gap that no flip explains"
-            # Where two experts are within rounding of each other, the machine decides. One such flip changes every
-            # later token of its sequence, so that the share of tokens that agree says how early it came, not how rare.
+            # Where two experts are within rounding of each other, the machine decides. One such
+            # flip changes every later token of its sequence, so that the share of tokens that agree
+            # says how early it came, not how rare.
             assert (flips > 0).any(axis=1).sum() <= 2
             first = first or sequences
             assert pair.group.update(sequences).applied
-        assert gaps(pair, first).max() > 0.05, "the updates moved nothing: the old log-probs would agree as well"
-        assert router_flips(first, trainer).sum() > 0, "other weights choose other experts, and nothing was counted"
+        assert gaps(pair, first).max() > 0.05, (
+            "the updates moved nothing: the old log-probs would agree as well"
+        )
+        assert router_flips(first, trainer).sum() > 0, (
+            "other weights choose other experts, and nothing was counted"
+        )
 
         tie_experts(pair.group.learner.policy)
         await pair.publish(UPDATES + 1)
@@ -247,10 +296,16 @@ async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
                 assert again.mean() < 0.5
                 replayed[again] = 0.0
                 tokens = int(again.sum())
-                record_testsuite_property(f"{architecture}, {run}: tokens after a choice made again", tokens)
+                record_testsuite_property(
+                    f"{architecture}, {run}: tokens after a choice made again", tokens
+                )
             record_testsuite_property(f"{architecture}, experts tied, {run}: router flips", flipped)
-            record_testsuite_property(f"{architecture}, experts tied, {run}: mean gap", float(without.mean()))
-            record_testsuite_property(f"{architecture}, experts tied, {run}: largest gap", float(without.max()))
+            record_testsuite_property(
+                f"{architecture}, experts tied, {run}: mean gap", float(without.mean())
+            )
+            record_testsuite_property(
+                f"{architecture}, experts tied, {run}: largest gap", float(without.max())
+            )
             record_testsuite_property(
                 f"{architecture}, experts tied, {run}: largest gap replayed", float(replayed.max())
             )
@@ -260,13 +315,20 @@ async def test_mixture_of_experts_agrees_where_its_routers_choose_alike(
 
 
 async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], NDArray[np.bool_]]:
-    """The second leg finds the KV entries of the first in the prefix cache, and the experts must be found with them.
+    """The second leg finds the KV entries of the first in the prefix cache, and the experts must be
+    found with them.
 
-    What of the first leg is no whole block it computes again, and a tie may fall otherwise then. Also returned, of all
-    sampled tokens: was it one of the first leg, after such a choice? The record has the choices that the second saw.
+    What of the first leg is no whole block it computes again, and a tie may fall otherwise then.
+    Also returned, of all sampled tokens: was it one of the first leg, after such a choice? The
+    record has the choices that the second saw.
     """
     length = LengthBudget(
-        max_tokens=120, interrupt_from=50, interrupt_to=60, answer_tokens=50, phrase=(30, 31, 32), seed=1
+        max_tokens=120,
+        interrupt_from=50,
+        interrupt_to=60,
+        answer_tokens=50,
+        phrase=(30, 31, 32),
+        seed=1,
     )
     task = make_task(1, random_prompt(1, PROMPT_TOKENS), length, rollouts=PROMPTS)
     samplers = [RolloutSampler(pair.engine, task, index) for index in range(PROMPTS)]
@@ -286,7 +348,9 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
     rollouts = [sampler.rollout() for sampler in samplers]
     cut = [rollout for rollout in rollouts if rollout.interrupted]
     assert cut
-    assert all(rollout.kv_marks[0].num_kept >= 32 for rollout in cut), "the second leg did not hit its own blocks"
+    assert all(rollout.kv_marks[0].num_kept >= 32 for rollout in cut), (
+        "the second leg did not hit its own blocks"
+    )
     chosen_again = []
     for rollout in rollouts:
         first, last = firsts[rollout.index], rollout.routed_experts
@@ -314,7 +378,9 @@ async def sample_in_two_legs(pair: LivePair) -> tuple[list[TrainingSequence], ND
 
 
 def tie_experts(model: torch.nn.Module) -> None:
-    """Make the scores of three experts each differ by a rounding: which two of them are chosen is anybody's guess."""
+    """Make the scores of three experts each differ by a rounding: which two of them are chosen is
+    anybody's guess.
+    """
     reshard(model)
     for module in model.modules():
         if type(module).__name__.endswith("Router"):
@@ -325,7 +391,13 @@ def tie_experts(model: torch.nn.Module) -> None:
                     parameter.zero_()
                 rows = weight.to_local()
                 alike = rows[torch.arange(len(rows)) // 3 * 3]
-                rows.copy_(alike * (1 + 1e-7 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))))
+                rows.copy_(
+                    alike
+                    * (
+                        1
+                        + 1e-7 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
+                    )
+                )
     for name, buffer in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             buffer.copy_(buffer[torch.arange(len(buffer)) // 3 * 3])
@@ -339,6 +411,11 @@ def reshard(model: torch.nn.Module) -> None:
 
 
 async def test_every_architecture_of_the_table_is_run_here() -> None:
-    marks = [mark for test in globals().values() for mark in getattr(test, "pytestmark", ()) if callable(test)]
+    marks = [
+        mark
+        for test in globals().values()
+        for mark in getattr(test, "pytestmark", ())
+        if callable(test)
+    ]
     run = {name for mark in marks if mark.args[:1] == ("architecture",) for name in mark.args[1]}
     assert {model.tiny_model for model in proven_models()} <= run

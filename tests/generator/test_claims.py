@@ -46,7 +46,10 @@ async def test_nothing_is_claimed_while_no_trainer_is_reached_and_groups_under_w
         await asyncio.sleep(0.7)
         assert set(run.trainer.outstanding().waiting) == {2, 100}
         reached[0] = True
-        assert {delivery.group.sequence for delivery in await run.advance_until_published(2)} == {2, 100}
+        assert {delivery.group.sequence for delivery in await run.advance_until_published(2)} == {
+            2,
+            100,
+        }
 
 
 async def test_groups_are_sampled_graded_and_published() -> None:
@@ -96,8 +99,12 @@ def test_a_share_smaller_than_one_prompt_still_lets_evaluation_through() -> None
         Slots(total=4, train_rollouts=8, eval_rollouts=4, max_eval_share=0.5)
 
 
-async def test_idle_time_is_exactly_the_time_without_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that the test turns: a wait that ends in a claim counts, one beside a running group does not."""
+async def test_idle_time_is_exactly_the_time_without_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that the test turns: a wait that ends in a claim counts, one beside a running
+    group does not.
+    """
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(claims_module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 2)) as run:
@@ -142,7 +149,10 @@ async def test_wrong_answers_and_failed_graders_are_told_apart() -> None:
         wrong = dataclasses.replace(make_task(1), reference='"2"')
         broken = dataclasses.replace(make_task(2), reference="this is not JSON")
         run.trainer.dispatch([wrong, broken])
-        groups = {delivery.group.sequence: delivery.group for delivery in await run.advance_until_published(2)}
+        groups = {
+            delivery.group.sequence: delivery.group
+            for delivery in await run.advance_until_published(2)
+        }
         assert {rollout.grading_status for rollout in groups[1].rollouts} == {GradingStatus.WRONG}
         assert {rollout.grading_status for rollout in groups[2].rollouts} == {GradingStatus.ERROR}
         assert run.count(generator_metrics.GRADINGS, status="wrong") == 2

@@ -75,7 +75,11 @@ def cut_of(task: PromptTask, index: int) -> int:
 
 
 def test_the_example_of_the_records() -> None:
-    task = make_task(LengthBudget(max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)))
+    task = make_task(
+        LengthBudget(
+            max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)
+        )
+    )
     completion = Completion(task, 0, decode)
     completion.append([1, 2, 3], [-1.0, -2.0, -3.0], [VersionSpan(V7, 0, 3)])
     assert completion.next_leg() == (9, True)
@@ -85,7 +89,11 @@ def test_the_example_of_the_records() -> None:
     rollout = completion.rollout()
     assert rollout.token_ids.tolist() == [1, 2, 3, 90, 4, 5]
     assert rollout.logprobs.tolist() == [-1, -2, -3, 0, -4, -5]
-    assert rollout.legs == (Leg(LegKind.THINKING, 0, 3), Leg(LegKind.PHRASE, 3, 4), Leg(LegKind.ANSWER, 4, 6))
+    assert rollout.legs == (
+        Leg(LegKind.THINKING, 0, 3),
+        Leg(LegKind.PHRASE, 3, 4),
+        Leg(LegKind.ANSWER, 4, 6),
+    )
     assert rollout.loss_masked == ((3, 4),)
     assert rollout.version_spans == (VersionSpan(V7, 0, 4), VersionSpan(V8, 4, 6))
     assert rollout.kv_marks == (KvMark(4, 32, V8),)
@@ -114,13 +122,19 @@ def test_a_marker_that_straddles_the_cut_came_too_late() -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    """Byte-level pairs, in which `>` and the line breaks behind it are one token, as real vocabularies have it."""
+    """Byte-level pairs, in which `>` and the line breaks behind it are one token, as real
+    vocabularies have it.
+    """
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, min_frequency=2, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator(["a>\n\n"] * 50 + ["</think>"] * 20 + [" </ think", "the ink", ">é"] * 5, trainer)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, min_frequency=2, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(
+        ["a>\n\n"] * 50 + ["</think>"] * 20 + [" </ think", "the ink", ">é"] * 5, trainer
+    )
     return made
 
 
@@ -131,7 +145,12 @@ def thought(tokenizer: Tokenizer, token_ids: list[int], cut: int) -> Completion:
     """A completion of these tokens, whose thinking is cut at `cut`."""
     marker = tuple(tokenizer.encode(THINK_END).ids)
     length = LengthBudget(
-        999, interrupt_from=cut, interrupt_to=cut, answer_tokens=8, phrase=(1,), end_of_thinking=marker
+        999,
+        interrupt_from=cut,
+        interrupt_to=cut,
+        answer_tokens=8,
+        phrase=(1,),
+        end_of_thinking=marker,
     )
     completion = Completion(make_task(length), 0, tokenizer.decode)
     completion.append(token_ids, [-1.0] * len(token_ids), [VersionSpan(V7, 0, len(token_ids))])
@@ -142,7 +161,9 @@ def test_a_marker_in_other_tokens_than_its_own_ends_thinking(tokenizer: Tokenize
     token_ids = tokenizer.encode("a</think>\n\n4").ids
     marker = tokenizer.encode(THINK_END).ids
     starts = range(len(token_ids))
-    assert all(token_ids[start : start + len(marker)] != marker for start in starts), "the line breaks belong to `>`"
+    assert all(token_ids[start : start + len(marker)] != marker for start in starts), (
+        "the line breaks belong to `>`"
+    )
     assert thought(tokenizer, token_ids, len(token_ids)).next_leg() == (999 - len(token_ids), False)
 
 
@@ -153,7 +174,9 @@ PIECES = st.sampled_from([THINK_END, "</thi", "nk>", "\n\n", "<", "/", ">", "é"
 def test_any_split_into_tokens_is_read_as_its_characters_are(
     tokenizer: Tokenizer, data: st.DataObject, pieces: list[str]
 ) -> None:
-    """Against the characters: thinking ended where a marker's last one belongs to a token before the cut."""
+    """Against the characters: thinking ended where a marker's last one belongs to a token before
+    the cut.
+    """
     text = "".join(pieces)
     seams = sorted({0, len(text), *data.draw(st.lists(st.integers(0, len(text)), max_size=8))})
     token_ids: list[int] = []
@@ -161,7 +184,10 @@ def test_any_split_into_tokens_is_read_as_its_characters_are(
     for start, end in itertools.pairwise(seams):
         encoded = tokenizer.encode(text[start:end])
         stops = [stop for _, stop in encoded.offsets]
-        token_of += [len(token_ids) + next(i for i, stop in enumerate(stops) if stop > at) for at in range(end - start)]
+        token_of += [
+            len(token_ids) + next(i for i, stop in enumerate(stops) if stop > at)
+            for at in range(end - start)
+        ]
         token_ids += encoded.ids
     cut = data.draw(st.integers(1, len(token_ids)))
     ends = [at + len(THINK_END) - 1 for at in range(len(text)) if text.startswith(THINK_END, at)]
@@ -179,8 +205,12 @@ def test_without_room_for_an_answer_the_rollout_is_truncated() -> None:
 
 
 @given(data=st.data(), index=st.integers(0, 5), stops=st.integers(0, 1000))
-def test_any_split_into_partial_rollouts_keeps_the_budgets(data: st.DataObject, index: int, stops: int) -> None:
-    """Sampled in random pieces, each through the record as a hand-back does it: the legs come out the same."""
+def test_any_split_into_partial_rollouts_keeps_the_budgets(
+    data: st.DataObject, index: int, stops: int
+) -> None:
+    """Sampled in random pieces, each through the record as a hand-back does it: the legs come out
+    the same.
+    """
     task = interrupted_task()
     completion = Completion(task, index, decode)
     whole = random.Random(stops)
@@ -198,7 +228,11 @@ def test_any_split_into_partial_rollouts_keeps_the_budgets(data: st.DataObject, 
     rollout = completion.rollout()
     cut = cut_of(task, index)
     assert [leg.kind for leg in rollout.legs] == [LegKind.THINKING, LegKind.PHRASE, LegKind.ANSWER]
-    assert [(leg.start, leg.end) for leg in rollout.legs] == [(0, cut), (cut, cut + 2), (cut + 2, cut + 10)]
+    assert [(leg.start, leg.end) for leg in rollout.legs] == [
+        (0, cut),
+        (cut, cut + 2),
+        (cut + 2, cut + 10),
+    ]
     assert rollout.version_spans[0].start == 0
     assert rollout.version_spans[-1].end == rollout.num_tokens == len(rollout.logprobs)
     for before, after in zip(rollout.version_spans, rollout.version_spans[1:], strict=False):
@@ -215,8 +249,14 @@ def test_a_mark_beyond_the_tokens_is_not_recorded() -> None:
 
 
 def test_experts_are_those_that_each_token_was_first_computed_with() -> None:
-    """Of a rollout of two legs, handed back between them: the next owner computes the first leg again, by itself."""
-    task = make_task(LengthBudget(max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)))
+    """Of a rollout of two legs, handed back between them: the next owner computes the first leg
+    again, by itself.
+    """
+    task = make_task(
+        LengthBudget(
+            max_tokens=100, interrupt_from=3, interrupt_to=3, answer_tokens=9, phrase=(90,)
+        )
+    )
     first = Completion(task, 0, decode)
     first.append([1, 2, 3], [-1.0] * 3, [VersionSpan(V7, 0, 3)])
     first.record_experts(0, np.full((5 + 3 - 1, 2, 1), 7, dtype=np.uint8))

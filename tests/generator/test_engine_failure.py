@@ -1,4 +1,6 @@
-"""The cause of an engine that does not start is in the generator's sentence, whichever process knew it."""
+"""The cause of an engine that does not start is in the generator's sentence, whichever process knew
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,13 @@ from rollcast.generator.vllm.engine_warden import FOLDER_VARIABLE
 from rollcast.telemetry import gpus
 
 MISSING = "a_module_that_is_not_there"
-SAID_BY_VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}"
-OLD_DRIVER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+SAID_BY_VLLM = (
+    "Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': "
+    "1}"
+)
+OLD_DRIVER = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
+)
 
 
 def needs_a_module(name: str) -> None:
@@ -26,7 +33,9 @@ def needs_a_module(name: str) -> None:
 
 
 def refusal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> UserError:
-    """Of a generator whose engine has left its notes in `folder`. vLLM itself is not asked for its arguments."""
+    """Of a generator whose engine has left its notes in `folder`. vLLM itself is not asked for its
+    arguments.
+    """
     monkeypatch.setattr(engine_failure, "passed_arguments", lambda settings: {})
     with pytest.raises(UserError) as raised, explained_start(Model(path="m"), Generator(), folder):
         raise RuntimeError(SAID_BY_VLLM)
@@ -39,7 +48,9 @@ def test_a_module_that_the_engines_process_lacks_is_named(
 ) -> None:
     """A real fork, whose first import fails, or its engine's; vLLM logs neither."""
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setitem(sys.modules, "vllm", pytest)  # takes seconds to import, and is not asked for anything
+    monkeypatch.setitem(
+        sys.modules, "vllm", pytest
+    )  # takes seconds to import, and is not asked for anything
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None if broken != MISSING else pytest)
     context = multiprocessing.get_context("fork")
     theirs, ours = context.Pipe(duplex=False)
@@ -70,12 +81,20 @@ def test_a_module_that_the_engines_process_lacks_is_named(
             "AcceleratorError: CUDA error: uncorrectable ECC error encountered",
             OLD_DRIVER.replace("550.54.15", "580.65.06"),
             EXIT_FAILED,
-            "node node-17 has a GPU that cannot be used (AcceleratorError: CUDA error: uncorrectable ECC error",
+            (
+                "node node-17 has a GPU that cannot be used (AcceleratorError: CUDA error: "
+                "uncorrectable ECC error"
+            ),
         ),
     ],
 )
 def test_an_engine_without_its_gpu_names_driver_or_node(
-    cause: str, driver: str, code: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cause: str,
+    driver: str,
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / CAUSE).write_text(cause)
     (tmp_path / "version").write_text(driver)

@@ -1,4 +1,6 @@
-"""Episodes and the claim loop: slots, the KV cache, environments that fail, hand-overs, lost versions."""
+"""Episodes and the claim loop: slots, the KV cache, environments that fail, hand-overs, lost
+versions.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,18 @@ def given_text(rollout: Rollout) -> int:
 
 
 async def test_turns_are_recorded_with_their_calls_and_rewards() -> None:
-    world = ScriptedWorld(lambda number: ToolResult("a door", reward=0.1 * number, is_done=number == 3))
+    world = ScriptedWorld(
+        lambda number: ToolResult("a door", reward=0.1 * number, is_done=number == 3)
+    )
     world.opening = Opening(TOOLS, messages=[{"role": "user", "content": "begin."}])
     world.value = 0.5
     sampler = await play(episode_parts(ScriptedWorlds(lambda: world), one_call))
     rollout = sampler.rollout()
     assert rollout.episode is not None
     assert rollout.episode.end is EpisodeEnd.DONE
-    assert rollout.episode.prompt_token_ids is not None, "the environment's own chat replaced the row's"
+    assert rollout.episode.prompt_token_ids is not None, (
+        "the environment's own chat replaced the row's"
+    )
     assert [turn.tool_calls for turn in rollout.episode.turns] == [1, 1, 1]
     assert [turn.reward for turn in rollout.episode.turns] == pytest.approx([0.1, 0.2, 0.3])
     assert [turn.end - turn.start for turn in rollout.episode.turns] == [TURN_TOKENS] * 3
@@ -69,13 +75,19 @@ async def test_turns_are_recorded_with_their_calls_and_rewards() -> None:
 
 
 async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
-    """As OpenEnv's servers give it: 0.1 for the first turn, 0.2 and 0.4 for the calls of the second."""
+    """As OpenEnv's servers give it: 0.1 for the first turn, 0.2 and 0.4 for the calls of the
+    second.
+    """
     rewards = [0.1, 0.2, 0.4]
-    world = ScriptedWorld(lambda number: ToolResult("a door", reward=rewards[number - 1], is_done=number == 3))
+    world = ScriptedWorld(
+        lambda number: ToolResult("a door", reward=rewards[number - 1], is_done=number == 3)
+    )
     world.value = rewards[-1]
     calls = iter([1, 2])
     parts = episode_parts(ScriptedWorlds(lambda: world), lambda tokens: next(calls))
-    parts.settings = {WORLD: OpenEnvironment(name=WORLD, url="http://127.0.0.1:9", interpreter=Path("python"))}
+    parts.settings = {
+        WORLD: OpenEnvironment(name=WORLD, url="http://127.0.0.1:9", interpreter=Path("python"))
+    }
     sampler = await play(parts)
     rollout = sampler.rollout()
     assert rollout.episode is not None
@@ -87,7 +99,9 @@ async def test_a_last_reward_that_is_the_episodes_counts_once() -> None:
 
 
 async def test_rewards_of_an_environments_own_range_become_0_to_1() -> None:
-    world = ScriptedWorld(lambda number: ToolResult("a door", reward=1.0, is_done=number == 2), value=-1.0)
+    world = ScriptedWorld(
+        lambda number: ToolResult("a door", reward=1.0, is_done=number == 2), value=-1.0
+    )
     parts = episode_parts(ScriptedWorlds(lambda: world), one_call)
     parts.settings = {WORLD: parts.settings[WORLD].model_copy(update={"reward_range": (-3.0, 5.0)})}
     sampler = await play(parts)
@@ -100,7 +114,9 @@ async def test_rewards_of_an_environments_own_range_become_0_to_1() -> None:
 
 @pytest.mark.parametrize("value", [-3.01, 5.01, float("-inf")])
 async def test_a_reward_outside_its_own_range_is_no_verdict(value: float) -> None:
-    parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
+    parts = episode_parts(
+        ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call
+    )
     parts.settings = {WORLD: parts.settings[WORLD].model_copy(update={"reward_range": (-3.0, 5.0)})}
     sampler = await play(parts)
     rollout = sampler.rollout()
@@ -128,7 +144,9 @@ async def test_an_environment_that_fails_is_tried_again_and_given_up_without_a_v
     assert rollout.episode is not None
     assert (rollout.episode.end, rollout.episode.restarts) == (EpisodeEnd.DONE, 2)
     assert len(worlds.ended_worlds) == 2, "an environment that failed is not used again"
-    assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    assert (
+        count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    )
     assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="call") == 2
 
     attempts = itertools.count()
@@ -147,7 +165,13 @@ class BrokenWorld(ScriptedWorld):
 
 
 async def test_failed_set_ups_late_calls_and_cut_answers_are_counted_apart() -> None:
-    answers = iter([ToolResult("late", is_overdue=True), ToolResult("short", is_cut=True), ToolResult("a door")])
+    answers = iter(
+        [
+            ToolResult("late", is_overdue=True),
+            ToolResult("short", is_cut=True),
+            ToolResult("a door"),
+        ]
+    )
     made = iter([BrokenWorld(done_after(1)), ScriptedWorld(lambda number: next(answers))])
     parts = episode_parts(ScriptedWorlds(lambda: next(made), refusals=1), one_call)
     sampler = await play(parts, max_turns=3)
@@ -162,7 +186,7 @@ async def test_no_process_and_a_client_with_a_mistake_fail_the_episode_alone() -
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1)), refusals=1)
     parts = episode_parts(worlds, one_call, restarts=0)
     sampler = await play(parts)
-    assert sampler.rollout().episode.reason == "environment world: no process could be started"  # type: ignore[union-attr]
+    assert sampler.rollout().episode.reason == ("environment world: no process could be started")  # type: ignore[union-attr]
     assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="start") == 1
     worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: 1 / 0))  # type: ignore[arg-type, return-value]
     sampler = await play(episode_parts(worlds, one_call, restarts=0))
@@ -171,7 +195,9 @@ async def test_no_process_and_a_client_with_a_mistake_fail_the_episode_alone() -
 
 @pytest.mark.parametrize("value", [None, float("nan"), -0.1, 1.5, "good", [1]])
 async def test_what_is_no_reward_is_no_verdict(value: Any) -> None:
-    parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call)
+    parts = episode_parts(
+        ScriptedWorlds(lambda: ScriptedWorld(done_after(1), value=value)), one_call
+    )
     sampler = await play(parts)
     assert count(parts, episode_metrics.EPISODE_FAILURES, environment=WORLD, stage="reward") == 1
     assert sampler.finished
@@ -186,7 +212,9 @@ async def test_what_is_no_reward_is_no_verdict(value: Any) -> None:
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e9])
 async def test_a_turn_whose_reward_is_no_reward_has_no_verdict(reward: float) -> None:
-    worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: ToolResult("a door", reward=reward)))
+    worlds = ScriptedWorlds(
+        lambda: ScriptedWorld(lambda number: ToolResult("a door", reward=reward))
+    )
     sampler = await play(episode_parts(worlds, one_call))
     rollout = sampler.rollout()
     assert rollout.episode is not None
@@ -209,21 +237,27 @@ async def test_a_reset_and_a_failure_of_ten_megabytes_are_short_reasons() -> Non
     assert len(rollout.episode.reason) <= MAX_REASON_CHARACTERS
 
 
-async def test_an_environment_that_keeps_no_deadline_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_environment_that_keeps_no_deadline_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(calls_module, "GRACE_SECONDS", 0.1)
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(1), seconds=lambda: 60.0))
     parts = episode_parts(worlds, one_call, call_seconds=0.1, restarts=0)
     sampler = await play(parts)
     rollout = sampler.rollout()
     assert rollout.episode is not None
-    assert rollout.episode.reason == "environment world: did not end a call of look after 0.1 seconds"
+    assert (
+        rollout.episode.reason == "environment world: did not end a call of look after 0.1 seconds"
+    )
     assert count(parts, episode_metrics.EPISODE_CALLS_OVERDUE, environment=WORLD) == 1
     assert len(worlds.ended_worlds) == 1
 
 
 async def test_a_long_answer_is_shortened() -> None:
     texts = iter(["x" * (10 << 20), "short"])
-    worlds = ScriptedWorlds(lambda: ScriptedWorld(lambda number: ToolResult(next(texts), is_done=number == 2)))
+    worlds = ScriptedWorlds(
+        lambda: ScriptedWorld(lambda number: ToolResult(next(texts), is_done=number == 2))
+    )
     parts = episode_parts(worlds, one_call)
     parts.max_sequence_tokens = 4 * MAX_ANSWER_CHARACTERS
     engine: Any = ScriptedEngine(four_tokens)
@@ -260,7 +294,9 @@ async def test_many_episodes_share_the_slots_while_their_tools_run() -> None:
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(2)))
     parts = episode_parts(worlds, one_call, slots=4)
     worlds.make = lambda: WaitingWorld(done_after(2), released=waiting)
-    slots = Slots(total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20)
+    slots = Slots(
+        total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20
+    )
     async with generator(ScriptedEngine(four_tokens), slots=slots, episodes=parts) as run:
         await run.engine.apply(V1)
         run.trainer.dispatch([episode_task(sequence, 2, BUDGET) for sequence in range(1, 11)])
@@ -300,7 +336,9 @@ async def test_a_full_kv_cache_ends_the_claims() -> None:
     waiting = asyncio.Event()
     worlds = ScriptedWorlds(lambda: WaitingWorld(done_after(1), released=waiting))
     parts = episode_parts(worlds, one_call, slots=4)
-    slots = Slots(total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=200)
+    slots = Slots(
+        total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=200
+    )
     async with generator(ScriptedEngine(four_tokens), slots=slots, episodes=parts) as run:
         await run.engine.apply(V1)
         run.trainer.dispatch([episode_task(sequence, 2, BUDGET) for sequence in range(1, 11)])
@@ -316,7 +354,9 @@ async def test_a_full_kv_cache_ends_the_claims() -> None:
 async def test_a_hand_over_does_not_wait_for_a_tool() -> None:
     worlds = ScriptedWorlds(lambda: WaitingWorld(done_after(1), released=asyncio.Event()))
     parts = episode_parts(worlds, one_call, slots=4)
-    slots = Slots(total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20)
+    slots = Slots(
+        total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20
+    )
     async with generator(ScriptedEngine(four_tokens), slots=slots, episodes=parts) as run:
         await run.engine.apply(V1)
         run.trainer.dispatch([episode_task(1, 2, BUDGET)])
@@ -327,8 +367,12 @@ async def test_a_hand_over_does_not_wait_for_a_tool() -> None:
         waiting = run.trainer.outstanding().waiting[1]
         assert (waiting.attempt, waiting.first_version) == (0, None), "nothing of it is used again"
         assert worlds.in_use == 0
-        assert len(worlds.ended_worlds) == 2, "an environment in the middle of an episode is not used again"
-    assert count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+        assert len(worlds.ended_worlds) == 2, (
+            "an environment in the middle of an episode is not used again"
+        )
+    assert (
+        count(parts, episode_metrics.EPISODE_TOKENS_DISCARDED, environment=WORLD) == 2 * TURN_TOKENS
+    )
 
 
 async def test_an_episode_of_lost_versions_begins_again() -> None:
@@ -375,7 +419,9 @@ async def test_what_a_former_owner_sampled_with_a_lost_version_is_not_continued(
     assert sampler.rollout().versions == {V2}
 
 
-async def test_an_environment_that_takes_long_to_begin_does_not_keep_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_environment_that_takes_long_to_begin_does_not_keep_the_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(attempt_module, "MAX_SET_UP_SLOT_SECONDS", 0.2)
     released = asyncio.Event()
 
@@ -385,7 +431,9 @@ async def test_an_environment_that_takes_long_to_begin_does_not_keep_the_slots(m
             return await super().reset(row)
 
     worlds = ScriptedWorlds(lambda: SlowWorld(done_after(1)))
-    slots = Slots(total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20)
+    slots = Slots(
+        total=4, train_rollouts=2, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20
+    )
     episodes = episode_parts(worlds, one_call, slots=4)
     async with generator(ScriptedEngine(four_tokens), slots=slots, episodes=episodes) as run:
         await run.engine.apply(V1)

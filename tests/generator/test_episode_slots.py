@@ -1,4 +1,6 @@
-"""Slots of the engine: waits for one, single answers and turns together, and turns that get none."""
+"""Slots of the engine: waits for one, single answers and turns together, and turns
+that get none.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episod
     parts = episode_parts(ScriptedWorlds(lambda: ScriptedWorld(done_after(1))), one_call, slots=1)
     await parts.slots.acquire()
     patient, impatient = (
-        EpisodeSampler(engine, episode_task(1, 2, BUDGET, max_seconds=seconds), 0, parts) for seconds in (60.0, 0.3)
+        EpisodeSampler(engine, episode_task(1, 2, BUDGET, max_seconds=seconds), 0, parts)
+        for seconds in (60.0, 0.3)
     )
     async with stepping(engine), asyncio.timeout(60):
         running = asyncio.create_task(patient.run())
@@ -39,9 +42,13 @@ async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episod
     given_up = impatient.rollout().episode
     assert given_up is not None
     assert (given_up.end, given_up.turns) == (EpisodeEnd.FAILED, ())
-    assert given_up.reason == "environment world: no slot of the engine was free in the 0.3 seconds of waiting"
+    assert (
+        given_up.reason
+        == "environment world: no slot of the engine was free in the 0.3 seconds of waiting"
+    )
     failures = parts.exporter.registry.get_sample_value(
-        episode_metrics.EPISODE_FAILURES.name, {"run": "test", "environment": WORLD, "stage": "slot"}
+        episode_metrics.EPISODE_FAILURES.name,
+        {"run": "test", "environment": WORLD, "stage": "slot"},
     )
     assert failures == 1
     assert impatient.verdict is not None
@@ -53,14 +60,20 @@ async def test_single_answers_and_turns_share_the_slots() -> None:
     """Both are in flight beyond the slots, and never are more of both together in the engine."""
     worlds = ScriptedWorlds(lambda: ScriptedWorld(done_after(3)))
     parts = episode_parts(worlds, one_call, slots=4)
-    slots = Slots(total=4, train_rollouts=3, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20)
-    single = [dataclasses.replace(make_task(sequence), num_rollouts=3) for sequence in range(101, 109)]
+    slots = Slots(
+        total=4, train_rollouts=3, eval_rollouts=2, max_eval_share=0.5, episode_kv_tokens=1 << 20
+    )
+    single = [
+        dataclasses.replace(make_task(sequence), num_rollouts=3) for sequence in range(101, 109)
+    ]
     episodes = [episode_task(sequence, 3, BUDGET) for sequence in range(1, 9)]
     async with generator(ScriptedEngine(four_tokens), slots=slots, episodes=parts) as run:
         await run.engine.apply(V1)
         run.trainer.dispatch([task for pair in zip(single, episodes, strict=True) for task in pair])
         await run.until(lambda: run.engine.num_running == 4 and run.claims.num_running > 4)
-        handed_back = [sequence for sequence in run.trainer.outstanding().claims if sequence > 100][-1:]
+        handed_back = [sequence for sequence in run.trainer.outstanding().claims if sequence > 100][
+            -1:
+        ]
         run.claims.hand_over(handed_back)  # does not wait for a slot
         await run.until(lambda: not set(handed_back) & set(run.trainer.outstanding().claims))
         found: list[Delivery] = []
@@ -91,5 +104,6 @@ async def test_turns_of_a_later_sequence_keep_their_number_if_one_before_it_has_
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1]
     for number, turn in enumerate(rollout.episode.turns):
         assert (
-            rollout.sequences[turn.sequence].token_ids[turn.start : turn.end].tolist() == record.turn_tokens(number)[1]
+            rollout.sequences[turn.sequence].token_ids[turn.start : turn.end].tolist()
+            == record.turn_tokens(number)[1]
         )

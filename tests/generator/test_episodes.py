@@ -1,7 +1,7 @@
 """Every log-prob of an episode equals what a plain replay of its sequences, spans and marks gives.
 
-Turns with tools in between, through updates, splits, preemptions and a hand-over, with a model that is random: its
-renderer reads a call from any tokens.
+Turns with tools in between, through updates, splits, preemptions and a hand-over, with a model that
+is random: its renderer reads a call from any tokens.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def make_parts(worlds: ScriptedWorlds, *, splits: int = 0, slots: int = SLOTS) -
 def talkative_world(seconds: float = 0.02) -> ScriptedWorld:
     counter = itertools.count()
     return ScriptedWorld(
-        answer=lambda number: ToolResult(f"door {number} leads to room {next(counter)}", reward=0.25),
+        answer=lambda number: ToolResult(
+            f"door {number} leads to room {next(counter)}", reward=0.25
+        ),
         seconds=lambda: seconds,
         opening=Opening(TOOLS, text=" look around."),
     )
@@ -93,7 +95,9 @@ def check_turns(rollout: Rollout) -> None:
     """Turns are what lies between the given tokens."""
     assert rollout.episode is not None
     assert rollout.num_tokens == sum(turn.end - turn.start for turn in rollout.episode.turns)
-    assert [turn.sequence for turn in rollout.episode.turns] == sorted(turn.sequence for turn in rollout.episode.turns)
+    assert [turn.sequence for turn in rollout.episode.turns] == sorted(
+        turn.sequence for turn in rollout.episode.turns
+    )
 
 
 def check_travels(rollouts: list[Rollout], task: PromptTask) -> None:
@@ -125,7 +129,9 @@ def kv_tokens(parts: EpisodeParts, state: str) -> float:
     return found or 0.0
 
 
-async def run_through_updates(versions: Versions, samplers: list[EpisodeSampler], steps: list[int]) -> None:
+async def run_through_updates(
+    versions: Versions, samplers: list[EpisodeSampler], steps: list[int]
+) -> None:
     running = [asyncio.create_task(sampler.run()) for sampler in samplers]
     for step in steps:
         await asyncio.sleep(0.1)
@@ -139,7 +145,9 @@ async def test_episodes_through_updates_splits_and_preemptions(versions: Version
     worlds = ScriptedWorlds(talkative_world)
     parts = make_parts(worlds, splits=5)
     task = episode_task(1, 24, LengthBudget(max_tokens=380))
-    samplers = [EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)]
+    samplers = [
+        EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)
+    ]
     await run_through_updates(versions, samplers, list(range(101, 112)))
     rollouts = [sampler.rollout() for sampler in samplers]
     episodes = [rollout.episode for rollout in rollouts if rollout.episode is not None]
@@ -149,22 +157,32 @@ async def test_episodes_through_updates_splits_and_preemptions(versions: Version
     assert sum(len(episode.branches) for episode in episodes) >= 3
     assert sum(rollout.preemptions for rollout in rollouts) > 0
     ends = {episode.end for episode in episodes}
-    assert ends >= {EpisodeEnd.ANSWERED, EpisodeEnd.TURNS} or ends >= {EpisodeEnd.ANSWERED, EpisodeEnd.TOKENS}
+    assert ends >= {EpisodeEnd.ANSWERED, EpisodeEnd.TURNS} or ends >= {
+        EpisodeEnd.ANSWERED,
+        EpisodeEnd.TOKENS,
+    }
     assert worlds.in_use == 0
     assert worlds.most_in_use > SLOTS, "an episode whose tool runs holds no slot"
     assert sum(turn.tool_calls for episode in episodes for turn in episode.turns) > 24
-    assert all(sampler.verdict is not None and sampler.verdict.status is GradingStatus.OK for sampler in samplers)
+    assert all(
+        sampler.verdict is not None and sampler.verdict.status is GradingStatus.OK
+        for sampler in samplers
+    )
     assert kv_tokens(parts, "rebuilt") > 0
     check_travels(rollouts, task)
 
 
 async def test_thinking_is_cut_in_every_turn(versions: Versions) -> None:
     await versions.apply(200)
-    budget = LengthBudget(max_tokens=300, interrupt_from=4, interrupt_to=8, answer_tokens=90, phrase=PHRASE, seed=3)
+    budget = LengthBudget(
+        max_tokens=300, interrupt_from=4, interrupt_to=8, answer_tokens=90, phrase=PHRASE, seed=3
+    )
     task = episode_task(2, 12, budget)
     parts = make_parts(ScriptedWorlds(talkative_world))
     parts.renderer = AnyTokensRenderer(lambda tokens: 1, stop_token_ids=STOP_TOKENS)
-    samplers = [EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)]
+    samplers = [
+        EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)
+    ]
     await run_through_updates(versions, samplers, [201, 202])
     most_cuts = 0
     for sampler in samplers:
@@ -175,16 +193,22 @@ async def test_thinking_is_cut_in_every_turn(versions: Versions) -> None:
         assert rollout.interrupted == bool(phrases)
         most_cuts = max(most_cuts, len(phrases))
         for phrase in phrases:
-            turn = next(turn for turn in rollout.episode.turns if turn.start <= phrase.start < turn.end)
+            turn = next(
+                turn for turn in rollout.episode.turns if turn.start <= phrase.start < turn.end
+            )
             assert 4 <= phrase.start - turn.start <= 8
             assert turn.end - phrase.end <= 90
     assert most_cuts >= 2
     assert kv_tokens(parts, "kept") > 0, "no later turn found its own KV"
 
 
-async def stopped_after_a_first_turn(versions: Versions, task: PromptTask, parts: EpisodeParts) -> list[Rollout]:
+async def stopped_after_a_first_turn(
+    versions: Versions, task: PromptTask, parts: EpisodeParts
+) -> list[Rollout]:
     """The episodes of a task that are stopped as soon as one of them has ended its first turn."""
-    former = [EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)]
+    former = [
+        EpisodeSampler(versions.engine, task, index, parts) for index in range(task.num_rollouts)
+    ]
     running = [asyncio.create_task(sampler.run()) for sampler in former]
     async with asyncio.timeout(30):
         while not any(sampler._attempt.has_ended_turn for sampler in former):  # noqa: ASYNC110
@@ -196,7 +220,9 @@ async def stopped_after_a_first_turn(versions: Versions, task: PromptTask, parts
     return [sampler.rollout() for sampler in former]
 
 
-async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_again(versions: Versions) -> None:
+async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_again(
+    versions: Versions,
+) -> None:
     await versions.apply(300)
     task = episode_task(3, 12, LengthBudget(max_tokens=300))
     parts = make_parts(ScriptedWorlds(lambda: talkative_world(0.3)), slots=12)
@@ -204,7 +230,8 @@ async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_agai
     labels = {"run": "test", "environment": "world"}
     for _ in range(
         50
-    ):  # on a busy machine none, or all, may be beyond their first turn before this process hears of it
+        # on a busy machine none, or all, may be beyond their first turn before this process hears of it  # noqa: E501
+    ):
         handed = await stopped_after_a_first_turn(versions, task, parts)
         begun = [rollout for rollout in handed if rollout.partial and rollout.num_tokens]
         discarded = registry.get_sample_value(episode_metrics.EPISODE_TOKENS_DISCARDED.name, labels)
@@ -216,7 +243,10 @@ async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_agai
     first_version = min(version for rollout in begun for version in rollout.versions)
     handed_back = dataclasses.replace(task, rollouts=begun, first_version=first_version)
     starts = {rollout.index: rollout for rollout in decode_task(encode_task(handed_back)).rollouts}
-    samplers = [EpisodeSampler(versions.engine, task, index, parts, starts.get(index)) for index in range(12)]
+    samplers = [
+        EpisodeSampler(versions.engine, task, index, parts, starts.get(index))
+        for index in range(12)
+    ]
     await run_through_updates(versions, samplers, [302])
     for sampler in samplers:
         rollout = sampler.rollout()
@@ -226,7 +256,9 @@ async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_agai
             assert rollout.logprobs[: start.num_tokens].tolist() == start.logprobs.tolist()
     again = EpisodeSampler(versions.engine, task, 0, parts, samplers[0].rollout())
     assert again.finished, "a finished episode keeps its result"
-    for kept, sequence in zip(again.rollout().sequences, samplers[0].rollout().sequences, strict=True):
+    for kept, sequence in zip(
+        again.rollout().sequences, samplers[0].rollout().sequences, strict=True
+    ):
         assert kept.token_ids.tolist() == sequence.token_ids.tolist()
         assert kept.kv_marks == sequence.kv_marks
 
@@ -252,7 +284,8 @@ async def test_a_turn_is_cut_when_the_episodes_seconds_are_over(versions: Versio
     await versions.apply(500)
     cut: list[Rollout] = []
     seconds = 0.2
-    # On a busy machine the time may be over before the first token, and then the episode has no verdict.
+    # On a busy machine the time may be over before the first token, and then the episode has no
+    # verdict.
     while not cut and seconds < 60.0:
         task = episode_task(5, 6, LengthBudget(max_tokens=400), max_seconds=seconds)
         parts = make_parts(ScriptedWorlds(talkative_world))
@@ -262,7 +295,11 @@ async def test_a_turn_is_cut_when_the_episodes_seconds_are_over(versions: Versio
         rollouts = [rollout for sampler in samplers if (rollout := sampler.rollout()).num_tokens]
         for rollout in rollouts:
             check_exact(versions, rollout, task)
-        cut = [rollout for rollout in rollouts if rollout.episode and rollout.episode.end is EpisodeEnd.SECONDS]
+        cut = [
+            rollout
+            for rollout in rollouts
+            if rollout.episode and rollout.episode.end is EpisodeEnd.SECONDS
+        ]
         seconds *= 2
     assert cut
     assert all(rollout.stop_reason is StopReason.LENGTH for rollout in cut)

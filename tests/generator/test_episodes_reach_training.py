@@ -1,4 +1,6 @@
-"""Episodes that a generator hands in are taken by the trainer and trained on: the claim loop, the wire, the batch."""
+"""Episodes that a generator hands in are taken by the trainer and trained on: the claim loop, the
+wire, the batch.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ VOCAB = 1_000
 NUM_TASKS = 6
 NUM_ROLLOUTS = 4
 TASKS = [
-    episode_task(sequence, NUM_ROLLOUTS, LengthBudget(max_tokens=60), max_turns=3) for sequence in range(NUM_TASKS)
+    episode_task(sequence, NUM_ROLLOUTS, LengthBudget(max_tokens=60), max_turns=3)
+    for sequence in range(NUM_TASKS)
 ]
 
 
@@ -44,7 +47,9 @@ class FreshWorlds(ScriptedWorlds):
 
 
 def make_worlds() -> ScriptedWorlds:
-    """Each ends after 1 to 3 calls, fails at the second, or never ends: in turn, and it is not used again."""
+    """Each ends after 1 to 3 calls, fails at the second, or never ends: in turn, and it is not used
+    again.
+    """
     made = itertools.count()
 
     def make() -> ScriptedWorld:
@@ -101,7 +106,13 @@ def groups() -> list[Delivery]:
 
 async def played() -> list[Delivery]:
     parts = episode_parts(make_worlds(), one_call, splits=splits, restarts=0)
-    slots = Slots(total=8, train_rollouts=NUM_ROLLOUTS, eval_rollouts=1, max_eval_share=0.5, episode_kv_tokens=1 << 20)
+    slots = Slots(
+        total=8,
+        train_rollouts=NUM_ROLLOUTS,
+        eval_rollouts=1,
+        max_eval_share=0.5,
+        episode_kv_tokens=1 << 20,
+    )
     async with generator(ScriptedEngine(three_tokens), slots=slots, episodes=parts) as run:
         run.trainer.dispatch(TASKS)
         found: list[Delivery] = []
@@ -119,7 +130,9 @@ def test_the_trainer_takes_every_group(groups: list[Delivery]) -> None:
         assert finder.find(decode_group(encode_group(delivery.group)), task) is None
     rollouts = [rollout for delivery in groups for rollout in delivery.group.rollouts]
     episodes = [rollout.episode for rollout in rollouts if rollout.episode is not None]
-    assert {EpisodeEnd.DONE, EpisodeEnd.TURNS, EpisodeEnd.FAILED} <= {episode.end for episode in episodes}
+    assert {EpisodeEnd.DONE, EpisodeEnd.TURNS, EpisodeEnd.FAILED} <= {
+        episode.end for episode in episodes
+    }
     assert any(episode.branches for episode in episodes)
     assert any(len(rollout.versions) > 1 for rollout in rollouts)
 
@@ -128,7 +141,9 @@ def test_the_trainer_takes_every_group(groups: list[Delivery]) -> None:
 def test_exactly_the_sampled_tokens_of_episodes_with_a_verdict_carry_loss(
     groups: list[Delivery], credit: TurnCredit | None
 ) -> None:
-    recipe = Recipe(zero_variance_filter=False, episodes=Episodes(credit=credit) if credit else Episodes())
+    recipe = Recipe(
+        zero_variance_filter=False, episodes=Episodes(credit=credit) if credit else Episodes()
+    )
     found = iter(assemble([delivery.group for delivery in groups], recipe).sequences)
     num_trained = 0
     for delivery in groups:

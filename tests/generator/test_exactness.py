@@ -30,18 +30,30 @@ async def test_rollouts_straddle_updates(versions: Versions) -> None:
 
 async def test_two_legs_with_a_forced_phrase(versions: Versions) -> None:
     await versions.apply(10)
-    budget = LengthBudget(max_tokens=200, interrupt_from=90, interrupt_to=110, answer_tokens=40, phrase=PHRASE, seed=3)
+    budget = LengthBudget(
+        max_tokens=200, interrupt_from=90, interrupt_to=110, answer_tokens=40, phrase=PHRASE, seed=3
+    )
     task = make_task(2, random_prompt(2), budget, rollouts=12)
     rollouts = await sample_all(versions, task, [None] * 12, [11, 12, 13])
     cut = [rollout for rollout in rollouts if rollout.interrupted]
     assert cut
     for rollout in rollouts:
         assert versions.largest_gap(rollout, task) < TOLERANCE
-        position = interruption_position(seed=3, sequence=2, rollout=rollout.index, low=90, high=110)
-        assert rollout.legs[0].end == position if rollout.interrupted else rollout.num_tokens <= position
+        position = interruption_position(
+            seed=3, sequence=2, rollout=rollout.index, low=90, high=110
+        )
+        assert (
+            rollout.legs[0].end == position
+            if rollout.interrupted
+            else rollout.num_tokens <= position
+        )
     for rollout in cut:
         thinking, phrase, answer = rollout.legs
-        assert (thinking.kind, phrase.kind, answer.kind) == (LegKind.THINKING, LegKind.PHRASE, LegKind.ANSWER)
+        assert (thinking.kind, phrase.kind, answer.kind) == (
+            LegKind.THINKING,
+            LegKind.PHRASE,
+            LegKind.ANSWER,
+        )
         assert tuple(rollout.token_ids[phrase.start : phrase.end]) == PHRASE
         assert rollout.loss_masked == ((phrase.start, phrase.end),)
         assert (rollout.logprobs[phrase.start : phrase.end] == 0).all()
@@ -86,7 +98,9 @@ async def test_new_requests_never_hit_older_blocks(versions: Versions) -> None:
         assert versions.largest_gap(rollout, task) < TOLERANCE
 
 
-async def test_requests_without_a_token_are_submitted_again_at_an_update(versions: Versions) -> None:
+async def test_requests_without_a_token_are_submitted_again_at_an_update(
+    versions: Versions,
+) -> None:
     """Rollouts that begin in the very moment of an update hold one version's KV."""
     await versions.apply(40)
     task = make_task(5, random_prompt(5, 120), LengthBudget(max_tokens=60), rollouts=16)
@@ -105,7 +119,9 @@ async def test_temperature_is_part_of_the_behaviour_policy(versions: Versions) -
 
 async def test_nothing_is_sampled_without_a_version(versions: Versions) -> None:
     await versions.engine.withdraw()
-    sampler = RolloutSampler(versions.engine, make_task(7, random_prompt(7), LengthBudget(max_tokens=5)), 0)
+    sampler = RolloutSampler(
+        versions.engine, make_task(7, random_prompt(7), LengthBudget(max_tokens=5)), 0
+    )
     running: asyncio.Task[Any] = asyncio.create_task(sampler.run())
     await asyncio.sleep(0.2)
     assert not running.done()

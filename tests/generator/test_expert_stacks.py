@@ -1,4 +1,6 @@
-"""The experts of a layer get into vLLM's own model as whole stacks, with the same result as its loader's."""
+"""The experts of a layer get into vLLM's own model as whole stacks, with the same result as its
+loader's.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,16 @@ def test_a_stack_of_experts_is_one_copy(architecture: str, tmp_path: Path) -> No
         "VLLM_LOGGING_LEVEL": "ERROR",
         "EXPERT_COPIES_STORE": str(tmp_path / "store"),
     }
-    command = [sys.executable, "-m", "tests.generator.expert_copies", str(tmp_path / "model"), "cpu"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.generator.expert_copies",
+        str(tmp_path / "model"),
+        "cpu",
+    ]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     counted = json.loads(done.stdout.splitlines()[-1])
     assert counted["same"]

@@ -1,4 +1,6 @@
-"""On a machine without any cache, what vLLM compiles is compiled before the generator announces itself."""
+"""On a machine without any cache, what vLLM compiles is compiled before the generator announces
+itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def compiled(folder: Path) -> set[Path]:
     return set(folder.rglob("*.so"))
 
 
-async def test_the_first_rollouts_compile_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_rollouts_compile_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = tmp_path / "inductor"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     make_tiny_model(tmp_path / "model")
@@ -29,7 +33,9 @@ async def test_the_first_rollouts_compile_nothing(tmp_path: Path, monkeypatch: p
         assert before
         await versions.apply(0)
         for sequence, rollouts in enumerate((1, 2, 7)):
-            task = make_task(sequence, random_prompt(sequence), LengthBudget(max_tokens=8), rollouts=rollouts)
+            task = make_task(
+                sequence, random_prompt(sequence), LengthBudget(max_tokens=8), rollouts=rollouts
+            )
             for rollout in await sample_all(versions, task, [None] * rollouts, []):
                 assert versions.largest_gap(rollout, task) < TOLERANCE
         assert compiled(cache) == before

@@ -54,7 +54,9 @@ async def grader() -> AsyncIterator[GradingThreads]:
     def decode(ids: list[int]) -> str:
         return "".join(TEXTS[number] for number in ids if number < len(TEXTS))
 
-    made = GradingThreads(decode, Tasks(grading=Grading(processes=1, deadline_seconds=3.0)), Exporter("test"))
+    made = GradingThreads(
+        decode, Tasks(grading=Grading(processes=1, deadline_seconds=3.0)), Exporter("test")
+    )
     yield made
     await made.close()
 
@@ -72,7 +74,9 @@ async def test_gradings_that_wait_for_their_turn_do_not_time_out(grader: Grading
 
 
 @NEEDS_PROTECTIONS
-async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(grader: GradingThreads) -> None:
+async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stopped(
+    grader: GradingThreads,
+) -> None:
     graded = await grader.grade(make_task("code"), [1])
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.WRONG, 0.0, "time")
     assert count(grader, generator_metrics.GRADINGS, status="wrong") == 1
@@ -82,7 +86,9 @@ async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stop
 
 
 @NEEDS_PROTECTIONS
-async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(grader: GradingThreads) -> None:
+async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(
+    grader: GradingThreads,
+) -> None:
     task = make_task("code")
     task.reference = json.dumps({"kind": "tests", "tests": "f(1)\nwhile True: pass"})
     graded = await grader.grade(task, [0])
@@ -91,13 +97,20 @@ async def test_a_judge_that_hangs_gives_no_verdict_and_is_counted_as_stopped(gra
     assert count(grader, generator_metrics.GRADING_TIMEOUTS, dataset="test") == 1
 
 
-async def test_a_verifier_that_is_being_imported_takes_no_thread_from_others(tmp_path: Path) -> None:
+async def test_a_verifier_that_is_being_imported_takes_no_thread_from_others(
+    tmp_path: Path,
+) -> None:
     """One thread, four gradings of a module that hangs in its import, and one of math."""
-    (tmp_path / "reward.py").write_text("import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n")
+    (tmp_path / "reward.py").write_text(
+        "import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n"
+    )
     name = f"{tmp_path}/reward.py:grade"
     rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier=name)
     tasks = Tasks(dataset=rows, grading=Grading(processes=1, deadline_seconds=60.0))
-    made, math = GradingThreads(lambda ids: r"\boxed{4}", tasks, Exporter("test")), make_task("math")
+    made, math = (
+        GradingThreads(lambda ids: r"\boxed{4}", tasks, Exporter("test")),
+        make_task("math"),
+    )
     math.reference = '"4"'
     stuck = [asyncio.create_task(made.grade(make_task(name), [0])) for _ in range(4)]
     await asyncio.sleep(0.1)
@@ -114,7 +127,9 @@ async def test_a_verifier_that_is_being_imported_takes_no_thread_from_others(tmp
 async def test_a_generator_grades_on_no_more_cores_than_it_may_use_and_says_so_once() -> None:
     cores = len(os.sched_getaffinity(0))
     with capture_logs() as told:
-        made = GradingThreads(lambda ids: "", Tasks(grading=Grading(processes=cores + 7)), Exporter("test"))
+        made = GradingThreads(
+            lambda ids: "", Tasks(grading=Grading(processes=cores + 7)), Exporter("test")
+        )
     assert made._threads._max_workers <= cores
     (line,) = told
     assert line["event"].startswith(
@@ -125,7 +140,9 @@ async def test_a_generator_grades_on_no_more_cores_than_it_may_use_and_says_so_o
 
 def test_a_verifier_that_is_not_installed_stops_the_generator_at_its_start() -> None:
     rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="mathh")
-    with pytest.raises(UserError, match=r"verifier = 'mathh': neither built in nor installed here; choose"):
+    with pytest.raises(
+        UserError, match=r"verifier = 'mathh': neither built in nor installed here; choose"
+    ):
         check_grading(Tasks(dataset=rows))
 
 
@@ -142,12 +159,17 @@ async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the function's exception to the lines of whoever watches the run's folder."""
-    (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return row['answer'] / 0\n")
+    (tmp_path / "reward.py").write_text(
+        "def grade(completion, row):\n    return row['answer'] / 0\n"
+    )
     monkeypatch.chdir(tmp_path)
     rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="./reward.py:grade")
     exporter = Exporter("test")
     made = GradingThreads(
-        lambda ids: "", Tasks(dataset=rows), exporter, failures_file=failures_file(tmp_path, "generator-0")
+        lambda ids: "",
+        Tasks(dataset=rows),
+        exporter,
+        failures_file=failures_file(tmp_path, "generator-0"),
     )
     news, task = VerifierNews(tmp_path), make_task("./reward.py:grade")
     task.reference = json.dumps({"answer": 1})
@@ -163,12 +185,24 @@ async def test_a_verifier_that_fails_is_told_once_in_words_and_then_counted(
     said = f"ZeroDivisionError: division by zero ({tmp_path}/reward.py, line 2)"
     assert told == [
         [f"{name} gives no verdict: {said}; completions without a grade are left out"],
-        [f"{name} gave no verdict on 2 completions so far, first {said}; completions without a grade are left out"],
+        [
+            (
+                f"{name} gave no verdict on 2 completions so far, first {said}; completions "
+                "without a grade are left out"
+            )
+        ],
         [],
-        [f"{name} gave no verdict on 4 completions so far, first {said}; completions without a grade are left out"],
+        [
+            (
+                f"{name} gave no verdict on 4 completions so far, first {said}; completions "
+                "without a grade are left out"
+            )
+        ],
         [],
     ]
-    assert count_of(exporter, generator_metrics.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5
+    assert (
+        count_of(exporter, generator_metrics.VERIFIER_FAILURES, verifier="./reward.py:grade") == 5
+    )
 
 
 async def test_a_service_grades_beside_the_threads_and_its_requests_are_counted() -> None:
@@ -180,7 +214,12 @@ async def test_a_service_grades_beside_the_threads_and_its_requests_are_counted(
     await made.close()
     assert graded.status is GradingStatus.ERROR
     assert "cannot be reached" in graded.failure
-    assert count_of(exporter, generator_metrics.VERIFIER_REQUESTS, verifier="away", outcome="unreachable") == 2
+    assert (
+        count_of(
+            exporter, generator_metrics.VERIFIER_REQUESTS, verifier="away", outcome="unreachable"
+        )
+        == 2
+    )
 
 
 def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
@@ -189,7 +228,9 @@ def test_a_verifier_that_does_not_import_stops_the_generator_at_its_start(
     (tmp_path / "reward.py").write_text("import nowhere_to_be_found\n")
     monkeypatch.chdir(tmp_path)
     rows = JsonlDataset(name="d", path=Path("d.jsonl"), verifier="./reward.py:grade")
-    with pytest.raises(UserError, match=r"verifier ./reward.py:grade: it cannot be imported: .*nowhere_to_be_found"):
+    with pytest.raises(
+        UserError, match=r"verifier ./reward.py:grade: it cannot be imported: .*nowhere_to_be_found"
+    ):
         check_grading(Tasks(dataset=rows))
 
 

@@ -31,7 +31,9 @@ from tests.generator.claiming import V1, V2, generator, make_task
 
 
 async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
-    """Rollouts of task 1 end soon, those of task 2 do not; another generator continues them token by token."""
+    """Rollouts of task 1 end soon, those of task 2 do not; another generator continues them token
+    by token.
+    """
 
     def num_tokens(request: EngineRequest) -> int:
         return 3 + (6 if request.token_ids[0] == 1 else 12)
@@ -61,16 +63,25 @@ async def test_a_drain_finishes_what_it_can_and_hands_the_rest_back() -> None:
         await run.engine.apply(PolicyVersion(1, 3))
         (delivery,) = await run.advance_until_published(1)
         group = delivery.group
-        assert (group.sequence, group.attempt, group.hand_backs, group.generator) == (2, 0, 1, "g-2")
+        assert (group.sequence, group.attempt, group.hand_backs, group.generator) == (
+            2,
+            0,
+            1,
+            "g-2",
+        )
         assert group.first_version == V1
         for rollout in group.rollouts:
             assert rollout.token_ids.tolist() == list(range(3, 15))
-            assert [(span.version.step, span.start, span.end) for span in rollout.version_spans] == [
+            assert [
+                (span.version.step, span.start, span.end) for span in rollout.version_spans
+            ] == [
                 (1, 0, 2),
                 (2, 2, 8),
                 (3, 8, 12),
             ]
-            assert [(mark.position, mark.num_kept, mark.version.step) for mark in rollout.kv_marks] == [(8, 0, 3)]
+            assert [
+                (mark.position, mark.num_kept, mark.version.step) for mark in rollout.kv_marks
+            ] == [(8, 0, 3)]
         assert len(set(run.engine.salts)) == 2, "continued rollouts must not share KV blocks"
 
 
@@ -89,7 +100,9 @@ class StuckGrader(GradingThreads):
 
 
 async def test_a_drain_does_not_wait_for_graders() -> None:
-    """One rollout waits for its grade, the other is being sampled: both go on with the next owner, which grades."""
+    """One rollout waits for its grade, the other is being sampled: both go on with the next owner,
+    which grades.
+    """
     broker, engine = MemoryBroker(), ScriptedEngine(num_tokens=lambda request: 3 + 12)
     grader = StuckGrader(engine, Exporter("test"))
     async with generator(engine, broker, grader=grader) as run:
@@ -104,19 +117,27 @@ async def test_a_drain_does_not_wait_for_graders() -> None:
         handed_back = run.trainer.outstanding().waiting
         grader.released.set()
         assert {sequence: item.attempt for sequence, item in handed_back.items()} == {1: 0}
-    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 12), broker, owner="g-2") as run:
+    async with generator(
+        ScriptedEngine(num_tokens=lambda request: 3 + 12), broker, owner="g-2"
+    ) as run:
         await run.engine.apply(V2)
         (delivery,) = await run.advance_until_published(1)
         finished, continued = delivery.group.rollouts
         assert (delivery.group.attempt, delivery.group.hand_backs) == (0, 1)
         assert finished.token_ids.tolist() == list(range(3, 7))
         assert continued.token_ids.tolist() == list(range(3, 15))
-        assert [rollout.grading_status for rollout in (finished, continued)] == [GradingStatus.OK] * 2
+        assert [rollout.grading_status for rollout in (finished, continued)] == [
+            GradingStatus.OK
+        ] * 2
         assert run.count(generator_metrics.GRADINGS, status="ok") == 2
 
 
-async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not take the task back at once though nobody else wants it, then goes on; the others stay."""
+async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not take the task back at once though nobody else wants it, then goes on; the others
+    stay.
+    """
     monkeypatch.setattr(claims_module, "HOLD_BACK_SECONDS", 1.5)
     broker = MemoryBroker()
     async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 12), broker) as slow:
@@ -133,15 +154,30 @@ async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(monkeypa
         assert slow.engine.num_running == 4
         slow.trainer.dispatch([make_task(100, Purpose.EVAL)])
         await slow.until(lambda: slow.claimed(Purpose.EVAL) == 1)
-        assert 2 in slow.trainer.outstanding().waiting, "evaluation goes on, training is left to others"
-        async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 12), broker, owner="g-2") as fast:
+        assert 2 in slow.trainer.outstanding().waiting, (
+            "evaluation goes on, training is left to others"
+        )
+        async with generator(
+            ScriptedEngine(num_tokens=lambda request: 3 + 12), broker, owner="g-2"
+        ) as fast:
             await fast.engine.apply(V2)
             (delivery,) = await fast.advance_until_published(1)
-        assert (delivery.group.sequence, delivery.group.hand_backs, delivery.group.generator) == (2, 1, "g-2")
+        assert (delivery.group.sequence, delivery.group.hand_backs, delivery.group.generator) == (
+            2,
+            1,
+            "g-2",
+        )
         for rollout in delivery.group.rollouts:
             assert rollout.token_ids.tolist() == list(range(3, 15))
-            assert [(span.version, span.start, span.end) for span in rollout.version_spans] == [(V1, 0, 4), (V2, 4, 12)]
-        assert slow.count(generator_metrics.HAND_OVERS) == slow.count(generator_metrics.HAND_BACKS) == 1
+            assert [(span.version, span.start, span.end) for span in rollout.version_spans] == [
+                (V1, 0, 4),
+                (V2, 4, 12),
+            ]
+        assert (
+            slow.count(generator_metrics.HAND_OVERS)
+            == slow.count(generator_metrics.HAND_BACKS)
+            == 1
+        )
         slow.trainer.dispatch([make_task(4)])
         await slow.until(lambda: 4 in slow.trainer.outstanding().claims)
 
@@ -149,7 +185,11 @@ async def test_a_slow_generator_hands_over_exactly_what_it_is_asked_for(monkeypa
 async def test_a_claim_under_way_does_not_take_a_handed_over_task_back() -> None:
     async with generator(ScriptedEngine()) as run:
         await run.engine.apply(V1)
-        for sequence in (1, 2, 3):  # one after the other, so that a claim waits for the next all the time
+        for sequence in (
+            1,
+            2,
+            3,
+        ):  # one after the other, so that a claim waits for the next all the time
             run.trainer.dispatch([make_task(sequence)])
             await run.until(lambda sequence=sequence: sequence in run.trainer.outstanding().claims)  # type: ignore[misc]
             run.claims.hand_over([sequence])
@@ -161,7 +201,9 @@ async def test_a_claim_under_way_does_not_take_a_handed_over_task_back() -> None
 
 
 class EndsWhenStopped:
-    """A sampler whose environment gives its verdict in the moment in which its task is handed over."""
+    """A sampler whose environment gives its verdict in the moment in
+    which its task is handed over.
+    """
 
     occupies_slot = False
     num_kv_tokens = 0
@@ -192,7 +234,9 @@ async def test_a_verdict_that_was_given_is_handed_over_with_its_rollout() -> Non
     """The next owner has no verifier for it, and no environment that could say it again."""
     engine: Any = ScriptedEngine()
     grader: Any = None
-    group = ActiveGroup(Claimed(make_task(1, Purpose.EVAL), "1-0", V1), engine, grader, SamplersThatEnd(engine))
+    group = ActiveGroup(
+        Claimed(make_task(1, Purpose.EVAL), "1-0", V1), engine, grader, SamplersThatEnd(engine)
+    )
     running = asyncio.create_task(group.run())
     await asyncio.sleep(0)
     group.stop()

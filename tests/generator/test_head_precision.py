@@ -1,4 +1,6 @@
-"""The FP32 head's switch, seen in the logits of both sides: a bfloat16 Gemma 2, whose logits are capped as well."""
+"""The FP32 head's switch, seen in the logits of both sides: a bfloat16 Gemma 2, whose logits are
+capped as well.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,18 @@ def share_of_bfloat16(values: Tensor) -> float:
 
 
 @pytest.mark.parametrize("lm_head", ["fp32", "model"])
-async def test_both_sides_compute_the_logits_in_the_precision_asked_for(tmp_path: Path, lm_head: Precision) -> None:
+async def test_both_sides_compute_the_logits_in_the_precision_asked_for(
+    tmp_path: Path, lm_head: Precision
+) -> None:
     from safetensors.torch import load_file
 
     make_architecture(tmp_path, "gemma2")
     weight = load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"].bfloat16()
-    hidden = torch.randn(TOKENS, weight.shape[1], generator=torch.Generator().manual_seed(5)).mul(3.0).bfloat16()
+    hidden = (
+        torch.randn(TOKENS, weight.shape[1], generator=torch.Generator().manual_seed(5))
+        .mul(3.0)
+        .bfloat16()
+    )
     dtype, generator = await generator_logits(tmp_path, lm_head, hidden.float())
     exact = CAP * torch.tanh(hidden.double() @ weight.double().t() / CAP)
     narrow = torch.tanh((hidden @ weight.t()) / CAP) * CAP
@@ -74,4 +82,6 @@ async def test_both_sides_compute_the_logits_in_the_precision_asked_for(tmp_path
     targets = torch.arange(TOKENS) % weight.shape[0]
     trainer, _ = head(hidden, targets)
     sampled = torch.log_softmax(generator, dim=1).gather(1, targets[:, None])[:, 0]
-    torch.testing.assert_close(trainer.detach(), sampled, rtol=0, atol=1e-5 if lm_head == "fp32" else 2**-6)
+    torch.testing.assert_close(
+        trainer.detach(), sampled, rtol=0, atol=1e-5 if lm_head == "fp32" else 2**-6
+    )

@@ -1,4 +1,6 @@
-"""The installed vLLM without an engine: its import in an engine's process, and the arguments that it knows."""
+"""The installed vLLM without an engine: its import in an engine's process, and the arguments that
+it knows.
+"""
 
 from __future__ import annotations
 
@@ -51,4 +53,6 @@ def test_every_argument_that_is_spoken_of_is_one_of_vllms() -> None:
     assert set(EngineArguments.model_fields) | set(MADE_BY) | set(BREAKS) <= theirs
     assert not set(EngineArguments.model_fields) & (set(MADE_BY) | set(BREAKS))
     ours = set(engine_start.engine_arguments(parse_run_config(SMALLEST, source="test"), "a"))
-    assert not ours & set(EngineArguments.model_fields) - {"enforce_eager"}, "one would be set twice"
+    assert not ours & set(EngineArguments.model_fields) - {"enforce_eager"}, (
+        "one would be set twice"
+    )

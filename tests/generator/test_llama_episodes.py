@@ -1,4 +1,6 @@
-"""The episodes of tests/generator/test_episodes.py with the engine of another architecture: a Llama."""
+"""The episodes of tests/generator/test_episodes.py with the engine of another architecture: a
+Llama.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tests.generator import test_episodes
 from tests.generator.conftest import TIGHT, Versions, small_run
 
 pytestmark = test_episodes.pytestmark
-globals().update({name: test for name, test in vars(test_episodes).items() if name.startswith("test_")})
+globals().update(
+    {name: test for name, test in vars(test_episodes).items() if name.startswith("test_")}
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -1,4 +1,6 @@
-"""The trainer publishes its adapter alone, and vLLM's LoRA gives its log-probs, updates in flight included."""
+"""The trainer publishes its adapter alone, and vLLM's LoRA gives its log-probs, updates in flight
+included.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 Report = Callable[[str, object], None]
 
 
-def settings(folder: Path, architecture: str, lora: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def settings(
+    folder: Path, architecture: str, lora: dict[str, Any], **changes: Any
+) -> dict[str, Any]:
     make_architecture(folder / "model", architecture)
     recipe = {
         "length_control": {"kind": "none"},
@@ -61,8 +65,16 @@ def settings(folder: Path, architecture: str, lora: dict[str, Any], **changes: A
         },
         "recipe": recipe,
         "trainer": {"tokens_per_micro_batch": 1000, "logits_chunk_tokens": 256},
-        "generator": {"slots": SLOTS, "block_size": 32, "tensor_parallel": changes.get("tensor_parallel", 1)},
-        "weights": {"bucket_bytes": 1 << 16, "coalesce_seconds": 0.0, "heartbeat_timeout_seconds": 600.0},
+        "generator": {
+            "slots": SLOTS,
+            "block_size": 32,
+            "tensor_parallel": changes.get("tensor_parallel", 1),
+        },
+        "weights": {
+            "bucket_bytes": 1 << 16,
+            "coalesce_seconds": 0.0,
+            "heartbeat_timeout_seconds": 600.0,
+        },
         "rpc": {"port": free_port("127.0.0.1")},
     }
 
@@ -86,7 +98,13 @@ def first_of_two_ranks(run_file: Path) -> Iterator[Ranks]:
         "MASTER_PORT": str(store.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # as under torchrun, whose agent holds the store
     }
-    environment = {**os.environ, **common, "PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "RANK": "1"}
+    environment = {
+        **os.environ,
+        **common,
+        "PYTHONPATH": ":".join(sys.path),
+        "OMP_NUM_THREADS": "1",
+        "RANK": "1",
+    }
     command = [sys.executable, "-m", "tests.generator.lora_follower", str(run_file)]
     follower = subprocess.Popen(command, env=environment)
     try:
@@ -104,15 +122,21 @@ def first_of_two_ranks(run_file: Path) -> Iterator[Ranks]:
 async def sample(pair: LivePair) -> list[TrainingSequence]:
     prompts = [random_prompt(seed, PROMPT_TOKENS) for seed in range(PROMPTS)]
     sampled = await pair.sample(prompts, MAX_TOKENS)
-    assert all(len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled)
+    assert all(
+        len(one.spans) == 1 and one.spans[0].version == pair.engine.version for one in sampled
+    )
     return [
         training_sequence(prompt, one, advantage=1.0 - 2.0 * (index % 2))
         for index, (prompt, one) in enumerate(zip(prompts, sampled, strict=True))
     ]
 
 
-async def train(pair: LivePair, name: str, report: Report) -> tuple[list[float], list[TrainingSequence]]:
-    """Largest gap of each of several updates; and the rollouts of the first version, as stale as they are by then."""
+async def train(
+    pair: LivePair, name: str, report: Report
+) -> tuple[list[float], list[TrainingSequence]]:
+    """Largest gap of each of several updates; and the rollouts of the first version, as stale as
+    they are by then.
+    """
     found: list[float] = []
     first: list[TrainingSequence] = []
     for step in range(UPDATES):
@@ -122,7 +146,10 @@ async def train(pair: LivePair, name: str, report: Report) -> tuple[list[float],
         stats = pair.group.update(sequences)
         assert stats.applied
         found.append(stats.logprob_gap_max)
-        report(f"{name}: gap after {step} updates, mean and largest", (stats.logprob_gap_mean, stats.logprob_gap_max))
+        report(
+            f"{name}: gap after {step} updates, mean and largest",
+            (stats.logprob_gap_mean, stats.logprob_gap_max),
+        )
     return found, first
 
 
@@ -146,9 +173,13 @@ async def test_two_ranks_and_the_generator_agree_through_updates_in_flight(
 def check_bytes(pair: LivePair, config: RunConfig) -> None:
     """Only the adapter travels."""
     assert len(pair.group.specs) == 2 * 7 * 2
-    assert all(spec.name.endswith((".lora_A.weight", ".lora_B.weight")) for spec in pair.group.specs)
+    assert all(
+        spec.name.endswith((".lora_A.weight", ".lora_B.weight")) for spec in pair.group.specs
+    )
     stored = load_file(Path(config.model.path) / "model.safetensors")
-    num_adapted = [sum(value.shape) for name, value in stored.items() if name.endswith("_proj.weight")]
+    num_adapted = [
+        sum(value.shape) for name, value in stored.items() if name.endswith("_proj.weight")
+    ]
     assert sum(spec.num_bytes for spec in pair.group.specs) == 5 * sum(num_adapted) * 4
 
 
@@ -179,26 +210,38 @@ async def check_in_flight(pair: LivePair, config: RunConfig, folder: Path) -> No
     await pair.engine.observe()
     rollouts = [sampler.rollout() for sampler in samplers]
     assert max(len(rollout.version_spans) for rollout in rollouts) >= 2
-    lora = LoraConfig(r=config.model.lora.rank, lora_alpha=config.model.lora.alpha, target_modules="all-linear")
-    model = get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(config.model.path), lora).eval()
+    lora = LoraConfig(
+        r=config.model.lora.rank, lora_alpha=config.model.lora.alpha, target_modules="all-linear"
+    )
+    model = get_peft_model(
+        transformers.AutoModelForCausalLM.from_pretrained(config.model.path), lora
+    ).eval()
     prompt = task.prompt_token_ids.tolist()
     for rollout in rollouts:
         replayed = replay_logprobs(rollout, prompt, weights, model)
         assert np.abs(replayed - rollout.logprobs).max() < TOLERANCE
     straddling = next(rollout for rollout in rollouts if len(rollout.version_spans) > 1)
     alike = dict.fromkeys(weights, weights[straddling.version_spans[0].version])
-    assert np.abs(replay_logprobs(straddling, prompt, alike, model) - straddling.logprobs).max() > 0.01
+    assert (
+        np.abs(replay_logprobs(straddling, prompt, alike, model) - straddling.logprobs).max() > 0.01
+    )
 
 
-async def test_in_bfloat16_the_gap_is_that_of_rounding(tmp_path: Path, record_testsuite_property: Report) -> None:
-    config = parse_run_config(settings(tmp_path, "llama", {"rank": 8, "alpha": 16}, dtype="bfloat16"), source="test")
+async def test_in_bfloat16_the_gap_is_that_of_rounding(
+    tmp_path: Path, record_testsuite_property: Report
+) -> None:
+    config = parse_run_config(
+        settings(tmp_path, "llama", {"rank": 8, "alpha": 16}, dtype="bfloat16"), source="test"
+    )
     with one_rank() as ranks:
         async with live_pair(config, ranks) as pair:
             found, first = await train(pair, "LoRA, bfloat16", record_testsuite_property)
             assert max(found) < pair.group.update(first).logprob_gap_max / 2
 
 
-async def test_the_attention_of_a_mixture_is_adapted(tmp_path: Path, record_testsuite_property: Report) -> None:
+async def test_the_attention_of_a_mixture_is_adapted(
+    tmp_path: Path, record_testsuite_property: Report
+) -> None:
     """With its routing replayed, and two tensor-parallel workers that load one staged version."""
     lora = {"rank": 4, "alpha": 8, "targets": ATTENTION}
     given = settings(tmp_path, "qwen3_moe", lora, router_replay=True, tensor_parallel=2)

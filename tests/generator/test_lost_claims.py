@@ -92,7 +92,9 @@ async def test_a_new_incarnation_leaves_surviving_rollouts_alone() -> None:
 
 
 async def test_lost_tokens_of_a_task_claimed_later_are_sampled_again() -> None:
-    """Rollout 0 came back with tokens of a surviving version, rollout 1 with lost ones and already graded."""
+    """Rollout 0 came back with tokens of a surviving version, rollout 1 with lost ones and already
+    graded.
+    """
     async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 6)) as run:
         weights = GeneratorWeights("g", run.engine, run.claims, run.exporter)  # type: ignore[arg-type]
         await weights.incarnation_changed(2, [Surviving(1, 1)])
@@ -104,7 +106,9 @@ async def test_lost_tokens_of_a_task_claimed_later_are_sampled_again() -> None:
             stop_reason=StopReason.END,
             grading_status=GradingStatus.WRONG,
         )
-        run.trainer.dispatch([dataclasses.replace(make_task(1), rollouts=[survives, lost], first_version=V1)])
+        run.trainer.dispatch(
+            [dataclasses.replace(make_task(1), rollouts=[survives, lost], first_version=V1)]
+        )
         (delivery,) = await run.advance_until_published(1)
         kept, again = delivery.group.rollouts
         assert [span.version for span in kept.version_spans] == [V1, PolicyVersion(2, 2)]
@@ -123,7 +127,8 @@ def partial_rollout(index: int, versions: list[tuple[PolicyVersion, int]]) -> Ro
         token_ids=np.arange(3, 3 + end, dtype=np.int32),
         logprobs=-np.arange(3, 3 + end, dtype=np.float32),
         version_spans=tuple(
-            VersionSpan(version, start, stop) for (version, stop), start in zip(versions, starts, strict=False)
+            VersionSpan(version, start, stop)
+            for (version, stop), start in zip(versions, starts, strict=False)
         ),
         legs=(Leg(LegKind.THINKING, 0, end),),
         partial=True,
@@ -148,14 +153,18 @@ class SlowRenewal(MemoryGeneratorQueue):
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_late_answer_to_the_former_name_leaves_the_new_ones_tasks_alone(refuses: bool) -> None:
+async def test_a_late_answer_to_the_former_name_leaves_the_new_ones_tasks_alone(
+    refuses: bool,
+) -> None:
     broker = MemoryBroker()
     former = SlowRenewal(broker, "g-1", refuses=refuses)
 
     def open_queue(name: str) -> GeneratorQueue:
         return former if name == "g-1" else MemoryGeneratorQueue(broker, name)
 
-    async with generator(ScriptedEngine(num_tokens=lambda request: 3 + 2), broker, open_queue=open_queue) as run:
+    async with generator(
+        ScriptedEngine(num_tokens=lambda request: 3 + 2), broker, open_queue=open_queue
+    ) as run:
         await run.engine.apply(V1)
         run.trainer.dispatch([make_task(1)])
         await former.asked.wait()

@@ -49,22 +49,33 @@ class Ended:
 
 def run_file(folder: Path, generator: dict[str, Any], **sections: Any) -> str:
     config = folder / "run.json"
-    config.write_text(json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator} | sections))
+    config.write_text(
+        json.dumps(SETTINGS | {"folder": str(folder / "runs"), "generator": generator} | sections)
+    )
     return str(config)
 
 
 def run_generator(
-    programs: ForkedPrograms, folder: Path, generator: dict[str, Any], *arguments: str, **sections: Any
+    programs: ForkedPrograms,
+    folder: Path,
+    generator: dict[str, Any],
+    *arguments: str,
+    **sections: Any,
 ) -> Ended:
     config, log = run_file(folder, generator, **sections), folder / "ended.log"
-    process = programs.start("rollcast.generator", ["--config", config, "--name", "x", *arguments], log)
+    process = programs.start(
+        "rollcast.generator", ["--config", config, "--name", "x", *arguments], log
+    )
     return Ended(process.wait(120), log.read_text())
 
 
 @pytest.mark.parametrize(
     ("generator", "sentence"),
     [
-        ({"slots": 3}, "the rollouts of one prompt stay together, and a generator has generator.slots 3"),
+        (
+            {"slots": 3},
+            "the rollouts of one prompt stay together, and a generator has generator.slots 3",
+        ),
         ({"slots": 8, "cpu": 100_000}, "generator.cpu = 100000: this process may run on"),
         ({"slots": 0}, "generator.slots"),
     ],
@@ -79,7 +90,9 @@ def test_settings_that_cannot_work(
     assert not (tmp_path / "runs").exists()
 
 
-def test_each_generator_of_a_machine_takes_the_next_core(tmp_path: Path, programs: ForkedPrograms) -> None:
+def test_each_generator_of_a_machine_takes_the_next_core(
+    tmp_path: Path, programs: ForkedPrograms
+) -> None:
     done = run_generator(programs, tmp_path, {"slots": 8, "cpu": 0}, "--index", "100000")
     assert done.code == 2, done.said
     assert "generator.cpu = 100000: this process may run on" in done.said
@@ -115,7 +128,14 @@ def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path, programs: ForkedProg
 @pytest.mark.parametrize(
     ("engine", "blamed"),
     [
-        ({"enable_expert_parallel": False, "disable_custom_all_reduce": False, "enforce_eager": None}, ""),
+        (
+            {
+                "enable_expert_parallel": False,
+                "disable_custom_all_reduce": False,
+                "enforce_eager": None,
+            },
+            "",
+        ),
         ({"max_num_batched_tokens": 2048}, " with generator.engine (max_num_batched_tokens)"),
     ],
     ids=["defaults", "set"],
@@ -123,23 +143,32 @@ def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path, programs: ForkedProg
 def test_a_model_that_vllm_cannot_serve_is_one_sentence_with_the_deepest_error(
     engine: dict[str, Any], blamed: str, tmp_path: Path, programs: ForkedPrograms
 ) -> None:
-    """Its kernels on a CPU know no head of 16 numbers. `up` writes every default into the file that it reads."""
+    """Its kernels on a CPU know no head of 16 numbers.
+
+    `up` writes every default into the file that it reads.
+    """
     make_tiny_model(tmp_path / "model", head_dim=16)
     model = {"path": str(tmp_path / "model"), "max_length": 512, "dtype": "float32"}
     done = run_generator(programs, tmp_path, {"slots": 8, "engine": engine}, model=model)
     assert done.code == 2, done.said
     last = done.said.splitlines()[-1]
-    assert last.startswith(f"error: model.path = {tmp_path}/model{blamed}: vLLM cannot serve it (RuntimeError: ")
+    assert last.startswith(
+        f"error: model.path = {tmp_path}/model{blamed}: vLLM cannot serve it (RuntimeError: "
+    )
     assert "head_dim=16" in last
     assert ("generator.engine" in last) is bool(blamed)
     assert "above" not in last
 
 
-def test_a_models_folder_that_is_not_there_is_one_sentence(tmp_path: Path, programs: ForkedPrograms) -> None:
+def test_a_models_folder_that_is_not_there_is_one_sentence(
+    tmp_path: Path, programs: ForkedPrograms
+) -> None:
     model = {"path": str(tmp_path / "typo"), "max_length": 512, "dtype": "float32"}
     done = run_generator(programs, tmp_path, {"slots": 8}, model=model)
     assert done.code == 2, done.said
-    assert done.said.splitlines()[-1].startswith(f"error: model.path = '{tmp_path}/typo': there is no such folder on ")
+    assert done.said.splitlines()[-1].startswith(
+        f"error: model.path = '{tmp_path}/typo': there is no such folder on "
+    )
 
 
 class TrainersDoor(WeightSyncServicer):
@@ -159,17 +188,23 @@ def test_a_generator_with_the_users_own_run_file_reaches_the_trainer_of_the_run_
 ) -> None:
     """The file tells neither the port that `rollcast up` chose nor the token that it made."""
     make_tiny_model(tmp_path / "model")
-    config = run_file(tmp_path, {"slots": 8}, model={"path": str(tmp_path / "model"), "max_length": 512})
+    config = run_file(
+        tmp_path, {"slots": 8}, model={"path": str(tmp_path / "model"), "max_length": 512}
+    )
     given = load_run_config(Path(config))
     door = TrainersDoor()
     log = tmp_path / "joined.log"
     rpc = Rpc(port=0, token=SecretStr("made by up"))
-    server, port = start_server(rpc, lambda server: add_WeightSyncServicer_to_server(door, server), setting="rpc.port")
+    server, port = start_server(
+        rpc, lambda server: add_WeightSyncServicer_to_server(door, server), setting="rpc.port"
+    )
     try:
         with run_folder.lock_folder(given.run_folder):
             started = given.model_copy(update={"rpc": rpc.model_copy(update={"port": port})})
             write_resolved(started, given.run_folder / "run.json")
-            generator = programs.start("rollcast.generator", ["--config", config, "--name", "x"], log)
+            generator = programs.start(
+                "rollcast.generator", ["--config", config, "--name", "x"], log
+            )
             try:
                 deadline = time.monotonic() + 120
                 while not door.keys:
@@ -184,8 +219,13 @@ def test_a_generator_with_the_users_own_run_file_reaches_the_trainer_of_the_run_
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, rollcast.generator.__main__; print([m for m in ('torch', 'vllm', 'grpc') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    code = (
+        "import sys, rollcast.generator.__main__; print([m for m in ('torch', 'vllm', 'grpc') if m "
+        "in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -200,10 +240,13 @@ def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_ask
     generator = {"slots": 8, "cpu_kv_cache_gib": 1 << 20, "http_port": port}
     config = run_file(tmp_path, generator, model=model)
     sentence = (
-        f"out of host memory: vLLM's engine for model.path = {tmp_path}/model does not fit; give the machine more, or "
+        f"out of host memory: vLLM's engine for model.path = {tmp_path}/model does not fit; give "
+        "the machine more, or "
         "lower generator.cpu_kv_cache_gib (now 1048576)"
     )
-    parked = programs.start("rollcast.generator", ["--config", config, "--name", "x", "--park"], log)
+    parked = programs.start(
+        "rollcast.generator", ["--config", config, "--name", "x", "--park"], log
+    )
     try:
         deadline = time.monotonic() + 120
         while (said := asked(port, "/readyz")) is None or "out of host memory" not in said.text:
@@ -212,7 +255,9 @@ def test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_ask
             time.sleep(0.1)
         assert said.status_code == 503
         assert sentence in said.text
-        assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, "kubelet would start it again"
+        assert httpx.get(f"http://127.0.0.1:{port}/startz").status_code == 200, (
+            "kubelet would start it again"
+        )
         page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
         assert re.search(r"^rollcast_generator_parked\{.*\} 1\.0$", page, re.MULTILINE)
         holder = psutil.Process(parked.pid)

@@ -1,4 +1,6 @@
-"""Whenever its front end dies, nothing of an engine stays: processes, temporary files, shared memory."""
+"""Whenever its front end dies, nothing of an engine stays: processes, temporary files, shared
+memory.
+"""
 
 from __future__ import annotations
 
@@ -60,15 +62,22 @@ class Started:
         self._output = folder / f"{self.name}.out"
         environment = os.environ | {
             MARK: self.name,
-            "SPT_NOENV": "1",  # the titles that vLLM gives its processes overwrite what `family` reads
+            # the titles that vLLM gives its processes overwrite what `family` reads
+            "SPT_NOENV": "1",
             "TMPDIR": str(temporary),
             "TORCHINDUCTOR_CACHE_DIR": str(COMPILED),
             "HF_HUB_OFFLINE": "1",
-            "PYTHONPATH": os.pathsep.join([*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(
+                [*os.environ.get("PYTHONPATH", "").split(os.pathsep), str(ROOT)]
+            ),
         }
         with self.log.open("wb") as log, self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *command], stdout=output, stderr=log, env=environment, cwd=folder
+                [sys.executable, "-m", *command],
+                stdout=output,
+                stderr=log,
+                env=environment,
+                cwd=folder,
             )
 
     def said(self) -> list[str]:
@@ -91,7 +100,8 @@ class Started:
             time.sleep(0.05)
 
     def shared_memory(self) -> set[Path]:
-        """Files of /dev/shm that any of its processes has mapped; what others do there is not its own.
+        """Files of /dev/shm that any of its processes has mapped; what others do there is not its
+        own.
 
         By their inodes: a semaphore is mapped under a name that it had for a moment only.
         """
@@ -99,14 +109,18 @@ class Started:
         return {Path(entry) for entry in os.scandir(SHARED_MEMORY) if entry.inode() in inodes}
 
     def kill(self) -> list[str]:
-        """SIGKILL; returns the command lines of what is left END_SECONDS later, and its files in shared memory."""
+        """SIGKILL; returns the command lines of what is left END_SECONDS later, and its files in
+        shared memory.
+        """
         files = self.shared_memory()
         self.process.kill()
         self.process.wait(10)
         deadline = time.monotonic() + END_SECONDS
         while (left := self.family()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return [" ".join(_words(process)) for process in left] + [str(path) for path in sorted(files) if path.exists()]
+        return [" ".join(_words(process)) for process in left] + [
+            str(path) for path in sorted(files) if path.exists()
+        ]
 
     def kill_with_wardens(self) -> list[str]:
         """As a kernel short of memory may."""
@@ -123,7 +137,10 @@ class Started:
 
     def _is_one(self, process: psutil.Process) -> bool:
         try:
-            return process.environ().get(MARK) == self.name and process.status() != psutil.STATUS_ZOMBIE
+            return (
+                process.environ().get(MARK) == self.name
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
         except psutil.Error:
             return False
 
@@ -131,7 +148,9 @@ class Started:
 def _is_engine(process: psutil.Process) -> bool:
     """A fork of a generator shows the generator's words until vLLM gives it a title."""
     try:
-        is_forked = _words(process) == _words(process.parent() or process) and "rollcast.generator" in _words(process)
+        is_forked = _words(process) == _words(
+            process.parent() or process
+        ) and "rollcast.generator" in _words(process)
         return "VLLM::EngineCore" in " ".join(_words(process)) or is_forked
     except psutil.Error:
         return False
@@ -198,9 +217,14 @@ def test_a_generator_killed_while_its_engine_starts(
 def test_a_generator_that_is_told_to_stop_while_its_engine_starts_leaves_at_once(
     start: Callable[..., Started], folder: Path, temporary: Path
 ) -> None:
-    """It is alive all the time, and not started: a probe of the start that passes before makes startupSeconds idle."""
+    """It is alive all the time, and not started: a probe of the start that passes before makes
+    startupSeconds idle.
+    """
     port = free_port("127.0.0.1")
-    settings = SETTINGS | {"folder": str(folder / "runs"), "generator": SETTINGS["generator"] | {"http_port": port}}
+    settings = SETTINGS | {
+        "folder": str(folder / "runs"),
+        "generator": SETTINGS["generator"] | {"http_port": port},
+    }
     (folder / "run.json").write_text(json.dumps(settings))
     started = start(*GENERATOR)
     started.wait_for(started.engines, 120)
@@ -243,7 +267,9 @@ def has_spoken(holder: Started) -> bool:
 def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     start: Callable[..., Started], temporary: Path
 ) -> None:
-    """The generator and its warden are killed at once, as by a kernel short of memory: nobody else clears then."""
+    """The generator and its warden are killed at once, as by a kernel short of memory: nobody else
+    clears then.
+    """
     dead, living = start(*HOLDER), start(*HOLDER)
     for holder in (dead, living):
         holder.wait_for(partial(has_spoken, holder), 60)
@@ -256,4 +282,6 @@ def test_a_new_start_clears_what_its_predecessor_left_and_nothing_of_the_living(
     assert dead.family() == []
     assert "folders=1 processes=1" in new.log.read_text()
     assert left_behind(temporary) == sorted(living.said() + new.said())
-    assert len(living.family()) == len(new.family()) == 4, "generator, warden, engine, and the keeper of shared memory"
+    assert len(living.family()) == len(new.family()) == 4, (
+        "generator, warden, engine, and the keeper of shared memory"
+    )

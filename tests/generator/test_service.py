@@ -1,6 +1,8 @@
-"""The generator as a process, with real Redis and a real publisher: from waiting for weights to a drain.
+"""The generator as a process, with real Redis and a real publisher: from waiting for weights to a
+drain.
 
-Another one goes on with what was handed back, outlives its trainer, begins what is lost again, and is killed.
+Another one goes on with what was handed back, outlives its trainer, begins what is lost again, and
+is killed.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 TOLERANCE = 1e-4
 LOST = {
-    sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500), temperature=0.2) for sequence in (21, 22)
+    sequence: make_task(sequence, random_prompt(sequence), LengthBudget(1500), temperature=0.2)
+    for sequence in (21, 22)
 }
-"""At work when the weights of their first tokens are lost. So cold that none ends early: that takes some seconds."""
+"""At work when the weights of their first tokens are lost. So cold that none ends early: that takes
+some seconds."""
 
 
 @pytest.fixture
@@ -66,7 +70,11 @@ def config(tmp_path: Path) -> Iterator[RunConfig]:
 
 def gap(rollout: Rollout, task: PromptTask, trainer: TrainerEnd) -> float:
     replayed = replay_logprobs(
-        rollout, task.prompt_token_ids.tolist(), trainer.weights, trainer.model, task.sampling.temperature
+        rollout,
+        task.prompt_token_ids.tolist(),
+        trainer.weights,
+        trainer.model,
+        task.sampling.temperature,
     )
     return float(abs(replayed - rollout.logprobs).max())
 
@@ -115,11 +123,17 @@ def test_an_engine_that_was_killed_is_named_with_its_signal(
     generator = GeneratorProcess(config, path, "a", programs)
     try:
         trainer.publish(1)
-        trainer.queue.dispatch([make_task(1, random_prompt(1), LengthBudget(1500), temperature=0.2)])
+        trainer.queue.dispatch(
+            [make_task(1, random_prompt(1), LengthBudget(1500), temperature=0.2)]
+        )
         generator.wait_for_port()
         generator.wait_until(lambda: len(trainer.queue.outstanding().claims) == 1)
         children = psutil.Process(generator.process.pid).children()
-        (engine,) = [child for child in children if any(Path(file.path).name == HELD for file in child.open_files())]
+        (engine,) = [
+            child
+            for child in children
+            if any(Path(file.path).name == HELD for file in child.open_files())
+        ]
         engine.kill()
         assert generator.process.wait(60) == 1
     finally:
@@ -130,14 +144,21 @@ def test_an_engine_that_was_killed_is_named_with_its_signal(
     assert "the engine's process was killed by SIGKILL" in str(failure_reason(said)), said[-3000:]
 
 
-def check_it_waits_for_weights_and_is_exact(generator: GeneratorProcess, trainer: TrainerEnd) -> None:
-    tasks = {sequence: make_task(sequence, random_prompt(sequence), LengthBudget(200)) for sequence in (1, 2, 3)}
+def check_it_waits_for_weights_and_is_exact(
+    generator: GeneratorProcess, trainer: TrainerEnd
+) -> None:
+    tasks = {
+        sequence: make_task(sequence, random_prompt(sequence), LengthBudget(200))
+        for sequence in (1, 2, 3)
+    }
     trainer.queue.dispatch(list(tasks.values()))
     generator.wait_for_port()
     time.sleep(1.0)
     assert generator.get("/healthz").status_code == generator.get("/startz").status_code == 200
     assert generator.get("/readyz").status_code == 503
-    assert len(trainer.queue.outstanding().waiting) == 3, "it must not answer with weights of its own"
+    assert len(trainer.queue.outstanding().waiting) == 3, (
+        "it must not answer with weights of its own"
+    )
 
     trainer.publish(1)
     for step in range(2, 6):
@@ -173,7 +194,9 @@ def check_it_drains(generator: GeneratorProcess, trainer: TrainerEnd) -> dict[in
     outstanding = trainer.queue.outstanding()
     assert not outstanding.claims
     assert {item.attempt for item in outstanding.waiting.values()} <= {0}
-    assert any(item.first_version for item in outstanding.waiting.values()), "nothing was handed back with tokens"
+    assert any(item.first_version for item in outstanding.waiting.values()), (
+        "nothing was handed back with tokens"
+    )
     return tasks
 
 
@@ -205,20 +228,27 @@ def check_it_begins_again_what_is_lost(generator: GeneratorProcess, trainer: Tra
     trainer.publish(4)
     groups = taken(trainer, len(LOST))
     for group in groups:
-        # What had ended before the trainer came back was on the queue already: dropping it is the trainer's task.
+        # What had ended before the trainer came back was on the queue already: dropping it is the
+        # trainer's task.
         assert group.versions in ({PolicyVersion(1, 7)}, {PolicyVersion(2, 4)})
         if group.versions == {PolicyVersion(2, 4)}:
             for rollout in group.rollouts:
                 assert gap(rollout, LOST[group.sequence], trainer) < TOLERANCE
-    assert PolicyVersion(2, 4) in groups[-1].versions, "nothing was at work when the trainer came back"
+    assert PolicyVersion(2, 4) in groups[-1].versions, (
+        "nothing was at work when the trainer came back"
+    )
 
 
-def check_it_claims_nothing_without_a_trainer(generator: GeneratorProcess, trainer: TrainerEnd) -> None:
+def check_it_claims_nothing_without_a_trainer(
+    generator: GeneratorProcess, trainer: TrainerEnd
+) -> None:
     trainer.publisher.stop(2.0)
     generator.wait_until(lambda: not generator.is_ready())
     trainer.queue.dispatch([make_task(31, random_prompt(31), LengthBudget(200))])
     time.sleep(3.0)
-    assert set(trainer.queue.outstanding().waiting) == {31}, "its answer would be lost with the weights"
+    assert set(trainer.queue.outstanding().waiting) == {31}, (
+        "its answer would be lost with the weights"
+    )
 
 
 def taken(trainer: TrainerEnd, count: int) -> list[RolloutGroup]:

@@ -24,8 +24,8 @@ def scheduled(
     finished: set[str] = frozenset(),  # type: ignore[assignment]
     blocks: dict[str, list[int]] | None = None,
 ) -> Any:
-    """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens); blocks: those that a request gets,
-    or all it has where it runs again."""
+    """new: id -> (prompt tokens, computed); cached: id -> (computed, output tokens); blocks: those
+    that a request gets, or all it has where it runs again."""
     blocks = blocks or {}
     return SimpleNamespace(
         total_num_scheduled_tokens=sum(tokens.values()),
@@ -48,7 +48,8 @@ def scheduled(
             num_computed_tokens=[computed for computed, _ in (cached or {}).values()],
             num_output_tokens=[outputs for _, outputs in (cached or {}).values()],
             new_block_ids=[
-                (blocks.get(name, []),) if name in resumed | blocks.keys() else None for name in cached or {}
+                (blocks.get(name, []),) if name in resumed | blocks.keys() else None
+                for name in cached or {}
             ],
         ),
     )
@@ -80,7 +81,9 @@ def test_a_prompt_in_chunks_decodes_only_after_the_last() -> None:
 def test_sampled_tokens_are_counted_and_those_of_unfinished_requests_kept_apart() -> None:
     observer = StepObserver([BLOCK])
     observer.observe(scheduled({"a": 10, "b": 32}, new={"a": (10, 0), "b": (40, 0)}))
-    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (1, 1), "b is in its prompt"
+    assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (1, 1), (
+        "b is in its prompt"
+    )
     observer.observe(scheduled({"a": 1, "b": 8}, cached={"a": (10, 1), "b": (32, 0)}))
     observer.observe(scheduled({"a": 1, "b": 1}, cached={"a": (11, 2), "b": (40, 1)}))
     assert (observer.num_sampled_tokens, observer.num_inflight_tokens) == (5, 5)
@@ -110,7 +113,10 @@ def test_a_preempted_request_is_counted_and_its_rebuild_told_once() -> None:
 
 
 def kept_of(*steps: Any) -> list[int]:
-    """Of each rebuild, in order: the tokens that were kept. None in place of a step: the weights change."""
+    """Of each rebuild, in order: the tokens that were kept.
+
+    None in place of a step: the weights change.
+    """
     observer = StepObserver([BLOCK])
     for step in steps:
         if step is None:
@@ -123,11 +129,15 @@ def kept_of(*steps: Any) -> list[int]:
 def again(name: str, computed: int, blocks: list[int], outputs: int = 4, prompt: int = 10) -> Any:
     """It runs again, in one step; `blocks`: all that it has."""
     tokens = {name: prompt + outputs - computed}
-    return scheduled(tokens, cached={name: (computed, outputs)}, resumed={name}, blocks={name: blocks})
+    return scheduled(
+        tokens, cached={name: (computed, outputs)}, resumed={name}, blocks={name: blocks}
+    )
 
 
 BEGUN = [
-    scheduled({"a": 10, "b": 2}, new={"a": (10, 0), "b": (10, 8)}, blocks={"a": [1, 2, 3], "b": [1, 2, 5]}),
+    scheduled(
+        {"a": 10, "b": 2}, new={"a": (10, 0), "b": (10, 8)}, blocks={"a": [1, 2, 3], "b": [1, 2, 5]}
+    ),
     scheduled({"a": 1, "b": 1}, cached={"a": (10, 1), "b": (10, 1)}),
     scheduled({"a": 1, "b": 1}, cached={"a": (11, 2), "b": (11, 2)}),
     scheduled({"a": 1, "b": 1}, cached={"a": (12, 3), "b": (12, 3)}, blocks={"a": [4], "b": [6]}),
@@ -151,51 +161,87 @@ GONE = scheduled({}, preempted={"a", "b"})
             id="filled again in its place",
         ),
         pytest.param(
-            [GONE, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])], [0, 8], id="another's, the same weights"
+            [GONE, again("a", 0, [8, 9, 3, 4]), again("b", 8, [8, 9, 5, 6])],
+            [0, 8],
+            id="another's, the same weights",
         ),
         pytest.param(
-            [None, GONE, again("a", 12, [1, 2, 3, 4]), None, GONE, again("a", 12, [1, 2, 3, 4], outputs=5)],
+            [
+                None,
+                GONE,
+                again("a", 12, [1, 2, 3, 4]),
+                None,
+                GONE,
+                again("a", 12, [1, 2, 3, 4], outputs=5),
+            ],
             [12, 12],
             id="twice",
         ),
     ],
 )
-def test_of_a_rebuild_the_blocks_are_kept_whose_kv_it_has_seen(steps: list[Any], kept: list[int]) -> None:
+def test_of_a_rebuild_the_blocks_are_kept_whose_kv_it_has_seen(
+    steps: list[Any], kept: list[int]
+) -> None:
     assert kept_of(*BEGUN, *steps) == kept
 
 
 def test_the_same_prompt_computed_twice_with_the_same_weights_is_as_good() -> None:
     """Its end is a block's end: the last block is computed by each, and the cache has both."""
-    begun = scheduled({"a": 8, "b": 4}, new={"a": (8, 0), "b": (8, 4)}, blocks={"a": [1, 2], "b": [1, 3]})
-    grown = scheduled({"a": 1, "b": 1}, cached={"a": (8, 1), "b": (8, 1)}, blocks={"a": [4], "b": [5]})
+    begun = scheduled(
+        {"a": 8, "b": 4}, new={"a": (8, 0), "b": (8, 4)}, blocks={"a": [1, 2], "b": [1, 3]}
+    )
+    grown = scheduled(
+        {"a": 1, "b": 1}, cached={"a": (8, 1), "b": (8, 1)}, blocks={"a": [4], "b": [5]}
+    )
     back = again("b", 8, [1, 2, 5], outputs=2, prompt=8)
     assert kept_of(begun, grown, None, GONE, back) == [8]
-    assert kept_of(begun, None, grown, GONE, back) == [8], "the block was full when the weights changed"
+    assert kept_of(begun, None, grown, GONE, back) == [8], (
+        "the block was full when the weights changed"
+    )
 
 
 def test_a_block_that_was_computed_with_several_weights_is_nobody_elses() -> None:
-    begun = scheduled({"a": 6, "b": 2}, new={"a": (6, 0), "b": (6, 4)}, blocks={"a": [1, 2], "b": [1, 3]})
-    steps = [scheduled({"a": 1, "b": 1}, cached={"a": (6 + i, 1 + i), "b": (6 + i, 1 + i)}) for i in range(2)]
-    grown = scheduled({"a": 1, "b": 1}, cached={"a": (8, 3), "b": (8, 3)}, blocks={"a": [4], "b": [5]})
+    begun = scheduled(
+        {"a": 6, "b": 2}, new={"a": (6, 0), "b": (6, 4)}, blocks={"a": [1, 2], "b": [1, 3]}
+    )
+    steps = [
+        scheduled({"a": 1, "b": 1}, cached={"a": (6 + i, 1 + i), "b": (6 + i, 1 + i)})
+        for i in range(2)
+    ]
+    grown = scheduled(
+        {"a": 1, "b": 1}, cached={"a": (8, 3), "b": (8, 3)}, blocks={"a": [4], "b": [5]}
+    )
     steps = [begun, steps[0], None, steps[1], grown, GONE]
-    assert kept_of(*steps, again("b", 8, [1, 2, 5], outputs=4, prompt=6)) == [4], "a's, of the same tokens"
+    assert kept_of(*steps, again("b", 8, [1, 2, 5], outputs=4, prompt=6)) == [4], (
+        "a's, of the same tokens"
+    )
     assert kept_of(*steps, again("b", 8, [1, 3, 5], outputs=4, prompt=6)) == [8], "its own"
 
 
 def test_what_is_found_may_be_filled_in_the_same_step() -> None:
-    """vLLM counts a block as cached from the moment that it is handed out: by one that runs, or that begins too."""
+    """vLLM counts a block as cached from the moment that it is handed out: by one that runs, or
+    that begins too.
+    """
     first = scheduled({"a": 4}, new={"a": (9, 0)}, blocks={"a": [1]})
-    second = scheduled({"a": 4, "b": 1}, new={"b": (9, 8)}, cached={"a": (4, 0)}, blocks={"a": [2], "b": [1, 2, 3]})
+    second = scheduled(
+        {"a": 4, "b": 1}, new={"b": (9, 8)}, cached={"a": (4, 0)}, blocks={"a": [2], "b": [1, 2, 3]}
+    )
     back = again("b", 8, [1, 2, 3], outputs=1, prompt=9)
     gone = scheduled({}, preempted={"b"})
     assert kept_of(first, second, None, gone, back) == [8]
-    both = scheduled({"a": 9, "b": 1}, new={"b": (9, 8), "a": (9, 0)}, blocks={"a": [1, 2, 4], "b": [1, 2, 3]})
+    both = scheduled(
+        {"a": 9, "b": 1}, new={"b": (9, 8), "a": (9, 0)}, blocks={"a": [1, 2, 4], "b": [1, 2, 3]}
+    )
     assert kept_of(both, None, gone, back) == [8]
 
 
 @pytest.mark.parametrize("outputs", [0, 3])
-def test_the_second_model_runner_is_told_of_a_request_that_runs_again_as_of_a_new_one(outputs: int) -> None:
-    """Also of one that was preempted within its prompt, a second leg say, which had found more of it before."""
+def test_the_second_model_runner_is_told_of_a_request_that_runs_again_as_of_a_new_one(
+    outputs: int,
+) -> None:
+    """Also of one that was preempted within its prompt, a second leg say, which had found more of
+    it before.
+    """
     begun = scheduled({"a": 2}, new={"a": (12, 8)}, blocks={"a": [1, 2, 3]})
     more = [scheduled({"a": 1}, cached={"a": (10 + i, 0)}) for i in range(2 + outputs)]
     gone = scheduled({}, preempted={"a"})
@@ -225,9 +271,13 @@ def test_a_state_stands_for_all_tokens_before_it() -> None:
     blocks.weights_changed({"a": 12})
     blocks.preempt("a")
     blocks.begin("b", ([7, 8, 9], [10, 11, 12]), 0)
-    assert blocks.begin("a", ([1, 2, 13], [0, 5, 14]), 8) == 8, "its own state, and no block of its first tokens"
+    assert blocks.begin("a", ([1, 2, 13], [0, 5, 14]), 8) == 8, (
+        "its own state, and no block of its first tokens"
+    )
     blocks.preempt("a")
-    assert blocks.begin("a", ([1, 2, 13], [0, 11, 14]), 8) == 0, "newer weights computed it from the first token on"
+    assert blocks.begin("a", ([1, 2, 13], [0, 11, 14]), 8) == 0, (
+        "newer weights computed it from the first token on"
+    )
 
 
 def test_a_state_goes_on_from_the_block_before_a_gap() -> None:
@@ -237,11 +287,15 @@ def test_a_state_goes_on_from_the_block_before_a_gap() -> None:
     blocks.weights_changed({"a": 12})
     blocks.preempt("a")
     blocks.begin("b", ([1, 0, 3],), 4)
-    assert blocks.begin("a", ([0, 0, 3],), 12) == 4, "the other one went on from the first state with newer weights"
+    assert blocks.begin("a", ([0, 0, 3],), 12) == 4, (
+        "the other one went on from the first state with newer weights"
+    )
 
 
 def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
-    """20 tokens a second while something decodes; minutes of idle time and a long prefill between."""
+    """20 tokens a second while something decodes; minutes of idle time
+    and a long prefill between.
+    """
     observer, rate, now = StepObserver([BLOCK]), DecodeRate(), 1000.0
 
     def step(seconds: float, output: Any) -> float:
@@ -250,14 +304,18 @@ def test_the_decode_rate_knows_nothing_of_idle_time_and_prefill() -> None:
         observer.observe(output)
         now += seconds
         observer.step_ended(now)
-        return rate.update(observer.num_decode_steps - before[0], observer.decode_seconds - before[1])
+        return rate.update(
+            observer.num_decode_steps - before[0], observer.decode_seconds - before[1]
+        )
 
     assert step(30.0, scheduled({"a": 10}, new={"a": (10, 0)})) == 0.0, "unknown"
     for outputs in range(1, 21):
         known = step(0.05, scheduled({"a": 1}, cached={"a": (9 + outputs, outputs)}))
     assert known == pytest.approx(20.0)
     now += 300.0
-    assert step(9.0, scheduled({"b": 90}, new={"b": (90, 0)}, finished={"a"})) == pytest.approx(20.0)
+    assert step(9.0, scheduled({"b": 90}, new={"b": (90, 0)}, finished={"a"})) == pytest.approx(
+        20.0
+    )
     assert step(0.05, scheduled({"b": 1}, cached={"b": (90, 1)})) == pytest.approx(20.0)
 
 

@@ -1,4 +1,6 @@
-"""A real engine sets its own number of threads: one for each worker, even if torch was imported too early."""
+"""A real engine sets its own number of threads: one for each worker, even if torch was imported too
+early.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def test_an_engine_sets_its_number_of_threads_itself(tmp_path: Path) -> None:
         "run": "threads",
         "folder": str(tmp_path / "runs"),
         "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 512},
-        "recipe": {"length_control": {"kind": "none"}, "max_prompt_tokens": 128, "max_completion_tokens": 384},
+        "recipe": {
+            "length_control": {"kind": "none"},
+            "max_prompt_tokens": 128,
+            "max_completion_tokens": 384,
+        },
         "generator": {"slots": 32, "block_size": 32},
     }
     run_file.write_text(json.dumps(settings))

@@ -1,4 +1,6 @@
-"""What Rollcast relies on in vLLM or works around is in one table, checked against the release that is pinned."""
+"""What Rollcast relies on in vLLM or works around is in one table, checked against the release that
+is pinned.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ def test_every_file_is_in_the_table_and_every_row_names_a_file() -> None:
 
 
 def test_every_row_says_until_which_release() -> None:
-    assert all(re.fullmatch(r"relied on|no release yet|\d+\.\d+(\.\d+)?", until) for _, _, until in rows())
+    assert all(
+        re.fullmatch(r"relied on|no release yet|\d+\.\d+(\.\d+)?", until) for _, _, until in rows()
+    )
 
 
 def test_the_table_was_checked_against_the_pinned_release() -> None:
-    pinned = re.search(r"^vllm==(\S+)", (ROOT / "requirements" / "generator-cuda.txt").read_text(), re.MULTILINE)
+    pinned = re.search(
+        r"^vllm==(\S+)", (ROOT / "requirements" / "generator-cuda.txt").read_text(), re.MULTILINE
+    )
     assert pinned is not None
     assert f"checked against vLLM {pinned[1]};" in TABLE, "check every row against the new release"
 

@@ -1,4 +1,6 @@
-"""A prompt with a token that the model has no embedding for fails its task, and the engine goes on."""
+"""A prompt with a token that the model has no embedding for fails its task,
+and the engine goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
             "run": "test",
             "folder": str(folder / "runs"),
             "model": {"path": str(model), "dtype": "float32", "max_length": 512},
-            "recipe": {"length_control": {"kind": "none"}, "max_prompt_tokens": 128, "max_completion_tokens": 384},
+            "recipe": {
+                "length_control": {"kind": "none"},
+                "max_prompt_tokens": 128,
+                "max_completion_tokens": 384,
+            },
             "generator": {"slots": 32, "block_size": 32},
         },
         source="test",
@@ -39,25 +45,36 @@ def run_config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 def _add_tokens(model: Path, count: int) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(count)]})
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [f"<tool{number}>" for number in range(count)]}
+    )
     tokenizer.save_pretrained(model)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def versions(run_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Versions]:
+async def versions(
+    run_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Versions]:
     started = await Versions.start(run_config, tmp_path_factory.mktemp("versions"))
     yield started
     started.engine.shutdown()
 
 
-async def test_a_token_without_an_embedding_is_refused_and_the_engine_goes_on(versions: Versions) -> None:
+async def test_a_token_without_an_embedding_is_refused_and_the_engine_goes_on(
+    versions: Versions,
+) -> None:
     await versions.apply(0)
 
     def request(*token_ids: int) -> EngineRequest:
-        return EngineRequest(list(token_ids), max_tokens=4, sampling=Sampling(), seed=1, salt=lambda version: "s")
+        return EngineRequest(
+            list(token_ids), max_tokens=4, sampling=Sampling(), seed=1, salt=lambda version: "s"
+        )
 
     for token_id in (VOCABULARY, VOCABULARY + 5):
-        with pytest.raises(BadRequestError, match=f"3 prompt tokens: the model has no embedding for token {token_id}"):
+        with pytest.raises(
+            BadRequestError,
+            match=f"3 prompt tokens: the model has no embedding for token {token_id}",
+        ):
             await versions.engine.sample(request(3, token_id, 3))
     sampled = await versions.engine.sample(request(3, VOCABULARY - 1, 3))
     assert len(sampled.token_ids) == 4

@@ -1,7 +1,8 @@
 """Stands in for `rollcast up`: what it writes and serves, with a generator that can be killed.
 
-`STAND_IN` of the environment names what it does wrong: waits (no step while a generator is away), stays-away (a killed
-generator is not started again), forgets (resumes from the start), twice (a task is settled twice).
+`STAND_IN` of the environment names what it does wrong: waits (no step while a generator is away),
+stays-away (a killed generator is not started again), forgets (resumes from the start), twice (a
+task is settled twice).
 """
 
 from __future__ import annotations
@@ -76,7 +77,11 @@ def main() -> None:
                 generator = subprocess.Popen(GENERATOR)
                 state["joined"] = 2
                 returned_at = time.monotonic()
-        if "waits" in FAULTS and died_at and (not returned_at or time.monotonic() < returned_at + AWAY_SECONDS):
+        if (
+            "waits" in FAULTS
+            and died_at
+            and (not returned_at or time.monotonic() < returned_at + AWAY_SECONDS)
+        ):
             continue
         step += 1
         task = 1 if "twice" in FAULTS else step

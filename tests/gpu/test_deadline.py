@@ -1,4 +1,6 @@
-"""`python -m benchmarks.gpu` with parts that hang, start processes or die: real processes, really ended."""
+"""`python -m benchmarks.gpu` with parts that hang, start processes or die: real processes, really
+ended.
+"""
 
 from __future__ import annotations
 
@@ -51,23 +53,41 @@ class Folder:
     def start(self, parts: str, *arguments: str) -> subprocess.Popen[str]:
         """parts: NAME=EXPECTED_SECONDS, separated by commas."""
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, parts, str(STAND_IN), "--small", "--out", str(self.results), *arguments],
+            [
+                sys.executable,
+                "-c",
+                COMMAND,
+                parts,
+                str(STAND_IN),
+                "--small",
+                "--out",
+                str(self.results),
+                *arguments,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=os.environ | {"PROOF_TRACE": str(self._trace), "PYTHONPATH": f"{ROOT / 'services'}{os.pathsep}{ROOT}"},
+            env=os.environ
+            | {
+                "PROOF_TRACE": str(self._trace),
+                "PYTHONPATH": f"{ROOT / 'services'}{os.pathsep}{ROOT}",
+            },
         )
 
     def call(self, parts: str, *arguments: str) -> Call:
         process = self.start(parts, *arguments)
         out, said = process.communicate(timeout=SECONDS)
         records = [json.loads(line) for line in out.splitlines()]
-        figures = {record["benchmark"].removeprefix("gpu-"): record["figures"] for record in records}
+        figures = {
+            record["benchmark"].removeprefix("gpu-"): record["figures"] for record in records
+        }
         return Call(process.returncode, figures, said)
 
     def kept(self, part: str) -> dict[str, Any]:
-        figures: dict[str, Any] = json.loads((self.results / f"gpu-{part}.json").read_text())["figures"]
+        figures: dict[str, Any] = json.loads((self.results / f"gpu-{part}.json").read_text())[
+            "figures"
+        ]
         return figures
 
     @property
@@ -81,10 +101,16 @@ class Folder:
         return [pid for pid in pids if psutil.pid_exists(pid)]
 
     def _lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._trace.read_text().splitlines()] if self._trace.exists() else []
+        return (
+            [json.loads(line) for line in self._trace.read_text().splitlines()]
+            if self._trace.exists()
+            else []
+        )
 
 
-def test_a_part_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_part_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
     folder = Folder(tmp_path)
     call = folder.call("hangs=1,leaves=1,dies=1,works=1", "--part-minutes", "0.07")
     assert folder.begun == ["hangs", "leaves", "dies", "works"]
@@ -97,7 +123,9 @@ def test_a_part_that_hangs_is_ended_with_all_it_started_and_the_others_go_on(tmp
     assert folder.alive() == []
 
 
-def test_a_second_call_makes_what_is_missing_and_repeats_a_failure_only_if_asked(tmp_path: Path) -> None:
+def test_a_second_call_makes_what_is_missing_and_repeats_a_failure_only_if_asked(
+    tmp_path: Path,
+) -> None:
     folder = Folder(tmp_path)
     parts = "fails=1,works=1,misses=1"
     assert folder.call(parts, "fails", "works").code == 1

@@ -1,4 +1,6 @@
-"""The task of a model with random weights: half of its answers are right from the start, and they end."""
+"""The task of a model with random weights: half of its answers are right from the start, and they
+end.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from testkit.gpu import first_token, models
 
 @pytest.mark.parametrize(
     ("completion", "reward"),
-    [("t4 t7", 1.0), ("t0", 1.0), ("t151935 t2", 0.0), ("", 0.0), (" t12", 1.0), ("I think: t2", 0.0), ("t2x", 0.0)],
+    [
+        ("t4 t7", 1.0),
+        ("t0", 1.0),
+        ("t151935 t2", 0.0),
+        ("", 0.0),
+        (" t12", 1.0),
+        ("I think: t2", 0.0),
+        ("t2x", 0.0),
+    ],
 )
 def test_an_answer_is_right_if_it_begins_with_an_even_token(completion: str, reward: float) -> None:
     assert first_token.grade(completion, {}) == reward

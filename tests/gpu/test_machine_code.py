@@ -1,4 +1,6 @@
-"""A library without the machine code of other cards: same layout, and what a card loads is as it was."""
+"""A library without the machine code of other cards: same layout, and what a card loads is as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ OLD_PTX = b"ptx" * 20
 
 def test_code_of_other_cards_is_zeroed_and_nothing_moves() -> None:
     library = b"\x7fELF" + fatbin(
-        (MACHINE_CODE, 80, OTHERS), (MACHINE_CODE, 90, OURS), (PTX, 90, OLD_PTX), (MACHINE_CODE, 100, OTHERS)
+        (MACHINE_CODE, 80, OTHERS),
+        (MACHINE_CODE, 90, OURS),
+        (PTX, 90, OLD_PTX),
+        (MACHINE_CODE, 100, OTHERS),
     )
     library += b"between" + fatbin((MACHINE_CODE, 120, OTHERS)) + b"the end"
     trimmed = without_other_architectures(library, 90)
@@ -39,7 +44,9 @@ def test_code_of_other_cards_is_zeroed_and_nothing_moves() -> None:
     assert OLD_PTX not in trimmed, "the driver takes the machine code"
     assert trimmed.startswith(b"\x7fELF")
     assert trimmed.endswith(b"the end")
-    assert trimmed.replace(b"\0", b"") == library.replace(OTHERS, b"").replace(OLD_PTX, b"").replace(b"\0", b"")
+    assert trimmed.replace(b"\0", b"") == library.replace(OTHERS, b"").replace(
+        OLD_PTX, b""
+    ).replace(b"\0", b"")
 
 
 def test_ptx_that_the_driver_can_compile_stays_where_no_machine_code_is() -> None:

@@ -39,7 +39,7 @@ saver.reserve()
 for step in range(2):
     saver.begin(step, None)
 print(len(made), os.environ["NCCL_HOSTID"], os.getpid())
-"""
+"""  # noqa: E501
 """Every save of a run, with a stager as torch 2.11 has it."""
 
 
@@ -60,7 +60,8 @@ def test_with_an_older_torch_each_save_has_a_stager_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "used_up"), [("2.11.0+cu130", True), ("2.12.1", True), ("2.13.0+cpu", False), ("3.0.0", False)]
+    ("version", "used_up"),
+    [("2.11.0+cu130", True), ("2.12.1", True), ("2.13.0+cpu", False), ("3.0.0", False)],
 )
 def test_the_version_decides(version: str, used_up: bool) -> None:
     assert stagers_are_used_up(version) is used_up

@@ -17,7 +17,12 @@ def begun(seconds_left: float | None, **standings: Standing) -> str | None:
 def test_the_parts_that_remove_most_risk_are_first() -> None:
     names = list(PARTS)
     assert names[:3] == ["wire-faults", "wire-tests", "system"]
-    assert names.index("head") < names.index("learner-4b") < names.index("publish") < names.index("system-0.6b")
+    assert (
+        names.index("head")
+        < names.index("learner-4b")
+        < names.index("publish")
+        < names.index("system-0.6b")
+    )
     assert names.index("learner-4b") < names.index("staging")
 
 
@@ -52,7 +57,11 @@ def test_a_part_that_does_not_fit_is_passed_over_for_one_that_does() -> None:
 
 def test_a_part_that_was_cut_comes_after_those_not_begun_and_gets_more_time() -> None:
     cut = Standing("cut", 200)
-    assert open_parts(SOME, {"first": cut, "long": Standing(), "short": Standing()}) == ["long", "short", "first"]
+    assert open_parts(SOME, {"first": cut, "long": Standing(), "short": Standing()}) == [
+        "long",
+        "short",
+        "first",
+    ]
     finished = {"long": Standing("done", 300), "short": Standing("done", 10)}
     assert begun(299.0, first=cut, **finished) is None
     assert begun(300.0, first=cut, **finished) == "first"

@@ -1,4 +1,6 @@
-"""What is packed for a machine without a network: the pinned packages that it lacks, and what the proof reads."""
+"""What is packed for a machine without a network: the pinned packages that it lacks, and what the
+proof reads.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_what_is_there_is_left_out_and_everything_packed_is_pinned(tmp_path: Pat
 
 def test_names_of_lists_are_pinned_or_left_out_for_a_reason() -> None:
     """A package that is no longer pinned is no longer on the list either."""
-    pinned = {name for file in archive.REQUIREMENTS for name in archive.pins(ROOT / "requirements" / file)}
+    pinned = {
+        name for file in archive.REQUIREMENTS for name in archive.pins(ROOT / "requirements" / file)
+    }
     assert pinned >= archive.UNUSED - {"vllm"}
 
 
@@ -39,27 +43,44 @@ def test_what_rollcast_imports_is_packed_or_already_there() -> None:
     assert needed <= packed | there | archive.UNUSED, needed - packed - there - archive.UNUSED
 
 
-def test_a_wheel_is_unpacked_as_an_installer_would_without_what_no_import_needs(tmp_path: Path) -> None:
+def test_a_wheel_is_unpacked_as_an_installer_would_without_what_no_import_needs(
+    tmp_path: Path,
+) -> None:
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as written:
-        for name in ("a/b.py", "a-1.data/purelib/c.py", "a-1.data/scripts/d", "a-1.dist-info/RECORD", "vllm/vllm-rs"):
+        for name in (
+            "a/b.py",
+            "a-1.data/purelib/c.py",
+            "a-1.data/scripts/d",
+            "a-1.dist-info/RECORD",
+            "vllm/vllm-rs",
+        ):
             written.writestr(name, name)
     archive.unpack(wheel, tmp_path / "site")
-    assert sorted(str(path.relative_to(tmp_path / "site")) for path in (tmp_path / "site").rglob("*.*")) == [
+    assert sorted(
+        str(path.relative_to(tmp_path / "site")) for path in (tmp_path / "site").rglob("*.*")
+    ) == [
         "a/b.py",
         "c.py",
     ]
 
 
-def test_the_packed_repository_has_the_command_and_the_tests_of_wire_2_that_run_on_one_card(tmp_path: Path) -> None:
+def test_the_packed_repository_has_the_command_and_the_tests_of_wire_2_that_run_on_one_card(
+    tmp_path: Path,
+) -> None:
     archive.copy_repository(tmp_path / "repository")
     (tmp_path / "surroundings").write_text(archive.SURROUNDINGS)
     (tmp_path / "site").mkdir()
     program = (
         f". {tmp_path}/surroundings && cd $PROOF && {sys.executable} -P -m benchmarks.gpu --help "
-        f"&& {shlex.join(PYTEST)} {' '.join(FILES)} -k '{CHOSEN}' --collect-only -q -p no:cacheprovider"
+        f"&& {shlex.join(PYTEST)} {' '.join(FILES)} -k '{CHOSEN}' --collect-only -q -p "
+        "no:cacheprovider"
     )
-    assert (tmp_path / "repository" / "COMMIT").read_text().strip() == describe_machine()["commit"] != ""
+    assert (
+        (tmp_path / "repository" / "COMMIT").read_text().strip()
+        == describe_machine()["commit"]
+        != ""
+    )
     done = subprocess.run(
         ["bash", "-c", program],
         capture_output=True,
@@ -69,9 +90,16 @@ def test_the_packed_repository_has_the_command_and_the_tests_of_wire_2_that_run_
         env=os.environ | ONLY_THESE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("killed_in_mid_broadcast", "frozen_in_mid_broadcast", "trainer_killed", "one_wrong_bit"):
+    for name in (
+        "killed_in_mid_broadcast",
+        "frozen_in_mid_broadcast",
+        "trainer_killed",
+        "one_wrong_bit",
+    ):
         assert name in done.stdout
-    assert "arrives_whole_over_three_lanes" not in done.stdout, "two workers of a process would be two ranks on a card"
+    assert "arrives_whole_over_three_lanes" not in done.stdout, (
+        "two workers of a process would be two ranks on a card"
+    )
 
 
 def test_an_archive_holds_what_was_put_in_it(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Parts of `python -m benchmarks.gpu` at tiny shapes on the CPU: what each may import, what it says when it fails."""
+"""Parts of `python -m benchmarks.gpu` at tiny shapes on the CPU: what each may import, what it says
+when it fails.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.only_these import ROOT, hidden_modules, run_with_only
 NEEDED = ("torch", "transformers", "pydantic", "protobuf", "structlog")
 FOR_GROUPS = ("httpx", "starlette", "uvicorn", "xxhash")
 WITH_GROUPS = ("staging", "group")
-ALONE = [name for name, part in PARTS.items() if name not in WITH_GROUPS and not part.starts_processes]
+ALONE = [
+    name for name, part in PARTS.items() if name not in WITH_GROUPS and not part.starts_processes
+]
 ONE_BY_ONE = """
 import runpy
 parts = sys.argv[1:]
@@ -35,7 +39,9 @@ for part in parts:
 """In one process, which imports torch once."""
 
 
-def benchmark(*arguments: str, surroundings: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
+def benchmark(
+    *arguments: str, surroundings: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """Run it, with these environment variables; returns what it printed."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", "--small", *arguments],
@@ -61,7 +67,9 @@ def recorded_results() -> dict[str, bytes]:
     [(ALONE, NEEDED), (WITH_GROUPS, NEEDED + FOR_GROUPS)],
     ids=["alone", "with groups"],
 )
-def test_parts_need_one_device_and_few_packages(names: Sequence[str], packages: tuple[str, ...]) -> None:
+def test_parts_need_one_device_and_few_packages(
+    names: Sequence[str], packages: tuple[str, ...]
+) -> None:
     installed = closure(packages)
     assert {"redis", "grpc", "vllm", "scipy"} <= hidden_modules(installed)
     done = run_with_only(installed, ONE_BY_ONE, *names, timeout=170, cwd=ROOT)
@@ -74,7 +82,9 @@ def test_parts_need_one_device_and_few_packages(names: Sequence[str], packages: 
         assert figures["small"] is True, name
         assert figures["rows"], name
         assert all(figures.get("targets", {}).values()), name
-        for value in (value for row in figures["rows"] for value in row.values() if isinstance(value, float)):
+        for value in (
+            value for row in figures["rows"] for value in row.values() if isinstance(value, float)
+        ):
             assert math.isfinite(value), name
             assert value >= 0, name
 
@@ -94,9 +104,13 @@ def test_parts_that_take_too_long_or_die_are_told_and_the_others_go_on() -> None
         "head took longer than 0.001 minutes",
         "staging took longer than 0.001 minutes",
     ]
-    dead = benchmark("head", "staging", surroundings={"RANK": "0"})  # of a launcher that said no more than that
+    dead = benchmark(
+        "head", "staging", surroundings={"RANK": "0"}
+    )  # of a launcher that said no more than that
     for name, record in zip(("head", "staging"), dead, strict=True):
-        assert record["figures"]["failed"].startswith(f"{name} ended with exit code 1: ValueError: ")
+        assert record["figures"]["failed"].startswith(
+            f"{name} ended with exit code 1: ValueError: "
+        )
 
 
 def test_a_card_that_is_too_small_for_one_setting_says_so() -> None:
@@ -122,7 +136,9 @@ def test_the_shapes_are_the_published_ones(shape: str, parameters: int) -> None:
 
 
 def test_operations_are_those_that_torch_counts() -> None:
-    """Of one sequence whose every token is predicted; torch counts the scores of later tokens too."""
+    """Of one sequence whose every token is predicted; torch counts the scores
+    of later tokens too.
+    """
     (sequence,) = learner.rollouts(models.SMALL, is_small=True)[:1]
     length = sequence.num_tokens
     model = models.random_model(models.SMALL, torch.device("cpu"))
@@ -142,11 +158,23 @@ def test_operations_are_those_that_torch_counts() -> None:
         ("nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "products"),
         ("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<...>", "attention"),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_21", "attention"),
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, ...>", kernels.REST),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float>, ...>",
+            kernels.REST,
+        ),
         ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", "fused code"),
-        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "communication"),
+        (
+            "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "communication",
+        ),
         ("Memcpy DtoD (Device -> Device)", "copies"),
-        ("void at::native::multi_tensor_apply_kernel<..., at::native::FusedAdamMathFunctor<float, 4>>", "optimizer"),
+        (
+            (
+                "void at::native::multi_tensor_apply_kernel<..., "
+                "at::native::FusedAdamMathFunctor<float, 4>>"
+            ),
+            "optimizer",
+        ),
     ],
 )
 def test_kernels_are_told_apart_by_their_names(kernel: str, kind: str) -> None:

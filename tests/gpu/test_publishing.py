@@ -13,4 +13,6 @@ def test_versions_reach_a_generator_and_are_timed() -> None:
     assert row["transport"] == "gloo"
     assert row["megabytes"] > 0
     assert 0 < row["seconds_median"] <= row["seconds_worst"]
-    assert math.isclose(row["gigabytes_per_second"], row["megabytes"] / 1e3 / row["seconds_median"], abs_tol=2e-3)
+    assert math.isclose(
+        row["gigabytes_per_second"], row["megabytes"] / 1e3 / row["seconds_median"], abs_tol=2e-3
+    )

@@ -19,7 +19,8 @@ def standing(folder: Path, *, again: bool = False, is_small: bool = True) -> Sta
 
 
 @pytest.mark.parametrize(
-    ("figures", "state"), [({}, "done"), ({"failed": "no memory"}, "failed"), ({"cut": "time was over"}, "cut")]
+    ("figures", "state"),
+    [({}, "done"), ({"failed": "no memory"}, "failed"), ({"cut": "time was over"}, "cut")],
 )
 def test_a_part_is_known_by_its_file(tmp_path: Path, figures: dict[str, Any], state: str) -> None:
     assert standing(tmp_path) == Standing()
@@ -34,13 +35,17 @@ def test_tiny_shapes_and_real_ones_do_not_count_for_each_other(tmp_path: Path) -
     assert standing(tmp_path, is_small=False) == Standing()
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"figures": {"sm', "[]", "null", '{"other": 1}', '{"figures": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"figures": {"sm', "[]", "null", '{"other": 1}', '{"figures": []}']
+)
 def test_a_foreign_or_torn_file_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "gpu-head.json").write_text(text)
     assert standing(tmp_path) == Standing()
 
 
-def test_a_result_replaces_the_one_before_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_replaces_the_one_before_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep("head", tmp_path, {"small": True, "seconds": 1.0})
 
     def full(descriptor: int) -> None:

@@ -1,4 +1,6 @@
-"""The scenario of a whole run: kill, return, Ctrl-C, resume; on a stand-in for `rollcast up` that can go wrong."""
+"""The scenario of a whole run: kill, return, Ctrl-C, resume; on a stand-in for `rollcast up` that
+can go wrong.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from testkit.gpu.wire_tests import parse_report
 REPORT = """<testsuites><testsuite>
 <testcase name="test_a" time="1.5" /><testcase name="test_b" time="0.1"><failure message="assert 1
  == 2">trace</failure></testcase><testcase name="test_c" time="0"><skipped message="no card" /></testcase>
-</testsuite></testsuites>"""
+</testsuite></testsuites>"""  # noqa: E501
 
 
 def test_each_test_is_a_row_with_its_reason() -> None:

@@ -30,9 +30,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class GraderProcess:
-    """`with GraderProcess(folder, grader={...}) as grader`: serves from the first line on, is killed at the end."""
+    """`with GraderProcess(folder, grader={...}) as grader`: serves from the first line on, is
+    killed at the end.
+    """
 
-    def __init__(self, folder: Path, *, within: tuple[str, ...] = (), **sections: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, *, within: tuple[str, ...] = (), **sections: dict[str, Any]
+    ) -> None:
         """within: the command that runs the grader's own, such as a container runtime's."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +45,12 @@ class GraderProcess:
         self._within = within
         grader = {"port": 0, "processes": 2} | sections.pop("grader", {})
         grading = {"sandbox": "remote"} | sections.pop("grading", {})
-        settings = {"run": "graded", "folder": str(folder), "model": {"path": "none"}, "grader": grader}
+        settings = {
+            "run": "graded",
+            "folder": str(folder),
+            "model": {"path": "none"},
+            "grader": grader,
+        }
         self._run_file.write_text(json.dumps(settings | {"tasks": {"grading": grading}} | sections))
         self.config = load_run_config(self._run_file)
         self.process: subprocess.Popen[bytes] | None = None
@@ -50,7 +59,14 @@ class GraderProcess:
         """Start it and wait for nothing."""
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*self._within, sys.executable, "-m", "rollcast.grader", "--config", str(self._run_file)],
+                [
+                    *self._within,
+                    sys.executable,
+                    "-m",
+                    "rollcast.grader",
+                    "--config",
+                    str(self._run_file),
+                ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": str(ROOT / "services"), **environment},
@@ -86,7 +102,9 @@ class GraderProcess:
         return int(self._port_file("grader-grpc").read_text())
 
     def page(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self._port_file('grader').read_text().strip()}{path}", timeout=10)
+        return httpx.get(
+            f"http://127.0.0.1:{self._port_file('grader').read_text().strip()}{path}", timeout=10
+        )
 
     def metrics(self) -> list[Sample]:
         return parse_page(self.page("/metrics").text)
@@ -98,7 +116,9 @@ class GraderProcess:
             if sample.name == metric.name and labels.items() <= sample.labels.items()
         )
 
-    def client(self, *, port: int | None = None, patience_seconds: float = 60.0, **grader: Any) -> Client:
+    def client(
+        self, *, port: int | None = None, patience_seconds: float = 60.0, **grader: Any
+    ) -> Client:
         settings = self.config.grader.model_copy(update={"port": port or self.port, **grader})
         return Client(self.config.model_copy(update={"grader": settings}), patience_seconds)
 
@@ -112,11 +132,15 @@ class Client(RemoteSandbox):
         super().__init__(config.grader_rpc, patience_seconds, config.tasks.grading, self.exporter)
 
     def count(self, metric: Metric, **labels: str) -> float:
-        return self.exporter.registry.get_sample_value(metric.name, {"run": "graded", **labels}) or 0.0
+        return (
+            self.exporter.registry.get_sample_value(metric.name, {"run": "graded", **labels}) or 0.0
+        )
 
 
 class Door:
-    """One address before several graders: each new connection goes to the first of `ports` that takes it."""
+    """One address before several graders: each new connection goes to the first of `ports` that
+    takes it.
+    """
 
     def __init__(self, ports: list[int]) -> None:
         self.ports = ports
@@ -141,7 +165,9 @@ class Door:
                 except OSError:
                     continue
                 inside.settimeout(None)
-                threading.Thread(target=_carry_both_ways, args=(outside, inside), daemon=True).start()
+                threading.Thread(
+                    target=_carry_both_ways, args=(outside, inside), daemon=True
+                ).start()
                 break
             else:
                 outside.close()

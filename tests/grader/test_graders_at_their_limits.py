@@ -1,4 +1,6 @@
-"""A generator's end against real graders that are full, killed, stopped, stuck in an import, or behind certificates."""
+"""A generator's end against real graders that are full, killed, stopped, stuck in an import, or
+behind certificates.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ADDS = json.dumps({"kind": "tests", "tests": "assert f(1) == 2"})
 LIMITS: dict[str, Any] = {"deadline_seconds": 8.0, "seconds_per_test": 6.0, "memory_mib": 256}
 
 
-def test_a_grader_killed_in_the_middle_is_replaced_by_the_next_behind_the_name(tmp_path: Path) -> None:
+def test_a_grader_killed_in_the_middle_is_replaced_by_the_next_behind_the_name(
+    tmp_path: Path,
+) -> None:
     with (
         GraderProcess(tmp_path / "a") as first,
         GraderProcess(tmp_path / "b") as second,
@@ -57,7 +61,9 @@ def test_one_that_comes_back_in_time_grades_what_waited_for_it(tmp_path: Path) -
         grading = threads.submit(client.grade, "code", SLOWER, ADDS)
         assert grader.process is not None
         process = psutil.Process(grader.process.pid)
-        wait_until(lambda: len(process.children(recursive=True)) == 3)  # fork server, judge, program
+        wait_until(
+            lambda: len(process.children(recursive=True)) == 3
+        )  # fork server, judge, program
         children = process.children(recursive=True)
         grader.kill()
         _, alive = psutil.wait_procs(children, timeout=10)
@@ -69,14 +75,22 @@ def test_one_that_comes_back_in_time_grades_what_waited_for_it(tmp_path: Path) -
 
 
 def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path) -> None:
-    """Seven of a second each, one at a time, with a deadline of four: some wait in the queue, some come again."""
-    with GraderProcess(tmp_path, grader={"processes": 1, "queue": 2}, grading={"deadline_seconds": 4.0}) as grader:
+    """Seven of a second each, one at a time, with a deadline of four: some wait in the queue, some
+    come again.
+    """
+    with GraderProcess(
+        tmp_path, grader={"processes": 1, "queue": 2}, grading={"deadline_seconds": 4.0}
+    ) as grader:
         client = grader.client()
         with ThreadPoolExecutor(7) as threads:
             gradings = [threads.submit(client.grade, "code", SLOW, ADDS) for _ in range(7)]
             assert [grading.result(90.0) for grading in gradings] == [Grade(1.0, "ok")] * 7
         refused = grader.metric(grader_metrics.GRADER_REFUSED, reason="full")
-        assert refused == client.count(generator_metrics.GRADER_FAILURES, code="resource_exhausted") > 0
+        assert (
+            refused
+            == client.count(generator_metrics.GRADER_FAILURES, code="resource_exhausted")
+            > 0
+        )
         assert grader.metric(grader_metrics.GRADER_GRADINGS) == 7
 
         # And when it is asked to stop, what runs is finished and what waits goes elsewhere.
@@ -96,7 +110,9 @@ def test_a_full_grader_sends_away_and_no_clock_runs_for_who_waits(tmp_path: Path
 
 
 def test_a_signal_that_reaches_any_of_its_threads_ends_it(tmp_path: Path) -> None:
-    """The kernel chooses; the main thread slept on, and on a busy machine one grader in sixty never ended."""
+    """The kernel chooses; the main thread slept on, and on a busy machine one grader in sixty never
+    ended.
+    """
     with GraderProcess(tmp_path / "grader") as grader:
         assert grader.process is not None
         terminate_beside_the_main_thread(grader.process.pid)
@@ -119,15 +135,23 @@ def test_certificates_of_rpc_count_on_both_sides(tmp_path: Path) -> None:
         assert grader.metric(grader_metrics.GRADER_GRADINGS) == 1
 
 
-def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_are_sent_away(tmp_path: Path) -> None:
-    (tmp_path / "reward.py").write_text("import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n")
+def test_a_verifier_that_hangs_in_its_import_blocks_no_other_and_its_requests_are_sent_away(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "reward.py").write_text(
+        "import time\ntime.sleep(600)\ndef grade(completion, row):\n    return 1.0\n"
+    )
     name = f"{tmp_path}/reward.py:grade"
     rows = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": name}
     tasks = {"dataset": rows, "grading": LIMITS | {"sandbox": "remote"}}
-    with GraderProcess(tmp_path / "grader", grader={"processes": 1, "queue": 0}, tasks=tasks) as grader:
+    with GraderProcess(
+        tmp_path / "grader", grader={"processes": 1, "queue": 0}, tasks=tasks
+    ) as grader:
         stuck, client = grader.client(patience_seconds=15.0), grader.client()
         with ThreadPoolExecutor(4) as threads:
-            waiting = [threads.submit(stuck.grade, name, "", "{}", deadline_seconds=8.0) for _ in range(4)]
+            waiting = [
+                threads.submit(stuck.grade, name, "", "{}", deadline_seconds=8.0) for _ in range(4)
+            ]
             assert client.grade("code", RIGHT, ADDS, deadline_seconds=8.0).status == "ok"
             assert client.grade("math", r"\boxed{4}", '"4"', deadline_seconds=8.0).status == "ok"
             assert not all(future.done() for future in waiting)

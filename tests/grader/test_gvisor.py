@@ -1,4 +1,6 @@
-"""A grader in a real gVisor kernel, where the machine has its runtime: seccomp holds, Landlock is not asked for."""
+"""A grader in a real gVisor kernel, where the machine has its runtime: seccomp holds, Landlock is
+not asked for.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ TOKEN = "a-token-of-the-grader-alone"
 def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraderProcess]:
     if shutil.which("runsc") is None:
         pytest.skip("runsc is not installed: nothing runs in gVisor")
-    tried = subprocess.run([*IN_GVISOR, *AS_IN_A_POD, "true"], capture_output=True, text=True, timeout=60, check=False)
+    tried = subprocess.run(
+        [*IN_GVISOR, *AS_IN_A_POD, "true"], capture_output=True, text=True, timeout=60, check=False
+    )
     if tried.returncode != 0:
         pytest.skip(f"runsc cannot start here: {tried.stderr.strip()[-200:]}")
     sections: dict[str, dict[str, Any]] = {
         "grader": {"sandbox": "gvisor", "token": TOKEN},
         "grading": {"deadline_seconds": 30.0},
     }
-    with GraderProcess(tmp_path_factory.mktemp("gvisor"), within=(*IN_GVISOR, *AS_IN_A_POD), **sections) as made:
+    with GraderProcess(
+        tmp_path_factory.mktemp("gvisor"), within=(*IN_GVISOR, *AS_IN_A_POD), **sections
+    ) as made:
         yield made
 
 
@@ -47,7 +53,9 @@ def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraderProcess]:
         ("import os\ndef f(x): os._exit(0)", Grade(0.0, "wrong"), "exit"),
     ],
 )
-def test_verdicts_are_as_anywhere(grader: GraderProcess, body: str, grade: Grade, reason: str) -> None:
+def test_verdicts_are_as_anywhere(
+    grader: GraderProcess, body: str, grade: Grade, reason: str
+) -> None:
     client = grader.client(patience_seconds=120.0)
     given = client.grade("code", f"```python\n{body}\n```", ADDS)
     assert (given, given.reason) == (grade, reason)

@@ -1,4 +1,5 @@
-"""A generator's end against a real grader: verdicts, refusals, hostile programs, and one that is away.
+"""A generator's end against a real grader: verdicts, refusals, hostile programs, and one that is
+away.
 
 test_graders_at_their_limits.py has graders that are full, killed or stopped.
 """
@@ -76,7 +77,9 @@ def test_every_verifier_of_the_sandbox_works_there(client: Client) -> None:
         assert client.grade("math", answer, '"0.5"', deadline_seconds=8.0).status == status
 
 
-def test_a_program_that_is_too_slow_is_wrong_and_a_judge_that_hangs_is_no_answer(client: Client) -> None:
+def test_a_program_that_is_too_slow_is_wrong_and_a_judge_that_hangs_is_no_answer(
+    client: Client,
+) -> None:
     began = time.monotonic()
     grade = client.grade("code", LOOP, ADDS, deadline_seconds=1.0)
     assert (grade, grade.reason) == (Grade(0.0, "wrong"), "time")
@@ -87,7 +90,9 @@ def test_a_program_that_is_too_slow_is_wrong_and_a_judge_that_hangs_is_no_answer
     assert client.count(generator_metrics.GRADER_FAILURES) == 0
 
 
-def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(client: Client, grader: GraderProcess) -> None:
+def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(
+    client: Client, grader: GraderProcess
+) -> None:
     """What is worth having there: the token, the run file, the requests of others."""
     assert grader.process is not None
     token = json.dumps({"kind": "tests", "tests": f"assert f(1) == {TOKEN!r}"})
@@ -99,7 +104,9 @@ def test_a_hostile_program_gets_nothing_and_the_grader_goes_on(client: Client, g
         "[__import__('os').kill(p, 9) for p in (__import__('os').getppid(), -1)]",
         "bytearray(1 << 40)",
     ):
-        program = f"```python\ndef f(x):\n    try: return {body}\n    except Exception: return 2\n```"
+        program = (
+            f"```python\ndef f(x):\n    try: return {body}\n    except Exception: return 2\n```"
+        )
         assert client.grade("code", program, token).status == "wrong", body
         assert client.grade("code", program, ADDS).status == "ok", body
     assert grader.process.poll() is None
@@ -112,13 +119,19 @@ def test_what_it_did_is_on_its_metrics_page(client: Client, grader: GraderProces
     assert grader.metric(grader_metrics.GRADER_GRADINGS, status="ok") == before + 3
     page = {sample.name: sample for sample in grader.metrics()}
     assert page[f"{grader_metrics.GRADER_SECONDS.name}_count"].value >= 3
-    assert page[grader_metrics.GRADER_RUNNING.name].value == page[grader_metrics.GRADER_WAITING.name].value == 0
+    assert (
+        page[grader_metrics.GRADER_RUNNING.name].value
+        == page[grader_metrics.GRADER_WAITING.name].value
+        == 0
+    )
     assert (grader.page("/healthz").status_code, grader.page("/readyz").status_code) == (200, 200)
     assert TOKEN not in grader.said()
 
 
 @pytest.mark.parametrize("token", [None, SecretStr("another")])
-def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(grader: GraderProcess, token: SecretStr | None) -> None:
+def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(
+    grader: GraderProcess, token: SecretStr | None
+) -> None:
     before = grader.metric(grader_metrics.GRADER_GRADINGS)
     client = grader.client(token=token)
     with pytest.raises(UserError, match=r"grader\.token \(not shown\): .*refuses it") as refused:
@@ -131,17 +144,31 @@ def test_a_wrong_token_is_told_at_the_start_and_grades_nothing(grader: GraderPro
     assert client.count(generator_metrics.GRADER_FAILURES, code="unauthenticated") == 2
 
 
-def test_what_it_would_not_grade_is_told_at_the_start(grader: GraderProcess, client: Client) -> None:
+def test_what_it_would_not_grade_is_told_at_the_start(
+    grader: GraderProcess, client: Client
+) -> None:
     client.check(["code", "math"])
     with pytest.raises(UserError, match="'palindrome': neither built in nor installed"):
         client.check(["palindrome"])
     with pytest.raises(UserError, match="arithmetic: it needs no sandbox"):
         client.check(["arithmetic"])
-    for setting, value in (("deadline_seconds", 9.0), ("seconds_per_test", 7.0), ("memory_mib", 257)):
+    for setting, value in (
+        ("deadline_seconds", 9.0),
+        ("seconds_per_test", 7.0),
+        ("memory_mib", 257),
+    ):
         tasks = grader.config.tasks
-        wider = tasks.model_copy(update={"grading": tasks.grading.model_copy(update={setting: value})})
-        other = Client(grader.config.model_copy(update={"tasks": wider, "grader": client_settings(grader)}), 10.0)
-        with pytest.raises(UserError, match=rf"tasks\.grading\.{setting} = {value:g}: this grader allows .* at most"):
+        wider = tasks.model_copy(
+            update={"grading": tasks.grading.model_copy(update={setting: value})}
+        )
+        other = Client(
+            grader.config.model_copy(update={"tasks": wider, "grader": client_settings(grader)}),
+            10.0,
+        )
+        with pytest.raises(
+            UserError,
+            match=rf"tasks\.grading\.{setting} = {value:g}: this grader allows .* at most",
+        ):
             other.check(["code"])
         assert other.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
 
@@ -156,22 +183,40 @@ def test_a_request_beyond_the_bound_is_not_sent(client: Client) -> None:
     assert client.grade("code", RIGHT, ADDS).status == "ok"
 
 
-def test_a_grader_that_is_away_costs_its_patience_and_no_wrong_answer(grader: GraderProcess) -> None:
+def test_a_grader_that_is_away_costs_its_patience_and_no_wrong_answer(
+    grader: GraderProcess,
+) -> None:
     with door() as nowhere:
         client = grader.client(port=nowhere.port, patience_seconds=3.0)
         began = time.monotonic()
         assert client.grade("code", RIGHT, ADDS) == Grade(0.0, "error")
         assert 1.0 < time.monotonic() - began < 20.0
-        assert client.count(generator_metrics.GRADER_FAILURES, code="unavailable") == nowhere.connections > 2
+        assert (
+            client.count(generator_metrics.GRADER_FAILURES, code="unavailable")
+            == nowhere.connections
+            > 2
+        )
         client.check(["code"])  # logged, and the run goes on
 
 
 @pytest.mark.parametrize(
     ("sections", "environment", "message"),
     [
-        ({"redis": {"password": "hunter2"}}, {}, "error: redis.password (not shown): the grader must not hold it"),
-        ({}, {"ROLLCAST_RPC_TOKEN": "hunter2"}, "error: rpc.token (not shown): the grader must not hold it"),
-        ({"grader": {"sandbox": "gvisor"}}, {}, "error: sandbox = 'gvisor': the kernel here is not gVisor's"),
+        (
+            {"redis": {"password": "hunter2"}},
+            {},
+            "error: redis.password (not shown): the grader must not hold it",
+        ),
+        (
+            {},
+            {"ROLLCAST_RPC_TOKEN": "hunter2"},
+            "error: rpc.token (not shown): the grader must not hold it",
+        ),
+        (
+            {"grader": {"sandbox": "gvisor"}},
+            {},
+            "error: sandbox = 'gvisor': the kernel here is not gVisor's",
+        ),
     ],
     ids=["redis", "rpc", "gvisor"],
 )
@@ -186,7 +231,9 @@ def test_it_refuses_to_start_with_one_sentence(
 
 def test_a_patience_shorter_than_a_grading_is_refused() -> None:
     settings = {"run": "a", "model": {"path": "m"}, "tasks": {"grading": {"sandbox": "remote"}}}
-    complaint = r"grader\.patience_seconds = 5\.0 is wrong: must exceed tasks\.grading\.deadline_seconds 50"
+    complaint = (
+        r"grader\.patience_seconds = 5\.0 is wrong: must exceed tasks\.grading\.deadline_seconds 50"
+    )
     with pytest.raises(UserError, match=complaint):
         parse_run_config(settings | {"grader": {"patience_seconds": 5}}, source="run.yaml")
     assert parse_run_config(settings, source="run.yaml").longest_grading_seconds == 180.0

@@ -16,20 +16,29 @@ from tests.cli.mistakes import CAUSAL, byte_tokenizer
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system message') }}{% endif %}<|assistant|>\n"
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system message') }}{% endif "
+    "%}<|assistant|>\n"
 )
 
 
-def run(folder: Path, limit: int, *, template: str | None = None, **prompt_format: Any) -> RunConfig:
+def run(
+    folder: Path, limit: int, *, template: str | None = None, **prompt_format: Any
+) -> RunConfig:
     model = folder / "model"
     model.mkdir(exist_ok=True)
     (model / "config.json").write_text(json.dumps(CAUSAL))
     (model / "model.safetensors").write_bytes(b"0" * 64)
     (model / "tokenizer.json").write_text(byte_tokenizer())
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | ({"chat_template": template} if template else {})
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | (
+        {"chat_template": template} if template else {}
+    )
     (model / "tokenizer_config.json").write_text(json.dumps(settings))
     rows = folder / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": f"{'é' * n} + 1?", "answer": "1"}) + "\n" for n in range(3, 11)))
+    rows.write_text(
+        "".join(
+            json.dumps({"prompt": f"{'é' * n} + 1?", "answer": "1"}) + "\n" for n in range(3, 11)
+        )
+    )
     data = {
         "run": "r",
         "folder": str(folder / "runs"),
@@ -57,7 +66,12 @@ def trainer_refuses(config: RunConfig) -> bool:
     try:
         for prompts in (split.train, split.held_out):
             limit = config.recipe.max_prompt_tokens
-            PromptBook(prompts, tokenizer, max_prompt_tokens=limit, prompt_format=config.tasks.prompt_format)
+            PromptBook(
+                prompts,
+                tokenizer,
+                max_prompt_tokens=limit,
+                prompt_format=config.tasks.prompt_format,
+            )
     except UserError:
         return True
     return False
@@ -72,12 +86,15 @@ def check_refuses(config: RunConfig) -> str:
 
 
 def check_edge(folder: Path, template: str | None, **prompt_format: Any) -> None:
-    """The check refuses a limit exactly if the trainer would, on both sides of the longest prompt."""
+    """The check refuses a limit exactly if the trainer would, on both sides
+    of the longest prompt.
+    """
     config = run(folder, 400, template=template, **prompt_format)
     split, tokenizer = load(config.tasks), load_tokenizer(config.model)
     parts = (split.train, split.held_out)
     edge = max(
-        min(len(tokenize(tokenizer, one.messages, config.tasks.prompt_format)) for one in part) for part in parts
+        min(len(tokenize(tokenizer, one.messages, config.tasks.prompt_format)) for one in part)
+        for part in parts
     )
     for limit in (edge - 1, edge):
         config = run(folder, limit, template=template, **prompt_format)

@@ -34,7 +34,7 @@ NOTE = (
     "signal.signal(signal.SIGTERM, lambda *_: (open(r'%s', 'a').write('{0}\\\\n'), sys.exit(0)));"
     "time.sleep(600)" % (folder / "order")
 )
-"""
+"""  # noqa: E501
 
 
 def run_supervisor(
@@ -50,11 +50,13 @@ def run_supervisor(
     """A supervisor in a process of its own; it prints its ending, or the error's type and text."""
     program = STAND_INS + (
         "report = lambda line, trouble=False: print('report:', line, flush=True)\n"
-        f"supervisor = Supervisor({specs}, restart_limit={limit}, interrupt_seconds={interrupt_seconds}, report=report,"
+        f"supervisor = Supervisor({specs}, restart_limit={limit}, "
+        f"interrupt_seconds={interrupt_seconds}, report=report,"
         f" tick={tick}, {more})\n"
         "print('up', flush=True)\n"
         "try:\n    print('ending:', supervisor.run(), flush=True)\n"
-        "except (UserError, ServiceLostError, OSError) as error:\n    print(type(error).__name__, error, flush=True)\n"
+        "except (UserError, ServiceLostError, OSError) as error:\n    print(type(error).__name__, "
+        "error, flush=True)\n"
     )
     return subprocess.Popen(
         [*prefix, sys.executable, "-c", program, str(folder)],

@@ -24,7 +24,10 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
 NUM_TASKS = 50
 NUM_STEPS = 40
 """The schedule of the learning rate needs some."""
-SHORTER = f"import make_model; make_model.NUM_STEPS = {NUM_STEPS}; make_model.BATCH = 1; make_model.main()"
+SHORTER = (
+    f"import make_model; make_model.NUM_STEPS = {NUM_STEPS}; make_model.BATCH = 1; "
+    "make_model.main()"
+)
 """`python make_model.py` with less training."""
 
 
@@ -32,7 +35,9 @@ SHORTER = f"import make_model; make_model.NUM_STEPS = {NUM_STEPS}; make_model.BA
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("reader") / "calculator"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run([sys.executable, "-c", SHORTER], cwd=copy, check=True, timeout=120, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", SHORTER], cwd=copy, check=True, timeout=120, capture_output=True
+    )
     return copy
 
 
@@ -46,11 +51,16 @@ def test_its_run_file_is_right_and_turns_of_its_model_extend_each_other(
     assert make_renderer(run.model, cast(ChatTokenizer, load_tokenizer(run.model))).stop_token_ids
 
 
-def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_calls_earn_the_reward_and_no_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_model = load_module(folder / "make_model.py")
     monkeypatch.setattr(make_model, "NOISE", 0.0)
     world = load_module(folder / "world.py").Calculator()
-    rows = {row["prompt"]: row for row in map(json.loads, (folder / "tasks.jsonl").read_text().splitlines())}
+    rows = {
+        row["prompt"]: row
+        for row in map(json.loads, (folder / "tasks.jsonl").read_text().splitlines())
+    }
     draw = random.Random(make_model.SEED + 1)
     for _ in range(NUM_TASKS):
         task = make_model.draw(draw)
@@ -64,7 +74,9 @@ def test_right_calls_earn_the_reward_and_no_others(folder: Path, monkeypatch: py
         assert world.get_reward() == 0
 
 
-def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent = load_module(EXAMPLE / "agent.py")
     world = load_module(EXAMPLE / "world.py").Calculator()
     for schema in agent.SCHEMAS:
@@ -72,14 +84,21 @@ def test_the_agent_has_the_tools_of_the_class_and_its_run_the_same_task(monkeypa
         assert getattr(world, name).__doc__.startswith(schema["function"]["description"])
         assert agent.call_tool(name, '{"a": 7, "b": 12}') == str(getattr(world, name)(a=7, b=12))
     symbols = load_module(EXAMPLE / "make_model.py").SYMBOLS
-    assert list(agent.TOOLS) == sorted(symbols), "as a class's tools are listed, and as its model has seen them"
+    assert list(agent.TOOLS) == sorted(symbols), (
+        "as a class's tools are listed, and as its model has seen them"
+    )
     wrong = ("{", "[]", '{"a": 1}', '{"a": "x", "b": 2}', '{"a": 1e999, "b": 1}')
     assert all(agent.call_tool("add", arguments).startswith("error: ") for arguments in wrong)
     assert agent.call_tool("divide", '{"a": 1, "b": 1}') == "error: KeyError('divide')"
-    own, through = [yaml.safe_load((EXAMPLE / name).read_text()) for name in ("run.yaml", "through_endpoint.yaml")]
+    own, through = [
+        yaml.safe_load((EXAMPLE / name).read_text())
+        for name in ("run.yaml", "through_endpoint.yaml")
+    ]
     assert agent.ADDRESS.endswith(f":{through['generator'].pop('http_port')}")
     assert through["tasks"]["dataset"].pop("verifier") == "exact"
-    assert through["tasks"]["environments"] == [{"kind": "harness", "name": "calculator", "reward": "verifier"}]
+    assert through["tasks"]["environments"] == [
+        {"kind": "harness", "name": "calculator", "reward": "verifier"}
+    ]
     for settings in (own, through):
         del settings["tasks"]["environments"], settings["run"]
     assert through == own

@@ -1,4 +1,6 @@
-"""Classes of the user's own are looked at without running them: missing ones, and episodes that nothing rewards."""
+"""Classes of the user's own are looked at without running them: missing ones, and episodes that
+nothing rewards.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ WITHOUT = "class World:\n    def move(self):\n        pass\n"
 def tasks_of(folder: Path, text: str, *, name: str = "World", verifier: str | None = None) -> Tasks:
     (folder / "world.py").write_text(RAISES + text)
     return Tasks(
-        dataset=JsonlDataset(name="mine", path=folder / "rows.jsonl", environment="world", verifier=verifier),
+        dataset=JsonlDataset(
+            name="mine", path=folder / "rows.jsonl", environment="world", verifier=verifier
+        ),
         environments=(ClassEnvironment(name="world", code=f"{folder}/world.py:{name}"),),
     )
 
@@ -37,7 +41,16 @@ def tasks_of(folder: Path, text: str, *, name: str = "World", verifier: str | No
         "from gym import World\n",
         "try:\n    class World:\n        pass\nexcept TypeError:\n    World = None\n",
     ],
-    ids=["method", "async", "base", "base elsewhere", "decorated", "its own base", "imported", "in a block"],
+    ids=[
+        "method",
+        "async",
+        "base",
+        "base elsewhere",
+        "decorated",
+        "its own base",
+        "imported",
+        "in a block",
+    ],
 )
 def test_a_class_that_may_reward_is_taken_and_not_run(tmp_path: Path, text: str) -> None:
     check_classes(tasks_of(tmp_path, text))
@@ -45,7 +58,8 @@ def test_a_class_that_may_reward_is_taken_and_not_run(tmp_path: Path, text: str)
 
 def test_episodes_that_nothing_rewards_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"code = .*: the class has no get_reward, and data set 'mine' leaves the reward"
+        UserError,
+        match=r"code = .*: the class has no get_reward, and data set 'mine' leaves the reward",
     ):
         check_classes(tasks_of(tmp_path, WITHOUT))
 
@@ -57,7 +71,9 @@ def test_a_verifier_that_counts_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_class_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no class 'Word' \(it has World\); name one, or add it"):
+    with pytest.raises(
+        UserError, match=r"has no class 'Word' \(it has World\); name one, or add it"
+    ):
         check_classes(tasks_of(tmp_path, WITH_REWARD, name="Word"))
     with pytest.raises(UserError, match="the file is no Python"):
         check_classes(tasks_of(tmp_path, "class World("))

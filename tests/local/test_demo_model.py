@@ -17,7 +17,9 @@ def test_other_settings_are_another_model() -> None:
     assert BaseModel().key != BaseModel(noise=0.3).key != BaseModel(noise=0.3, seed=1).key
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cache").touch()
     monkeypatch.setenv("ROLLCAST_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match="ROLLCAST_CACHE"):
@@ -34,9 +36,12 @@ def with_training(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -
     monkeypatch.setattr(sys, "executable", str(stand_in))
 
 
-def test_a_training_that_talks_much_is_heard_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_talks_much_is_heard_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (
-        "import os, sys; sys.stderr.write('x' * (1 << 20)); print(0.5); print('loading ...'); print(1.0);"
+        "import os, sys; sys.stderr.write('x' * (1 << 20)); print(0.5); print('loading ...'); "
+        "print(1.0);"
         " os.makedirs(sys.argv[-1])"
     )
     with_training(tmp_path, monkeypatch, program)
@@ -45,8 +50,12 @@ def test_a_training_that_talks_much_is_heard_out(tmp_path: Path, monkeypatch: py
     assert shares == [0.5, 1.0]
 
 
-def test_a_training_that_hangs_is_ended_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_hangs_is_ended_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_training(tmp_path, monkeypatch, "import time; time.sleep(600)")
     monkeypatch.setattr("rollcast.local.demo.base_model.TRAINING_DEADLINE_SECONDS", 1.0)
-    with pytest.raises(UserError, match=r"training of the demo's base model failed \(exit code -9\)"):
+    with pytest.raises(
+        UserError, match=r"training of the demo's base model failed \(exit code -9\)"
+    ):
         ensure_base_model(TINY, lambda _: None)

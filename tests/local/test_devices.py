@@ -1,4 +1,6 @@
-"""GPUs of a machine, shared out: no card is needed, only what its driver and the environment say."""
+"""GPUs of a machine, shared out: no card is needed, only what its driver
+and the environment say.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from rollcast.config.errors import PassingError, UserError
 from rollcast.config.lora import Lora, check_gpu_dtype
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import devices
-from rollcast.local.devices import VISIBLE, check_gpus, check_transport, named_gpus, num_devices, with_gpus
+from rollcast.local.devices import (
+    VISIBLE,
+    check_gpus,
+    check_transport,
+    named_gpus,
+    num_devices,
+    with_gpus,
+)
 from rollcast.local.services import service_specs
 from rollcast.memory.device import gpu_sizes
 from rollcast.telemetry import gpus
@@ -33,9 +42,16 @@ def config_of(folder: Path, *, ranks: int, generators: int, workers: int) -> Run
 
 def seen(config: RunConfig, folder: Path, gpus: tuple[str, ...]) -> dict[str, list[dict[str, str]]]:
     """Service -> what each of its processes gets that names GPUs."""
-    specs = service_specs(config, folder / "run.json", embed_redis=False, resume=False, embed_grader=True, gpus=gpus)
-    environments = {spec.name: [dict(command.environment()) for command in spec.commands] for spec in specs}
-    return {name: [one for one in all_of_it if VISIBLE in one] for name, all_of_it in environments.items()}
+    specs = service_specs(
+        config, folder / "run.json", embed_redis=False, resume=False, embed_grader=True, gpus=gpus
+    )
+    environments = {
+        spec.name: [dict(command.environment()) for command in spec.commands] for spec in specs
+    }
+    return {
+        name: [one for one in all_of_it if VISIBLE in one]
+        for name, all_of_it in environments.items()
+    }
 
 
 def test_no_two_processes_share_a_gpu(tmp_path: Path) -> None:
@@ -54,7 +70,10 @@ def test_no_two_processes_share_a_gpu(tmp_path: Path) -> None:
 def test_gpus_go_by_the_names_that_they_are_given(tmp_path: Path) -> None:
     config = config_of(tmp_path, ranks=1, generators=1, workers=1)
     found = seen(config, tmp_path, ("GPU-a1", "GPU-b2"))
-    assert [one[VISIBLE] for one in chain(found["trainer"], found["generator-0"])] == ["GPU-a1", "GPU-b2"]
+    assert [one[VISIBLE] for one in chain(found["trainer"], found["generator-0"])] == [
+        "GPU-a1",
+        "GPU-b2",
+    ]
 
 
 def test_a_machine_without_gpus_is_left_as_it_is(tmp_path: Path) -> None:
@@ -78,8 +97,10 @@ def test_too_few_gpus_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
         check_gpus(config.local, config.generator, tuple("0123456"))
     assert str(refusal.value) == (
-        "local.trainer_ranks = 2: with local.generators 2 of generator.tensor_parallel 3 the run needs 8 GPUs, each "
-        "for one process, and 7 may be used here; lower one of the three, or name more in CUDA_VISIBLE_DEVICES"
+        "local.trainer_ranks = 2: with local.generators 2 of generator.tensor_parallel 3 the run "
+        "needs 8 GPUs, each "
+        "for one process, and 7 may be used here; lower one of the three, or name more in "
+        "CUDA_VISIBLE_DEVICES"
     )
 
 
@@ -103,7 +124,9 @@ def test_a_list_of_gpus_on_a_machine_without_any_names_none() -> None:
     assert named_gpus(0, {VISIBLE: "0,1"}) == ()
 
 
-def test_gpus_are_counted_by_what_the_driver_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_counted_by_what_the_driver_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = tmp_path / "nvidia-smi"
     driver.write_text("#!/bin/sh\nprintf '81559\\n40960\\n'\n")
     driver.chmod(0o755)
@@ -117,7 +140,9 @@ def test_one_gpu_is_shared_by_trainer_and_generators(tmp_path: Path) -> None:
     config = config_of(tmp_path, ranks=1, generators=2, workers=1)
     check_gpus(config.local, config.generator, ("GPU-a1",))
     found = seen(config, tmp_path, ("GPU-a1",))
-    own = {name: [(one[VISIBLE], one[EXPECTED_GPUS]) for one in given] for name, given in found.items()}
+    own = {
+        name: [(one[VISIBLE], one[EXPECTED_GPUS]) for one in given] for name, given in found.items()
+    }
     shared = [("GPU-a1", "1")]
     none = [("", "0")]
     assert own == {
@@ -132,9 +157,12 @@ def test_one_gpu_is_shared_by_trainer_and_generators(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "workers", "blamed"), [(2, 1, "local.trainer_ranks = 2"), (1, 2, "generator.tensor_parallel = 2")]
+    ("ranks", "workers", "blamed"),
+    [(2, 1, "local.trainer_ranks = 2"), (1, 2, "generator.tensor_parallel = 2")],
 )
-def test_one_gpu_has_one_process_of_each_role(tmp_path: Path, ranks: int, workers: int, blamed: str) -> None:
+def test_one_gpu_has_one_process_of_each_role(
+    tmp_path: Path, ranks: int, workers: int, blamed: str
+) -> None:
     config = config_of(tmp_path, ranks=ranks, generators=1, workers=workers)
     with pytest.raises(UserError, match=rf"^{blamed}: one GPU may be used here"):
         check_gpus(config.local, config.generator, ("0",))
@@ -150,7 +178,9 @@ def test_a_run_may_use_fewer_gpus_than_there_are(tmp_path: Path) -> None:
         check_gpus(one, config.generator, ())
     three = config_of(tmp_path, ranks=2, generators=1, workers=1)
     two = three.local.model_copy(update={"gpus": 2})
-    with pytest.raises(UserError, match=r"needs 3 GPUs, .* and 2 may be used here; .* or raise local\.gpus$"):
+    with pytest.raises(
+        UserError, match=r"needs 3 GPUs, .* and 2 may be used here; .* or raise local\.gpus$"
+    ):
         check_gpus(two, three.generator, ("0", "1", "2"))
 
 
@@ -158,19 +188,27 @@ def test_nccl_is_refused_where_it_cannot_work() -> None:
     check_transport("nccl", has_gpus=True, shares_gpu=False)
     check_transport("auto", has_gpus=True, shares_gpu=True)
     for has_gpus, why in ((True, "share one GPU"), (False, "no GPU may be used here")):
-        with pytest.raises(UserError, match=rf"^weights\.transport = nccl: .*{why}.*; set it to auto or gloo$"):
+        with pytest.raises(
+            UserError, match=rf"^weights\.transport = nccl: .*{why}.*; set it to auto or gloo$"
+        ):
             check_transport("nccl", has_gpus=has_gpus, shares_gpu=has_gpus)
 
 
-def test_a_driver_without_gpus_is_no_machine_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_gpus_is_no_machine_without_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run would be on the CPU without a word."""
     driver = tmp_path / "version"
-    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 2025\n")
+    driver.write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 2025\n"
+    )
     monkeypatch.setattr(gpus, "DRIVER_VERSION", driver)
     monkeypatch.setattr(devices, "version", lambda package: "2.13.0")
     monkeypatch.delenv(VISIBLE, raising=False)
     config = config_of(tmp_path, ranks=1, generators=1, workers=1)
-    with pytest.raises(PassingError, match=r"nvidia-smi reports no GPU, and NVIDIA's driver 580\.65\.06 is loaded"):
+    with pytest.raises(
+        PassingError, match=r"nvidia-smi reports no GPU, and NVIDIA's driver 580\.65\.06 is loaded"
+    ):
         check_gpus(config.local, config.generator, ())
     monkeypatch.setenv(VISIBLE, "")
     check_gpus(config.local, config.generator, ())

@@ -1,4 +1,6 @@
-"""`up --resume --step N`: later checkpoints are set aside, and are back where the start is refused."""
+"""`up --resume --step N`: later checkpoints are set aside,
+and are back where the start is refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def test_later_checkpoints_are_set_aside_and_the_trainer_takes_the_chosen_one(pl
     undo: Undo = []
     (line,) = go_back(place, 100, undo)
     assert line == (
-        f"the run goes on from its checkpoint of step 100; later checkpoints are in {place}/set-aside, remove it to "
+        "the run goes on from its checkpoint of step 100; later checkpoints are in "
+        f"{place}/set-aside, remove it to "
         "free the disk"
     )
     assert names(place) == ["1.90", "1.100", "2.100"]
@@ -71,11 +74,14 @@ def test_a_step_that_is_not_kept_is_one_sentence(place: Path) -> None:
     with pytest.raises(UserError) as refused:
         go_back(place, 95, [])
     assert str(refused.value) == (
-        f"--step 95: {place} holds no checkpoint of that step; kept are those of steps 90, 100, 105, 110"
+        f"--step 95: {place} holds no checkpoint of that step; kept are those of steps 90, 100, "
+        "105, 110"
     )
     with pytest.raises(UserError, match="of that step; none is kept"):
         go_back(place / "none", 95, [])
-    with pytest.raises(UserError, match=r"--step 95: the checkpoints are at s3://b/r, and only those in a folder"):
+    with pytest.raises(
+        UserError, match=r"--step 95: the checkpoints are at s3://b/r, and only those in a folder"
+    ):
         go_back("s3://b/r", 95, [])
 
 
@@ -89,10 +95,16 @@ def test_what_is_kept_names_the_command_where_up_started_the_run(place: Path) ->
     assert KeptCheckpoints.at(run_folder, "s3://b") is None
 
 
-@pytest.mark.parametrize(("step", "arguments"), [(None, ("--resume",)), (7, ("--resume", "--step", "7"))])
-def test_the_trainer_gets_the_step(step: int | None, arguments: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("step", "arguments"), [(None, ("--resume",)), (7, ("--resume", "--step", "7"))]
+)
+def test_the_trainer_gets_the_step(
+    step: int | None, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
     """So that it refuses an older checkpoint if that one is torn."""
-    config = parse_run_config({"run": "r", "folder": str(tmp_path), "model": {"path": "m"}}, source="test")
+    config = parse_run_config(
+        {"run": "r", "folder": str(tmp_path), "model": {"path": "m"}}, source="test"
+    )
     specs = service_specs(config, tmp_path / "run.json", embed_redis=False, resume=True, step=step)
     (trainer,) = [spec for spec in specs if spec.name == "trainer"]
     for command in trainer.commands:

@@ -35,7 +35,12 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 def started(folder: Path, **redis_settings: Any) -> RunConfig:
     """The settings as `rollcast up` resolves them."""
     config = parse_run_config(
-        {"run": "r", "folder": str(folder), "model": {"path": "m"}, "redis": {"port": 0, **redis_settings}},
+        {
+            "run": "r",
+            "folder": str(folder),
+            "model": {"path": "m"},
+            "redis": {"port": 0, **redis_settings},
+        },
         source="test",
     )
     return with_secrets(preflight.resolve_ports(config), embed_redis=True, embed_grader=False)
@@ -54,7 +59,9 @@ def serving(config: RunConfig) -> Iterator[Redis]:
 
 
 @pytest.fixture(params=["socket", "port"], scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Redis]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Redis]:
     """Reached by its socket, or by TCP, as it is if the run folder's path is too long for a socket.
 
     One server for all tests, which change nothing in it but a key and a stream.
@@ -116,10 +123,19 @@ def test_another_user_gets_in_neither_by_the_socket_nor_by_the_files() -> None:
         config = started(Path(name))
         write_resolved(config, config.run_folder / "run.json")
         with serving(config):
-            command = [sys.executable, "-I", "-S", "-c", TRY_THE_DOORS, str(config.run_folder / "redis")]
+            command = [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                TRY_THE_DOORS,
+                str(config.run_folder / "redis"),
+            ]
             found = {}
             for user in (0, NOBODY):
-                other = subprocess.run([*command, str(user)], capture_output=True, text=True, timeout=120)
+                other = subprocess.run(
+                    [*command, str(user)], capture_output=True, text=True, timeout=120
+                )
                 found[user] = other.stdout.split()
                 assert other.stdout.endswith("tried\n"), other.stderr
     assert "connected" in found[0]
@@ -149,7 +165,9 @@ def test_another_user_gets_in_neither_by_the_socket_nor_by_the_files() -> None:
         "EVAL return(redis.call('flushall')) 0",
     ],
 )
-def test_what_reaches_beyond_the_keys_is_refused_to_whoever_knows_the_password(served: Redis, command: str) -> None:
+def test_what_reaches_beyond_the_keys_is_refused_to_whoever_knows_the_password(
+    served: Redis, command: str
+) -> None:
     with closing(connect(served)) as client:
         with pytest.raises(redis.ResponseError, match=r"(?i)no permissions|can't run|not allowed"):
             client.execute_command(*command.split())
@@ -196,7 +214,9 @@ def test_an_address_that_other_machines_reach_stays_on_tcp(tmp_path: Path) -> No
 
 
 def test_a_killed_server_is_reached_by_its_socket_again(tmp_path: Path) -> None:
-    """As the supervisor starts it again: with the same configuration, the socket's file still there."""
+    """As the supervisor starts it again: with the same configuration, the socket's file still
+    there.
+    """
     config = started(tmp_path)
     path = write_server_config(config.redis, config.run_folder / "redis")
     for _ in range(2):

@@ -49,7 +49,13 @@ def environments(folder: Path, *, are_there: bool) -> tuple[EnvironmentSettings,
 @pytest.mark.parametrize(
     ("interpreter", "reason"),
     [
-        ("/no/such/python", "cannot be started (No such file or directory); give the python of a virtual environment"),
+        (
+            "/no/such/python",
+            (
+                "cannot be started (No such file or directory); give the python of a virtual "
+                "environment"
+            ),
+        ),
         ("/bin/false", "is not Python 3.11 or later; give the python of a virtual environment"),
         (sys.executable, "has no verifiers; install verifiers==0.4.0 there"),
     ],
@@ -64,11 +70,16 @@ def test_the_interpreter_of_verifiers_is_asked(interpreter: str, reason: str) ->
 @pytest.mark.parametrize(
     ("factory", "reason"),
     [
-        ("no_such_agent.of_mine:make", "interpreter = {python}: has no package 'no_such_agent'; install it there"),
+        (
+            "no_such_agent.of_mine:make",
+            "interpreter = {python}: has no package 'no_such_agent'; install it there",
+        ),
         ("./no_such_agent.py:make", "factory ./no_such_agent.py:make: there is no file "),
     ],
 )
-def test_the_factory_of_harness_sessions_is_looked_for(factory: str, reason: str, tmp_path: Path) -> None:
+def test_the_factory_of_harness_sessions_is_looked_for(
+    factory: str, reason: str, tmp_path: Path
+) -> None:
     python = stand_in(tmp_path)
     environment = OpenEnvSessionEnvironment(name="coder", factory=factory, interpreter=python)
     with pytest.raises(UserError) as error:
@@ -77,10 +88,15 @@ def test_the_factory_of_harness_sessions_is_looked_for(factory: str, reason: str
 
 
 def test_the_interpreter_of_harness_sessions_is_asked() -> None:
-    environment = OpenEnvSessionEnvironment(name="coder", factory="json:loads", interpreter=Path(sys.executable))
+    environment = OpenEnvSessionEnvironment(
+        name="coder", factory="json:loads", interpreter=Path(sys.executable)
+    )
     with pytest.raises(UserError) as error:
         check_environment_files(Tasks(environments=(environment,)))
-    said = f"tasks.environments.0.interpreter = {sys.executable}: has no openenv; install openenv==0.10.0 there"
+    said = (
+        f"tasks.environments.0.interpreter = {sys.executable}: has no openenv; install "
+        "openenv==0.10.0 there"
+    )
     assert str(error.value) == said
 
 
@@ -99,7 +115,9 @@ def test_each_missing_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "tasks.environments.0.corpus ": "cannot be read",
         "tasks.environments.0.mcp: ": "needs the package mcp",
         "tasks.environments.0.mcp.0.command ": "there is no such program",
-        "tasks.environments.0.mcp.1.token_variable: ": f"the environment variable {TOKEN}, which is to hold its token",
+        "tasks.environments.0.mcp.1.token_variable: ": (
+            f"the environment variable {TOKEN}, which is to hold its token"
+        ),
         "tasks.environments.1.interpreter ": "in which openenv is installed",
         "tasks.environments.2.command.0 ": "there is no such program",
     }
@@ -117,5 +135,9 @@ def test_a_corpus_that_is_empty_or_a_folder_is_refused(content: str | None, tmp_
         corpus.mkdir()
     else:
         corpus.write_text(content)
-    with pytest.raises(UserError, match=r"tasks\.environments\.0\.corpus = .*corpus\.jsonl: cannot be read"):
-        check_environment_files(Tasks(environments=(ToolSet(name="t", tools=("search",), corpus=corpus),)))
+    with pytest.raises(
+        UserError, match=r"tasks\.environments\.0\.corpus = .*corpus\.jsonl: cannot be read"
+    ):
+        check_environment_files(
+            Tasks(environments=(ToolSet(name="t", tools=("search",), corpus=corpus),))
+        )

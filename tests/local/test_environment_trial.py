@@ -68,13 +68,21 @@ class NoTool:
 def tried(folder: Path, *worlds: str, **settings: Any) -> list[str]:
     (folder / "worlds.py").write_text(WORLDS)
     environments = [
-        {"kind": "class", "name": name.lower(), "code": f"{folder}/worlds.py:{name}", "profile": "trusted", **settings}
+        {
+            "kind": "class",
+            "name": name.lower(),
+            "code": f"{folder}/worlds.py:{name}",
+            "profile": "trusted",
+            **settings,
+        }
         for name in worlds
     ]
     config = parse_run_config(
         {"run": "r", "model": {"path": "m"}, "tasks": {"environments": environments}}, source="test"
     )
-    rows = [(name.lower(), {"room": 3}) for name in worlds] + [(name.lower(), {"room": 4}) for name in worlds]
+    rows = [(name.lower(), {"room": 3}) for name in worlds] + [
+        (name.lower(), {"room": 4}) for name in worlds
+    ]
     prompts = [
         Prompt(str(number), "d", "where am i?", json.dumps(row), "", environment=name)
         for number, (name, row) in enumerate(rows)
@@ -101,7 +109,9 @@ def test_a_world_without_a_tool_is_a_caution(tmp_path: Path) -> None:
         ("Raises", "RuntimeError: no room"),
     ],
 )
-def test_a_mistake_of_a_world_is_a_sentence_with_its_name(world: str, sentence: str, tmp_path: Path) -> None:
+def test_a_mistake_of_a_world_is_a_sentence_with_its_name(
+    world: str, sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=f"^environment {world.lower()}: .*{sentence}") as error:
         tried(tmp_path, world)
     assert "\n" not in str(error.value)

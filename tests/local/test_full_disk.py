@@ -1,4 +1,7 @@
-"""A disk that is full, really: a small tmpfs. What is said of it, when the log itself takes no more as well."""
+"""A disk that is full, really: a small tmpfs.
+
+What is said of it, when the log itself takes no more as well.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def test_it_is_said_once_that_a_disk_fills_up_and_once_that_it_is_full(disk: Pat
     watch = DiskWatch(disk)
     assert watch.lines() == []
     fill(disk, but_bytes=10 << 20)
-    assert watch.lines() == [f"10 MiB are left on the disk of {disk}: free space, or the run stops when it is full"]
+    assert watch.lines() == [
+        f"10 MiB are left on the disk of {disk}: free space, or the run stops when it is full"
+    ]
     assert watch.lines() == []
     fill(disk, but_bytes=0)
     full = [f"no space is left on the disk of {disk}: the run cannot go on until you free some"]
@@ -42,12 +47,19 @@ def test_a_disk_that_is_not_there_is_no_full_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("logged", [False, True])
-def test_a_service_whose_log_takes_no_more_ended_for_want_of_space(disk: Path, logged: bool) -> None:
+def test_a_service_whose_log_takes_no_more_ended_for_want_of_space(
+    disk: Path, logged: bool
+) -> None:
     """What it wrote before is no reason; a sentence that found room is one, and is enough."""
     log = disk / "trainer.log"
     log.write_text("x" * 4096)  # whole pages: the next byte needs one more
-    program = "import sys; print('error: checkpoint folder x cannot be written', file=sys.stderr); sys.exit(1)"
-    service = Service(ServiceSpec("trainer", (Command((sys.executable, "-c", program), log),), 0, 5.0))
+    program = (
+        "import sys; print('error: checkpoint folder x cannot be written', file=sys.stderr); "
+        "sys.exit(1)"
+    )
+    service = Service(
+        ServiceSpec("trainer", (Command((sys.executable, "-c", program), log),), 0, 5.0)
+    )
     fill(disk, but_bytes=4096 if logged else 0)
     service.start()
     while (code := service.poll()) is None:
@@ -60,6 +72,11 @@ def test_a_service_whose_log_takes_no_more_ended_for_want_of_space(disk: Path, l
 
 def test_a_reason_that_names_the_disk_is_said_as_it_is(disk: Path) -> None:
     log = disk / "trainer.log"
-    log.write_text("error: folder x cannot be written (No space left on device); free space there\n")
+    log.write_text(
+        "error: folder x cannot be written (No space left on device); free space there\n"
+    )
     fill(disk, but_bytes=0)
-    assert last_words(log, 0) == "folder x cannot be written (No space left on device); free space there"
+    assert (
+        last_words(log, 0)
+        == "folder x cannot be written (No space left on device); free space there"
+    )

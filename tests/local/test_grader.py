@@ -19,7 +19,9 @@ SECRETS = {"redis": "of-redis", "rpc": "of-the-trainer", "http": "of-the-pages"}
 
 
 @pytest.mark.protections
-def test_it_grades_and_holds_no_credential_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_grades_and_holds_no_credential_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROLLCAST_REDIS_PASSWORD", SECRETS["redis"])
     monkeypatch.setenv("ROLLCAST_RPC_TOKEN", SECRETS["rpc"])
     settings = {
@@ -31,7 +33,9 @@ def test_it_grades_and_holds_no_credential_of_others(tmp_path: Path, monkeypatch
         "http": {"token": SECRETS["http"]},
     }
     config = resolve_ports(parse_run_config(settings, source="run.yaml"))
-    specs = service_specs(config, tmp_path / "run.json", embed_redis=False, resume=False, embed_grader=True)
+    specs = service_specs(
+        config, tmp_path / "run.json", embed_redis=False, resume=False, embed_grader=True
+    )
     (spec,) = (spec for spec in specs if spec.name == "grader")
     service = Service(spec)
     service.start()
@@ -56,7 +60,9 @@ def test_it_grades_and_holds_no_credential_of_others(tmp_path: Path, monkeypatch
 
 
 def test_without_port_0_the_grader_is_somebody_elses(tmp_path: Path) -> None:
-    config = parse_run_config({"run": "local", "folder": str(tmp_path), "model": {"path": "none"}}, source="run.yaml")
+    config = parse_run_config(
+        {"run": "local", "folder": str(tmp_path), "model": {"path": "none"}}, source="run.yaml"
+    )
     assert resolve_ports(config).grader.port == 7432
     specs = service_specs(config, tmp_path / "run.json", embed_redis=False, resume=False)
     assert "grader" not in {spec.name for spec in specs}

@@ -31,8 +31,15 @@ def settings(folder: Path, **changes: Any) -> RunConfig:
     (folder / "model" / "config.json").write_text("{}")
     (folder / "model" / "model.safetensors").write_bytes(b"0" * 1000)
     ports = {"redis": {"port": 0}, "rpc": {"port": 0}, "forecaster": {"http_port": 0}}
-    data = {"run": "r", "folder": str(folder / "runs"), "model": {"path": str(folder / "model")}, **ports}
-    return parse_run_config(data | {"tasks": {"evaluation": {"num_prompts": 20}}} | changes, source="test")
+    data = {
+        "run": "r",
+        "folder": str(folder / "runs"),
+        "model": {"path": str(folder / "model")},
+        **ports,
+    }
+    return parse_run_config(
+        data | {"tasks": {"evaluation": {"num_prompts": 20}}} | changes, source="test"
+    )
 
 
 class Lines:
@@ -50,11 +57,18 @@ class Lines:
 
 
 def run(
-    config: RunConfig, program: str, monkeypatch: pytest.MonkeyPatch, *, resume: bool = True, step: int | None = None
+    config: RunConfig,
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    resume: bool = True,
+    step: int | None = None,
 ) -> tuple[Doing, list[str]]:
     """Run with one service, the trainer, of which `program` is the Python code."""
     head = f"import sys, time; from pathlib import Path; folder = Path({str(config.run_folder)!r});"
-    command = Command((sys.executable, "-c", head + program), config.run_folder / "logs" / "trainer.log")
+    command = Command(
+        (sys.executable, "-c", head + program), config.run_folder / "logs" / "trainer.log"
+    )
     trainer = ServiceSpec("trainer", (command,), stop_order=0, stop_seconds=5.0)
     monkeypatch.setattr(up, "service_specs", lambda *_, **__: [trainer])
     view = Lines()
@@ -102,8 +116,12 @@ def test_checkpoints_that_a_refused_start_set_aside_are_back(
     assert list(kept_versions(place)) == [(1, 1), (1, 2)]
     _, lines = run(config, ACCEPT, monkeypatch, step=1)
     assert list(kept_versions(place)) == [(1, 1)]
-    assert any(line.startswith("the run goes on from its checkpoint of step 1; later") for line in lines)
-    with pytest.raises(UserError, match=r"--step 7: .* holds no checkpoint of that step; kept are those of steps 1"):
+    assert any(
+        line.startswith("the run goes on from its checkpoint of step 1; later") for line in lines
+    )
+    with pytest.raises(
+        UserError, match=r"--step 7: .* holds no checkpoint of that step; kept are those of steps 1"
+    ):
         run(config, ACCEPT, monkeypatch, step=7)
 
 
@@ -111,7 +129,11 @@ def test_settings_that_it_accepts_do_even_if_it_ends_badly_later(
     begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError):
-        run(settings(tmp_path, budget={"steps": 20}), ACCEPT + "time.sleep(2);" + REFUSE, monkeypatch)
+        run(
+            settings(tmp_path, budget={"steps": 20}),
+            ACCEPT + "time.sleep(2);" + REFUSE,
+            monkeypatch,
+        )
     assert (settings_in(begun, "up.json"), settings_in(begun, "run.json")) == (20, 20)
 
 
@@ -125,7 +147,9 @@ def test_a_first_start_that_is_refused_leaves_settings_that_are_changed_and_star
         assert settings_in(folder, "up.json") == steps
 
 
-def test_a_run_that_stop_when_ends_says_so(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_stop_when_ends_says_so(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark = json.dumps({"what": "stopped_early", "step": 1, "reason": "the rest gains too little"})
     program = ACCEPT + f"folder.joinpath('tasks.jsonl').write_text({mark!r} + chr(10))"
     ending, lines = run(settings(tmp_path, budget={"steps": 20}), program, monkeypatch)
@@ -133,8 +157,13 @@ def test_a_run_that_stop_when_ends_says_so(begun: Path, tmp_path: Path, monkeypa
     assert lines[-1] == "`stop_when` ended the run: the rest gains too little"
 
 
-def test_a_misspelt_run_is_not_begun(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"--resume: run = rr: no run of this name was started in .*; did you mean r\?"):
+def test_a_misspelt_run_is_not_begun(
+    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        UserError,
+        match=r"--resume: run = rr: no run of this name was started in .*; did you mean r\?",
+    ):
         run(settings(tmp_path, run="rr", budget={"steps": 1}), ACCEPT, monkeypatch)
     assert not (tmp_path / "runs" / "rr").exists()
 

@@ -13,8 +13,8 @@ from rollcast.cli.model import app
 
 UPDATE = 1e-3
 LOST = {
-    # Absolute value of the base's weights -> whether an update of 1e-3 is lost: the distance of bfloat16's numbers is
-    # 2^-7 of the largest power of two below
+    # Absolute value of the base's weights -> whether an update of 1e-3 is lost: the distance of
+    # bfloat16's numbers is 2^-7 of the largest power of two below
     0.001: False,
     0.01: False,
     0.1: False,
@@ -29,13 +29,22 @@ LOST = {
 
 
 def write_merge_inputs(folder: Path, dtype: torch.dtype) -> Path:
-    """A base of one weight, a row for each entry of LOST, and an adapter that adds UPDATE to each number."""
+    """A base of one weight, a row for each entry of LOST, and an adapter that adds UPDATE to each
+    number.
+    """
     base = folder / "base"
     base.mkdir()
-    (base / "config.json").write_text('{"torch_dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}}')
+    (base / "config.json").write_text(
+        '{"torch_dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}}'
+    )
     rows = torch.tensor(list(LOST), dtype=torch.float32)[:, None].repeat(1, 8)
-    save_file({"layer.weight": rows.to(dtype), "norm.weight": torch.ones(8, dtype=dtype)}, base / "model.safetensors")
-    (base / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 1}, "weight_map": {}}')
+    save_file(
+        {"layer.weight": rows.to(dtype), "norm.weight": torch.ones(8, dtype=dtype)},
+        base / "model.safetensors",
+    )
+    (base / "model.safetensors.index.json").write_text(
+        '{"metadata": {"total_size": 1}, "weight_map": {}}'
+    )
     adapter = folder / "adapter"
     adapter.mkdir()
     parts = {"lora_A": torch.ones(1, 8), "lora_B": torch.full((len(LOST), 1), UPDATE)}
@@ -65,12 +74,16 @@ def test_a_merge_says_which_share_of_its_updates_is_lost(tmp_path: Path) -> None
 def test_a_merge_in_float32_loses_nothing_and_its_files_say_so(tmp_path: Path) -> None:
     adapter = write_merge_inputs(tmp_path, torch.bfloat16)
     folder = tmp_path / "merged"
-    answer = CliRunner().invoke(app, ["merge", str(adapter), "--folder", str(folder), "--dtype", "float32"])
+    answer = CliRunner().invoke(
+        app, ["merge", str(adapter), "--folder", str(folder), "--dtype", "float32"]
+    )
     assert answer.exit_code == 0
     assert "written in float32; no update is lost" in answer.output
     before = load_file(tmp_path / "base" / "model.safetensors")["layer.weight"].float()
     found = load_file(folder / "model.safetensors")
-    torch.testing.assert_close(found["layer.weight"] - before, torch.full_like(before, UPDATE), rtol=0, atol=3e-7)
+    torch.testing.assert_close(
+        found["layer.weight"] - before, torch.full_like(before, UPDATE), rtol=0, atol=3e-7
+    )
     assert found["norm.weight"].dtype == torch.float32
     config = json.loads((folder / "config.json").read_text())
     assert (config["torch_dtype"], config["text_config"]["dtype"]) == ("float32", "float32")

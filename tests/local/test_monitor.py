@@ -1,4 +1,6 @@
-"""What `up --monitor` writes: Prometheus's own checker takes it, and whom it scrapes follows the services."""
+"""What `up --monitor` writes: Prometheus's own checker takes it, and whom it scrapes follows the
+services.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from testkit.system.harness import wait_for
 
 ROOT = Path(__file__).parents[2]
 _LABELS = {"run": "watched", "job": "trainer", "instance": "trainer"}
-NEEDS_PROMTOOL = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian package prometheus)")
+NEEDS_PROMTOOL = pytest.mark.skipif(
+    PROMTOOL is None, reason="needs promtool (Debian package prometheus)"
+)
 
 
 def settings(tmp_path: Path, **more: Any) -> RunConfig:
@@ -44,15 +48,24 @@ def test_prometheus_takes_the_files(tmp_path: Path, secured: bool) -> None:
     config = settings(tmp_path, **({"http": {"token": "secret-of-this-run"}} if secured else {}))
     folder = monitor.write_monitor(config)
     checked = subprocess.run(
-        [PROMTOOL, "check", "config", folder / "prometheus.yml"], capture_output=True, text=True, check=False
+        [PROMTOOL, "check", "config", folder / "prometheus.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     rules = yaml.safe_load((folder / "rules.yaml").read_text())["groups"][0]["rules"]
     assert f"SUCCESS: {len(rules)} rules found" in checked.stdout
     assert all('run="watched"' in rule["expr"] for rule in rules)
     for file in (folder / "rules.yaml", *(folder / "dashboards").iterdir()):
-        assert not re.search("@[A-Z_]+@", file.read_text()), f"every placeholder of {file.name} is filled in"
-    holders = [path for path in folder.rglob("*") if path.is_file() and "secret-of-this-run" in path.read_text()]
+        assert not re.search("@[A-Z_]+@", file.read_text()), (
+            f"every placeholder of {file.name} is filled in"
+        )
+    holders = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and "secret-of-this-run" in path.read_text()
+    ]
     assert holders == ([folder / "token"] if secured else [])
     assert all(path.stat().st_mode & 0o077 == 0 for path in holders), "for the owner alone"
 
@@ -107,18 +120,26 @@ def test_a_disk_that_refuses_the_folder_is_one_sentence(tmp_path: Path) -> None:
 def test_grafana_finds_both_data_sources_and_every_dashboard(tmp_path: Path) -> None:
     config = settings(tmp_path)
     folder = monitor.write_monitor(config)
-    sources = yaml.safe_load((folder / "grafana/datasources/rollcast.yaml").read_text())["datasources"]
+    sources = yaml.safe_load((folder / "grafana/datasources/rollcast.yaml").read_text())[
+        "datasources"
+    ]
     prometheus, forecast = sources
     assert prometheus["url"] == f"http://127.0.0.1:{config.local.prometheus_port}"
     assert forecast["url"] == f"http://127.0.0.1:{config.forecaster.http_port}/prometheus"
     assert config.forecaster.http_port > 0
     assert config.local.prometheus_port > 0
-    assert "forecast" not in prometheus["name"].lower(), "the dashboards tell the two apart by this word"
+    assert "forecast" not in prometheus["name"].lower(), (
+        "the dashboards tell the two apart by this word"
+    )
     assert "forecast" in forecast["name"]
-    (provider,) = yaml.safe_load((folder / "grafana/dashboards/rollcast.yaml").read_text())["providers"]
+    (provider,) = yaml.safe_load((folder / "grafana/dashboards/rollcast.yaml").read_text())[
+        "providers"
+    ]
     shipped = sorted((ROOT / "helm/rollcast/files/dashboards").glob("*.json"))
     given = sorted(Path(provider["options"]["path"]).glob("*.json"))
-    filled_in = [path.read_text().replace("@NAMESPACE@", "").replace("@RUN@", "watched") for path in shipped]
+    filled_in = [
+        path.read_text().replace("@NAMESPACE@", "").replace("@RUN@", "watched") for path in shipped
+    ]
     assert [path.read_text() for path in given] == filled_in
 
 
@@ -128,30 +149,50 @@ def test_the_compose_file_starts_both_with_the_files_of_a_run(tmp_path: Path) ->
     assert text == (ROOT / "monitoring/compose.yaml").read_text()
     services = yaml.safe_load(text)["services"]
     assert set(services) == {"prometheus", "grafana"}
-    asked = {part.partition("${MONITOR}")[2] for part in services["prometheus"]["command"] if "${MONITOR}" in part}
-    asked.add(services["grafana"]["environment"]["GF_PATHS_PROVISIONING"].partition("${MONITOR}")[2])
+    asked = {
+        part.partition("${MONITOR}")[2]
+        for part in services["prometheus"]["command"]
+        if "${MONITOR}" in part
+    }
+    asked.add(
+        services["grafana"]["environment"]["GF_PATHS_PROVISIONING"].partition("${MONITOR}")[2]
+    )
     assert asked == {"/prometheus.yml", "/data", "/grafana"}
     assert all((folder / path.removeprefix("/")).exists() for path in asked - {"/data"})
-    assert all(service["network_mode"] == "host" for service in services.values()), "services listen on 127.0.0.1"
-    assert all(":v" in service["image"] or service["image"].count(".") == 2 for service in services.values()), "pinned"
+    assert all(service["network_mode"] == "host" for service in services.values()), (
+        "services listen on 127.0.0.1"
+    )
+    assert all(
+        ":v" in service["image"] or service["image"].count(".") == 2
+        for service in services.values()
+    ), "pinned"
 
 
 @NEEDS_PROMETHEUS
 def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server as `up` starts it, on a page that is behind the run's token and moves to another port."""
+    """The server as `up` starts it, on a page that is behind the run's token and moves to another
+    port.
+    """
     monkeypatch.setattr(monitor, "SCRAPE_SECONDS", 1)
     config = settings(tmp_path, http={"token": "secret-of-this-run"})
     assert PROMETHEUS is not None
     monitor.write_monitor(config)
-    targets, exporter = monitor.Targets(config.run_folder, config.http, config.forecaster.bind), Exporter("watched")
+    targets, exporter = (
+        monitor.Targets(config.run_folder, config.http, config.forecaster.bind),
+        Exporter("watched"),
+    )
     exporter.set(trainer_metrics.TRAINER_STEP, 7)
-    server = Service(monitor.prometheus_spec(config.run_folder, config.local.prometheus_port, PROMETHEUS))
+    server = Service(
+        monitor.prometheus_spec(config.run_folder, config.local.prometheus_port, PROMETHEUS)
+    )
 
     def ask(path: str) -> dict[str, Any]:
         try:
-            answer = httpx.get(f"http://127.0.0.1:{config.local.prometheus_port}/api/v1/{path}", timeout=10.0)
+            answer = httpx.get(
+                f"http://127.0.0.1:{config.local.prometheus_port}/api/v1/{path}", timeout=10.0
+            )
             answer.raise_for_status()  # "Service Unavailable" while it starts
         except httpx.HTTPError:
             return {}
@@ -171,16 +212,22 @@ def test_a_real_prometheus_scrapes_the_services_and_evaluates_every_alert(
     try:
         for _ in range(2):
             listener = listen("127.0.0.1", 0, setting="port")
-            page = HttpServer(service_routes(exporter.render, lambda: (True, "ok")), listener, config.http)
+            page = HttpServer(
+                service_routes(exporter.render, lambda: (True, "ok")), listener, config.http
+            )
             page.start()
             publish_port(config.run_folder, "trainer", page.port)
             targets.refresh()
             wanted = {f"http://127.0.0.1:{page.port}/metrics": "up"}
             wait_for(lambda wanted=wanted: scraped() == wanted, 60, "the page is scraped")  # type: ignore[misc]
             page.stop()
-        wait_for(lambda: {rule["health"] for rule in rules()} == {"ok"}, 60, "every rule was evaluated")
+        wait_for(
+            lambda: {rule["health"] for rule in rules()} == {"ok"}, 60, "every rule was evaluated"
+        )
         assert len(rules()) == len(ALERTS)
-        assert series() in ([], [{"__name__": "rollcast_trainer_step"} | _LABELS]), "no longer once it is stale"
+        assert series() in ([], [{"__name__": "rollcast_trainer_step"} | _LABELS]), (
+            "no longer once it is stale"
+        )
     finally:
         server.terminate()
         wait_for(lambda: server.poll() is not None, 30, "it stops when it is asked to")
@@ -193,11 +240,17 @@ def test_the_user_is_told_where_everything_is(tmp_path: Path) -> None:
     with_server = monitor.how_to_watch(*where, "/usr/bin/prometheus")
     without = monitor.how_to_watch(*where, None)
     assert f"http://127.0.0.1:{config.local.prometheus_port}" in with_server[0]
-    assert with_server[2].endswith("compose.yaml up grafana"), "a second Prometheus would want the port of the first"
+    assert with_server[2].endswith("compose.yaml up grafana"), (
+        "a second Prometheus would want the port of the first"
+    )
     assert "no prometheus on the path" in without[0]
     assert without[2].endswith("compose.yaml up")
     folder = monitor.write_monitor(config)
     for line in (with_server[2], without[2]):
         words = shlex.split(line.partition(": ")[2])
-        assert Path(words[words.index("-f") + 1]) == folder / "compose.yaml", "wherever the command is typed"
-    assert f"PROMETHEUS_PORT={config.local.prometheus_port}" in without[2], "which the data source names"
+        assert Path(words[words.index("-f") + 1]) == folder / "compose.yaml", (
+            "wherever the command is typed"
+        )
+    assert f"PROMETHEUS_PORT={config.local.prometheus_port}" in without[2], (
+        "which the data source names"
+    )

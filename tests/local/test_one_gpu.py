@@ -1,4 +1,6 @@
-"""A whole run on one GPU, up to the processes: the driver's answer is a script, and torch's build a name."""
+"""A whole run on one GPU, up to the processes: the driver's answer is a script, and torch's build a
+name.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,13 @@ class Lines:
         pass
 
 
-def started(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[Lines, dict[str, dict[str, str]]]:
-    """What `up` says, and service -> what its first process gets that names GPUs. No process is started."""
+def started(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Lines, dict[str, dict[str, str]]]:
+    """What `up` says, and service -> what its first process gets that names GPUs.
+
+    No process is started.
+    """
     specs: list[ServiceSpec] = []
 
     def supervise(folder: Path, redis: Redis, supervisor: partial[Supervisor], *_: object) -> Doing:
@@ -87,13 +94,16 @@ def started(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[Lines, 
     run_locally(config, resume=False, view=view)
     environments = {spec.name: dict(spec.commands[0].environment()) for spec in specs}
     return view, {
-        name: {key: one.get(key, "") for key in (VISIBLE, EXPECTED_GPUS)} for name, one in environments.items()
+        name: {key: one.get(key, "") for key in (VISIBLE, EXPECTED_GPUS)}
+        for name, one in environments.items()
     }
 
 
 @pytest.mark.parametrize("gb", [80, 141])
 def test_the_profile_fits_the_cards_that_it_is_for(gb: int, settings: dict[str, Any]) -> None:
-    plan = plan_run(parse_run_config(settings, source="test"), Device("gpu", gb * 10**9), ranks=None)
+    plan = plan_run(
+        parse_run_config(settings, source="test"), Device("gpu", gb * 10**9), ranks=None
+    )
     assert plan is not None
     assert plan.shares_gpu
     assert refusals(plan) == []
@@ -106,20 +116,25 @@ def test_the_card_of_the_profile_is_hardly_idle(settings: dict[str, Any]) -> Non
     config = parse_run_config(settings, source="test")
     plan = plan_run(config, Device("gpu", 80 * 10**9), ranks=None)
     assert plan is not None
-    idle = predict(plan, find_card(plan.device.num_bytes), config.local.generators, Assumptions()).gpu_idle
+    idle = predict(
+        plan, find_card(plan.device.num_bytes), config.local.generators, Assumptions()
+    ).gpu_idle
     assert idle is not None
     assert idle < MAX_IDLE
 
 
-def test_the_profile_is_checked_for_a_card_elsewhere(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_the_profile_is_checked_for_a_card_elsewhere(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     file = tmp_path / "one-gpu.yaml"
     file.write_text(yaml.safe_dump(settings))
     done = rollcast("config", "check", file, "--elsewhere", "--gpu", "80")
     assert done.returncode == 0, done.stderr
     assert "whether the model fits the memory" not in done.stdout
     assert "the GPU that they share" in done.stdout
-    assert "one GPU: trainer and generators share it (generator.gpu_memory_utilization 0." in " ".join(
-        done.stdout.split()
+    assert (
+        "one GPU: trainer and generators share it (generator.gpu_memory_utilization 0."
+        in " ".join(done.stdout.split())
     )
     assert load_run_config(PROFILE).local.shares_gpu
 
@@ -130,7 +145,10 @@ def test_up_divides_the_card_and_says_how(
 ) -> None:
     """Without local.gpus: this machine has one card."""
     del settings["local"]
-    settings["tasks"] = {"dataset": {"kind": "arithmetic"}, "evaluation": {"num_prompts": 64, "every_steps": 10}}
+    settings["tasks"] = {
+        "dataset": {"kind": "arithmetic"},
+        "evaluation": {"num_prompts": 64, "every_steps": 10},
+    }
     config = parse_run_config(settings, source="test")
     view, environments = started(config, monkeypatch)
     own = {VISIBLE: "0", EXPECTED_GPUS: "1"}
@@ -151,7 +169,10 @@ def test_up_divides_the_card_and_says_how(
 
 @pytest.mark.usefixtures("one_card")
 def test_up_refuses_what_one_card_cannot_hold(settings: dict[str, Any]) -> None:
-    settings["tasks"] = {"dataset": {"kind": "arithmetic"}, "evaluation": {"num_prompts": 64, "every_steps": 10}}
+    settings["tasks"] = {
+        "dataset": {"kind": "arithmetic"},
+        "evaluation": {"num_prompts": 64, "every_steps": 10},
+    }
     settings["trainer"] = {"tokens_per_micro_batch": 200_000}
     with pytest.raises(UserError, match=r"one GPU has 85\.5 GB; the trainer needs [\d.]+ GB"):
         preflight.check(parse_run_config(settings, source="test"))

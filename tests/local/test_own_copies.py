@@ -1,4 +1,6 @@
-"""Files of a recipe's own parts in the run's folder: an edit during the run changes nothing in it."""
+"""Files of a recipe's own parts in the run's folder:
+an edit during the run changes nothing in it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_an_edited_file_or_module_next_to_it_has_another_copy(mine: Path, tmp_pa
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("in the way")
-    with pytest.raises(UserError, match=r"^folder = .*own_parts.*: cannot be written \(.*\); set `folder`"):
+    with pytest.raises(
+        UserError, match=r"^folder = .*own_parts.*: cannot be written \(.*\); set `folder`"
+    ):
         with_copies(recipe_with(mine), tmp_path / "run")
 
 
@@ -97,4 +101,6 @@ def test_an_edit_during_a_run_neither_ends_it_nor_keeps_it_from_being_continued(
     assert config.recipe.own_parts.keys() == {"recipe.filter"}
     assert changes_since_start(tmp_path / "runs/r", config) == []
     elsewhere = with_digests(recipe_with(mine))
-    assert [one.field for one in differences(config.recipe, elsewhere) if not is_move(one)] == ["filter.digest"]
+    assert [one.field for one in differences(config.recipe, elsewhere) if not is_move(one)] == [
+        "filter.digest"
+    ]

@@ -39,7 +39,9 @@ def test_candidates_lie_below_what_the_kernel_hands_out(
 
 def test_free_ports_are_candidates_and_none_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = range(20_000, 30_000)
-    monkeypatch.setattr("rollcast.local.ports._candidates", itertools.cycle(random.sample(candidates, 1_000)))
+    monkeypatch.setattr(
+        "rollcast.local.ports._candidates", itertools.cycle(random.sample(candidates, 1_000))
+    )
     with ExitStack() as listeners:
         ports = [free_port("127.0.0.1") for _ in range(20)]
         assert all(port in candidates for port in ports)
@@ -75,7 +77,10 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 def test_a_port_is_kept_from_other_runs_before_anything_listens_until_its_process_ends() -> None:
     port = free_port("127.0.0.1")
-    program = f"from rollcast.local.ports import keep_port; print(keep_port('127.0.0.1', {port}), flush=True); input()"
+    program = (
+        f"from rollcast.local.ports import keep_port; print(keep_port('127.0.0.1', {port}), "
+        "flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

@@ -22,7 +22,12 @@ from rollcast.config.resolved import write_resolved
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local import preflight
 from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
-from rollcast.local.embedded_redis import find_server, wait_for_embedded, wait_until_ready, write_server_config
+from rollcast.local.embedded_redis import (
+    find_server,
+    wait_for_embedded,
+    wait_until_ready,
+    write_server_config,
+)
 from rollcast.local.ports import free_port
 from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import folder as run_folder
@@ -61,18 +66,26 @@ def test_a_sound_run_passes_and_nothing_is_written(tmp_path: Path) -> None:
 
 def test_a_verifier_that_is_not_installed_is_named_before_anything_starts(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(40)))
+    rows.write_text(
+        "".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(40))
+    )
     tasks = {
         "dataset": {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "mathh"},
         "evaluation": {"num_prompts": 20},
     }
-    with pytest.raises(UserError, match=r"tasks\.dataset\.verifier = 'mathh': neither built in nor installed here"):
+    with pytest.raises(
+        UserError, match=r"tasks\.dataset\.verifier = 'mathh': neither built in nor installed here"
+    ):
         preflight.check(settings(tmp_path, tasks=tasks))
 
 
-def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(
+    tmp_path: Path,
+) -> None:
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(1_000)))
+    rows.write_text(
+        "".join(f'{{"prompt": "{number}", "answer": "{number}"}}\n' for number in range(1_000))
+    )
     dataset = {"kind": "jsonl", "name": "d", "path": str(rows), "verifier": "exact"}
     config = settings(tmp_path, tasks={"dataset": dataset, "evaluation": {"num_prompts": 20}})
     checkpoint = tmp_path / "runs" / "r" / "checkpoints" / "1.4"
@@ -81,7 +94,9 @@ def test_data_that_is_not_the_checkpoints_is_refused_before_anything_is_started(
     (checkpoint / "controller.json").write_text(json.dumps({"controller": controller}))
     preflight.check_files(config)
     rows.write_text(rows.read_text() + '{"prompt": "more", "answer": "more"}\n')
-    with pytest.raises(UserError, match=r"^tasks\.dataset: its training and held-out prompts are not those that"):
+    with pytest.raises(
+        UserError, match=r"^tasks\.dataset: its training and held-out prompts are not those that"
+    ):
         preflight.check_files(config)
 
 
@@ -94,7 +109,9 @@ def test_a_model_without_its_files_is_named(tmp_path: Path, spoil: str) -> None:
 
 
 def test_a_model_that_is_not_there_or_not_readable_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"model\.path = /no/such: config\.json cannot be read \(No such file"):
+    with pytest.raises(
+        UserError, match=r"model\.path = /no/such: config\.json cannot be read \(No such file"
+    ):
         preflight.check(settings(tmp_path, model={"path": "/no/such"}))
     (tmp_path / "model" / "config.json").write_text("{broken")
     with pytest.raises(UserError, match="not JSON"):
@@ -112,7 +129,9 @@ def test_what_cannot_be_a_name_on_the_hub_is_a_folder(tmp_path: Path, path: str)
         preflight.check(settings(tmp_path, model={"path": path}))
 
 
-@pytest.mark.parametrize("path", ["models/tinny-qwen", "modles/tiny-qwen", "models/tiny_qwen3", "Models/TinyQwen"])
+@pytest.mark.parametrize(
+    "path", ["models/tinny-qwen", "modles/tiny-qwen", "models/tiny_qwen3", "Models/TinyQwen"]
+)
 def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
@@ -124,12 +143,15 @@ def test_a_misspelt_folder_is_not_looked_for_on_the_hub(
     with pytest.raises(UserError) as refused:
         preflight.check_files(settings(tmp_path, model={"path": path}))
     assert str(refused.value) == (
-        f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's model is meant, "
+        f"model.path = {path}: there is no such folder; did you mean models/{name}? If the hub's "
+        "model is meant, "
         f"download it first: hf download {path}"
     )
 
 
-@pytest.mark.parametrize("path", ["Qwen/Qwen3-4B", "models/Qwen3-8B", "models/Qwen2.5-0.5B", "other/Qwen3-8B"])
+@pytest.mark.parametrize(
+    "path", ["Qwen/Qwen3-4B", "models/Qwen3-8B", "models/Qwen2.5-0.5B", "other/Qwen3-8B"]
+)
 def test_another_model_next_to_a_folder_is_still_the_hubs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
@@ -137,7 +159,9 @@ def test_another_model_next_to_a_folder_is_still_the_hubs(
     for owner in ("Qwen", "models"):
         settings(tmp_path)
         (tmp_path / owner).mkdir()
-        (tmp_path / "model").rename(tmp_path / owner / ("Qwen3-8B" if owner == "Qwen" else "Qwen3-4B"))
+        (tmp_path / "model").rename(
+            tmp_path / owner / ("Qwen3-8B" if owner == "Qwen" else "Qwen3-4B")
+        )
     preflight.check_files(settings(tmp_path, model={"path": path}))
 
 
@@ -205,7 +229,9 @@ def test_the_port_of_a_prometheus_counts_where_one_is_started(tmp_path: Path) ->
             preflight.check(config, monitor=True)
 
 
-def test_too_little_disk_is_told_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100 << 20))
     with pytest.raises(UserError, match=r"100 MiB are free and 256 MiB are needed"):
@@ -220,7 +246,9 @@ def test_an_external_redis_that_is_away_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"username": "me"}, {"tls": {}}])
-def test_what_the_embedded_redis_is_not_given_is_refused(tmp_path: Path, setting: dict[str, Any]) -> None:
+def test_what_the_embedded_redis_is_not_given_is_refused(
+    tmp_path: Path, setting: dict[str, Any]
+) -> None:
     (name,) = setting
     with pytest.raises(UserError, match=rf"redis\.{name}: the embedded server"):
         preflight.check(settings(tmp_path, redis={"port": 0, **setting}))
@@ -230,7 +258,9 @@ def test_a_bad_data_row_is_told_before_anything_starts(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "1"}\n')
     with pytest.raises(UserError, match="line 1: field 'answer'"):
-        preflight.check(settings(tmp_path, tasks={"dataset": {"kind": "jsonl", "name": "d", "path": str(rows)}}))
+        preflight.check(
+            settings(tmp_path, tasks={"dataset": {"kind": "jsonl", "name": "d", "path": str(rows)}})
+        )
 
 
 def test_resolved_settings_have_ports_and_survive_the_resolved_file(tmp_path: Path) -> None:
@@ -249,11 +279,17 @@ def test_one_run_folder_has_one_owner_at_a_time(tmp_path: Path) -> None:
         "with lock_folder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert other.stdout is not None
     assert other.stdout.readline() == "locked\n"
-    with pytest.raises(UserError, match=f"process {other.pid} is running it"), run_folder.lock_folder(folder):
+    with (
+        pytest.raises(UserError, match=f"process {other.pid} is running it"),
+        run_folder.lock_folder(folder),
+    ):
         pass
     other.kill()
     other.communicate(timeout=30)
@@ -292,7 +328,10 @@ def test_what_a_start_without_history_left_is_not_continued(tmp_path: Path, resu
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(UserError, match="cannot be written"), run_folder.lock_folder(tmp_path / "r"):
+    with (
+        pytest.raises(UserError, match="cannot be written"),
+        run_folder.lock_folder(tmp_path / "r"),
+    ):
         pass
 
 
@@ -300,7 +339,10 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     with pytest.raises(UserError, match="cannot be written"):
         preflight.check(settings(tmp_path))
-    with pytest.raises(UserError, match="cannot be written"), run_folder.lock_folder(tmp_path / "runs" / "r"):
+    with (
+        pytest.raises(UserError, match="cannot be written"),
+        run_folder.lock_folder(tmp_path / "runs" / "r"),
+    ):
         pass
 
 
@@ -308,7 +350,9 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
     from rollcast.connections.redis import connect
 
     redis = settings(tmp_path).redis
-    redis = redis.model_copy(update={"port": free_port("127.0.0.1"), "password": SecretStr('a "b" c')})
+    redis = redis.model_copy(
+        update={"port": free_port("127.0.0.1"), "password": SecretStr('a "b" c')}
+    )
     for value in (b"1", b"2"):
         path = write_server_config(redis, tmp_path / "redis")
         server = subprocess.Popen([str(find_server()), str(path)], stdout=subprocess.DEVNULL)
@@ -327,7 +371,11 @@ def test_the_embedded_server_keeps_its_data_and_wants_the_password(tmp_path: Pat
 
 def embedded(tmp_path: Path, redis: Redis) -> Service:
     arguments = (str(find_server()), str(write_server_config(redis, tmp_path / "redis")))
-    return Service(ServiceSpec("redis", (Command(arguments, tmp_path / "redis.log"),), stop_order=0, stop_seconds=20.0))
+    return Service(
+        ServiceSpec(
+            "redis", (Command(arguments, tmp_path / "redis.log"),), stop_order=0, stop_seconds=20.0
+        )
+    )
 
 
 def free_redis(tmp_path: Path) -> Redis:
@@ -340,7 +388,9 @@ def test_an_embedded_server_that_ends_says_why(tmp_path: Path) -> None:
     (tmp_path / "redis" / "appendonly.aof").write_text("no append-only file")
     server = embedded(tmp_path, redis)
     server.start()
-    with pytest.raises(UserError, match=r"redis\.port = 0: the embedded Redis does not start \(.*append only file"):
+    with pytest.raises(
+        UserError, match=r"redis\.port = 0: the embedded Redis does not start \(.*append only file"
+    ):
         wait_for_embedded(redis, server, asked_to_stop=lambda: False)
     server.kill()
 
@@ -360,14 +410,19 @@ def test_an_embedded_server_that_loads_is_waited_for_until_a_stop_is_asked_for(
         "        while line := self.rfile.readline():\n"
         "            if b'PING' in line:\n"
         "                is_loaded = time.monotonic() - began > float(sys.argv[1])\n"
-        "                self.wfile.write(b'+PONG\\r\\n' if is_loaded else b'-LOADING the data set\\r\\n')\n"
+        "                self.wfile.write(b'+PONG\\r\\n' if is_loaded else b'-LOADING the data "
+        "set\\r\\n')\n"
         "            elif b'CLIENT' in line:\n"
         "                self.wfile.write(b'+OK\\r\\n')\n"
         f"socketserver.ThreadingTCPServer(('127.0.0.1', {redis.port}), Loading).serve_forever()\n"
     )
     for seconds, patience in (("8", 60.0), ("600", 2.0)):
         arguments = (sys.executable, "-c", program, seconds)
-        server = Service(ServiceSpec("redis", (Command(arguments, tmp_path / "log"),), stop_order=0, stop_seconds=1.0))
+        server = Service(
+            ServiceSpec(
+                "redis", (Command(arguments, tmp_path / "log"),), stop_order=0, stop_seconds=1.0
+            )
+        )
         server.start()
         began = time.monotonic()
         wait_for_embedded(redis, server, asked_to_stop=lambda: time.monotonic() - began > patience)  # noqa: B023
@@ -380,11 +435,17 @@ def test_an_embedded_server_that_loads_is_waited_for_until_a_stop_is_asked_for(
     [
         (
             {"generator": {"cpu": 4}, "local": {"generators": 3}},
-            "generator.cpu = 4: local.generators = 3 take a core each from there on, and core 6 is not among [2, 4, 5]",
+            (
+                "generator.cpu = 4: local.generators = 3 take a core each from there on, and core "
+                "6 is not among [2, 4, 5]"
+            ),
         ),
         (
             {"trainer": {"cpu": 2}, "local": {"trainer_ranks": 2}},
-            "trainer.cpu = 2: local.trainer_ranks = 2 take a core each from there on, and core 3 is not among",
+            (
+                "trainer.cpu = 2: local.trainer_ranks = 2 take a core each from there on, and core "
+                "3 is not among"
+            ),
         ),
         ({"generator": {"cpu": 4}, "trainer": {"cpu": 2}, "local": {"generators": 2}}, None),
     ],
@@ -393,28 +454,39 @@ def test_each_process_needs_a_core_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], sentence: str | None
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 2, 4})
-    with pytest.raises(UserError, match=re.escape(sentence)) if sentence else contextlib.nullcontext():
+    with (
+        pytest.raises(UserError, match=re.escape(sentence))
+        if sentence
+        else contextlib.nullcontext()
+    ):
         preflight.check(settings(tmp_path, **changes))
 
 
 def first_ports(runs: contextlib.ExitStack, files: list[Path]) -> list[int]:
-    """The port of the page of each run, each resolved in a process of its own, as two `up` are; all stay alive."""
+    """The port of the page of each run, each resolved in a process of its own, as two `up` are; all
+    stay alive.
+    """
     program = (
         "import sys; from pathlib import Path; from rollcast.config.run import load_run_config;"
         "from rollcast.local.preflight import resolve_ports;"
-        "print(resolve_ports(load_run_config(Path(sys.argv[1]))).forecaster.http_port, flush=True); input()"
+        "print(resolve_ports(load_run_config(Path(sys.argv[1]))).forecaster.http_port, "
+        "flush=True); input()"
     )
     ports = []
     for file in files:
         command = [sys.executable, "-c", program, str(file)]
-        run = runs.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        run = runs.enter_context(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
         runs.callback(run.communicate, "\n", timeout=60)
         assert run.stdout is not None
         ports.append(int(run.stdout.readline()))
     return ports
 
 
-def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(tmp_path: Path) -> None:
+def test_a_second_run_gets_a_page_of_its_own_before_the_first_ones_page_listens(
+    tmp_path: Path,
+) -> None:
     """The file that `up` writes for its services leaves the port out again, as the user did."""
     write_resolved(settings(tmp_path), tmp_path / "up.json")
     with contextlib.ExitStack() as runs:
@@ -428,11 +500,20 @@ def test_a_port_that_the_user_gave_and_another_run_keeps_is_refused(tmp_path: Pa
     write_resolved(given, tmp_path / "up.json")
     with contextlib.ExitStack() as runs:
         assert first_ports(runs, [tmp_path / "up.json"]) == [port]
-        with pytest.raises(UserError, match=rf"forecaster.http_port = {port}: another run of this machine"):
+        with pytest.raises(
+            UserError, match=rf"forecaster.http_port = {port}: another run of this machine"
+        ):
             preflight.resolve_ports(given)
 
 
 def test_the_demos_model_is_no_misspelt_folder_before_it_is_trained(tmp_path: Path) -> None:
-    assert preflight.check(settings(tmp_path, model={"path": BaseModel().key}, budget={"steps": 500})) == []
-    (said,) = preflight.check(settings(tmp_path, model={"path": PLACEHOLDER}, budget={"steps": 500}))
-    assert said.startswith("model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains")
+    assert (
+        preflight.check(settings(tmp_path, model={"path": BaseModel().key}, budget={"steps": 500}))
+        == []
+    )
+    (said,) = preflight.check(
+        settings(tmp_path, model={"path": PLACEHOLDER}, budget={"steps": 500})
+    )
+    assert said.startswith(
+        "model.path = arithmetic-base: is the demo's model, which `rollcast demo` trains"
+    )

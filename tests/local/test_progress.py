@@ -45,7 +45,9 @@ def test_phases_are_read_from_when_services_told_their_ports(tmp_path: Path) -> 
     at(port_file(tmp_path, "generator-0"), BEGAN + 12)
     phases = {phase.name: phase for phase in start.phases(is_ready=False, stepped_at=BEGAN + 20)}
     assert phases[progress.ENGINE].seconds(BEGAN + 100) == pytest.approx(12)
-    assert phases[progress.WEIGHTS].seconds(BEGAN + 100) == pytest.approx(8), "since both were there"
+    assert phases[progress.WEIGHTS].seconds(BEGAN + 100) == pytest.approx(8), (
+        "since both were there"
+    )
     assert phases[progress.STEP].done_at == BEGAN + 20
 
 
@@ -76,10 +78,16 @@ def test_the_pace_is_that_of_the_last_steps(tmp_path: Path) -> None:
 
 def test_the_first_budget_that_ends_decides(tmp_path: Path) -> None:
     steps = [StepRecord(step, BEGAN + 10 * step) for step in (1, 2, 3)]
-    both = settings(tmp_path, budget={"steps": 1000, "device_hours": 1.0}, local={"generators": 3, "trainer_ranks": 1})
+    both = settings(
+        tmp_path,
+        budget={"steps": 1000, "device_hours": 1.0},
+        local={"generators": 3, "trainer_ranks": 1},
+    )
     pace = pace_by(steps, both, 0.9)
     assert pace is not None
-    assert pace.end_at == pytest.approx(BEGAN + 30 + 0.1 / 4 * 3600), "four devices use up a tenth of an hour"
+    assert pace.end_at == pytest.approx(BEGAN + 30 + 0.1 / 4 * 3600), (
+        "four devices use up a tenth of an hour"
+    )
     assert pace.next_evaluation_at is None, "the run ends before it"
     endless = pace_by(steps, settings(tmp_path, budget={}), 0.9)
     assert endless is not None
@@ -88,11 +96,17 @@ def test_the_first_budget_that_ends_decides(tmp_path: Path) -> None:
 
 def test_what_was_said_is_read_back_and_what_is_no_line_is_passed_over(tmp_path: Path) -> None:
     assert event_log.read_events(tmp_path) == []
-    told = [event_log.note(tmp_path, "live page: http://x"), event_log.note(tmp_path, "two\nlines", trouble=True)]
+    told = [
+        event_log.note(tmp_path, "live page: http://x"),
+        event_log.note(tmp_path, "two\nlines", trouble=True),
+    ]
     with (tmp_path / RUN_LOG).open("ab") as log:
         log.write(b"nonsense\n\xff\xfe a b c\n")
     assert event_log.read_events(tmp_path) == told
-    assert [(event.line, event.trouble) for event in told] == [("live page: http://x", False), ("two lines", True)]
+    assert [(event.line, event.trouble) for event in told] == [
+        ("live page: http://x", False),
+        ("two lines", True),
+    ]
     for number in range(3000):
         event_log.note(tmp_path, f"{number} {'x' * 100}")
     assert event_log.read_events(tmp_path)[-1].line.startswith("2999 ")

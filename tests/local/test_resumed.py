@@ -37,7 +37,10 @@ def up_file(tmp_path: Path) -> Path:
 
 
 def test_the_same_settings_say_nothing(up_file: Path) -> None:
-    assert changes_since_start(up_file.parent, parsed(redis={"password": "hunter2", "port": 7777})) == []
+    assert (
+        changes_since_start(up_file.parent, parsed(redis={"password": "hunter2", "port": 7777}))
+        == []
+    )
     assert changes_since_start(up_file.parent / "none", parsed()) == []
 
 
@@ -49,7 +52,8 @@ def test_each_change_is_one_line_with_both_values_and_what_it_means(up_file: Pat
     )
     assert changes_since_start(up_file.parent, changed) == [
         "resumed with another setting: recipe.loss.kind 'cispo' -> 'dapo'",
-        "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
+        "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule "
+        "goes on at its step "
         "with the new one",
         "resumed with another setting: budget.steps null -> 7",
         "resumed with another setting: redis.password (not shown)",
@@ -110,7 +114,11 @@ JUDGE = {"kind": "llm-judge", "name": "j", "url": "http://judge/v1", "model": "s
             {"verifier": "./a/reward.py:strict"},
             "verifier of data set d 'reward.py:grade' -> 'reward.py:strict'",
         ),
-        ({"verifier": "exact"}, {"verifier": "a.py:f"}, "verifier of data set d 'exact' -> 'a.py:f'"),
+        (
+            {"verifier": "exact"},
+            {"verifier": "a.py:f"},
+            "verifier of data set d 'exact' -> 'a.py:f'",
+        ),
     ],
 )
 def test_another_grading_of_the_curve_is_refused(
@@ -121,19 +129,34 @@ def test_another_grading_of_the_curve_is_refused(
         changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | now}))
     remedy = "set what the run was started with, or choose another name for `run`"
     if sentence.count(":") == 2:  # one function for another
-        remedy += "; if it is the same function under a new name, write that name into up.json in the run's folder"
-    assert str(refused.value) == f"--resume: {sentence}: the curve means something else then; {remedy}"
+        remedy += (
+            "; if it is the same function under a new name, write that name into up.json in the "
+            "run's folder"
+        )
+    assert (
+        str(refused.value) == f"--resume: {sentence}: the curve means something else then; {remedy}"
+    )
     settings = json.loads(up_file.read_text())
     settings["tasks"]["dataset"] |= ROWS | now
     up_file.write_text(json.dumps(settings))
     assert changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | now})) == []
 
 
-@pytest.mark.parametrize(("before", "now", "same"), [(None, "environment", True), ("verifier", None, False)])
-def test_who_rewards_may_be_written_out(before: str | None, now: str | None, same: bool, up_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "now", "same"), [(None, "environment", True), ("verifier", None, False)]
+)
+def test_who_rewards_may_be_written_out(
+    before: str | None, now: str | None, same: bool, up_file: Path
+) -> None:
     def config(reward: str | None) -> RunConfig:
         dataset = {"kind": "jsonl", "name": "d", "path": "d.jsonl", "environment": "e"}
-        environment = {"kind": "openenv", "name": "e", "url": "http://e", "interpreter": "/python", "reward": reward}
+        environment = {
+            "kind": "openenv",
+            "name": "e",
+            "url": "http://e",
+            "interpreter": "/python",
+            "reward": reward,
+        }
         return parsed(tasks={"dataset": dataset, "environments": [environment]})
 
     write_resolved(config(before), up_file)
@@ -148,27 +171,42 @@ def test_who_rewards_may_be_written_out(before: str | None, now: str | None, sam
 def test_a_judge_keeps_what_it_asks_and_not_where(up_file: Path) -> None:
     dataset = ROWS | {"verifier": "j"}
     write_resolved(parsed(tasks={"dataset": dataset, "verifiers": [JUDGE]}), up_file)
-    moved = parsed(tasks={"dataset": dataset, "verifiers": [JUDGE | {"url": "http://other/v1", "requests": 3}]})
+    moved = parsed(
+        tasks={"dataset": dataset, "verifiers": [JUDGE | {"url": "http://other/v1", "requests": 3}]}
+    )
     (line,) = changes_since_start(up_file.parent, moved)
     assert "tasks.verifiers" in line
     larger = JUDGE | {"model": "large"}
-    with pytest.raises(UserError, match=r"j\.model of data set d 'small' -> 'large': the curve means something else"):
-        changes_since_start(up_file.parent, parsed(tasks={"dataset": dataset, "verifiers": [larger]}))
+    with pytest.raises(
+        UserError,
+        match=r"j\.model of data set d 'small' -> 'large': the curve means something else",
+    ):
+        changes_since_start(
+            up_file.parent, parsed(tasks={"dataset": dataset, "verifiers": [larger]})
+        )
 
 
 def test_parts_of_a_mixture_keep_their_weights_and_their_grading(up_file: Path) -> None:
     def mixture(weight: float, verifier: str) -> RunConfig:
-        parts = [{"dataset": ROWS, "weight": weight}, {"dataset": ROWS | {"name": "e", "verifier": verifier}}]
+        parts = [
+            {"dataset": ROWS, "weight": weight},
+            {"dataset": ROWS | {"name": "e", "verifier": verifier}},
+        ]
         return parsed(tasks={"dataset": {"kind": "mixture", "parts": parts}})
 
     write_resolved(mixture(1.0, "math"), up_file)
-    with pytest.raises(UserError, match=r"weight of data set d 1\.0 -> 2\.0; verifier of data set e 'math' -> 'exact'"):
+    with pytest.raises(
+        UserError,
+        match=r"weight of data set d 1\.0 -> 2\.0; verifier of data set e 'math' -> 'exact'",
+    ):
         changes_since_start(up_file.parent, mixture(2.0, "exact"))
 
 
 def test_a_function_may_have_moved(up_file: Path) -> None:
     write_resolved(parsed(tasks={"dataset": ROWS | {"verifier": "./a/reward.py:grade"}}), up_file)
-    (line,) = changes_since_start(up_file.parent, parsed(tasks={"dataset": ROWS | {"verifier": "/b/reward.py:grade"}}))
+    (line,) = changes_since_start(
+        up_file.parent, parsed(tasks={"dataset": ROWS | {"verifier": "/b/reward.py:grade"}})
+    )
     assert "'./a/reward.py:grade' -> '/b/reward.py:grade'" in line
 
 
@@ -185,20 +223,29 @@ def test_what_a_checkpoint_was_made_with_is_kept_once_there_is_one(
 ) -> None:
     write_checkpoint(up_file.parent / "checkpoints", "1.4")
     now = parsed(redis={"password": "hunter2"}, **change)
-    with pytest.raises(UserError, match=f"^--resume: {sentence}: the newest checkpoint is of a run without that"):
+    with pytest.raises(
+        UserError, match=f"^--resume: {sentence}: the newest checkpoint is of a run without that"
+    ):
         changes_since_start(up_file.parent, now)
     shutil.rmtree(up_file.parent / "checkpoints")
     assert len(changes_since_start(up_file.parent, now)) == 1
 
 
-def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(tmp_path: Path, up_file: Path) -> None:
+def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(
+    tmp_path: Path, up_file: Path
+) -> None:
     write_checkpoint(up_file.parent / "checkpoints", "1.4")
     for name, layers, length in (("old", 2, 512), ("longer", 2, 1024), ("deeper", 3, 512)):
         (tmp_path / name).mkdir()
         sizes = {"hidden_size": 64, "num_hidden_layers": layers, "max_position_embeddings": length}
-        (tmp_path / name / "config.json").write_text(json.dumps({"text_config": sizes} if name == "deeper" else sizes))
+        (tmp_path / name / "config.json").write_text(
+            json.dumps({"text_config": sizes} if name == "deeper" else sizes)
+        )
     write_resolved(parsed(model={"path": str(tmp_path / "old")}), up_file)
-    with pytest.raises(UserError, match=r"model\.path .*old' -> .*deeper': num_hidden_layers 2 -> 3: the newest check"):
+    with pytest.raises(
+        UserError,
+        match=r"model\.path .*old' -> .*deeper': num_hidden_layers 2 -> 3: the newest check",
+    ):
         changes_since_start(up_file.parent, parsed(model={"path": str(tmp_path / "deeper")}))
     for name in ("longer", "gone"):
         (line,) = changes_since_start(up_file.parent, parsed(model={"path": str(tmp_path / name)}))
@@ -207,14 +254,20 @@ def test_a_model_of_another_shape_is_refused_before_a_trainer_reads_it(tmp_path:
 
 def test_a_run_that_was_never_started_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"--resume: run = sums: no run of this name was started in .*; this folder has no run\. L"
+        UserError,
+        match=(
+            r"--resume: run = sums: no run of this name was started in .*; this folder has no "
+            r"run\. L"
+        ),
     ):
         check_begun(tmp_path / "sums", None)
     for name in ("sums-1", "sums-2", "proofs"):
         (tmp_path / name).mkdir()
         write_resolved(parsed(), tmp_path / name / "up.json")
         check_begun(tmp_path / name, None)
-    with pytest.raises(UserError, match=r"run = sum-1: .*; did you mean sums-1 or sums-2\? Leave out --resume to"):
+    with pytest.raises(
+        UserError, match=r"run = sum-1: .*; did you mean sums-1 or sums-2\? Leave out --resume to"
+    ):
         check_begun(tmp_path / "sum-1", None)
     with pytest.raises(UserError, match=r"its runs are proofs, sums-1, sums-2\. L"):
         check_begun(tmp_path / "quite-another", None)

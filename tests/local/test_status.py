@@ -78,16 +78,31 @@ def test_episodes_are_those_of_the_newest_step(tmp_path: Path) -> None:
     config = settings(tmp_path)
     folder = config.run_folder
     reader = StatusReader(config)
-    append(folder / "steps.jsonl", step=1, episode_turns_mean=3.0, episode_calls_mean=2.0, malformed_calls_share=0.5)
-    assert reader.read().episodes == ("3.0 turns and 2.0 calls an episode", "50.0% of the calls malformed")
+    append(
+        folder / "steps.jsonl",
+        step=1,
+        episode_turns_mean=3.0,
+        episode_calls_mean=2.0,
+        malformed_calls_share=0.5,
+    )
+    assert reader.read().episodes == (
+        "3.0 turns and 2.0 calls an episode",
+        "50.0% of the calls malformed",
+    )
     append(folder / "steps.jsonl", step=2)
     assert reader.read().episodes == ()
 
 
-def test_a_long_file_is_read_to_its_end_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_is_read_to_its_end_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_file, "MAX_READ_BYTES", 100)
     path = tmp_path / "lines.jsonl"
-    path.write_text("".join(json.dumps({"step": step, "text": "x" * step}) + "\nnonsense\n" for step in range(60)))
+    path.write_text(
+        "".join(
+            json.dumps({"step": step, "text": "x" * step}) + "\nnonsense\n" for step in range(60)
+        )
+    )
     reader = RecordFile(path, StepRecord)
     assert [record.step for record in reader.read()] == list(range(60))
     assert reader.num_skipped == 60
@@ -145,7 +160,11 @@ def test_another_runs_series_on_a_page_are_not_this_runs(tmp_path: Path) -> None
     """A forecaster that reads a Prometheus server exports every run it finds there."""
     config = settings(tmp_path)
     pages = []
-    for run, asymptote, verdict in (("a", 0.1, "too_early"), ("r", 0.8, "forecastable"), ("z", 0.3, "not_sigmoid")):
+    for run, asymptote, verdict in (
+        ("a", 0.1, "too_early"),
+        ("r", 0.8, "forecastable"),
+        ("z", 0.3, "not_sigmoid"),
+    ):
         exporter = Exporter(run)
         for quantile in ("0.05", "0.5", "0.95"):
             exporter.set(forecaster_metrics.FORECAST_ASYMPTOTE, asymptote, quantile=quantile)
@@ -175,7 +194,8 @@ def status_at(
     evaluated: float | None = None,
     known: int | None = None,
 ) -> RunStatus:
-    """`evaluated`: share of the budget at the newest evaluation; `known`: of `rates` those that the forecast has seen.
+    """`evaluated`: share of the budget at the newest evaluation; `known`: of `rates` those that the
+    forecast has seen.
 
     So many stand before `rates` that the law has enough.
     """
@@ -186,34 +206,53 @@ def status_at(
     forecast = ForecastReading("forecastable", (0.8, 0.9, 0.95), end, 2.0, known)
     evaluated = share if evaluated is None else evaluated
     return RunStatus(
-        step=int(100 * share), budget_share=share, evaluated_share=evaluated, evaluations=points, forecast=forecast
+        step=int(100 * share),
+        budget_share=share,
+        evaluated_share=evaluated,
+        evaluations=points,
+        forecast=forecast,
     )
 
 
-def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_budget(tmp_path: Path) -> None:
+def test_the_freeze_waits_for_a_forecast_that_knows_the_curve_until_half_of_the_budget(
+    tmp_path: Path,
+) -> None:
     end = (0.7, 0.8, 0.86)
-    assert freeze(tmp_path, status_at(0.53, [0.1, 0.3], end, evaluated=0.48)) is None, "not answered yet"
-    assert freeze(tmp_path, status_at(0.54, [0.1, 0.3, 0.5], end, evaluated=0.5, known=2)) is None, "not refitted yet"
+    assert freeze(tmp_path, status_at(0.53, [0.1, 0.3], end, evaluated=0.48)) is None, (
+        "not answered yet"
+    )
+    assert (
+        freeze(tmp_path, status_at(0.54, [0.1, 0.3, 0.5], end, evaluated=0.5, known=2)) is None
+    ), "not refitted yet"
     frozen = freeze(tmp_path, status_at(0.55, [0.1, 0.3, 0.5], end, evaluated=0.5))
     assert frozen is not None
     assert (frozen.step, frozen.curve_until_step, frozen.last_value) == (55, 48, 0.5)
     assert "from the curve until 48" in frozen.sentence()
 
 
-def test_below_five_evaluations_after_the_first_step_nothing_is_frozen_and_the_end_says_so(tmp_path: Path) -> None:
+def test_below_five_evaluations_after_the_first_step_nothing_is_frozen_and_the_end_says_so(
+    tmp_path: Path,
+) -> None:
     assert LEAST_EVALUATIONS == MIN_LAW_POINTS, "what `fit` asks for"
     status = status_at(0.55, [0.3], (0.7, 0.8, 0.86), evaluated=0.5)
     assert sum(point.step > 0 for point in status.evaluations) == MIN_LAW_POINTS - 1
     assert freeze(tmp_path, status) is None
     result = conclude(tmp_path, status)
     assert result is not None
-    assert "no forecast was ready at half of the budget, which takes five evaluations" in result.sentence()
+    assert (
+        "no forecast was ready at half of the budget, which takes five evaluations"
+        in result.sentence()
+    )
 
 
 def test_an_evaluation_that_does_not_come_is_not_waited_for_long(tmp_path: Path) -> None:
-    frozen = freeze(tmp_path, status_at(0.56, [0.1, 0.3, 0.4], (0.7, 0.8, 0.86), evaluated=0.45, known=2))
+    frozen = freeze(
+        tmp_path, status_at(0.56, [0.1, 0.3, 0.4], (0.7, 0.8, 0.86), evaluated=0.45, known=2)
+    )
     assert frozen is not None
-    assert (frozen.last_value, frozen.curve_until_step) == (0.3, 40), "the newest evaluation that the forecast knew"
+    assert (frozen.last_value, frozen.curve_until_step) == (0.3, 40), (
+        "the newest evaluation that the forecast knew"
+    )
 
 
 def test_a_short_run_does_not_wait_where_the_next_step_would_be_too_late(tmp_path: Path) -> None:
@@ -221,7 +260,9 @@ def test_a_short_run_does_not_wait_where_the_next_step_would_be_too_late(tmp_pat
     assert freeze(tmp_path, early) is not None, "4 of 8 steps: the next one is at 0.625"
 
 
-def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_end(tmp_path: Path) -> None:
+def test_the_forecast_is_frozen_once_at_half_of_the_budget_and_held_against_the_end(
+    tmp_path: Path,
+) -> None:
     end = (0.7, 0.8, 0.86)
     assert freeze(tmp_path, status_at(0.49, [0.1, 0.3], end)) is None
     assert freeze(tmp_path, status_at(0.5, [0.1, 0.3], None)) is None
@@ -244,13 +285,19 @@ def test_a_full_disk_at_half_of_the_budget_is_one_line_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = settings(tmp_path)
-    monkeypatch.setattr(StatusReader, "read", lambda _: status_at(0.5, [0.1, 0.3], (0.7, 0.8, 0.86)))
+    monkeypatch.setattr(
+        StatusReader, "read", lambda _: status_at(0.5, [0.1, 0.3], (0.7, 0.8, 0.86))
+    )
     monkeypatch.setattr("rollcast.cli.views.REFRESH_SECONDS", 0.0)
     follower = Follower()
     follower.begin(config)
     blocked = config.run_folder / "frozen_forecast.tmp"
     blocked.mkdir()
-    assert [line for line in follower.news() if "frozen_forecast.json cannot be written (Is a directory)" in line]
+    assert [
+        line
+        for line in follower.news()
+        if "frozen_forecast.json cannot be written (Is a directory)" in line
+    ]
     assert follower.news() == []
     blocked.rmdir()
     assert ["frozen at step 50" in line for line in follower.news()] == [True]
@@ -289,7 +336,9 @@ def test_an_evaluation_that_lacks_prompts_is_left_out_of_the_screen_and_told_onc
 def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_next_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Off the trainer's own page; the line is an error, so that it stands first and stays in the log."""
+    """Off the trainer's own page; the line is an error, so that it stands first and stays in the
+    log.
+    """
     monkeypatch.setattr(views, "REFRESH_SECONDS", 0.0)
     config = settings(tmp_path)
     (config.run_folder / "run.json").touch()
@@ -315,7 +364,9 @@ def test_why_no_group_is_used_is_told_once_before_the_first_step_and_whom_the_ne
         for _ in range(3):
             follower.tell(report)
         (line,) = troubles
-        assert line.startswith("none of the first 12 groups can be trained on: 12 with every answer cut off; raise ")
+        assert line.startswith(
+            "none of the first 12 groups can be trained on: 12 with every answer cut off; raise "
+        )
         assert follower.status.waits_for is None, "the start has its own words"
         append(config.run_folder / "steps.jsonl", step=1, at=time.time() + 1)
         follower.tell(report)

@@ -1,4 +1,6 @@
-"""When a service that was asked to end is killed; seconds of a clock that starts with the signal."""
+"""When a service that was asked to end is killed; seconds of a clock that starts
+with the signal.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ IN_ORDER = (GENERATOR, FORECASTER, GRADER, LOGGERS)
 
 
 def interrupted(spec: ServiceSpec, began: float) -> float:
-    return killed_at(spec, began, is_finished=False, deadline=DEADLINE, num_later_orders=3 - spec.stop_order)
+    return killed_at(
+        spec, began, is_finished=False, deadline=DEADLINE, num_later_orders=3 - spec.stop_order
+    )
 
 
 def test_deaf_services_of_an_interrupted_run_are_gone_by_the_deadline() -> None:
@@ -41,7 +45,9 @@ def test_who_saves_the_work_has_its_own_limit_and_those_after_it_a_share() -> No
 
 
 @pytest.mark.parametrize("spec", [*IN_ORDER, TRAINER])
-def test_without_an_interrupt_each_has_its_own_limit_and_a_finished_run_hurries(spec: ServiceSpec) -> None:
+def test_without_an_interrupt_each_has_its_own_limit_and_a_finished_run_hurries(
+    spec: ServiceSpec,
+) -> None:
     given_up = killed_at(spec, 7.0, is_finished=False, deadline=None, num_later_orders=1)
     finished = killed_at(spec, 7.0, is_finished=True, deadline=None, num_later_orders=1)
     assert given_up == 7.0 + spec.stop_seconds

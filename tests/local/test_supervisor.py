@@ -14,15 +14,22 @@ from tests.local.stand_ins import assert_all_gone, gone, pids, run_supervisor, w
 
 
 def test_the_run_ends_when_the_trainer_does_and_nothing_stays(tmp_path: Path) -> None:
-    supervisor = run_supervisor(tmp_path, "[spec('redis', SLEEP), spec('trainer', 'time.sleep(0.5)')]")
+    supervisor = run_supervisor(
+        tmp_path, "[spec('redis', SLEEP), spec('trainer', 'time.sleep(0.5)')]"
+    )
     output, _ = supervisor.communicate(timeout=60)
     assert "ending: finished" in output
     assert_all_gone(tmp_path)
 
 
 def test_a_killed_service_is_started_again_with_its_restart_arguments(tmp_path: Path) -> None:
-    note = f"open(os.path.join(r'{tmp_path}', 'arguments'), 'a').write(' '.join(sys.argv[1:]) + '.'); time.sleep(600)"
-    supervisor = run_supervisor(tmp_path, f"[spec('trainer', {note!r}, restart_arguments=('--resume',))]")
+    note = (
+        f"open(os.path.join(r'{tmp_path}', 'arguments'), 'a').write(' '.join(sys.argv[1:]) + '.'); "
+        "time.sleep(600)"
+    )
+    supervisor = run_supervisor(
+        tmp_path, f"[spec('trainer', {note!r}, restart_arguments=('--resume',))]"
+    )
     wait_for(lambda: (tmp_path / "arguments").exists())
     os.kill(pids(tmp_path, "trainer")[0], signal.SIGKILL)
     wait_for(lambda: (tmp_path / "arguments").read_text() == ".--resume.")
@@ -35,7 +42,9 @@ def test_a_killed_service_is_started_again_with_its_restart_arguments(tmp_path: 
 
 def test_a_service_that_keeps_dying_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
     supervisor = run_supervisor(
-        tmp_path, "[spec('redis', SLEEP), spec('trainer', 'print(\"no luck\"); sys.exit(1)')]", limit=2
+        tmp_path,
+        "[spec('redis', SLEEP), spec('trainer', 'print(\"no luck\"); sys.exit(1)')]",
+        limit=2,
     )
     output, _ = supervisor.communicate(timeout=60)
     assert "ServiceLostError trainer ended with exit code 1: no luck" in output
@@ -43,22 +52,35 @@ def test_a_service_that_keeps_dying_ends_the_run_with_its_last_words(tmp_path: P
     assert_all_gone(tmp_path)
 
 
-UNLIKE = "import random; print(f'Traceback (most recent call last):\\nOSError: {random.choice([1, 22, 333])} wires'); "
+UNLIKE = (
+    "import random; print(f'Traceback (most recent call last):\\nOSError: {random.choice([1, 22, "
+    "333])} wires'); "
+)
 
 
 @pytest.mark.parametrize("essential", [True, False])
-def test_three_starts_that_fail_for_one_reason_are_enough_whatever_the_limit(tmp_path: Path, essential: bool) -> None:
+def test_three_starts_that_fail_for_one_reason_are_enough_whatever_the_limit(
+    tmp_path: Path, essential: bool
+) -> None:
     """Numbers of processes and the like differ from start to start, and the reason is the same."""
     program = UNLIKE + "sys.exit(1)"
     supervisor = run_supervisor(
         tmp_path,
-        f"[spec('generator', {program!r}, essential={essential}), spec('trainer', 'time.sleep(8)')]",
+        (
+            f"[spec('generator', {program!r}, essential={essential}), spec('trainer', "
+            "'time.sleep(8)')]"
+        ),
         limit=100,
     )
     output, _ = supervisor.communicate(timeout=120)
     assert len(pids(tmp_path, "generator")) == 3
-    assert output.count("starting it again") == output.count("It said: OSError: ") == 2, "each is told with its reason"
-    named = rf"generator ended with exit code 1: OSError: \d+ wires \(log: {tmp_path}/generator.log; 3 starts failed"
+    assert output.count("starting it again") == output.count("It said: OSError: ") == 2, (
+        "each is told with its reason"
+    )
+    named = (
+        rf"generator ended with exit code 1: OSError: \d+ wires \(log: {tmp_path}/generator.log; 3 "
+        r"starts failed"
+    )
     assert re.search(named, output)
     assert ("ServiceLostError" in output) is essential
     assert ("ending: finished" in output) is not essential
@@ -79,7 +101,10 @@ def test_starts_that_served_before_they_failed_count_by_the_limit_alone(tmp_path
 
 def test_a_service_that_is_killed_from_outside_has_no_reason_of_its_own(tmp_path: Path) -> None:
     started = str(tmp_path / "trainer.pids")
-    killed = f"sys.stdout.flush(); os.kill(os.getpid(), 9) if len(open({started!r}).readlines()) < 5 else "
+    killed = (
+        f"sys.stdout.flush(); os.kill(os.getpid(), 9) if len(open({started!r}).readlines()) < 5 "
+        "else "
+    )
     program = UNLIKE + killed + "time.sleep(600)"
     supervisor = run_supervisor(tmp_path, f"[spec('trainer', {program!r})]", limit=5)
     wait_for(lambda: len(pids(tmp_path, "trainer")) == 5, 60)
@@ -112,7 +137,9 @@ def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: 
         "print('no', ['memory', 'room', 'luck', 'end'][starts - 1]);"
         "sys.exit(1 if starts == 1 else 2) if starts < 4 else time.sleep(600)"
     )
-    supervisor = run_supervisor(tmp_path, f"[spec('trainer', SLEEP), spec('generator', {program!r})]", limit=3)
+    supervisor = run_supervisor(
+        tmp_path, f"[spec('trainer', SLEEP), spec('generator', {program!r})]", limit=3
+    )
     wait_for(lambda: len(pids(tmp_path, "generator")) == 4)
     supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
@@ -122,12 +149,18 @@ def test_the_same_exit_code_after_a_restart_is_a_death_like_any_other(tmp_path: 
 
 
 @pytest.mark.parametrize("has_work", [True, False])
-def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(tmp_path: Path, has_work: bool) -> None:
+def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(
+    tmp_path: Path, has_work: bool
+) -> None:
     saving = (
-        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), open(r'{tmp_path}/saved', 'w'), sys.exit(0)));"
+        f"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), open(r'{tmp_path}/saved', 'w'), "
+        "sys.exit(0)));"
         f"open(r'{tmp_path}/working', 'w'); time.sleep(600)"
     )
-    wrong = f"[time.sleep(0.05) for _ in iter(lambda: os.path.exists(r'{tmp_path}/working'), True)]; sys.exit(2)"
+    wrong = (
+        f"[time.sleep(0.05) for _ in iter(lambda: os.path.exists(r'{tmp_path}/working'), True)]; "
+        "sys.exit(2)"
+    )
     supervisor = run_supervisor(
         tmp_path,
         f"[spec('trainer', {saving!r}, 1, stop_seconds=60.0), spec('generator', {wrong!r})]",
@@ -142,22 +175,33 @@ def test_a_run_given_up_for_a_users_mistake_has_time_to_save_its_work(tmp_path: 
 def test_a_checkpoint_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) -> None:
     """The others end with codes of their own, which say nothing of work that is lost."""
     failing = (
-        "signal.signal(signal.SIGTERM, lambda *_: (print('error: checkpoints cannot be written', flush=True),"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('error: checkpoints cannot be written', "
+        "flush=True),"
         f" os._exit(1))); open(r'{tmp_path}/ready', 'w'); time.sleep(600)"
     )
     supervisor = run_supervisor(
-        tmp_path, f"[spec('redis', SLEEP, 3), spec('generator', SLEEP), spec('trainer', {failing!r}, 1, saves=True)]"
+        tmp_path,
+        (
+            f"[spec('redis', SLEEP, 3), spec('generator', SLEEP), spec('trainer', {failing!r}, 1, "
+            "saves=True)]"
+        ),
     )
     wait_for(lambda: (tmp_path / "ready").exists())
     supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
     said = "trainer ended with exit code 1 while it stopped: checkpoints cannot be written (log: "
-    assert output.count(f"report: {said}{tmp_path}/trainer.log)") == output.count("while it stopped") == 1
+    assert (
+        output.count(f"report: {said}{tmp_path}/trainer.log)")
+        == output.count("while it stopped")
+        == 1
+    )
     assert "ending: stopped" in output
 
 
 @pytest.mark.parametrize("stopping_too", [False, True])
-def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Path, stopping_too: bool) -> None:
+def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(
+    tmp_path: Path, stopping_too: bool
+) -> None:
     """The disk is full while the run goes on, or only while it stops."""
     tick = (
         'lambda: exec(\'if (folder / "ready").exists()'
@@ -169,8 +213,10 @@ def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Pa
     leave = "sys.exit(0)", "time.sleep(1), sys.exit(0)"
     supervisor = run_supervisor(
         tmp_path,
-        f"[spec('redis', NOTE.format('redis'), 3), spec('trainer', NOTE.format('trainer').replace(*{leave!r}), 1),"
-        f" spec('generator', NOTE.format('generator').replace('time.sleep', {note!r} + 'time.sleep'))]",
+        "[spec('redis', NOTE.format('redis'), 3), spec('trainer', "
+        f"NOTE.format('trainer').replace(*{leave!r}), 1),"
+        f" spec('generator', NOTE.format('generator').replace('time.sleep', {note!r} + "
+        "'time.sleep'))]",
         tick=tick,
     )
     if stopping_too:
@@ -184,7 +230,9 @@ def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(tmp_path: Pa
 
 def test_the_run_goes_on_without_a_service_that_is_not_essential(tmp_path: Path) -> None:
     supervisor = run_supervisor(
-        tmp_path, "[spec('forecaster', 'sys.exit(1)', essential=False), spec('trainer', 'time.sleep(2)')]", limit=0
+        tmp_path,
+        "[spec('forecaster', 'sys.exit(1)', essential=False), spec('trainer', 'time.sleep(2)')]",
+        limit=0,
     )
     output, _ = supervisor.communicate(timeout=60)
     assert "forecaster ended with exit code 1" in output
@@ -208,13 +256,20 @@ def test_when_one_rank_dies_all_are_started_again(tmp_path: Path) -> None:
 def test_the_words_shown_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
     rank = "time.sleep(600) if {} else (print('rank 1: mend it'), sys.exit({}))"
     specs = (
-        "[ServiceSpec('trainer', tuple(Command((sys.executable, '-c', HEAD.format(folder / 'trainer.pids') + program),"
-        " folder / f'rank{{i}}.log') for i, program in enumerate([{!r}, {!r}])), stop_order=0, stop_seconds=5.0)]"
+        "[ServiceSpec('trainer', tuple(Command((sys.executable, '-c', HEAD.format(folder / "
+        "'trainer.pids') + program),"
+        " folder / f'rank{{i}}.log') for i, program in enumerate([{!r}, {!r}])), stop_order=0, "
+        "stop_seconds=5.0)]"
     )
     mistaken = run_supervisor(tmp_path, specs.format(rank.format(True, 2), rank.format(False, 2)))
     assert "UserError rank 1: mend it" in mistaken.communicate(timeout=60)[0]
-    crashing = run_supervisor(tmp_path, specs.format(rank.format(True, 1), rank.format(False, 1)), limit=0)
-    assert f"exit code 1: rank 1: mend it (log: {tmp_path}/rank1.log" in crashing.communicate(timeout=60)[0]
+    crashing = run_supervisor(
+        tmp_path, specs.format(rank.format(True, 1), rank.format(False, 1)), limit=0
+    )
+    assert (
+        f"exit code 1: rank 1: mend it (log: {tmp_path}/rank1.log"
+        in crashing.communicate(timeout=60)[0]
+    )
     assert_all_gone(tmp_path)
 
 
@@ -226,7 +281,9 @@ def test_a_terminal_that_goes_away_stops_the_run_in_order_unless_it_was_to_be_ig
     prefix = ("nohup",) if ignored else ("env", "--default-signal=HUP")
     note = f"open(r'{tmp_path}/ready', 'w'); time.sleep"
     supervisor = run_supervisor(
-        tmp_path, f"[spec('trainer', NOTE.format('trainer').replace('time.sleep', {note!r}))]", prefix=prefix
+        tmp_path,
+        f"[spec('trainer', NOTE.format('trainer').replace('time.sleep', {note!r}))]",
+        prefix=prefix,
     )
     wait_for(lambda: (tmp_path / "ready").exists())
     supervisor.send_signal(signal.SIGHUP)

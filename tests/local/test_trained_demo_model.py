@@ -26,7 +26,9 @@ def test_the_model_is_trained_once_and_its_characters_are_its_tokens(
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert 0.0 <= json.loads((folder / "base_model.json").read_text())["pass_rate"] <= 1.0
-    assert [path.name for path in folder.parent.iterdir() if not path.name.endswith(".lock")] == [folder.name]
+    assert [path.name for path in folder.parent.iterdir() if not path.name.endswith(".lock")] == [
+        folder.name
+    ]
     shares.clear()
     assert ensure_base_model(TINY, shares.append) == folder
     assert shares == []
@@ -38,7 +40,9 @@ def test_the_model_is_trained_once_and_its_characters_are_its_tokens(
     assert tokenizer.decode([*ids, tokenizer.eos_token_id], skip_special_tokens=True) == CHARACTERS
 
 
-def test_a_training_that_fails_leaves_no_half_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_fails_leaves_no_half_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROLLCAST_CACHE", str(tmp_path))
     broken = BaseModel(steps=1, batch=0, measured_prompts=1)
     with pytest.raises(UserError, match="training of the demo's base model failed"):

@@ -1,4 +1,6 @@
-"""What a trial's figures mean for a run, and what is said of them; test_trial_with_an_engine.py makes a trial."""
+"""What a trial's figures mean for a run, and what is said of them; test_trial_with_an_engine.py
+makes a trial.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,14 @@ def config(**budget: float) -> RunConfig:
         {
             "run": "r",
             "model": {"path": "m"},
-            "tasks": {"evaluation": {"num_prompts": 10, "rollouts_per_prompt": 4, "every_steps": 5}},
-            "recipe": {"prompts_per_step": 8, "rollouts_per_prompt": 4, "length_control": {"kind": "none"}},
+            "tasks": {
+                "evaluation": {"num_prompts": 10, "rollouts_per_prompt": 4, "every_steps": 5}
+            },
+            "recipe": {
+                "prompts_per_step": 8,
+                "rollouts_per_prompt": 4,
+                "length_control": {"kind": "none"},
+            },
             "budget": budget,
             "local": {"generators": 2},
         },
@@ -45,7 +53,8 @@ def outlook_of(settings: RunConfig, tried: TrialRecord, update: UpdateTrialRecor
 
 
 def trial(*rewards: float, truncated: int = 0, failed: int = 0) -> TrialRecord:
-    tried = [TriedCompletion("p", "t", 10, 100, number < truncated, reward, "ok" if reward else "wrong")
+    tried = [TriedCompletion("p", "t", 10, 100, number < truncated, reward,
+        "ok" if reward else "wrong")
              for number, reward in enumerate(rewards)]  # fmt: skip
     tried += [TriedCompletion("p", "t", 10, 100, False, 0.0, "error", "it broke")] * failed
     return TrialRecord(20.0, 2.0, 1.0, tuple(tried))
@@ -55,12 +64,16 @@ QUICK = UpdateTrialRecord(passes_seconds=0.25, rest_seconds=0.5, num_devices=3)
 
 
 def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> None:
-    """8 completions of 100 tokens in 2 s: 400 tokens/s; two generators make 8 completions a second."""
+    """8 completions of 100 tokens in 2 s: 400 tokens/s;
+    two generators make 8 completions a second.
+    """
     tried = trial(*[1.0] * 4, *[0.0] * 4)
     found = outlook_of(config(steps=20), tried, QUICK)
     assert found.tokens_per_second == pytest.approx(400)
     assert found.generation_seconds == pytest.approx(8 * 4 / 8)
-    assert found.update_seconds == pytest.approx(4 * 0.25 + 0.5), "32 completions in place of 8; one optimizer step"
+    assert found.update_seconds == pytest.approx(4 * 0.25 + 0.5), (
+        "32 completions in place of 8; one optimizer step"
+    )
     assert found.step_seconds == found.generation_seconds, "the slower of the two"
     assert found.evaluation_seconds == pytest.approx(10 * 4 / 8)
     assert found.total_seconds == pytest.approx(20 * 4 + 5 * 5)
@@ -70,7 +83,10 @@ def test_a_step_and_the_budget_take_what_the_measured_rates_make_of_them() -> No
 
 
 def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_their_time() -> None:
-    """Three devices train and two sample: an hour of each is 5 device-hours. 5 steps and an evaluation take 25 s."""
+    """Three devices train and two sample: an hour of each is 5 device-hours.
+
+    5 steps and an evaluation take 25 s.
+    """
     hour = config(device_hours=5.0)
     found = outlook_of(hour, trial(*[1.0] * 4, *[0.0] * 4), QUICK)
     assert found.num_devices == 5
@@ -85,12 +101,19 @@ def test_device_hours_are_enough_for_as_many_steps_as_their_devices_make_in_thei
 
 
 def test_what_is_wrong_is_said_before_a_run_is_paid_for() -> None:
-    said = figures(config(steps=1).recipe.max_completion_tokens, trial(*[0.0] * 6, truncated=3, failed=2))
+    said = figures(
+        config(steps=1).recipe.max_completion_tokens, trial(*[0.0] * 6, truncated=3, failed=2)
+    )
     assert said[0] == "pass rate: 0.000 of 6 completions", "what has no verdict is in no pass rate"
-    assert said[1].startswith("caution: every one has reward 0, and groups without a difference teach nothing")
+    assert said[1].startswith(
+        "caution: every one has reward 0, and groups without a difference teach nothing"
+    )
     assert said[2] == "no verdict on 2 completions: it broke"
     assert said[3] == "lengths: median 100, longest 100 of 14336 tokens; 38% were cut off"
-    assert not any("caution" in line for line in figures(config(steps=1).recipe.max_completion_tokens, trial(0.0, 1.0)))
+    assert not any(
+        "caution" in line
+        for line in figures(config(steps=1).recipe.max_completion_tokens, trial(0.0, 1.0))
+    )
 
 
 def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:
@@ -99,17 +122,22 @@ def test_what_has_no_verdict_is_shown_as_none_and_never_as_a_zero() -> None:
 
 
 def test_what_a_model_writes_does_not_command_the_terminal() -> None:
-    hostile = TriedCompletion("p", "42\x1b[2J\x1b]0;mine\x07\n\x9b1A", 1, 4, False, 0.0, "error", "said \x1b[1A")
+    hostile = TriedCompletion(
+        "p", "42\x1b[2J\x1b]0;mine\x07\n\x9b1A", 1, 4, False, 0.0, "error", "said \x1b[1A"
+    )
     said = completions(TrialRecord(1.0, 1.0, 1.0, (hostile,)))
     assert said[1] == "    42\ufffd[2J\ufffd]0;mine\ufffd \ufffd1A -> no verdict: said \ufffd[1A"
 
 
-def test_a_trial_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_hangs_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its engine is a process of its own, which would keep the memory."""
     pid = tmp_path / "pid"
     source = (
         "import pathlib, subprocess, sys, time\n"
-        "engine = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "engine = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], "
+        "start_new_session=True)\n"
         f"pathlib.Path({str(pid)!r}).write_text(str(engine.pid))\n"
         "time.sleep(600)\n"
     )

@@ -1,4 +1,6 @@
-"""A trial with a real engine and the trainer's real ranks: what it says, and whose mistakes stop it."""
+"""A trial with a real engine and the trainer's real ranks: what it says, and whose mistakes stop
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from testkit.uncompiled import UNCOMPILED
 from tests.cli.mistakes import lines
 
 STEP = 400
-"""Prompts of a step that is never made: so many that what its update would take is no zero when it is rounded."""
+"""Prompts of a step that is never made: so many that what its update would take is no zero when it
+is rounded."""
 
 
 @pytest.mark.engine
@@ -30,13 +33,18 @@ def test_a_trial_samples_grades_with_an_own_function_and_times_an_update_on_all_
     tmp_path: Path, programs: ForkedPrograms
 ) -> None:
     make_tiny_model(tmp_path / "model")
-    (tmp_path / "rows.jsonl").write_text(lines(*({"prompt": f"{n} + 1 =", "answer": str(n)} for n in range(2 * STEP))))
-    (tmp_path / "reward.py").write_text("def grade(completion, row):\n    return float(len(completion) % 2)\n")
+    (tmp_path / "rows.jsonl").write_text(
+        lines(*({"prompt": f"{n} + 1 =", "answer": str(n)} for n in range(2 * STEP)))
+    )
+    (tmp_path / "reward.py").write_text(
+        "def grade(completion, row):\n    return float(len(completion) % 2)\n"
+    )
     settings = {
         "run": "tried",
         "model": {"path": "model", "dtype": "float32", "max_length": 64},
         "tasks": {
-            "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "./reward.py:grade"},
+            "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl",
+                "verifier": "./reward.py:grade"},
             "evaluation": {"num_prompts": 2},
         },
         "recipe": {"prompts_per_step": STEP, "rollouts_per_prompt": 4, "max_prompt_tokens": 32,
@@ -48,14 +56,21 @@ def test_a_trial_samples_grades_with_an_own_function_and_times_an_update_on_all_
     }  # fmt: skip
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     arguments = ("try", "--config", "run.yaml", "--prompts", "2")
-    with command.rollcast(tmp_path, *arguments, programs=programs, environment={UNCOMPILED: "1"}) as trial:
+    with command.rollcast(
+        tmp_path, *arguments, programs=programs, environment={UNCOMPILED: "1"}
+    ) as trial:
         assert trial.wait(300) == 0, command.read_output(tmp_path)
     said = command.read_output(tmp_path).splitlines()
     assert sum(line.startswith("prompt: ") for line in said) == 2
     assert sum(line.startswith("    rewards of all 4: ") for line in said) == 2
-    assert any(line.startswith("speed: ") and line.endswith("with 8 concurrent completions") for line in said)
+    assert any(
+        line.startswith("speed: ") and line.endswith("with 8 concurrent completions")
+        for line in said
+    )
     (step,) = [line for line in said if line.startswith(f"a step ({STEP} x 4 completions): about ")]
-    found = re.search(r"; generation takes [\d.]+ (?:s|min), the trainer ([\d.]+) (?:s|min), side by side$", step)
+    found = re.search(
+        r"; generation takes [\d.]+ (?:s|min), the trainer ([\d.]+) (?:s|min), side by side$", step
+    )
     assert found is not None, step
     assert float(found[1]) > 0.0
     budget = "the budget of 1000 device-hours, enough for 10 steps on 3 devices: about "
@@ -89,7 +104,7 @@ for _ in range(2):
     answer = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)["choices"][0]["message"]
     messages += [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "go on"}]
 post(os.environ["ROLLCAST_REWARD_URL"], {"reward": 0.75})
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.engine
@@ -140,9 +155,12 @@ def test_a_mistake_of_the_users_in_either_program_stays_one(tmp_path: Path) -> N
     """Each rank of two makes it, joined with the other as those of a run are."""
     make_tiny_model(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text("{}")
-    settings = {"run": "r", "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 64},
-                "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32, "length_control": {"kind": "none"}},
-                "generator": {"cpu": 100_000}, "trainer": {"threads": 1}, "local": {"trainer_ranks": 2},
+    settings = {"run": "r", "model": {"path": str(tmp_path / "model"), "dtype": "float32",
+        "max_length": 64},
+                "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32,
+                    "length_control": {"kind": "none"}},
+                "generator": {"cpu": 100_000}, "trainer": {"threads": 1},
+                "local": {"trainer_ranks": 2},
                 "budget": {"steps": 1}}  # fmt: skip
     mistaken = parse_run_config(settings, source="test")
     with pytest.raises(UserError, match=r"generator\.cpu = 100000: this process may run on"):

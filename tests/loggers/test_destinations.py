@@ -1,6 +1,8 @@
-"""What each package was told is read back: by TensorBoard, by a real MLflow server; W&B's file by our reader of it.
+"""What each package was told is read back: by TensorBoard, by a real MLflow server; W&B's file by
+our reader of it.
 
-That reader is held against files that W&B alone wrote (tests/curves/formats): W&B itself offers none any more.
+That reader is held against files that W&B alone wrote (tests/curves/formats): W&B itself offers
+none any more.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from rollcast.loggers.feed import Feed
 from rollcast.loggers.service import open_destination
 from testkit.mlflow_server import START_SECONDS, mlflow_server
 from tests.curves.one_run import as_logged, history, of_run_folder, said
-from tests.loggers.told_run import COMPLETION, PASS_RATES, REWARDS, STEPS, run_config, write_run, write_steps
+from tests.loggers.told_run import (
+    COMPLETION,
+    PASS_RATES,
+    REWARDS,
+    STEPS,
+    run_config,
+    write_run,
+    write_steps,
+)
 
 INSTALL = "pip install -r requirements/loggers.txt"
 pytestmark = [
@@ -34,7 +44,9 @@ pytestmark = [
 
 def tell(config: RunConfig, run_id: str | None = None, feed: Feed | None = None) -> str | None:
     """All records of the run's folder; the id under which it is known."""
-    destination = open_destination(config.log[0], config.run_folder, config.model_dump(mode="json"), run_id)
+    destination = open_destination(
+        config.log[0], config.run_folder, config.model_dump(mode="json"), run_id
+    )
     destination.open()
     entries = (feed or Feed(config.run_folder, {})).read()
     destination.write(entries)
@@ -52,8 +64,12 @@ def test_tensorboard_reads_the_run_and_forgets_a_lost_history(tmp_path: Path) ->
     feed = Feed(config.run_folder, {})
     tell(config, feed=feed)
     read = EventAccumulator(str(config.run_folder / "tensorboard")).Reload()
-    assert {event.step: event.value for event in read.Scalars("train/reward_mean")} == pytest.approx(REWARDS)
-    assert {event.step: event.value for event in read.Scalars("eval/pass_rate")} == pytest.approx(PASS_RATES)
+    assert {
+        event.step: event.value for event in read.Scalars("train/reward_mean")
+    } == pytest.approx(REWARDS)
+    assert {event.step: event.value for event in read.Scalars("eval/pass_rate")} == pytest.approx(
+        PASS_RATES
+    )
     samples = read.Tensors("samples/sums")
     assert len(samples) == len(PASS_RATES)
     text = samples[-1].tensor_proto.string_val[0].decode()
@@ -66,7 +82,10 @@ def test_tensorboard_reads_the_run_and_forgets_a_lost_history(tmp_path: Path) ->
     tell(config, feed=feed)
     again = EventAccumulator(str(config.run_folder / "tensorboard")).Reload()
     assert [event.step for event in again.Scalars("train/reward_mean")][:7] == [1, 2, 3, 4, 5, 6, 7]
-    assert 8 not in PASS_RATES or [event.step for event in again.Scalars("eval/pass_rate")] == [0, 4]
+    assert 8 not in PASS_RATES or [event.step for event in again.Scalars("eval/pass_rate")] == [
+        0,
+        4,
+    ]
 
 
 def test_an_offline_run_of_wandb_holds_the_run(tmp_path: Path) -> None:
@@ -82,7 +101,9 @@ def test_an_offline_run_of_wandb_holds_the_run(tmp_path: Path) -> None:
     rows = list(wandb_offline.rows(LogFile(written, print)))
     rewards = {row["step"]: row["train/reward_mean"] for row in rows if "train/reward_mean" in row}
     assert rewards == pytest.approx(REWARDS)
-    assert [row["eval/pass_rate"] for row in rows if "eval/pass_rate" in row] == list(PASS_RATES.values())
+    assert [row["eval/pass_rate"] for row in rows if "eval/pass_rate" in row] == list(
+        PASS_RATES.values()
+    )
     assert {row["forecast/advice"] for row in rows if "forecast/advice" in row} == {
         "Wait for 3 more evaluations. Few evaluations."
     }
@@ -110,7 +131,9 @@ def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
     [source] = config.run_folder.glob(written)
     deadline = time.monotonic() + START_SECONDS
     while kind == "wandb" and len(list(wandb_offline.rows(LogFile(source, print)))) < len(records):
-        assert time.monotonic() < deadline, "W&B's own process ends the file a moment after `finish` has returned"
+        assert time.monotonic() < deadline, (
+            "W&B's own process ends the file a moment after `finish` has returned"
+        )
         time.sleep(0.2)
     columns = Columns("eval/compute_device_hours", "eval/pass_rate", "eval/standard_error")
     assert said(forecast_source(str(source), columns, None, None, None)) == expected
@@ -118,12 +141,16 @@ def test_what_was_logged_is_forecast_as_the_folder_that_tells_no_more(
 
 @pytest.fixture(scope="module")
 def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("mlflow.server", reason=f"mlflow with its server is not installed: {INSTALL}")
+    pytest.importorskip(
+        "mlflow.server", reason=f"mlflow with its server is not installed: {INSTALL}"
+    )
     with mlflow_server(tmp_path_factory.mktemp("mlflow")) as url:
         yield url
 
 
-def test_an_mlflow_server_holds_the_run_and_takes_it_up_again(tmp_path: Path, tracking_server: str) -> None:
+def test_an_mlflow_server_holds_the_run_and_takes_it_up_again(
+    tmp_path: Path, tracking_server: str
+) -> None:
     from mlflow import MlflowClient
 
     config = run_config(tmp_path, {"kind": "mlflow", "url": tracking_server, "experiment": "sums"})
@@ -155,5 +182,7 @@ def test_a_server_that_is_not_there_is_an_error_soon_and_no_refusal(tmp_path: Pa
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"  # bound, and nobody listens
         config = run_config(tmp_path, {"kind": "mlflow", "url": url})
         with pytest.raises(Exception, match=r"refused|Max retries") as raised:
-            open_destination(config.log[0], config.run_folder, config.model_dump(mode="json"), None).open()
+            open_destination(
+                config.log[0], config.run_folder, config.model_dump(mode="json"), None
+            ).open()
         assert not isinstance(raised.value, RefusedError)

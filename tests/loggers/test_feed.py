@@ -17,7 +17,10 @@ def test_a_folder_of_a_later_format_is_refused_in_one_sentence(tmp_path: Path) -
     write_run(tmp_path)
     (tmp_path / files.FORMAT).write_text(f'{{"format": {NEWEST_FORMAT + 1}}}')
     with pytest.raises(
-        UserError, match=f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at most"
+        UserError,
+        match=(
+            f"is written in format {NEWEST_FORMAT + 1}, this Rollcast knows {NEWEST_FORMAT} at most"
+        ),
     ):
         Feed(tmp_path, {})
 

@@ -1,4 +1,6 @@
-"""What the run folder holds arrives once and in order, whatever the destination does; what cannot is counted."""
+"""What the run folder holds arrives once and in order, whatever the destination does; what cannot
+is counted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ WAIT_SECONDS = 60.0
 class Notebook:
     """A destination that keeps what it is told, and does as it is asked."""
 
-    def __init__(self, told: list[Entry], obey: Callable[[Sequence[Entry]], None] = lambda _: None) -> None:
+    def __init__(
+        self, told: list[Entry], obey: Callable[[Sequence[Entry]], None] = lambda _: None
+    ) -> None:
         self.told = told
         self.run_id: str | None = None
         self._obey = obey
@@ -68,7 +72,9 @@ def forward(folder: Path, notebook: Notebook, exporter: Exporter | None = None) 
 def counted(exporter: Exporter, name: str) -> dict[str, float]:
     """By reason, or "" where there is none."""
     samples = parse_page(exporter.render().decode())
-    return {sample.labels.get("reason", ""): sample.value for sample in samples if sample.name == name}
+    return {
+        sample.labels.get("reason", ""): sample.value for sample in samples if sample.name == name
+    }
 
 
 def test_every_record_arrives_once_in_the_order_of_time(tmp_path: Path) -> None:
@@ -117,7 +123,10 @@ def test_what_is_refused_or_torn_or_no_number_is_left_out_and_counted(tmp_path: 
     write_steps(tmp_path)
     with (tmp_path / files.STEPS).open("a") as file:
         file.write('{"step": "nine"}\n')
-    append_line(tmp_path / files.STEPS, as_json(StepRecord(step=10, at=2e9, loss=float("nan"), reward_mean=0.5)))
+    append_line(
+        tmp_path / files.STEPS,
+        as_json(StepRecord(step=10, at=2e9, loss=float("nan"), reward_mean=0.5)),
+    )
 
     def obey(entries: Sequence[Entry]) -> None:
         if any(entry.step == 3 for entry in entries):
@@ -128,7 +137,11 @@ def test_what_is_refused_or_torn_or_no_number_is_left_out_and_counted(tmp_path: 
     forward(tmp_path, Notebook(told, obey), exporter)
     assert [entry.step for entry in told] == [1, 2, 4, 5, 6, 7, 8, 10]
     assert "train/loss" not in told[-1].numbers
-    assert counted(exporter, "rollcast_logger_dropped_total") == {"refused": 1.0, "unreadable": 1.0, "not_finite": 1.0}
+    assert counted(exporter, "rollcast_logger_dropped_total") == {
+        "refused": 1.0,
+        "unreadable": 1.0,
+        "not_finite": 1.0,
+    }
 
 
 def test_one_that_hangs_keeps_neither_the_other_nor_the_end(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""One small config of Transformers for every family whose memory is counted, with what is peculiar to it."""
+"""One small config of Transformers for every family whose memory is counted, with what is peculiar
+to it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mixtral": dict(model_type="mixtral", **SMALL, **EXPERTS, num_local_experts=5),
     "gemma2": dict(model_type="gemma2", **SMALL, **HEAD, sliding_window=32),
     "cohere": dict(model_type="cohere", **SMALL),
-    "cohere, norms on heads": dict(model_type="cohere", **SMALL, use_qk_norm=True, tie_word_embeddings=False),
+    "cohere, norms on heads": dict(
+        model_type="cohere", **SMALL, use_qk_norm=True, tie_word_embeddings=False
+    ),
     "llama4_text": dict(
         model_type="llama4_text",
         **SMALL,
@@ -76,7 +80,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     ),
     "qwen3_next": dict(model_type="qwen3_next", **SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
     "qwen3_5_text": dict(model_type="qwen3_5_text", **SMALL, **HEAD, **RECURRENT),
-    "qwen3_5_moe_text": dict(model_type="qwen3_5_moe_text", **SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED),
+    "qwen3_5_moe_text": dict(
+        model_type="qwen3_5_moe_text", **SMALL, **HEAD, **EXPERTS, **RECURRENT, **SHARED
+    ),
 }
 
 

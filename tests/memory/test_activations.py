@@ -18,15 +18,21 @@ from tests.memory.architectures import SETTINGS, make_config
 
 SEQUENCES = 2
 LENGTH = 100
-"""No multiple of a recurrent layer's chunk: what needs no padding keeps 6 % more of a small model in float32."""
+"""No multiple of a recurrent layer's chunk: what needs no padding keeps 6 % more of a small model
+in float32."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Kept:
-    """Bytes of the storages that autograd saves, each once; those of weights and buffers are not counted."""
+    """Bytes of the storages that autograd saves, each once; those of weights and buffers are not
+    counted.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        self.known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+        self.known = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in (*model.parameters(), *model.buffers())
+        }
         self.held: list[Tensor] = []  # else an address could be given out twice
         self.total = 0
 
@@ -61,6 +67,8 @@ def test_every_family_keeps_what_is_counted(name: str, dtype: str) -> None:
     config = make_config(name)
     shape = make_shape(json.loads(config.to_json_string()))
     load = Load(SEQUENCES * LENGTH, LENGTH, DTYPES[dtype].itemsize)
-    counted = sum(kept_by_layer(shape, layer, load) for layer in shape.layers) + kept_around_layers(shape, load)
+    counted = sum(kept_by_layer(shape, layer, load) for layer in shape.layers) + kept_around_layers(
+        shape, load
+    )
     counted -= load.tokens * shape.hidden * load.item  # what the head reads, which is not run here
     assert counted == pytest.approx(kept(config, DTYPES[dtype]), rel=0.05)

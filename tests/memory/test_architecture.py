@@ -1,4 +1,6 @@
-"""A model's shape from its config.json and its weights: sizes are the published, parts are those that torch cuts."""
+"""A model's shape from its config.json and its weights: sizes are the published, parts are those
+that torch cuts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_every_rank_holds_what_torch_cuts_for_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(("config", "billions"), BILLIONS.values(), ids=BILLIONS)
-def test_published_models_have_as_many_parameters_as_they_say(config: dict[str, Any], billions: float) -> None:
+def test_published_models_have_as_many_parameters_as_they_say(
+    config: dict[str, Any], billions: float
+) -> None:
     digits = len(str(billions).partition(".")[2])
     assert round(make_shape(config).num_parameters / 1e9, digits) == billions
 
@@ -58,6 +62,7 @@ def test_weights_of_another_model_are_refused_in_one_sentence() -> None:
     weights = dict(make_shape(QWEN3_8B).weights())
     del weights["model.layers.35.self_attn.q_proj.weight"]
     with pytest.raises(
-        UncountedModelError, match=r"are not of one model \('self_attn.q_proj.weight'\); give the files"
+        UncountedModelError,
+        match=r"are not of one model \('self_attn.q_proj.weight'\); give the files",
     ):
         model_shape(QWEN3_8B, weights)

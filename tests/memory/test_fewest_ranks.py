@@ -1,4 +1,6 @@
-"""The table of docs/models.md says how many ranks FSDP alone needs: as many as the plan says, and not one less."""
+"""The table of docs/models.md says how many ranks FSDP alone needs: as many as the plan says, and
+not one less.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def fits(name: str, gigabytes: int, length: int, ranks: int) -> bool:
     recipe = {"max_prompt_tokens": PROMPT, "max_completion_tokens": tokens - PROMPT}
     trainer: dict[str, Any] = {"activation_checkpointing": True, "tokens_per_micro_batch": tokens}
     plan = plan_of(
-        MODELS[name], gpu=gigabytes, ranks=ranks, model={"max_length": tokens}, recipe=recipe, trainer=trainer
+        MODELS[name],
+        gpu=gigabytes,
+        ranks=ranks,
+        model={"max_length": tokens},
+        recipe=recipe,
+        trainer=trainer,
     )
     return plan.trainer[0].fullest.total <= plan.device.num_bytes
 
@@ -53,6 +60,8 @@ def test_every_model_is_found() -> None:
 
 
 @pytest.mark.parametrize(("name", "gigabytes", "length", "ranks"), list(cells()))
-def test_the_fewest_ranks_are_those_of_the_plan(name: str, gigabytes: int, length: int, ranks: int | None) -> None:
+def test_the_fewest_ranks_are_those_of_the_plan(
+    name: str, gigabytes: int, length: int, ranks: int | None
+) -> None:
     assert not fits(name, gigabytes, length, MOST_RANKS if ranks is None else ranks - 1)
     assert ranks is None or fits(name, gigabytes, length, ranks)

@@ -10,7 +10,11 @@ from rollcast.memory.verdict import warnings
 from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B, QWEN3_NEXT_80B
 from tests.memory.plans import plan_of
 
-SHORTEST = {"max_prompt_tokens": 128, "max_completion_tokens": 256, "length_control": {"kind": "none"}}
+SHORTEST = {
+    "max_prompt_tokens": 128,
+    "max_completion_tokens": 256,
+    "length_control": {"kind": "none"},
+}
 SHORT = {"max_completion_tokens": 6144, "length_control": {"kind": "none"}}
 GEMMA2_2B: dict[str, Any] = {
     "model_type": "gemma2",
@@ -28,7 +32,9 @@ GEMMA2_2B: dict[str, Any] = {
 
 def test_a_token_of_qwen3_8b_takes_144_kib_and_half_of_it_on_each_of_two_workers() -> None:
     assert plan_of(QWEN3_8B).worker.kv_of_slot(16) == 16 * 144 * 1024
-    assert plan_of(QWEN3_8B, generator={"tensor_parallel": 2}).worker.kv_of_slot(16) == 16 * 72 * 1024
+    assert (
+        plan_of(QWEN3_8B, generator={"tensor_parallel": 2}).worker.kv_of_slot(16) == 16 * 72 * 1024
+    )
     many = plan_of(QWEN3_30B_A3B, generator={"tensor_parallel": 8}).worker
     assert many.kv_of_slot(16) == 16 * 48 * 2 * 128 * 2, "4 heads are not cut further"
 
@@ -84,8 +90,12 @@ def test_slots_that_are_left_out_are_the_rollouts_of_full_length_that_the_kv_cac
     assert derived.slots == derived.slots_that_fit <= given.slots_that_fit
     assert derived.activations > given.activations, "the sampler is tried out with 256"
     assert derived.tokens_per_slot == 16_384
-    assert warnings(plan_of(QWEN3_8B, generator={"slots": None, "gpu_memory_utilization": 0.78})) == []
-    short = plan_of(QWEN3_8B, model={"max_length": 512}, recipe=SHORTEST, generator={"slots": None}).worker
+    assert (
+        warnings(plan_of(QWEN3_8B, generator={"slots": None, "gpu_memory_utilization": 0.78})) == []
+    )
+    short = plan_of(
+        QWEN3_8B, model={"max_length": 512}, recipe=SHORTEST, generator={"slots": None}
+    ).worker
     assert (short.slots, short.slots_that_fit > 256) == (256, True)
 
 
@@ -109,6 +119,8 @@ def test_eight_bits_halve_kv_cache_and_layers() -> None:
 
 def test_a_larger_step_takes_more_memory() -> None:
     engine = {"max_num_batched_tokens": 16_384}
-    plain, wide = (plan_of(QWEN3_8B, generator={"slots": 18, "engine": one}).worker for one in ({}, engine))
+    plain, wide = (
+        plan_of(QWEN3_8B, generator={"slots": 18, "engine": one}).worker for one in ({}, engine)
+    )
     assert wide.activations > plain.activations
     assert wide.kv_bytes < plain.kv_bytes

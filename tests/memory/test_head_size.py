@@ -31,7 +31,9 @@ def test_the_sizes_are_those_of_the_installed_engine() -> None:
         ({}, None),
     ],
 )
-def test_it_is_read_as_the_engine_reads_it(found: dict[str, Any], size: int | None, tmp_path: Path) -> None:
+def test_it_is_read_as_the_engine_reads_it(
+    found: dict[str, Any], size: int | None, tmp_path: Path
+) -> None:
     assert head_size(found) == size
     (tmp_path / "config.json").write_text(json.dumps(found))
     model = Model(path=str(tmp_path))

@@ -1,4 +1,6 @@
-"""Host memory of a run on GPUs, counted from what staging, checkpoints and exports really allocate."""
+"""Host memory of a run on GPUs, counted from what staging, checkpoints
+and exports really allocate.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ SMALL = {
     "num_key_value_heads": 2,
     "intermediate_size": 96,
 }
-HOST_STAGED: dict[str, Any] = {"weights": {"stage": "host"}, "generator": {"tensor_parallel": 2, "slots": 16}}
+HOST_STAGED: dict[str, Any] = {
+    "weights": {"stage": "host"},
+    "generator": {"tensor_parallel": 2, "slots": 16},
+}
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -45,7 +50,9 @@ def test_staging_is_what_the_slots_of_every_rank_allocate(ranks: int) -> None:
         slots = StagingSlots(shard_buckets(plan_buckets(specs, 1 << 20), rank, ranks))
         allocated = sum(slots[slot].memory.numel() for slot in (0, 1))
         counted = rank_on_host(plan, rank)["staging"]
-        assert counted <= allocated <= counted + 2 * len(specs) * 512, "the buffers are aligned, and no more than that"
+        assert counted <= allocated <= counted + 2 * len(specs) * 512, (
+            "the buffers are aligned, and no more than that"
+        )
 
 
 def test_a_checkpoints_copies_are_master_weights_and_two_moments_once_over_all_ranks() -> None:
@@ -73,7 +80,9 @@ def test_what_is_too_little_is_refused_and_what_is_asked_for_suffices(role: str)
     plan = plan_of(QWEN3_30B_A3B, ranks=24, **HOST_STAGED)
     (said,) = host_refusals(plan, HostLimits(8, **{role: 30 * GB}))
     assert "\n" not in said
-    assert said.startswith(f"host memory of a {'trainer machine' if role == 'trainer' else 'generator'} (")
+    assert said.startswith(
+        f"host memory of a {'trainer machine' if role == 'trainer' else 'generator'} ("
+    )
     found = re.search(r"needs? ([\d.]+) GB", said)
     assert found is not None
     enough = round((float(found[1]) + 0.1) * GB)
@@ -83,7 +92,9 @@ def test_what_is_too_little_is_refused_and_what_is_asked_for_suffices(role: str)
 
 def test_one_machine_must_hold_all_processes() -> None:
     plan = plan_of(QWEN3_8B, ranks=4)
-    need = sum(trainer_machine(plan, HostLimits(4)).values()) + sum(generator_on_host(plan).values())
+    need = sum(trainer_machine(plan, HostLimits(4)).values()) + sum(
+        generator_on_host(plan).values()
+    )
     assert not list(host_refusals(plan, HostLimits(4, machine=need)))
     (said,) = host_refusals(plan, HostLimits(4, machine=need - 1))
     assert said.endswith("free it, or lower local.trainer_ranks or local.generators")
@@ -95,7 +106,13 @@ def test_without_gpus_the_host_is_the_device() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512Gi", 512 << 30), ("1.5Ti", 3 << 39), ("64G", 64 * GB), ("549755813888", 1 << 39), ("5.5e+11", 550 * GB)],
+    [
+        ("512Gi", 512 << 30),
+        ("1.5Ti", 3 << 39),
+        ("64G", 64 * GB),
+        ("549755813888", 1 << 39),
+        ("5.5e+11", 550 * GB),
+    ],
 )
 def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
     assert quantity(text, "--trainer-memory") == size
@@ -103,7 +120,9 @@ def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "64GB", "a lot", "-1Gi"])
 def test_what_is_no_size_is_one_sentence(text: str) -> None:
-    with pytest.raises(UserError, match=r"^--trainer-memory = .* is not a size; give it as Kubernetes writes it"):
+    with pytest.raises(
+        UserError, match=r"^--trainer-memory = .* is not a size; give it as Kubernetes writes it"
+    ):
         quantity(text, "--trainer-memory")
 
 

@@ -14,7 +14,11 @@ from tests.memory.plans import plan_of
 
 LORA = {"lora": {"rank": 32}}
 SHORT: dict[str, Any] = {
-    "recipe": {"max_prompt_tokens": 1_024, "max_completion_tokens": 7_168, "length_control": {"kind": "none"}},
+    "recipe": {
+        "max_prompt_tokens": 1_024,
+        "max_completion_tokens": 7_168,
+        "length_control": {"kind": "none"},
+    },
     "trainer": {"tokens_per_micro_batch": 8_192, "activation_checkpointing": True},
 }
 
@@ -40,8 +44,12 @@ def test_masters_moments_and_versions_are_those_of_the_adapters() -> None:
     assert rank.version == 2 * adapters
     parts = rank.fullest.parts
     assert parts["optimizer"] == pytest.approx(8 * adapters / 2, rel=0.01)
-    assert parts["weights"] == pytest.approx((2 * plan.model.num_parameters + 4 * adapters) / 2, rel=0.01)
-    assert plan.worker.weights == pytest.approx(2 * (plan.model.num_parameters + 2 * adapters), rel=0.01)
+    assert parts["weights"] == pytest.approx(
+        (2 * plan.model.num_parameters + 4 * adapters) / 2, rel=0.01
+    )
+    assert plan.worker.weights == pytest.approx(
+        2 * (plan.model.num_parameters + 2 * adapters), rel=0.01
+    )
     assert rank.checkpoint == pytest.approx(12 * adapters / 2, rel=0.01)
 
 
@@ -50,4 +58,7 @@ def test_the_base_is_its_own_reference() -> None:
     same = plan_of(QWEN3_8B, **{**SHORT, **kl}, model=LORA).trainer[0]
     assert "reference" not in same.fullest.parts
     other = {"recipe": {**SHORT["recipe"], "kl": {"coefficient": 0.1, "reference": "other"}}}
-    assert plan_of(QWEN3_8B, **{**SHORT, **other}, model=LORA).trainer[0].fullest.parts["reference"] > 0
+    assert (
+        plan_of(QWEN3_8B, **{**SHORT, **other}, model=LORA).trainer[0].fullest.parts["reference"]
+        > 0
+    )

@@ -17,27 +17,39 @@ from tests.memory.plans import plan_of
 GIB = 1 << 30
 SHORT: dict[str, Any] = {
     "model": {"max_length": 1_536},
-    "recipe": {"max_prompt_tokens": 512, "max_completion_tokens": 1_024, "length_control": {"kind": "none"}},
+    "recipe": {
+        "max_prompt_tokens": 512,
+        "max_completion_tokens": 1_024,
+        "length_control": {"kind": "none"},
+    },
 }
 
 
-def on_one_gpu(model: dict[str, Any], gb: float, *, generators: int = 1, **groups: dict[str, Any]) -> MemoryPlan:
+def on_one_gpu(
+    model: dict[str, Any], gb: float, *, generators: int = 1, **groups: dict[str, Any]
+) -> MemoryPlan:
     plan = plan_of(model, gpu=gb, ranks=1, **{**SHORT, **groups})
     return shared(replace(plan, generators=generators))
 
 
 @pytest.mark.parametrize(("gb", "generators"), [(40, 1), (80, 1), (80, 3), (141, 2)])
 def test_the_parts_fill_the_gpu_and_no_more(gb: float, generators: int) -> None:
-    plan = on_one_gpu(QWEN3_0_6B, gb, generators=generators, trainer={"tokens_per_micro_batch": 4_096})
+    plan = on_one_gpu(
+        QWEN3_0_6B, gb, generators=generators, trainer={"tokens_per_micro_batch": 4_096}
+    )
     assert refusals(plan) == []
     trainer = plan.trainer[0].fullest.total + CONTEXT_BYTES
     engine = plan.config.generator.gpu_memory_utilization * gb * 1e9
     each = engine + plan.worker.staging + CONTEXT_BYTES + GRAPH_BYTES
     held = trainer + generators * each
-    assert 0.94 * gb * 1e9 < held <= 0.95 * gb * 1e9, "a twentieth is left, less the rounding of each share"
+    assert 0.94 * gb * 1e9 < held <= 0.95 * gb * 1e9, (
+        "a twentieth is left, less the rounding of each share"
+    )
     cache = plan.config.generator.gpu_kv_cache_gib
     assert cache is not None
-    assert engine - 0.1 * GIB <= plan.worker.weights + plan.worker.activations + cache * GIB <= engine
+    assert (
+        engine - 0.1 * GIB <= plan.worker.weights + plan.worker.activations + cache * GIB <= engine
+    )
     assert plan.config.weights.stage == "host"
 
 
@@ -60,7 +72,10 @@ def test_a_share_that_leaves_too_little_for_the_trainer_is_one_sentence() -> Non
 def test_the_mildest_change_with_which_both_fit_is_named() -> None:
     plan = on_one_gpu(QWEN3_0_6B, 24, trainer={"tokens_per_micro_batch": 32_768})
     (said,) = refusals(plan)
-    found = re.match(r"trainer\.\w+ = \w+: one GPU has 24\.0 GB; the trainer needs [\d.]+ GB, each .* [\d.]+ GB", said)
+    found = re.match(
+        r"trainer\.\w+ = \w+: one GPU has 24\.0 GB; the trainer needs [\d.]+ GB, each .* [\d.]+ GB",
+        said,
+    )
     assert found is not None, said
     remedies: dict[str, dict[str, Any]] = {
         "set it to true": {"activation_checkpointing": True},

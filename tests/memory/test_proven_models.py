@@ -1,4 +1,6 @@
-"""The table of proven models: `rollcast config check` reads it, the documents show it, the engine's test runs it."""
+"""The table of proven models: `rollcast config check` reads it, the documents show it, the engine's
+test runs it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 def test_the_documents_show_the_table() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    start = rows.index("| architecture | peculiar to it | largest gap | own choices within 1e-4 | measured |")
-    assert rows[start + 1 : start + 1 + len(proven_models())] == [model.row for model in proven_models()]
+    start = rows.index(
+        "| architecture | peculiar to it | largest gap | own choices within 1e-4 | measured |"
+    )
+    assert rows[start + 1 : start + 1 + len(proven_models())] == [
+        model.row for model in proven_models()
+    ]
 
 
 def test_no_architecture_has_two_rows() -> None:
@@ -34,7 +40,9 @@ def test_no_architecture_has_two_rows() -> None:
         ({}, ""),
     ],
 )
-def test_the_architecture_of_a_config_json_is_looked_up(config: dict[str, object], answer: str) -> None:
+def test_the_architecture_of_a_config_json_is_looked_up(
+    config: dict[str, object], answer: str
+) -> None:
     found = is_proven(json.loads(json.dumps(config)))
     assert found.startswith(answer)
     assert bool(found) is bool(answer)

@@ -1,4 +1,6 @@
-"""A step as it is counted against the tensors that torch's own tracker saw while the learner made it."""
+"""A step as it is counted against the tensors that torch's own tracker saw while the learner made
+it.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,20 @@ def peaks(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("index", range(len(CASES)), ids=["-".join(map(str, case)) for case in CASES])
-def test_the_fullest_moment_of_a_step_is_the_one_that_is_counted(index: int, folder: Path, peaks: list[int]) -> None:
+@pytest.mark.parametrize(
+    "index", range(len(CASES)), ids=["-".join(map(str, case)) for case in CASES]
+)
+def test_the_fullest_moment_of_a_step_is_the_one_that_is_counted(
+    index: int, folder: Path, peaks: list[int]
+) -> None:
     ranks, model = CASES[index][:2]
     written: dict[str, Any] = json.loads((folder / model / "config.json").read_text())
     config = run_config(folder / model, CASES[index])
     memory = RankMemory(make_shape(written), config, "cpu", 0, ranks)
     totals = {
-        moment.name: moment.total - moment.parts["staging"] - moment.parts["checkpoint"]  # neither is made here
+        moment.name: moment.total
+        - moment.parts["staging"]
+        - moment.parts["checkpoint"]  # neither is made here
         for moment in memory.moments()
         if moment.name not in ("publish", "checkpoint")
     }

@@ -41,7 +41,9 @@ def test_a_teacher_that_the_ranks_hold_is_counted_by_its_own_shape() -> None:
 def test_moments_of_all_ranks_are_those_of_the_model() -> None:
     ranks = plan_of(QWEN3_30B_A3B, ranks=24).trainer
     assert sum(parts(rank)["optimizer"] for rank in ranks) == 8 * ranks[0].model.num_parameters
-    assert parts(ranks[23])["optimizer"] < parts(ranks[0])["optimizer"] / 20, "128 experts are 6 to a rank, 22 times"
+    assert parts(ranks[23])["optimizer"] < parts(ranks[0])["optimizer"] / 20, (
+        "128 experts are 6 to a rank, 22 times"
+    )
 
 
 def test_no_rank_holds_more_than_rank_0() -> None:
@@ -55,10 +57,16 @@ def test_a_rank_with_padding_writes_a_checkpoint_from_one_more_copy_of_what_is_p
     first, last = ranks[0], ranks[21]
     assert (first.unpadded, first.fullest.parts["checkpoint"]) == (0, first.checkpoint)
     of_experts = 4 * 2 * 48 * 3 * 768 * 2048  # 2 of the 6 that others have
-    assert of_experts < last.unpadded < 4 * count_rank_numbers(last.model.weights(), last.rank, last.ranks)
+    assert (
+        of_experts
+        < last.unpadded
+        < 4 * count_rank_numbers(last.model.weights(), last.rank, last.ranks)
+    )
     assert parts(last)["checkpoint"] == last.checkpoint + last.unpadded
     assert last.fullest.name != "checkpoint", "a step is fuller"
-    assert last.fullest.parts["checkpoint"] == last.checkpoint + last.unpadded, "and it is written beside steps"
+    assert last.fullest.parts["checkpoint"] == last.checkpoint + last.unpadded, (
+        "and it is written beside steps"
+    )
 
 
 def test_rows_move_to_padded_memory_one_weight_after_the_other_while_a_rank_starts() -> None:
@@ -70,7 +78,10 @@ def test_rows_move_to_padded_memory_one_weight_after_the_other_while_a_rank_star
 
 
 def test_experts_are_never_cut() -> None:
-    sixteen, many = plan_of(LLAMA4_SCOUT, ranks=16).trainer[0], plan_of(LLAMA4_SCOUT, ranks=64).trainer[0]
+    sixteen, many = (
+        plan_of(LLAMA4_SCOUT, ranks=16).trainer[0],
+        plan_of(LLAMA4_SCOUT, ranks=64).trainer[0],
+    )
     assert parts(many)["optimizer"] > 0.9 * parts(sixteen)["optimizer"]
 
 
@@ -85,7 +96,9 @@ def test_activations_are_recomputed_and_a_long_rollout_is_a_micro_batch_by_itsel
 
 
 def test_selective_recomputation_lies_between_all_and_nothing() -> None:
-    """In bfloat16 a layer of Qwen3-8B keeps its input, seven products and the output of attention."""
+    """In bfloat16 a layer of Qwen3-8B keeps its input, seven products and the output
+    of attention.
+    """
     lengths = {"max_prompt_tokens": 2048, "max_completion_tokens": 14_336}
     plan = plan_of(QWEN3_8B, recipe=lengths)
     kept, selected, again = (
@@ -116,12 +129,16 @@ def test_what_is_being_read_passes_through_host_memory_as_it_is_stored() -> None
     wide = QWEN3_8B | {"dtype": "float32"}
     assert plan_of(QWEN3_8B, ranks=8).trainer[0].start_on_host == 2 * table // 8
     assert plan_of(wide, ranks=8).trainer[0].start_on_host == 4 * table // 8
-    on_cpu = [plan_of(model, gpu=None, ranks=8).trainer[0].start_on_host for model in (QWEN3_8B, wide)]
+    on_cpu = [
+        plan_of(model, gpu=None, ranks=8).trainer[0].start_on_host for model in (QWEN3_8B, wide)
+    ]
     assert on_cpu == [4 * PARAMETERS // 8 + 2 * table // 8, 4 * PARAMETERS // 8]
 
 
 def test_experts_are_stacked_where_the_weights_end() -> None:
-    """Two products of six experts of a layer, beside what they are stacked of; on a GPU that is its memory."""
+    """Two products of six experts of a layer, beside what they are stacked of; on a GPU that is its
+    memory.
+    """
     (on_cpu, on_gpu) = (plan_of(QWEN3_30B_A3B, gpu=gpu, ranks=24).trainer[0] for gpu in (None, 80))
     beyond = on_cpu.start_on_host - parts(on_cpu)["weights"]
     assert beyond == 4 * 6 * (2 * 768 * 2048)
@@ -143,10 +160,16 @@ def test_a_generator_stages_a_version_on_each_device_or_once_on_the_host() -> No
 
 
 @pytest.mark.parametrize(
-    ("free", "place"), [([20, 20], "device"), ([20, 9], "host"), ([None, None], "host"), ([None], "device")]
+    ("free", "place"),
+    [([20, 20], "device"), ([20, 9], "host"), ([None, None], "host"), ([None], "device")],
 )
-def test_versions_wait_on_devices_that_all_keep_a_gigabyte(free: list[int | None], place: str) -> None:
-    room = [(None if gigabytes is None else gigabytes << 30, (9 << 30) // len(free)) for gigabytes in free]
+def test_versions_wait_on_devices_that_all_keep_a_gigabyte(
+    free: list[int | None], place: str
+) -> None:
+    room = [
+        (None if gigabytes is None else gigabytes << 30, (9 << 30) // len(free))
+        for gigabytes in free
+    ]
     assert staging_place("auto", room) == place
     assert staging_place("device", room) == "device"
     assert staging_place("host", room) == "host"

@@ -1,4 +1,5 @@
-"""Every source of weight shapes gives the ones that Transformers makes: files, the hub, config.json itself.
+"""Every source of weight shapes gives the ones that Transformers makes: files, the hub, config.json
+itself.
 
 test_other_programs.py has Transformers make them in a process.
 """
@@ -35,8 +36,12 @@ def no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_transformers")
 @pytest.mark.parametrize("split", ["5GB", "40KB"])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_headers_of_what_transformers_saves_give_what_it_makes(name: str, split: str, tmp_path: Path) -> None:
-    transformers.AutoModelForCausalLM.from_config(make_config(name)).save_pretrained(tmp_path, max_shard_size=split)
+def test_headers_of_what_transformers_saves_give_what_it_makes(
+    name: str, split: str, tmp_path: Path
+) -> None:
+    transformers.AutoModelForCausalLM.from_config(make_config(name)).save_pretrained(
+        tmp_path, max_shard_size=split
+    )
     assert (tmp_path / INDEX).exists() is (split == "40KB")
     written = json.loads((tmp_path / "config.json").read_text())
     assert find_model_shape(written, folder=tmp_path) == make_shape(written)
@@ -44,14 +49,18 @@ def test_headers_of_what_transformers_saves_give_what_it_makes(name: str, split:
 
 @pytest.mark.usefixtures("no_transformers")
 def test_experts_and_text_models_as_they_are_published(tmp_path: Path) -> None:
-    """Names by the published files: Mixtral calls its products w1, w2, w3; Llama 4 has a vision model too."""
+    """Names by the published files: Mixtral calls its products w1, w2, w3; Llama 4 has a vision
+    model too.
+    """
     shape = make_shape(MIXTRAL_8X7B)
     stored = {name: sizes for name, sizes in shape.weights() if ".mlp." not in name}
     for layer in range(32):
         place = f"model.layers.{layer}.block_sparse_moe"
         stored[f"{place}.gate.weight"] = (8, 4096)
         for expert in range(8):
-            stored |= {f"{place}.experts.{expert}.{name}.weight": (14_336, 4096) for name in ("w1", "w3")}
+            stored |= {
+                f"{place}.experts.{expert}.{name}.weight": (14_336, 4096) for name in ("w1", "w3")
+            }
             stored[f"{place}.experts.{expert}.w2.weight"] = (4096, 14_336)
         stored[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = (64,)
     (tmp_path / WHOLE).write_bytes(make_header(stored))
@@ -122,7 +131,9 @@ def test_the_hub_is_asked_for_headers_alone(served: type[Hub]) -> None:
     assert [path for path, *_ in served.asked if path.startswith(place)] == [
         f"{place}/{name}" for name in (WHOLE, INDEX, *halves)
     ]
-    assert {(span, token) for _, span, token in served.asked} == {("bytes=0-33554431", "Bearer secret")}
+    assert {(span, token) for _, span, token in served.asked} == {
+        ("bytes=0-33554431", "Bearer secret")
+    }
 
 
 @pytest.mark.usefixtures("no_transformers")
@@ -132,7 +143,9 @@ def test_no_more_of_a_file_is_read_than_its_header(served: type[Hub]) -> None:
     assert served.sent < BYTES_AFTER_HEADER / 2
 
 
-@pytest.mark.parametrize("start", [b"<html>", (1 << 40).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]", b""])
+@pytest.mark.parametrize(
+    "start", [b"<html>", (1 << 40).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]", b""]
+)
 def test_what_is_no_header_is_not_read(start: bytes, tmp_path: Path, served: type[Hub]) -> None:
     (tmp_path / WHOLE).write_bytes(start)
     served.files, served.sent = {WHOLE: start}, BYTES_AFTER_HEADER
@@ -143,7 +156,9 @@ def test_what_is_no_header_is_not_read(start: bytes, tmp_path: Path, served: typ
 
 
 @pytest.mark.usefixtures("no_transformers")
-def test_a_hub_that_is_slow_is_not_waited_for(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_is_slow_is_not_waited_for(
+    served: type[Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hub, "ALL_FILES_SECONDS", 0.0)
     served.files = {WHOLE: make_header(dict(make_shape(QWEN3_8B).weights()))}
     with pytest.raises(UncountedModelError):
@@ -159,13 +174,16 @@ def test_a_config_may_hold_the_shapes_itself(config: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("sizes", [3, [], ["4096"], [-1], None])
 def test_what_is_no_shape_is_one_sentence(sizes: Any) -> None:
-    with pytest.raises(UncountedModelError, match=r"weights.lm_head.weight = .* is not a shape; copy it"):
+    with pytest.raises(
+        UncountedModelError, match=r"weights.lm_head.weight = .* is not a shape; copy it"
+    ):
         find_model_shape(QWEN3_8B | {WEIGHTS: {"lm_head.weight": sizes or None}})
 
 
 @pytest.mark.usefixtures("no_transformers")
 def test_a_config_alone_without_transformers_is_one_sentence_with_the_remedy() -> None:
     with pytest.raises(
-        UncountedModelError, match=r"without Transformers; run pip install 'rollcast\[trainer\]', or give"
+        UncountedModelError,
+        match=r"without Transformers; run pip install 'rollcast\[trainer\]', or give",
     ):
         find_model_shape(QWEN3_8B)

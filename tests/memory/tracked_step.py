@@ -1,9 +1,10 @@
-"""Run as a process: the learner's own step under torch's MemTracker, which sees every tensor; prints a line of JSON.
+"""Run as a process: the learner's own step under torch's MemTracker, which sees every tensor;
+prints a line of JSON.
 
     python -m tests.memory.tracked_step FOLDER        the models are written there
 
-Several ranks are torch's "fake" process group: this process is rank 0, and what others would send is not there. Sizes
-and the order of what is gathered and reduced are the real ones.
+Several ranks are torch's "fake" process group: this process is rank 0, and what others would send
+is not there. Sizes and the order of what is gathered and reduced are the real ones.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ CASES: tuple[Case, ...] = (
     (1, "untied", "bfloat16", True, 8),
     (4, "tied", "float32", False, 8),
 )
-"""Ranks, model, dtype of the forward pass, whether activations are computed again, and the rank of adapters."""
+"""Ranks, model, dtype of the forward pass, whether activations are computed again, and the rank of
+adapters."""
 
 
 def run_config(model: Path, case: Case) -> RunConfig:
@@ -68,7 +70,11 @@ def run_config(model: Path, case: Case) -> RunConfig:
         "run": "tracked",
         "folder": str(model),
         "model": {"path": str(model), "dtype": dtype, "max_length": LENGTH, "lora": lora},
-        "recipe": {"max_prompt_tokens": 8, "max_completion_tokens": LENGTH - 8, "length_control": {"kind": "none"}},
+        "recipe": {
+            "max_prompt_tokens": 8,
+            "max_completion_tokens": LENGTH - 8,
+            "length_control": {"kind": "none"},
+        },
         "trainer": {
             "tokens_per_micro_batch": TOKENS,
             "logits_chunk_tokens": 64,
@@ -94,16 +100,24 @@ def sequences(count: int) -> list[TrainingSequence]:
 
 
 def peak(config: RunConfig, ranks: Ranks) -> int:
-    """Most bytes of tensors at once in a step of two full micro-batches, after one that made the moments."""
+    """Most bytes of tensors at once in a step of two full micro-batches, after one that made the
+    moments.
+    """
     learner = build_learner(config.model, config.recipe, config.trainer, ranks)
-    (batches,) = plan_micro_batches(sequences(2 * TOKENS // LENGTH), world_size=1, max_tokens=TOKENS)
+    (batches,) = plan_micro_batches(
+        sequences(2 * TOKENS // LENGTH), world_size=1, max_tokens=TOKENS
+    )
     total = denominator([sequence for batch in batches for sequence in batch])
     learner.update(batches, total)
     tracker = MemTracker()
     tracker.track_external(learner.policy, learner.optimizer)
     with tracker:
         learner.update(batches, total, tracker.reset_mod_stats)
-    (device,) = (sizes for place, sizes in tracker.get_tracker_snapshot("peak").items() if place.type == "cpu")
+    (device,) = (
+        sizes
+        for place, sizes in tracker.get_tracker_snapshot("peak").items()
+        if place.type == "cpu"
+    )
     return int(device["Total"])
 
 
@@ -125,7 +139,14 @@ def main(folder: Path) -> None:
     for case in CASES:
         world, model = case[:2]
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
-        ranks = Ranks(0, world, torch.device("cpu"), init_device_mesh("cpu", (world,)), HashStore(), HashStore())
+        ranks = Ranks(
+            0,
+            world,
+            torch.device("cpu"),
+            init_device_mesh("cpu", (world,)),
+            HashStore(),
+            HashStore(),
+        )
         found.append(peak(run_config(folder / model, case), ranks))
         dist.destroy_process_group()
     print(json.dumps(found))

@@ -1,4 +1,6 @@
-"""The committed files are what the code builds, and Grafana's schema knows every word of the dashboards."""
+"""The committed files are what the code builds, and Grafana's schema knows every word of the
+dashboards.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ def test_the_committed_files_are_the_generated_ones() -> None:
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_the_dashboard_follows_the_schema(path: Path) -> None:
-    """Grafana's SDK is made from its schema: what it does not know it drops, and every value has a declared type."""
+    """Grafana's SDK is made from its schema: what it does not know it drops, and every value has a
+    declared type.
+    """
     register_default_plugins()
     board = load(path)
     for panel in panels(board):
-        if panel["datasource"]["uid"] == "-- Mixed --":  # the SDK reads queries by their panel's source, not their own
+        if (
+            panel["datasource"]["uid"] == "-- Mixed --"
+        ):  # the SDK reads queries by their panel's source, not their own
             panel["datasource"] = panel["targets"][0]["datasource"]
     read = Dashboard.from_json(board)
     assert not list(_lost(board, json.loads(json.dumps(read, cls=JSONEncoder)), "dashboard"))
@@ -65,7 +71,10 @@ def test_the_dashboard_is_whole(path: Path) -> None:
     board = load(path)
     assert board["uid"] == f"rollcast-{path.stem}"
     assert path.stat().st_size < MAX_BYTES
-    everything = [*board["panels"], *(inner for panel in board["panels"] for inner in panel.get("panels", []))]
+    everything = [
+        *board["panels"],
+        *(inner for panel in board["panels"] for inner in panel.get("panels", [])),
+    ]
     ids = [panel["id"] for panel in everything]
     assert len(set(ids)) == len(ids)
     cells: set[tuple[int, int]] = set()
@@ -139,7 +148,9 @@ def _mismatch(value: Any, declared: Any, place: str) -> typing.Iterator[str]:
     if origin in (typing.Union, types.UnionType):
         tried = [list(_mismatch(value, option, place)) for option in arguments]
         if all(tried):
-            yield from max(tried, key=lambda places: max(len(found.partition(":")[0]) for found in places))
+            yield from max(
+                tried, key=lambda places: max(len(found.partition(":")[0]) for found in places)
+            )
     elif declared is type(None):
         if value is not None:
             yield f"{place}: {value!r} is not None"
@@ -158,7 +169,9 @@ def _mismatch(value: Any, declared: Any, place: str) -> typing.Iterator[str]:
             return
         for key, item in value.items():
             yield from _mismatch(item, arguments[1], f"{place}.{key}")
-    elif isinstance(value, dict) and hasattr(declared, "from_json"):  # the SDK left it as it was read
+    elif isinstance(value, dict) and hasattr(
+        declared, "from_json"
+    ):  # the SDK left it as it was read
         read = declared.from_json(value)
         yield from _lost(value, json.loads(json.dumps(read, cls=JSONEncoder)), place)
         yield from _ill_typed(read, place)
@@ -166,7 +179,9 @@ def _mismatch(value: Any, declared: Any, place: str) -> typing.Iterator[str]:
         accepted: tuple[type, ...] | type = (int, float) if declared is float else declared
         if issubclass(declared, Enum):
             accepted = (declared, str, int)
-        if not isinstance(value, accepted) or (isinstance(value, bool) and declared in (int, float)):
+        if not isinstance(value, accepted) or (
+            isinstance(value, bool) and declared in (int, float)
+        ):
             yield f"{place}: {value!r} is not {declared.__name__}"
         elif hasattr(value, "to_json"):
             yield from _ill_typed(value, place)

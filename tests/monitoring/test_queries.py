@@ -1,4 +1,6 @@
-"""Every query of every dashboard and every alert, asked of a real Prometheus that scraped a real run."""
+"""Every query of every dashboard and every alert, asked of a real Prometheus that scraped a real
+run.
+"""
 
 from __future__ import annotations
 
@@ -52,22 +54,32 @@ def settings(model: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms) -> Iterator[Recording]:
+def recording(
+    tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms
+) -> Iterator[Recording]:
     model = ensure_base_model(BaseModel(max_digits=2, noise=0.25, steps=260), lambda share: None)
-    with live_runs(tmp_path_factory.mktemp("watched"), [settings(model)], 420.0, programs) as recording:
+    with live_runs(
+        tmp_path_factory.mktemp("watched"), [settings(model)], 420.0, programs
+    ) as recording:
         yield recording
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_query_of_the_dashboard_finds_the_run(path: Path, recording: Recording) -> None:
-    described = f'max_over_time(rollcast_forecast_described{{run="{recording.runs[-1]}"}}[10m]) == 1'
+    described = (
+        f'max_over_time(rollcast_forecast_described{{run="{recording.runs[-1]}"}}[10m]) == 1'
+    )
     has_law = bool(query(recording.prometheus, "query", query=described, time=recording.at).rows)
     silent = []
     for panel in panels(load(path)):
         for target in panel["targets"]:
             answer = ask(target, recording, REACHED)
             needs_law = any(name in target["expr"] for name in LAW)
-            if not answer.rows and target["expr"] not in NOT_IN_A_LOCAL_RUN and (has_law or not needs_law):
+            if (
+                not answer.rows
+                and target["expr"] not in NOT_IN_A_LOCAL_RUN
+                and (has_law or not needs_law)
+            ):
                 silent.append(f"{panel['title']}: {target['expr']}")
     assert not silent, "\n".join(silent)
 
@@ -87,17 +99,30 @@ def test_the_shares_of_the_trainers_time_never_exceed_it(recording: Recording) -
 
 
 def test_nothing_is_excused_that_nobody_asks() -> None:
-    asked = {target["expr"] for path in DASHBOARDS for panel in panels(load(path)) for target in panel["targets"]}
+    asked = {
+        target["expr"]
+        for path in DASHBOARDS
+        for panel in panels(load(path))
+        for target in panel["targets"]
+    }
     asked |= {selector for _, expression in _alerts() for selector in _selectors(expression)}
     assert set(NOT_IN_A_LOCAL_RUN) <= asked
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_variable_lists_the_run(path: Path, recording: Recording) -> None:
-    asked = [variable for variable in load(path)["templating"]["list"] if variable["type"] == "query"]
+    asked = [
+        variable for variable in load(path)["templating"]["list"] if variable["type"] == "query"
+    ]
     assert asked
     for variable in asked:
-        selector, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]).groups()  # type: ignore[union-attr]
+        selector, label = re.fullmatch(
+            (
+                r"label_values\((.*), "
+                r"(\w+)\)"
+            ),
+            variable["query"],
+        ).groups()  # type: ignore[union-attr]
         asked_for = substituted(f"group by ({label}) ({selector})", recording, REACHED)
         answer = query(recording.prometheus, "query", query=asked_for, time=recording.at)
         expected = [NAMESPACE] if label == "namespace" else list(recording.runs)
@@ -107,7 +132,12 @@ def test_every_variable_lists_the_run(path: Path, recording: Recording) -> None:
 def test_the_alerts_are_answered_and_all_they_look_at_is_there(recording: Recording) -> None:
     silent = []
     for name, expression in _alerts():
-        query(recording.prometheus, "query", query=substituted(expression, recording, REACHED), time=recording.at)
+        query(
+            recording.prometheus,
+            "query",
+            query=substituted(expression, recording, REACHED),
+            time=recording.at,
+        )
         for selector in _selectors(expression):
             asked = f"last_over_time({substituted(selector, recording, REACHED)}[10m])"
             seen = query(recording.prometheus, "query", query=asked, time=recording.at)
@@ -135,11 +165,18 @@ def _selectors(expression: str) -> set[str]:
 
 
 def test_the_band_by_compute_is_the_forecasters(recording: Recording) -> None:
-    """The one table behind the curve: 40 computes for each of five quantiles, and evaluations at their compute."""
-    (panel,) = (panel for panel in panels(load(FILES / "dashboards" / "run.json")) if panel["type"] == "trend")
+    """The one table behind the curve: 40 computes for each of five quantiles, and evaluations at
+    their compute.
+    """
+    (panel,) = (
+        panel
+        for panel in panels(load(FILES / "dashboards" / "run.json"))
+        if panel["type"] == "trend"
+    )
     (target,) = panel["targets"]
     points = {
-        (labels["series"], float(labels["at"])): values[0][1] for labels, values in ask(target, recording, REACHED).rows
+        (labels["series"], float(labels["at"])): values[0][1]
+        for labels, values in ask(target, recording, REACHED).rows
     }
     by_series: dict[str, dict[float, float]] = {}
     for (series, at), value in points.items():
@@ -148,11 +185,17 @@ def test_the_band_by_compute_is_the_forecasters(recording: Recording) -> None:
     assert {name: len(values) for name, values in by_series.items()} == dict.fromkeys(
         ("0.05", "0.25", "0.5", "0.75", "0.95"), 40
     )
-    assert all(by_series["0.05"][at] <= by_series["0.5"][at] <= by_series["0.95"][at] for at in by_series["0.5"])
-    pass_rates, computes = (
-        _by_step(f"rollcast_eval_{name}", recording) for name in ("pass_rate", "compute_device_hours")
+    assert all(
+        by_series["0.05"][at] <= by_series["0.5"][at] <= by_series["0.95"][at]
+        for at in by_series["0.5"]
     )
-    assert measured == {computes[step]: pass_rate for step, pass_rate in pass_rates.items() if computes[step] > 0}
+    pass_rates, computes = (
+        _by_step(f"rollcast_eval_{name}", recording)
+        for name in ("pass_rate", "compute_device_hours")
+    )
+    assert measured == {
+        computes[step]: pass_rate for step, pass_rate in pass_rates.items() if computes[step] > 0
+    }
 
 
 def _by_step(metric: str, recording: Recording) -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""Where the trainer's time goes, asked of Prometheus's own evaluator: shares never exceed the whole."""
+"""Where the trainer's time goes, asked of Prometheus's own evaluator: shares never exceed the
+whole.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,16 @@ from testkit.monitoring.grafana import FILES, load, panels
 UPDATE = 'rollcast_step_seconds_sum{run="r",job="trainer"}'
 RUN = '{run="r"}'
 WAIT = 'rollcast_trainer_wait_seconds_total{run="r",job="trainer",for="%s"}'
-pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian package prometheus)")
+pytestmark = pytest.mark.skipif(
+    PROMTOOL is None, reason="needs promtool (Debian package prometheus)"
+)
 
 
 def test_an_update_longer_than_the_window_fills_it_and_no_more(tmp_path: Path) -> None:
-    """It counts at its end: 30 s in a window of 20 s. Before it, two fifths of the time were waits."""
+    """It counts at its end: 30 s in a window of 20 s.
+
+    Before it, two fifths of the time were waits.
+    """
     (panel,) = (
         panel
         for panel in panels(load(FILES / "dashboards" / "pipeline.json"))
@@ -26,7 +33,10 @@ def test_an_update_longer_than_the_window_fills_it_and_no_more(tmp_path: Path) -
     )
     values = {"$namespace": "", "$run": "r", "$__rate_interval": "20s"}
     update, wait = (substituted(target["expr"], values) for target in panel["targets"])
-    waits = [{"labels": '{run="r",for="batch"}', "value": 0.4}, {"labels": '{run="r",for="weights"}', "value": 0}]
+    waits = [
+        {"labels": '{run="r",for="batch"}', "value": 0.4},
+        {"labels": '{run="r",for="weights"}', "value": 0},
+    ]
     case = {
         "interval": "5s",
         "input_series": [
@@ -41,9 +51,13 @@ def test_an_update_longer_than_the_window_fills_it_and_no_more(tmp_path: Path) -
         ],
     }
     file = tmp_path / "time.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "5s", "tests": [case]}))
+    file.write_text(
+        yaml.safe_dump({"rule_files": [], "evaluation_interval": "5s", "tests": [case]})
+    )
     assert PROMTOOL is not None
-    told = subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [PROMTOOL, "test", "rules", file], capture_output=True, text=True, check=False
+    )
     assert told.returncode == 0, told.stdout + told.stderr
 
 

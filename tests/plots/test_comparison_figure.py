@@ -24,8 +24,11 @@ def test_progress_is_gain_made_over_gain_still_to_make() -> None:
     points, line, half_way = axes.lines
     rates = np.interp(points.get_xdata(), compute, forecast.curve.pass_rate)
     assert points.get_ydata() == pytest.approx((rates - law.initial) / (law.asymptote - rates))
-    # The law itself: 1 where half of the gain is made, and a straight line of slope B in the two logarithms.
-    assert np.interp(law.midpoint, line.get_xdata(), line.get_ydata()) == pytest.approx(1.0, abs=0.02)
+    # The law itself: 1 where half of the gain is made, and a straight line of slope B in the two
+    # logarithms.
+    assert np.interp(law.midpoint, line.get_xdata(), line.get_ydata()) == pytest.approx(
+        1.0, abs=0.02
+    )
     slopes = np.diff(np.log(line.get_ydata())) / np.diff(np.log(line.get_xdata()))
     assert slopes == pytest.approx(np.full(slopes.size, law.exponent))
     assert half_way.get_ydata()[0] == 1.0
@@ -41,7 +44,8 @@ def test_runs_differ_in_colour_and_shape_together() -> None:
 def test_the_picture_is_written(tmp_path: Path) -> None:
     compute = np.geomspace(1.0, 40.0, 24)
     forecasts = [
-        fit(Curve.from_points(compute, sigmoid(compute, 0.2, top, 1.7, 8.0), name=f"to {top}")) for top in (0.6, 0.7)
+        fit(Curve.from_points(compute, sigmoid(compute, 0.2, top, 1.7, 8.0), name=f"to {top}"))
+        for top in (0.6, 0.7)
     ]
     answer = {"runs": [run_report(one, middle_law(one)) for one in forecasts]}
     comparison.draw_comparison(forecasts, answer, tmp_path / "compare.svg")

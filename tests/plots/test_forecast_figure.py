@@ -1,4 +1,6 @@
-"""The picture of a run answers where it ends: budget, level now, earlier forecasts, and nothing that is not known."""
+"""The picture of a run answers where it ends: budget, level now, earlier forecasts, and nothing
+that is not known.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ BUDGET = 4_000.0
 def run() -> RunForecast:
     points = [
         CurvePoint(
-            run="math-8b", dataset="", incarnation=1, step=reading.step, pass_rate=reading.pass_rate,
-            compute=reading.compute, standard_error=reading.standard_error, trained_tokens=None, samples=None, at=0.0,
+            run="math-8b", dataset="", incarnation=1, step=reading.step,
+            pass_rate=reading.pass_rate,
+            compute=reading.compute, standard_error=reading.standard_error, trained_tokens=None,
+            samples=None, at=0.0,
         )
         for reading in page_states()["rising"].readings()
     ]  # fmt: skip
@@ -78,7 +82,10 @@ def test_earlier_forecasts_are_those_of_the_evaluations_until_then(run: RunForec
         error = None if curve.standard_error is None else curve.standard_error[seen]
         points = Curve.from_points(curve.compute[seen], curve.pass_rate[seen], error)
         started = replace(
-            points, initial=curve.initial, initial_standard_error=curve.initial_standard_error, unit=curve.unit
+            points,
+            initial=curve.initial,
+            initial_standard_error=curve.initial_standard_error,
+            unit=curve.unit,
         )
         alone = fit(started)
         assert forecast.reading == pytest.approx(alone.predictive([BUDGET], QUANTILES)[:, 0])
@@ -98,12 +105,18 @@ def test_earlier_forecasts_are_those_of_the_evaluations_until_then(run: RunForec
     ],
     ids=lambda verdict: str(verdict.kind),
 )
-def test_nothing_is_drawn_beyond_now_if_nothing_is_forecast(run: RunForecast, verdict: Verdict) -> None:
+def test_nothing_is_drawn_beyond_now_if_nothing_is_forecast(
+    run: RunForecast, verdict: Verdict
+) -> None:
     silent = replace(run, forecast=replace(run.forecast, verdict=verdict))
     for advice in (silent.advice(), silent.advice(BUDGET)):
         figure = forecast_figure(silent, advice)
         [axes] = figure.axes
-        marked = [text for text in texts(figure) if text in ("peak, 900 device-hours", "change, 900 device-hours")]
+        marked = [
+            text
+            for text in texts(figure)
+            if text in ("peak, 900 device-hours", "change, 900 device-hours")
+        ]
         assert len(marked) == (verdict.at is not None)
         assert len(axes.collections) == 1, "error bars alone: no band"
         drawn = np.concatenate([line.get_xdata() for line in axes.lines])

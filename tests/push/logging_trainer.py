@@ -8,14 +8,18 @@ import pytest
 
 
 class LoggingTrainer:
-    """transformers' own handler, state and control over a run that logs an evaluation every ten steps."""
+    """transformers' own handler, state and control over a run that logs an evaluation every ten
+    steps.
+    """
 
     def __init__(self, pass_rates: list[float]) -> None:
         callback = pytest.importorskip("transformers.trainer_callback")
         seen: list[dict[str, Any]] = []
 
         class Reports(callback.TrainerCallback):  # type: ignore[misc, name-defined]
-            def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            def on_log(
+                self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any
+            ) -> None:
                 seen.append(dict(logs))
 
         self.seen = seen

@@ -1,4 +1,6 @@
-"""The client inside a trainer: the forecast is logged, and where that is asked for the advice stops the training."""
+"""The client inside a trainer: the forecast is logged, and where that is asked for the advice stops
+the training.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_a_trainer_logs_the_forecast_and_stops_on_advice_where_that_is_asked(
     trainer.train()
     state, seen = trainer.state, trainer.seen
     assert pusher.budget == 400.0
-    assert ["rollcast/ceiling" in logs for logs in seen[:6]] == [False] * 4 + [True] * 2, "from five evaluations on"
+    assert ["rollcast/ceiling" in logs for logs in seen[:6]] == [False] * 4 + [True] * 2, (
+        "from five evaluations on"
+    )
     assert all("rollcast/stop" in logs for logs in seen), "reporters see the advice"
     assert "rollcast/end" in state.log_history[-1]
     assert (state.global_step < 400) == stop_on_advice
@@ -65,10 +69,13 @@ def test_a_real_trainer_of_transformers_logs_and_stops(service: Service, tmp_pat
         return {"reward": 0.2 + 0.65 / (1 + (4.0 / len(asked)) ** 3) + 0.002 * (-1) ** len(asked)}
 
     arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=80, eval_strategy="steps", eval_steps=1, logging_steps=50,
+        output_dir=str(tmp_path / "out"), max_steps=80, eval_strategy="steps", eval_steps=1,
+        logging_steps=50,
         save_strategy="no", use_cpu=True, report_to=[], disable_tqdm=True,
     )  # fmt: skip
-    trainer = Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure)
+    trainer = Trainer(
+        Model(), arguments, train_dataset=rows, eval_dataset=rows, compute_metrics=measure
+    )
     pusher = pusher_of(service, "real")
     follow(trainer, pusher, stop_on_advice=True)
     trainer.train()

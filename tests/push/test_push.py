@@ -65,7 +65,9 @@ def test_points_that_could_not_be_sent_come_with_the_next_one(service: Service) 
 
 
 def test_a_forecaster_that_hangs_costs_the_trainer_its_deadline_and_no_more() -> None:
-    """It answers one byte a second: each read of the socket succeeds, the whole answer never comes."""
+    """It answers one byte a second: each read of the socket succeeds,
+    the whole answer never comes.
+    """
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -82,7 +84,12 @@ def test_a_forecaster_that_hangs_costs_the_trainer_its_deadline_and_no_more() ->
 
         thread = threading.Thread(target=trickle, daemon=True)
         thread.start()
-        pusher = Pusher(f"http://127.0.0.1:{listener.getsockname()[1]}", "theirs", token="x", timeout_seconds=0.5)
+        pusher = Pusher(
+            f"http://127.0.0.1:{listener.getsockname()[1]}",
+            "theirs",
+            token="x",
+            timeout_seconds=0.5,
+        )
         begun = time.monotonic()
         assert pusher.push(1, 0.5) == {}
         assert pusher.push(2, 0.5) == {}
@@ -105,12 +112,15 @@ def test_what_is_no_pass_rate_is_dropped_counted_and_holds_up_nothing(service: S
     assert pusher.push(4, 0.5)
 
 
-def test_numbers_of_other_libraries_are_sent_and_what_json_cannot_write_blocks_nothing(service: Service) -> None:
+def test_numbers_of_other_libraries_are_sent_and_what_json_cannot_write_blocks_nothing(
+    service: Service,
+) -> None:
     pusher = pusher_of(service, "numbers", worth=np.float32(0.01))
     pusher.budget = np.float32(100)  # type: ignore[assignment]
     nan, none = float("nan"), None
     odd: list[tuple[Any, Any, dict[str, Any]]] = [
-        (1, none, {}), (1, nan, {}), (nan, 0.5, {}), (float("inf"), 0.5, {}), ("one", 0.5, {}), (1, 1j, {}),
+        (1, none, {}), (1, nan, {}), (nan, 0.5, {}), (float("inf"), 0.5, {}), ("one", 0.5, {}), (1,
+            1j, {}),
         (1, np.array([0.1, 0.2]), {}), (1, 0.5, {"compute": nan}), (1, 0.5, {"compute": "much"}),
         (1, 0.5, {"standard_error": np.float32("inf")}),
     ]  # fmt: skip
@@ -122,7 +132,10 @@ def test_numbers_of_other_libraries_are_sent_and_what_json_cannot_write_blocks_n
     assert pusher.push(*two, **arrays)
     assert pusher.log({"eval_reward": np.float16(0.25)}, step=4)
     points = service.client.get("/api/runs/numbers/points").json()["points"]
-    assert [(p["step"], p["pass_rate"], p["compute"]) for p in points] == [(2, 0.5, 3.0), (4, 0.25, 4.0)]
+    assert [(p["step"], p["pass_rate"], p["compute"]) for p in points] == [
+        (2, 0.5, 3.0),
+        (4, 0.25, 4.0),
+    ]
     assert pusher.dropped == len(odd)
 
 
@@ -134,13 +147,19 @@ def test_a_rerun_under_an_old_name_is_warned_and_not_stopped(
     run = f"rerun from {first}"
     points = [{"step": step, "pass_rate": 0.8 - 30 / step} for step in range(50, 1000, 50)]
     body = {"run": run, "budget": 950, "points": points}
-    old = service.client.post("/api/push", json=body, headers={"authorization": f"Bearer {TOKEN}"}).json()
+    old = service.client.post(
+        "/api/push", json=body, headers={"authorization": f"Bearer {TOKEN}"}
+    ).json()
     assert (old["advice"], old["step"]) == ("stop", 950)
     rerun = pusher_of(service, run, budget=950.0)
     for step in range(first, first + 400, 100):
         assert rerun.push(step, 0.1)["rollcast/stop"] == 1.0
         assert not rerun.says_stop
-    warnings = [record.getMessage() for record in caplog.records if "push a rerun under another name" in record.msg]
+    warnings = [
+        record.getMessage()
+        for record in caplog.records
+        if "push a rerun under another name" in record.msg
+    ]
     assert len(warnings) == (1 if first == 50 else 0)
     continued = pusher_of(service, run, budget=950.0, incarnation=2)
     assert continued.push(320, 0.7)
@@ -155,11 +174,15 @@ def test_an_answer_that_is_none_of_a_forecaster_ends_no_training() -> None:
     for answer in none:
         with socket.create_server(("127.0.0.1", 0)) as listener:
 
-            def answered(text: str = json.dumps(answer), listener: socket.socket = listener) -> None:
+            def answered(
+                text: str = json.dumps(answer), listener: socket.socket = listener
+            ) -> None:
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(65536)
-                    connection.sendall(f"HTTP/1.0 200 OK\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
+                    connection.sendall(
+                        f"HTTP/1.0 200 OK\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode()
+                    )
 
             thread = threading.Thread(target=answered, daemon=True)
             thread.start()
@@ -180,9 +203,12 @@ def test_what_waits_is_bounded() -> None:
 def test_it_needs_the_standard_library_alone() -> None:
     code = (
         "import sys, rollcast.push; "
-        "print([name for name in ('numpy', 'httpx', 'pydantic', 'torch', 'transformers') if name in sys.modules])"
+        "print([name for name in ('numpy', 'httpx', 'pydantic', 'torch', 'transformers') if name "
+        "in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -195,16 +221,28 @@ PAGE = (Path(__file__).parents[2] / "docs" / "push.md").read_text()
 
 
 def block_with(words: str, service: Service, run: str) -> str:
-    """The block of docs/push.md that says so, with the service's address and a run of its own in their places."""
-    blocks = re.findall(r"^```python\n(.*?)^```|^((?:    [^\n]*\n)+)", PAGE, re.MULTILINE | re.DOTALL)
+    """The block of docs/push.md that says so, with the service's address and a run of its own in
+    their places.
+    """
+    blocks = re.findall(
+        r"^```python\n(.*?)^```|^((?:    [^\n]*\n)+)", PAGE, re.MULTILINE | re.DOTALL
+    )
     (found,) = [fenced or indented for fenced, indented in blocks if words in fenced + indented]
     assert "http://forecaster:8400" in found
     assert "my-run" in found
-    return str(found).replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}").replace("my-run", run)
+    return (
+        str(found)
+        .replace("http://forecaster:8400", f"http://127.0.0.1:{service.port}")
+        .replace("my-run", run)
+    )
 
 
-def test_the_documents_lines_for_trl_and_transformers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trainer of TRL is one of transformers, whose handler, state and control stand in for both."""
+def test_the_documents_lines_for_trl_and_transformers_run(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer of TRL is one of transformers, whose handler, state and control stand in
+    for both.
+    """
     monkeypatch.setenv("ROLLCAST_PUSH_TOKEN", TOKEN)
     trainer = LoggingTrainer([0.3, 0.4, 0.5, 0.55, 0.58])
     exec(block_with("follow(trainer, pusher)", service, "of-trl"), {"trainer": trainer})
@@ -214,7 +252,9 @@ def test_the_documents_lines_for_trl_and_transformers_run(service: Service, monk
     assert (said["num_points"], said["end"]["compute"]) == (5, 50.0)
 
 
-def test_the_documents_lines_for_other_loggers_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documents_lines_for_other_loggers_run(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROLLCAST_PUSH_TOKEN", TOKEN)
     namespace: dict[str, Any] = {}
     exec(block_with("pusher.log", service, "of-verl"), namespace)
@@ -226,8 +266,13 @@ def test_the_documents_lines_for_other_loggers_run(service: Service, monkeypatch
 def test_the_documents_line_for_any_other_language_runs(service: Service) -> None:
     command = ["bash", "-c", block_with("curl ", service, "of-curl")]
     environment = os.environ | {"ROLLCAST_PUSH_TOKEN": TOKEN}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
     answer = json.loads(done.stdout)
     assert "error" not in answer
     assert (answer["run"], answer["new"], answer["step"]) == ("of-curl", 1, 100)
-    assert "of-curl" in service.client.get("/api/runs", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    assert (
+        "of-curl"
+        in service.client.get("/api/runs", headers={"Authorization": f"Bearer {TOKEN}"}).text
+    )

@@ -1,4 +1,6 @@
-"""A real GRPO training of TRL that pushes to a real forecaster, and the files that it and its reporters leave."""
+"""A real GRPO training of TRL that pushes to a real forecaster, and the files that it and its
+reporters leave.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from tests.push.served import pusher_of, served
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("trl", "accelerate")),
-    reason="trl and accelerate are not installed; tests/push/test_push.py trains with transformers' own Trainer",
+    reason=(
+        "trl and accelerate are not installed; tests/push/test_push.py trains with transformers' "
+        "own Trainer"
+    ),
 )
 STEPS = [2, 4, 6, 8]
 
@@ -40,9 +45,12 @@ def test_a_grpo_training_of_trl_logs_the_forecast_and_its_files_are_read(
     rows = Dataset.from_list([{"prompt": f"{a}+{b}="} for a in range(4) for b in range(4)])
     reporters = ["tensorboard"] if importlib.util.find_spec("tensorboard") is not None else []
     arguments = GRPOConfig(
-        output_dir=str(tmp_path / "run"), max_steps=STEPS[-1], per_device_train_batch_size=4, num_generations=4,
-        num_generations_eval=4, per_device_eval_batch_size=4, max_completion_length=4, eval_strategy="steps",
-        eval_steps=STEPS[0], logging_steps=1, save_steps=STEPS[-1], use_cpu=True, bf16=False, report_to=reporters,
+        output_dir=str(tmp_path / "run"), max_steps=STEPS[-1], per_device_train_batch_size=4,
+        num_generations=4,
+        num_generations_eval=4, per_device_eval_batch_size=4, max_completion_length=4,
+        eval_strategy="steps",
+        eval_steps=STEPS[0], logging_steps=1, save_steps=STEPS[-1], use_cpu=True, bf16=False,
+        report_to=reporters,
         disable_tqdm=True, learning_rate=1e-3,
     )  # fmt: skip
     with running(served(tmp_path), tmp_path) as service:
@@ -62,7 +70,10 @@ def test_a_grpo_training_of_trl_logs_the_forecast_and_its_files_are_read(
     entries = [entry for entry in trainer.state.log_history if "eval_reward" in entry]
     assert [entry["step"] for entry in entries] == STEPS
     assert all("rollcast/stop" in entry for entry in entries)
-    sources = [tmp_path / "run" / f"checkpoint-{STEPS[-1]}", *[tmp_path / name for name in reporters]]
+    sources = [
+        tmp_path / "run" / f"checkpoint-{STEPS[-1]}",
+        *[tmp_path / name for name in reporters],
+    ]
     for source in sources:
         history = read_history(str(source), Columns(), None)
         assert [item.step for item in history.evaluations] == STEPS, source

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from rollcast.config.recipe import DifficultyAllocation, Recipe
 from rollcast.recipe.allocation import allocated_rollouts, rollouts_by_difficulty
 
-seen = st.tuples(st.integers(0, 64), st.integers(1, 64)).filter(lambda counts: counts[0] <= counts[1])
+seen = st.tuples(st.integers(0, 64), st.integers(1, 64)).filter(
+    lambda counts: counts[0] <= counts[1]
+)
 histories = st.lists(st.one_of(st.just((0, 0)), seen), max_size=60)
 
 
@@ -29,21 +31,33 @@ def test_the_budget_is_spent_exactly_and_bounds_hold(
     numbers = rollouts_by_difficulty(counts, mean=mean, min_rollouts=least, max_rollouts=most)
     assert sum(numbers) == mean * len(counts)
     assert all(least <= number <= most for number in numbers)
-    assert all(number == mean for number, (_, graded) in zip(numbers, counts, strict=True) if graded == 0)
+    assert all(
+        number == mean for number, (_, graded) in zip(numbers, counts, strict=True) if graded == 0
+    )
 
 
 @settings(max_examples=25)
-@given(st.lists(seen, min_size=1, max_size=4), st.integers(2, 4), st.integers(0, 3), st.integers(0, 4))
+@given(
+    st.lists(seen, min_size=1, max_size=4), st.integers(2, 4), st.integers(0, 3), st.integers(0, 4)
+)
 def test_no_other_sharing_has_a_smaller_summed_variance(
     counts: list[tuple[int, int]], least: int, above: int, room: int
 ) -> None:
     mean, most = least + above, least + above + room
 
     def variance(numbers: tuple[int, ...]) -> float:
-        return sum(spread(*history) / number for history, number in zip(counts, numbers, strict=True))
+        return sum(
+            spread(*history) / number for history, number in zip(counts, numbers, strict=True)
+        )
 
-    ways = [way for way in product(range(least, most + 1), repeat=len(counts)) if sum(way) == mean * len(counts)]
-    found = variance(tuple(rollouts_by_difficulty(counts, mean=mean, min_rollouts=least, max_rollouts=most)))
+    ways = [
+        way
+        for way in product(range(least, most + 1), repeat=len(counts))
+        if sum(way) == mean * len(counts)
+    ]
+    found = variance(
+        tuple(rollouts_by_difficulty(counts, mean=mean, min_rollouts=least, max_rollouts=most))
+    )
     assert found == pytest.approx(min(map(variance, ways)), rel=1e-12)
 
 

@@ -21,7 +21,12 @@ from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss
 from tests.recipe.loss_inputs import random_inputs
 
-LOSSES: tuple[LossSettings, ...] = (CispoLoss(), GspoLoss(clip_low=0.2, clip_high=0.26), DapoLoss(), ReinforceLoss())
+LOSSES: tuple[LossSettings, ...] = (
+    CispoLoss(),
+    GspoLoss(clip_low=0.2, clip_high=0.26),
+    DapoLoss(),
+    ReinforceLoss(),
+)
 MASK = RatioMask(ratio_min=0.6, ratio_max=1.5)
 
 
@@ -34,7 +39,9 @@ def slow_reinforce(
     over: Literal["token", "sequence"] = "token",
     mask: tuple[float, float] = (0.0, math.inf),
 ) -> tuple[float, float]:
-    """The objective's numerator and denominator; ratios, which have no gradient, are of the log-probs `fixed`."""
+    """The objective's numerator and denominator; ratios, which have no gradient, are of the
+    log-probs `fixed`.
+    """
     generator, weights = inputs.generator_logprobs.tolist(), inputs.weights.tolist()
     advantages, rollout = inputs.advantages.tolist(), inputs.rollout.tolist()
     ratios = [math.exp(own - other) for own, other in zip(fixed, generator, strict=True)]
@@ -45,7 +52,9 @@ def slow_reinforce(
             continue
         factor = ratios[t]
         if over == "sequence":
-            factor = math.prod(ratios[s] for s in range(len(ratios)) if kept[s] and rollout[s] == rollout[t])
+            factor = math.prod(
+                ratios[s] for s in range(len(ratios)) if kept[s] and rollout[s] == rollout[t]
+            )
         factor = 1.0 if bound is None else min(factor, bound)
         total += weights[t] * factor * advantages[t] * logprob
     return total, sum(weights)
@@ -63,17 +72,27 @@ def test_reinforce_agrees_with_a_loop_and_with_finite_differences(
         inputs = random_inputs(seed)
         own = inputs.logprobs.tolist()
         found = objective(
-            make_loss(ReinforceLoss()), correct(Corrections(truncation=truncation, mask=mask), inputs).inputs
+            make_loss(ReinforceLoss()),
+            correct(Corrections(truncation=truncation, mask=mask), inputs).inputs,
         )[0]
         expected, _ = slow_reinforce(own, own, inputs, bound=bound, over=over, mask=bounds)
         assert found.item() == pytest.approx(expected, rel=1e-12)
         (gradient,) = torch.autograd.grad(found, inputs.logprobs)
         for t in range(len(own)):
             above, below = (
-                slow_reinforce([*own[:t], own[t] + by, *own[t + 1 :]], own, inputs, bound=bound, over=over, mask=bounds)
+                slow_reinforce(
+                    [*own[:t], own[t] + by, *own[t + 1 :]],
+                    own,
+                    inputs,
+                    bound=bound,
+                    over=over,
+                    mask=bounds,
+                )
                 for by in (1e-6, -1e-6)
             )
-            assert gradient[t].item() == pytest.approx((above[0] - below[0]) / 2e-6, rel=1e-6, abs=1e-9)
+            assert gradient[t].item() == pytest.approx(
+                (above[0] - below[0]) / 2e-6, rel=1e-6, abs=1e-9
+            )
 
 
 @pytest.mark.parametrize("settings", LOSSES, ids=lambda settings: settings.kind)
@@ -96,7 +115,10 @@ def test_a_masked_token_is_as_one_without_loss_in_every_loss(settings: LossSetti
         without = LossInputs(**{name: getattr(inputs, name)[rest] for name in fields})
         found, wanted = (objective(loss, one)[0] for one in (corrected.inputs, without))
         assert found.item() == pytest.approx(wanted.item(), rel=1e-12)
-        gradients = [torch.autograd.grad(one, inputs.logprobs, retain_graph=True)[0] for one in (found, wanted)]
+        gradients = [
+            torch.autograd.grad(one, inputs.logprobs, retain_graph=True)[0]
+            for one in (found, wanted)
+        ]
         torch.testing.assert_close(*gradients, rtol=1e-12, atol=0.0)
         assert not gradients[0][corrected.masked].any()
     assert num_masked > 10
@@ -116,7 +138,10 @@ def test_truncated_and_masked_tokens_are_counted_by_their_ratio() -> None:
     weights = torch.ones_like(log_ratio)
     weights[-1] = 0.0
     inputs = replace(inputs, logprobs=inputs.generator_logprobs + log_ratio, weights=weights)
-    corrected = correct(Corrections(mask=RatioMask(ratio_max=4.0), truncation=RatioTruncation(ratio_max=2.0)), inputs)
+    corrected = correct(
+        Corrections(mask=RatioMask(ratio_max=4.0), truncation=RatioTruncation(ratio_max=2.0)),
+        inputs,
+    )
     ratios = log_ratio.exp()
     live = weights > 0
     assert torch.equal(corrected.masked, ((ratios < 0.5) | (ratios > 4.0)) & live)
@@ -130,7 +155,9 @@ def test_a_ratio_that_is_not_a_number_is_not_hidden_by_the_mask() -> None:
     weights = inputs.weights.clone()
     weights[0] = 1.0
     inputs = replace(inputs, logprobs=broken, weights=weights)
-    found = objective(make_loss(ReinforceLoss()), correct(Corrections(mask=RatioMask()), inputs).inputs)[0]
+    found = objective(
+        make_loss(ReinforceLoss()), correct(Corrections(mask=RatioMask()), inputs).inputs
+    )[0]
     assert found.isnan()
 
 

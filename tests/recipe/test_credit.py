@@ -1,4 +1,6 @@
-"""Credit of turns against loops over rollouts, turns and tokens, and against the advantages of whole episodes."""
+"""Credit of turns against loops over rollouts, turns and tokens, and against the advantages of
+whole episodes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def slow_return(rewards: list[float], whole: float, discount: float, turn: int) 
     return total
 
 
-def slow_advantages(normalisation: Normalisation, returns: list[list[float]], group: list[int]) -> list[list[float]]:
+def slow_advantages(
+    normalisation: Normalisation, returns: list[list[float]], group: list[int]
+) -> list[list[float]]:
     means = [sum(values) / len(values) for values in returns]
     centred: list[list[float]] = []
     for i, values in enumerate(returns):
@@ -46,7 +50,9 @@ def slow_advantages(normalisation: Normalisation, returns: list[list[float]], gr
     return found
 
 
-def random_batch(seed: int) -> tuple[list[NDArray[np.float64]], NDArray[np.float64], NDArray[np.int64]]:
+def random_batch(
+    seed: int,
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64], NDArray[np.int64]]:
     """Rewards of turns, rewards of episodes, and groups of one to five episodes."""
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(6) * 3, rng.integers(1, 6, 6))
@@ -59,15 +65,21 @@ def random_batch(seed: int) -> tuple[list[NDArray[np.float64]], NDArray[np.float
 def test_returns_equal_the_sum_over_later_turns(seed: int, discount: float) -> None:
     turns, wholes, _ = random_batch(seed)
     for rewards, whole in zip(turns, wholes, strict=True):
-        wanted = [slow_return(rewards.tolist(), whole, discount, turn) for turn in range(len(rewards))]
-        np.testing.assert_allclose(turn_returns(rewards, whole, discount), wanted, rtol=1e-12, atol=1e-12)
+        wanted = [
+            slow_return(rewards.tolist(), whole, discount, turn) for turn in range(len(rewards))
+        ]
+        np.testing.assert_allclose(
+            turn_returns(rewards, whole, discount), wanted, rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("seed", range(5))
 def test_turn_advantages_equal_a_slow_loop(seed: int, normalisation: Normalisation) -> None:
     turns, wholes, group = random_batch(seed)
-    returns = [turn_returns(rewards, whole, 0.9) for rewards, whole in zip(turns, wholes, strict=True)]
+    returns = [
+        turn_returns(rewards, whole, 0.9) for rewards, whole in zip(turns, wholes, strict=True)
+    ]
     found = turn_advantages(normalisation, returns, group)
     wanted = slow_advantages(normalisation, [values.tolist() for values in returns], group.tolist())
     assert [len(values) for values in found] == [len(values) for values in turns]
@@ -76,9 +88,14 @@ def test_turn_advantages_equal_a_slow_loop(seed: int, normalisation: Normalisati
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
-def test_without_rewards_of_turns_every_turn_has_the_episodes_advantage(normalisation: Normalisation) -> None:
+def test_without_rewards_of_turns_every_turn_has_the_episodes_advantage(
+    normalisation: Normalisation,
+) -> None:
     turns, wholes, group = random_batch(7)
-    returns = [turn_returns(np.zeros(len(rewards)), whole, 1.0) for rewards, whole in zip(turns, wholes, strict=True)]
+    returns = [
+        turn_returns(np.zeros(len(rewards)), whole, 1.0)
+        for rewards, whole in zip(turns, wholes, strict=True)
+    ]
     found = turn_advantages(normalisation, returns, group)
     for values, of_episode in zip(found, advantages(normalisation, wholes, group), strict=True):
         np.testing.assert_allclose(values, of_episode, rtol=1e-12, atol=1e-12)

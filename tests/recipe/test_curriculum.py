@@ -1,4 +1,6 @@
-"""The curriculum as a state machine: order, permanent removal, resume without a lost or repeated prompt."""
+"""The curriculum as a state machine: order, permanent removal, resume without a lost or repeated
+prompt.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ IDS = [f"math/{i}" for i in range(12)]
 actions = st.lists(
     st.one_of(
         st.just(None),
-        st.tuples(st.integers(0, 11), st.integers(0, 16), st.integers(0, 16)).filter(lambda a: a[1] <= a[2]),
+        st.tuples(st.integers(0, 11), st.integers(0, 16), st.integers(0, 16)).filter(
+            lambda a: a[1] <= a[2]
+        ),
     ),
     max_size=120,
 )
@@ -32,7 +36,9 @@ def play(curriculum: Curriculum, script: list[tuple[int, int, int] | None]) -> l
         if action is None:
             drawn.append(curriculum.draw())
         else:
-            curriculum.observe(IDS[action[0]], reward=action[1], graded=action[2], sampled=action[2])
+            curriculum.observe(
+                IDS[action[0]], reward=action[1], graded=action[2], sampled=action[2]
+            )
     return drawn
 
 
@@ -86,8 +92,14 @@ def test_a_resumed_curriculum_continues_as_if_never_stopped(
 
 
 @settings(max_examples=25)
-@given(before=st.integers(0, 30), after=st.integers(0, 30), removed=st.sets(st.integers(0, 11), max_size=4))
-def test_after_a_crash_the_same_prompts_are_drawn_again(before: int, after: int, removed: set[int]) -> None:
+@given(
+    before=st.integers(0, 30),
+    after=st.integers(0, 30),
+    removed=st.sets(st.integers(0, 11), max_size=4),
+)
+def test_after_a_crash_the_same_prompts_are_drawn_again(
+    before: int, after: int, removed: set[int]
+) -> None:
     curriculum = Curriculum(IDS, seed=1)
     for i in removed:
         curriculum.observe(IDS[i], reward=16, graded=16, sampled=16)
@@ -125,7 +137,9 @@ def test_removal_uses_the_whole_history_and_is_permanent() -> None:
     assert curriculum.num_removed == 1
     curriculum.observe("a", reward=0, graded=16, sampled=16)  # a late group does not bring it back
     assert {curriculum.draw() for _ in range(5)} == {"b"}
-    assert curriculum.state()["history"]["a"] == [74, 96, 6, 96], "reward, graded, evaluations, sampled"
+    assert curriculum.state()["history"]["a"] == [74, 96, 6, 96], (
+        "reward, graded, evaluations, sampled"
+    )
 
 
 def test_exactly_the_threshold_is_removed() -> None:
@@ -135,7 +149,9 @@ def test_exactly_the_threshold_is_removed() -> None:
 
 
 def test_a_prompt_is_removed_only_where_no_missing_verdict_could_keep_it() -> None:
-    """Eight right answers beside eight that the grader failed on do not make a prompt an easy one."""
+    """Eight right answers beside eight that the grader failed on do not make a prompt an easy
+    one.
+    """
     curriculum = Curriculum(["a", "b"], seed=0)
     curriculum.observe("a", reward=8, graded=8, sampled=16)
     assert (curriculum.num_removed, curriculum.pass_rate("a")) == (0, 1.0)
@@ -150,7 +166,9 @@ def test_a_prompt_is_removed_only_where_no_missing_verdict_could_keep_it() -> No
 
 def test_rewards_that_travelled_as_float32_reach_the_threshold_all_the_same() -> None:
     curriculum = Curriculum(["a", "b"], seed=0)
-    curriculum.observe("a", reward=sum(float(np.float32(0.9)) for _ in range(16)), graded=16, sampled=16)
+    curriculum.observe(
+        "a", reward=sum(float(np.float32(0.9)) for _ in range(16)), graded=16, sampled=16
+    )
     assert curriculum.num_removed == 1
 
 
@@ -175,12 +193,19 @@ def test_a_checkpoint_with_whole_numbers_of_right_answers_is_gone_on_with_in_par
 
 
 @settings(max_examples=25)
-@given(groups=st.lists(st.lists(st.floats(0, 1, width=32), max_size=6), max_size=6), failed=st.integers(0, 3))
-def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(groups: list[list[float]], failed: int) -> None:
+@given(
+    groups=st.lists(st.lists(st.floats(0, 1, width=32), max_size=6), max_size=6),
+    failed=st.integers(0, 3),
+)
+def test_a_prompt_leaves_when_its_mean_reward_reaches_the_threshold(
+    groups: list[list[float]], failed: int
+) -> None:
     curriculum = Curriculum(["a", "b"], seed=0)
     is_gone, sampled = False, 0
     for number, rewards in enumerate(groups):
-        curriculum.observe("a", reward=sum(rewards), graded=len(rewards), sampled=len(rewards) + failed)
+        curriculum.observe(
+            "a", reward=sum(rewards), graded=len(rewards), sampled=len(rewards) + failed
+        )
         seen = [Fraction(reward) for group in groups[: number + 1] for reward in group]
         sampled += len(rewards) + failed
         if not seen:

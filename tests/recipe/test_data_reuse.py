@@ -34,12 +34,17 @@ def test_the_seed_decides_which() -> None:
 
 
 def test_more_prompts_than_there_are_is_one_sentence() -> None:
-    with pytest.raises(UserError, match=r"recipe\.unique_prompts = 101: the data set has 100 training prompts"):
+    with pytest.raises(
+        UserError, match=r"recipe\.unique_prompts = 101: the data set has 100 training prompts"
+    ):
         drawn(101, seed=0)
 
 
 def mixture(sizes: list[int]) -> list[Share]:
-    return [Share(f"d{part}", [f"{part}/{i}" for i in range(size)], 1.0 + part) for part, size in enumerate(sizes)]
+    return [
+        Share(f"d{part}", [f"{part}/{i}" for i in range(size)], 1.0 + part)
+        for part, size in enumerate(sizes)
+    ]
 
 
 @settings(max_examples=25)
@@ -47,12 +52,16 @@ def mixture(sizes: list[int]) -> list[Share]:
 def test_every_part_of_a_mixture_is_reduced_alike(sizes: list[int], data: st.DataObject) -> None:
     total = data.draw(st.integers(len(sizes), sum(sizes)))
     parts = reduce_shares(mixture(sizes), total, seed=5)
-    assert [(part.name, part.weight) for part in parts] == [(part.name, part.weight) for part in mixture(sizes)]
+    assert [(part.name, part.weight) for part in parts] == [
+        (part.name, part.weight) for part in mixture(sizes)
+    ]
     counts = [len(part.prompt_ids) for part in parts]
     assert sum(counts) == total
     assert min(counts) >= 1
     for part, whole in zip(parts, mixture(sizes), strict=True):
-        assert [name for name in whole.prompt_ids if name in set(part.prompt_ids)] == part.prompt_ids
+        assert [
+            name for name in whole.prompt_ids if name in set(part.prompt_ids)
+        ] == part.prompt_ids
     if total < sum(sizes):
         larger = reduce_shares(mixture(sizes), total + 1, seed=5)
         for small, large in zip(parts, larger, strict=True):
@@ -60,11 +69,16 @@ def test_every_part_of_a_mixture_is_reduced_alike(sizes: list[int], data: st.Dat
 
 
 def test_a_quarter_of_a_mixture_is_a_quarter_of_each_part() -> None:
-    assert [len(part.prompt_ids) for part in reduce_shares(mixture([400, 80, 20]), 125, seed=0)] == [100, 20, 5]
+    assert [
+        len(part.prompt_ids) for part in reduce_shares(mixture([400, 80, 20]), 125, seed=0)
+    ] == [100, 20, 5]
 
 
 def test_a_small_part_keeps_a_prompt() -> None:
-    assert [len(part.prompt_ids) for part in reduce_shares(mixture([1_000, 3]), 10, seed=0)] == [9, 1]
+    assert [len(part.prompt_ids) for part in reduce_shares(mixture([1_000, 3]), 10, seed=0)] == [
+        9,
+        1,
+    ]
 
 
 def test_fewer_prompts_than_parts_is_one_sentence() -> None:

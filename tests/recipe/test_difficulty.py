@@ -25,5 +25,7 @@ def test_factors_are_linear_in_the_pass_rate_of_what_is_trained_on() -> None:
 
 
 def test_an_empty_batch_has_no_factors() -> None:
-    found = coefficient_factors(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_))
+    found = coefficient_factors(
+        np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+    )
     assert (len(found.kl), len(found.entropy)) == (0, 0)

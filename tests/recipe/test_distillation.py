@@ -1,4 +1,6 @@
-"""The advantage of distillation: its gradient is that of the reverse KL, by finite differences over a vocabulary."""
+"""The advantage of distillation: its gradient is that of the reverse KL, by finite differences over
+a vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from rollcast.config.losses.clipped_surrogate import BaseLoss, DapoLoss, GrpoLos
 from rollcast.config.losses.gspo import GspoLoss
 from rollcast.config.losses.reinforce import ReinforceLoss
 from rollcast.config.losses.settings import LossSettings
-from rollcast.recipe.distillation import MIN_TEACHER_LOGPROB, distillation_advantages, token_reverse_kl
+from rollcast.recipe.distillation import (
+    MIN_TEACHER_LOGPROB,
+    distillation_advantages,
+    token_reverse_kl,
+)
 from rollcast.recipe.losses.loss import LossInputs, objective
 from rollcast.recipe.losses.make import make_loss
 
@@ -30,11 +36,15 @@ LOSSES = [
 
 
 def some_logits(seed: int) -> Tensor:
-    return torch.randn(VOCABULARY, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        VOCABULARY, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def gradient_of(loss: LossSettings, logits: Tensor, generator: Tensor, teacher: Tensor) -> Tensor:
-    """The exact expectation of the objective's gradient over one token, which `generator` samples: all V of them."""
+    """The exact expectation of the objective's gradient over one token, which `generator` samples:
+    all V of them.
+    """
     logits = logits.clone().requires_grad_()
     zeros = torch.zeros(VOCABULARY, dtype=torch.float64)
     inputs = LossInputs(
@@ -93,7 +103,9 @@ def test_numpy_and_torch_say_the_same() -> None:
         torch.from_numpy(advantages), torch.from_numpy(own), torch.from_numpy(teacher), COEFFICIENT
     )
     assert found.tolist() == as_tensors.tolist()
-    assert found.tolist() == [a - COEFFICIENT * (g - t) for a, g, t in zip(advantages, own, teacher, strict=True)]
+    assert found.tolist() == [
+        a - COEFFICIENT * (g - t) for a, g, t in zip(advantages, own, teacher, strict=True)
+    ]
 
 
 def test_a_token_that_is_impossible_for_the_teacher_has_a_bound() -> None:

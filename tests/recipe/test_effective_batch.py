@@ -65,7 +65,10 @@ def test_the_verifiers_reward_decides_who_is_kept_and_the_shaped_one_what_it_is_
     assert batch.kept_mask.tolist() == plain.kept_mask.tolist()
     assert batch.weights.tolist() == plain.weights.tolist()
     of_kept = plan(
-        [(row[0], value, row[2], not kept) for row, value, kept in zip(rows, shaped, batch.kept_mask, strict=True)],
+        [
+            (row[0], value, row[2], not kept)
+            for row, value, kept in zip(rows, shaped, batch.kept_mask, strict=True)
+        ],
         normalisation=normalisation,
         zero_variance_filter=False,
     )
@@ -90,15 +93,21 @@ def test_the_denominator_counts_prompts_rollouts_or_tokens(
 
 @settings(max_examples=25)
 @given(rows=batches, aggregation=st.sampled_from(["prompt", "sample"]))
-def test_each_prompt_or_rollout_has_weight_one(rows: list[tuple[int, float, int, bool]], aggregation: str) -> None:
+def test_each_prompt_or_rollout_has_weight_one(
+    rows: list[tuple[int, float, int, bool]], aggregation: str
+) -> None:
     batch = plan(rows, aggregation=aggregation)
     for unit in {row[0] for row in rows} if aggregation == "prompt" else range(len(rows)):
-        members = [i for i, row in enumerate(rows) if (row[0] if aggregation == "prompt" else i) == unit]
+        members = [
+            i for i, row in enumerate(rows) if (row[0] if aggregation == "prompt" else i) == unit
+        ]
         weight = sum(batch.weights[i] * rows[i][2] for i in members)
         assert weight == pytest.approx(1.0 if any(batch.kept_mask[i] for i in members) else 0.0)
 
 
-@example(rows=[(0, 0.3, 1, False), (0, 0.1 + 0.2, 1, False), (0, 0.3, 1, False)], order=random.Random(1))
+@example(
+    rows=[(0, 0.3, 1, False), (0, 0.1 + 0.2, 1, False), (0, 0.3, 1, False)], order=random.Random(1)
+)
 @settings(max_examples=25)
 @given(rows=batches, order=st.randoms(use_true_random=False))
 def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
@@ -109,14 +118,19 @@ def test_the_order_of_rollouts_and_the_names_of_prompts_do_not_matter(
     batch = plan(rows)
     moved = plan([(1000 - rows[i][0], *rows[i][1:]) for i in permutation])
     assert moved.kept_mask.tolist() == [batch.kept_mask[i] for i in permutation]
-    # Rewards that differ in the last bit only: the rounding of their mean, divided by little more than STD_EPSILON.
-    np.testing.assert_allclose(moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-9)
+    # Rewards that differ in the last bit only: the rounding of their mean, divided by little more
+    # than STD_EPSILON.
+    np.testing.assert_allclose(
+        moved.advantages, [batch.advantages[i] for i in permutation], rtol=1e-9, atol=1e-9
+    )
     np.testing.assert_allclose(moved.weights, [batch.weights[i] for i in permutation], rtol=1e-12)
 
 
 @settings(max_examples=25)
 @given(
-    rows=batches, shift=st.floats(-5, 5), normalisation=st.sampled_from(["batch", "prompt", "none", "leave_one_out"])
+    rows=batches,
+    shift=st.floats(-5, 5),
+    normalisation=st.sampled_from(["batch", "prompt", "none", "leave_one_out"]),
 )
 def test_advantages_are_centred_and_ignore_a_shift_of_all_rewards(
     rows: list[tuple[int, float, int, bool]], shift: float, normalisation: str
@@ -161,7 +175,11 @@ def test_long_batches_keep_exact_prompt_weights() -> None:
 
 def test_a_filter_of_your_own_sees_graded_rollouts_alone() -> None:
     """Three groups: of one, all of another and none of the last have a verdict."""
-    rows = [(prompt, reward, 1 + index, False) for prompt in range(3) for index, reward in enumerate((1.0, 0.0))]
+    rows = [
+        (prompt, reward, 1 + index, False)
+        for prompt in range(3)
+        for index, reward in enumerate((1.0, 0.0))
+    ]
     seen: list[tuple[list[float], list[int]]] = []
 
     def keeps(_: int, group: GroupRecord) -> bool:

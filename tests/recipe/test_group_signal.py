@@ -1,4 +1,6 @@
-"""Why a group cannot be trained on: held against what the trainer's own filter leaves of it, and told in words."""
+"""Why a group cannot be trained on: held against what the trainer's own filter leaves of it, and
+told in words.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.recipe import Recipe
-from rollcast.recipe.group_signal import MIN_GROUPS_TO_WARN, GroupSignal, classify_group, why_none_is_used
+from rollcast.recipe.group_signal import (
+    MIN_GROUPS_TO_WARN,
+    GroupSignal,
+    classify_group,
+    why_none_is_used,
+)
 from rollcast.rollouts.records import (
     GradingStatus,
     LengthBudget,
@@ -37,7 +44,9 @@ def group_of(rollouts: list[tuple[float, bool, bool]]) -> RolloutGroup:
             version_spans=(VersionSpan(VERSION, 0, 2),),
             stop_reason=StopReason.LENGTH if cut else StopReason.END,
             reward=reward,
-            grading_status=(GradingStatus.OK if reward else GradingStatus.WRONG) if graded else GradingStatus.ERROR,
+            grading_status=(GradingStatus.OK if reward else GradingStatus.WRONG)
+            if graded
+            else GradingStatus.ERROR,
         )
         for index, (reward, cut, graded) in enumerate(rollouts)
     ]
@@ -63,7 +72,11 @@ def signal(rollouts: list[tuple[float, bool, bool]], recipe: Recipe | None = Non
 
 
 @settings(max_examples=25)
-@given(rollouts=st.lists(ROLLOUT, min_size=1, max_size=6), excludes=st.booleans(), filters=st.booleans())
+@given(
+    rollouts=st.lists(ROLLOUT, min_size=1, max_size=6),
+    excludes=st.booleans(),
+    filters=st.booleans(),
+)
 def test_a_group_is_usable_if_the_filter_leaves_something_of_it(
     rollouts: list[tuple[float, bool, bool]], excludes: bool, filters: bool
 ) -> None:
@@ -109,8 +122,10 @@ def test_after_a_dozen_groups_it_is_said_why_none_is_used_and_what_to_change() -
     assert why_none_is_used({"truncated": MIN_GROUPS_TO_WARN - 1}, recipe) is None
     assert why_none_is_used({"truncated": 400, "usable": 1}, recipe) is None
     assert why_none_is_used({"usable": 0, "truncated": 9, "wrong": 3, "right": 0}, recipe) == (
-        "none of the first 12 groups can be trained on: 9 with every answer cut off, 3 with every answer wrong; raise "
-        "recipe.max_completion_tokens (now 32), or give a model and a tasks.prompt_format with which answers end"
+        "none of the first 12 groups can be trained on: 9 with every answer cut off, 3 with every "
+        "answer wrong; raise "
+        "recipe.max_completion_tokens (now 32), or give a model and a tasks.prompt_format with "
+        "which answers end"
     )
     remedies = {
         "wrong": "easier prompts",

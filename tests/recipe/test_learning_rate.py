@@ -16,9 +16,12 @@ def test_the_rate_rises_linearly_and_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "rollouts", "factor"), [(48, 16, 1.0), (96, 32, 2.0), (12, 16, 0.5), (128, 16, (2048 / 768) ** 0.5)]
+    ("prompts", "rollouts", "factor"),
+    [(48, 16, 1.0), (96, 32, 2.0), (12, 16, 0.5), (128, 16, (2048 / 768) ** 0.5)],
 )
-def test_the_rate_follows_the_square_root_of_the_batch(prompts: int, rollouts: int, factor: float) -> None:
+def test_the_rate_follows_the_square_root_of_the_batch(
+    prompts: int, rollouts: int, factor: float
+) -> None:
     optimizer = Optimizer(scale_with_batch=True)
     recipe = Recipe(prompts_per_step=prompts, rollouts_per_prompt=rollouts, optimizer=optimizer)
     assert scaled_to_batch(recipe).learning_rate == pytest.approx(5e-7 * factor)

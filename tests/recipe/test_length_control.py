@@ -14,7 +14,9 @@ def draw(seed: int, sequence: int, rollout: int, low: int = 10_000, high: int = 
 
 
 def test_positions_are_uniform_and_reach_both_ends() -> None:
-    counts = Counter(draw(0, sequence, rollout, 5, 9) for sequence in range(500) for rollout in range(10))
+    counts = Counter(
+        draw(0, sequence, rollout, 5, 9) for sequence in range(500) for rollout in range(10)
+    )
     assert sorted(counts) == [5, 6, 7, 8, 9]
     assert all(abs(count - 1000) < 5 * 28.3 for count in counts.values())  # 5 standard deviations
 
@@ -29,7 +31,8 @@ def test_a_range_of_one_position() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "penalty"), [(0, 0), (12_000, 0), (12_500, -0.25), (13_000, -0.5), (14_000, -1), (99_999, -1)]
+    ("length", "penalty"),
+    [(0, 0), (12_000, 0), (12_500, -0.25), (13_000, -0.5), (14_000, -1), (99_999, -1)],
 )
 def test_the_penalty_falls_over_the_cache(length: int, penalty: float) -> None:
     assert length_penalty(length, max_tokens=14_000, cache_tokens=2_000) == pytest.approx(penalty)

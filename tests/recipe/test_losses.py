@@ -1,4 +1,6 @@
-"""Losses against slow loops that follow the printed equations, gradients against finite differences."""
+"""Losses against slow loops that follow the printed equations, gradients against finite
+differences.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,12 @@ def plan(rollouts: list[Rollout], aggregation: str, normalisation: str) -> Effec
     )
 
 
-def inputs_of(rollouts: list[Rollout], batch: EffectiveBatch, indices: list[int], garbage: float = 0.0) -> LossInputs:
-    """Flatten the rollouts `indices` as a trainer does; `garbage` stands where a token carries no loss."""
+def inputs_of(
+    rollouts: list[Rollout], batch: EffectiveBatch, indices: list[int], garbage: float = 0.0
+) -> LossInputs:
+    """Flatten the rollouts `indices` as a trainer does; `garbage` stands where a token carries no
+    loss.
+    """
     logprobs, generator, advantages, weights, rollout_index = [], [], [], [], []
     for position, index in enumerate(indices):
         rollout = rollouts[index]
@@ -104,8 +110,12 @@ def inputs_of(rollouts: list[Rollout], batch: EffectiveBatch, indices: list[int]
 
 
 def slow_kept(rollouts: list[Rollout]) -> list[Rollout]:
-    usable = [rollout for rollout in rollouts if not rollout.truncated and any(rollout.carries_loss)]
-    return [r for r in usable if len({other.reward for other in usable if other.prompt == r.prompt}) > 1]
+    usable = [
+        rollout for rollout in rollouts if not rollout.truncated and any(rollout.carries_loss)
+    ]
+    return [
+        r for r in usable if len({other.reward for other in usable if other.prompt == r.prompt}) > 1
+    ]
 
 
 def slow_advantages(kept: list[Rollout], normalisation: str) -> None:
@@ -153,7 +163,9 @@ def slow_term(name: str, rollout: Rollout, t: int, frozen: Rollout) -> float:
     raise NotImplementedError(f"the loss {name!r} has no term here: write its equation above")
 
 
-def slow_objective(name: str, aggregation: str, kept: list[Rollout], frozen: list[Rollout]) -> float:
+def slow_objective(
+    name: str, aggregation: str, kept: list[Rollout], frozen: list[Rollout]
+) -> float:
     terms = [
         [slow_term(name, r, t, f) for t, live in enumerate(r.carries_loss) if live]
         for r, f in zip(kept, frozen, strict=True)
@@ -165,7 +177,9 @@ def slow_objective(name: str, aggregation: str, kept: list[Rollout], frozen: lis
     prompts = sorted({rollout.prompt for rollout in kept})
     means = []
     for prompt in prompts:
-        mine = [tokens for rollout, tokens in zip(kept, terms, strict=True) if rollout.prompt == prompt]
+        mine = [
+            tokens for rollout, tokens in zip(kept, terms, strict=True) if rollout.prompt == prompt
+        ]
         means.append(sum(map(sum, mine)) / sum(map(len, mine)))
     return sum(means) / len(means)
 
@@ -173,7 +187,9 @@ def slow_objective(name: str, aggregation: str, kept: list[Rollout], frozen: lis
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("name", LOSSES)
-def test_objective_and_gradient_agree_with_the_equations(name: str, aggregation: str, normalisation: str) -> None:
+def test_objective_and_gradient_agree_with_the_equations(
+    name: str, aggregation: str, normalisation: str
+) -> None:
     rollouts = random_rollouts(seed=len(name) + 10 * len(aggregation) + 100 * len(normalisation))
     kept = slow_kept(rollouts)
     slow_advantages(kept, normalisation)

@@ -1,4 +1,6 @@
-"""Mixtures: proportions in every stretch, each part like a curriculum of its own, resume without loss."""
+"""Mixtures: proportions in every stretch, each part like a curriculum of its own, resume without
+loss.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,13 @@ from rollcast.recipe.mixture import MixtureCurriculum, Share, make_curriculum
 weights_of_parts = st.lists(st.floats(0.1, 10), min_size=2, max_size=5)
 
 
-def make(weights: list[float], *, size: int = 7, seed: int = 0, remove_at: float | None = 0.9) -> MixtureCurriculum:
-    shares = [Share(f"part{n}", [f"part{n}/{i}" for i in range(size + n)], weight) for n, weight in enumerate(weights)]
+def make(
+    weights: list[float], *, size: int = 7, seed: int = 0, remove_at: float | None = 0.9
+) -> MixtureCurriculum:
+    shares = [
+        Share(f"part{n}", [f"part{n}/{i}" for i in range(size + n)], weight)
+        for n, weight in enumerate(weights)
+    ]
     return MixtureCurriculum(shares, seed=seed, remove_at=remove_at)
 
 
@@ -29,7 +36,9 @@ def part_of(prompt_id: str | None) -> str:
 
 @settings(max_examples=25)
 @given(weights=weights_of_parts, start=st.integers(0, 50), length=st.integers(1, 200))
-def test_every_stretch_of_the_run_has_the_proportions(weights: list[float], start: int, length: int) -> None:
+def test_every_stretch_of_the_run_has_the_proportions(
+    weights: list[float], start: int, length: int
+) -> None:
     mixture = make(weights)
     drawn = [part_of(mixture.draw()) for _ in range(start + length)]
     counts = Counter(drawn[start:])
@@ -51,11 +60,15 @@ def test_each_part_draws_as_its_own_curriculum_would(weights: list[float], seed:
 
 @settings(max_examples=25)
 @given(weights=weights_of_parts, cut=st.integers(0, 80), seed=st.integers(0, 9))
-def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(weights: list[float], cut: int, seed: int) -> None:
+def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(
+    weights: list[float], cut: int, seed: int
+) -> None:
     def step(mixture: MixtureCurriculum) -> str | None:
         prompt = mixture.draw()
         if prompt is not None:
-            mixture.observe(prompt, reward=4, graded=rng.choice([4, 5]), sampled=5)  # some are removed, some stay
+            mixture.observe(
+                prompt, reward=4, graded=rng.choice([4, 5]), sampled=5
+            )  # some are removed, some stay
         return prompt
 
     rng = random.Random(seed)

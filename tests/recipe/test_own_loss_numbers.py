@@ -1,4 +1,6 @@
-"""A loss of the user's own whose numbers are not finite is named; one that only meets such numbers is not."""
+"""A loss of the user's own whose numbers are not finite is named; one that only meets such numbers
+is not.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ FUNCTIONS = {
     "i.logprobs * float('inf')": "terms that are not finite",
     "(i.logprobs - i.generator_logprobs) / i.advantages.sum()": "terms that are not finite",
     "i.logprobs.log()": "terms that are not finite",
-    "torch.where(i.rollout == 1, i.logprobs * float('nan'), i.logprobs)": "terms that are not finite",
-    "torch.where(i.weights > 0, i.logprobs, i.logprobs * float('nan'))": "terms whose gradient is not finite",
+    (
+        "torch.where(i.rollout == 1, i.logprobs * float('nan'), i.logprobs)"
+    ): "terms that are not finite",
+    (
+        "torch.where(i.weights > 0, i.logprobs, i.logprobs * float('nan'))"
+    ): "terms whose gradient is not finite",
     "torch.where(i.weights > 0, i.logprobs, float('nan'))": None,
     "(-i.logprobs - 1).clamp(min=0).sqrt()": "terms whose gradient is not finite",
-    "torch.where(i.logprobs < 0, i.logprobs, i.logprobs.sqrt())": "terms whose gradient is not finite",
+    (
+        "torch.where(i.logprobs < 0, i.logprobs, i.logprobs.sqrt())"
+    ): "terms whose gradient is not finite",
     "i.logprobs.exp()": None,
     "i.logprobs.nan_to_num()": None,
 }
@@ -46,7 +54,9 @@ def inputs(logprobs: list[float]) -> LossInputs:
 
 
 @pytest.mark.parametrize(("result", "refused"), FUNCTIONS.items())
-def test_numbers_that_are_not_finite_are_the_functions(tmp_path: Path, result: str, refused: str | None) -> None:
+def test_numbers_that_are_not_finite_are_the_functions(
+    tmp_path: Path, result: str, refused: str | None
+) -> None:
     (tmp_path / "mine.py").write_text(f"import torch\n\n\ndef loss(i):\n    return {result}\n")
     setting = {"kind": "python", "function": f"{tmp_path}/mine.py:loss"}
     loss = make_loss(Recipe.model_validate({"loss": setting}).loss)
@@ -56,7 +66,10 @@ def test_numbers_that_are_not_finite_are_the_functions(tmp_path: Path, result: s
         assert given.logprobs.grad is not None
         assert given.logprobs.grad.isfinite().all()
         return
-    with pytest.raises(UserError, match=rf"^recipe.loss .*mine.py:loss: returned '{refused}', needs .*mine.py, line 4"):
+    with pytest.raises(
+        UserError,
+        match=rf"^recipe.loss .*mine.py:loss: returned '{refused}', needs .*mine.py, line 4",
+    ):
         objective(loss, given)[0].backward()
 
 

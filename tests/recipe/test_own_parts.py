@@ -1,4 +1,6 @@
-"""Parts of a recipe that are the user's own functions: they compute what they return; each mistake is one sentence."""
+"""Parts of a recipe that are the user's own functions: they compute what they return; each mistake
+is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def hardly(prompt):
 def penalty(completion):
     over = max(0.0, completion.num_tokens - 10) / completion.max_tokens
     return -0.5 * over * completion.reward
-"""
+"""  # noqa: E501
 WRONG = """
 import os
 import time
@@ -170,12 +172,24 @@ def recipe_with(setting: str, function: str, **more: object) -> Recipe:
 
 MISTAKES = {
     ("loss", "short"): "returned 'a tensor [5]', needs a tensor [6], one term for each token",
-    ("loss", "no_gradient"): "returned 'terms without gradient', needs terms computed from inputs.logprobs",
-    ("loss", "zero"): "returned 'terms whose gradient is 0', needs terms computed from inputs.logprobs",
+    (
+        "loss",
+        "no_gradient",
+    ): "returned 'terms without gradient', needs terms computed from inputs.logprobs",
+    (
+        "loss",
+        "zero",
+    ): "returned 'terms whose gradient is 0', needs terms computed from inputs.logprobs",
     ("loss", "not_a_number"): "returned 'terms that are not finite', needs finite ones",
     ("loss", "divides"): "ZeroDivisionError: division by zero (FILE, line 24)",
     ("loss", "text"): "returned 'much', needs a tensor [6], one term for each token",
-    ("loss", "hangs"): "had not returned after 0.3 s on a small made-up record; a run calls it often, so make it fast",
+    (
+        "loss",
+        "hangs",
+    ): (
+        "had not returned after 0.3 s on a small made-up record; a run calls it often, so make it "
+        "fast"
+    ),
     ("loss", "absent"): "FILE has no function 'absent' (it has",
     ("advantage", "whole"): "needs shape [5], one number for each rollout, and not [2]",
     ("advantage", "infinite"): "needs finite numbers",
@@ -191,9 +205,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("setting", "function"), MISTAKES, ids="-".join)
-def test_a_mistake_is_one_sentence_before_the_start(wrong: str, setting: str, function: str) -> None:
+def test_a_mistake_is_one_sentence_before_the_start(
+    wrong: str, setting: str, function: str
+) -> None:
     recipe = recipe_with(setting, f"{wrong}:{function}")
-    sentence = find_failure(f"recipe.{setting}", recipe, deadline_seconds=0.3 if function == "hangs" else 20.0)
+    sentence = find_failure(
+        f"recipe.{setting}", recipe, deadline_seconds=0.3 if function == "hangs" else 20.0
+    )
     assert sentence is not None
     assert "\n" not in sentence
     assert sentence.startswith(f"recipe.{setting} {wrong}:{function}: ")
@@ -220,24 +238,35 @@ def test_the_trial_is_another_process(mine: str) -> None:
 
 
 @pytest.mark.parametrize(("function", "code"), [("dies", 7), ("leaves", 0)])
-def test_the_trial_tells_of_its_death_whatever_it_answered(wrong: str, function: str, code: int) -> None:
-    both = recipe_with("filter", f"{wrong}:two", advantage={"kind": "python", "function": f"{wrong}:{function}"})
+def test_the_trial_tells_of_its_death_whatever_it_answered(
+    wrong: str, function: str, code: int
+) -> None:
+    both = recipe_with(
+        "filter", f"{wrong}:two", advantage={"kind": "python", "function": f"{wrong}:{function}"}
+    )
     with pytest.raises(UserError) as died:
         try_own_parts(both)
     place = f"recipe.advantage {wrong}:{function}"
-    assert str(died.value).startswith(f"{place}: ended the process that tried it (exit code {code})")
+    assert str(died.value).startswith(
+        f"{place}: ended the process that tried it (exit code {code})"
+    )
 
 
 def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text("import sys\n\nsys.exit(0)\n")
     sentence = find_failure("recipe.filter", recipe_with("filter", f"{tmp_path}/ends.py:f"))
-    assert sentence == f"recipe.filter {tmp_path}/ends.py:f: SystemExit: 0 ({tmp_path}/ends.py, line 3)"
+    assert (
+        sentence
+        == f"recipe.filter {tmp_path}/ends.py:f: SystemExit: 0 ({tmp_path}/ends.py, line 3)"
+    )
 
 
 def test_the_functions_of_a_file_share_it_and_files_of_equal_stem_do_not(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "mine.py").write_text("def f():\n    return seen\n\n\ndef g():\n    pass\n\n\nseen = []\n")
+        (tmp_path / name / "mine.py").write_text(
+            "def f():\n    return seen\n\n\ndef g():\n    pass\n\n\nseen = []\n"
+        )
     f = load_function(f"{tmp_path}/one/mine.py:f")
     g = load_function(f"{tmp_path}/one/mine.py:g")
     other = load_function(f"{tmp_path}/other/mine.py:f")
@@ -254,11 +283,15 @@ def test_a_loss_is_not_asked_about_no_token(mine: str) -> None:
 
 def test_what_a_loss_changes_in_place_nothing_else_reads(mine: str) -> None:
     inputs = random_inputs(3)
-    before = {field.name: getattr(inputs, field.name).clone() for field in dataclasses.fields(inputs)}
+    before = {
+        field.name: getattr(inputs, field.name).clone() for field in dataclasses.fields(inputs)
+    }
     objective(make_loss(recipe_with("loss", f"{mine}:in_place").loss), inputs)[0].backward()
     for name, value in before.items():
         assert torch.equal(getattr(inputs, name), value), name
-    expected = torch.where(before["logprobs"] > -1.0, -before["advantages"] * before["weights"], 0.0)
+    expected = torch.where(
+        before["logprobs"] > -1.0, -before["advantages"] * before["weights"], 0.0
+    )
     torch.testing.assert_close(inputs.logprobs.grad, expected)
 
 
@@ -292,10 +325,14 @@ def graded_groups() -> list[RolloutGroup]:
 
 
 def numbers(recipe: Recipe) -> list[tuple[int, float]]:
-    return [(len(one.token_ids), one.advantage) for one in assemble(graded_groups(), recipe).sequences]
+    return [
+        (len(one.token_ids), one.advantage) for one in assemble(graded_groups(), recipe).sequences
+    ]
 
 
-def test_advantage_and_filter_of_ones_own_equal_the_shipped_ones_that_they_repeat(mine: str) -> None:
+def test_advantage_and_filter_of_ones_own_equal_the_shipped_ones_that_they_repeat(
+    mine: str,
+) -> None:
     shipped = Recipe(advantage_normalisation="none")
     own = recipe_with(
         "advantage",
@@ -309,16 +346,25 @@ def test_advantage_and_filter_of_ones_own_equal_the_shipped_ones_that_they_repea
 
 
 def test_a_filter_drops_the_whole_group(tmp_path: Path) -> None:
-    (tmp_path / "drops.py").write_text("def first(group):\n    return bool(group.rewards[0] == 1)\n")
+    (tmp_path / "drops.py").write_text(
+        "def first(group):\n    return bool(group.rewards[0] == 1)\n"
+    )
     groups = graded_groups()
     kept = assemble(groups, recipe_with("filter", f"{tmp_path}/drops.py:first")).kept_groups
     assert kept == {group.sequence for group in groups if group.rollouts[0].reward == 1}
 
 
 def test_a_length_penalty_is_added_to_the_reward(mine: str) -> None:
-    recipe = recipe_with("length_control", f"{mine}:penalty", advantage_normalisation="none", max_completion_tokens=64)
+    recipe = recipe_with(
+        "length_control",
+        f"{mine}:penalty",
+        advantage_normalisation="none",
+        max_completion_tokens=64,
+    )
     for group in graded_groups():
-        shaped = np.array([r.reward - 0.5 * max(0, r.num_tokens - 10) / 64 * r.reward for r in group.rollouts])
+        shaped = np.array(
+            [r.reward - 0.5 * max(0, r.num_tokens - 10) / 64 * r.reward for r in group.rollouts]
+        )
         found = [one.advantage for one in assemble([group], recipe).sequences]
         assert found == pytest.approx((shaped - shaped.mean()).tolist())
 
@@ -333,25 +379,36 @@ def test_a_curriculum_never_draws_what_has_weight_0_and_says_if_that_is_all(mine
     resumed = Curriculum(ids, seed=0, own_part=own)
     resumed.restore(json.loads(json.dumps(curriculum.state())))
     assert [resumed.draw() for _ in range(9)] == [curriculum.draw() for _ in range(9)]
-    nothing = Curriculum(ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:nothing").curriculum)
-    with pytest.raises(UserError, match=r"gives the last 3 prompts weights of 0 at most, so none is drawn"):
+    nothing = Curriculum(
+        ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:nothing").curriculum
+    )
+    with pytest.raises(
+        UserError, match=r"gives the last 3 prompts weights of 0 at most, so none is drawn"
+    ):
         nothing.draw()
-    hardly = Curriculum(ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:hardly").curriculum)
-    with pytest.raises(UserError, match=r"gives the last 3 prompts weights of 1e-09 at most, so none is drawn"):
+    hardly = Curriculum(
+        ids, seed=0, own_part=recipe_with("curriculum", f"{mine}:hardly").curriculum
+    )
+    with pytest.raises(
+        UserError, match=r"gives the last 3 prompts weights of 1e-09 at most, so none is drawn"
+    ):
         hardly.draw()
 
 
 def test_an_error_in_the_run_is_one_sentence(wrong: str) -> None:
     part = recipe_with("curriculum", f"{wrong}:divides").curriculum
     assert part is not None
-    with pytest.raises(UserError, match=r"^recipe.curriculum .*:divides: ZeroDivisionError: .*wrong.py, line 24\)$"):
+    with pytest.raises(
+        UserError, match=r"^recipe.curriculum .*:divides: ZeroDivisionError: .*wrong.py, line 24\)$"
+    ):
         own_weight(part, PromptRecord("a", 0, 0.0, 0, 0))
 
 
 def test_a_trainer_that_starts_loads_all_parts(mine: str) -> None:
     load_own_parts(recipe_with("filter", f"{mine}:keeps"))
     with pytest.raises(
-        UserError, match=r"^recipe.filter .*absent.py:f: there is no file /.*absent.py; correct the path"
+        UserError,
+        match=r"^recipe.filter .*absent.py:f: there is no file /.*absent.py; correct the path",
     ):
         load_own_parts(recipe_with("filter", mine.replace("mine", "absent") + ":f"))
 
@@ -363,14 +420,22 @@ def test_a_file_with_another_digest_is_refused(mine: str) -> None:
     Path(mine).write_text(RIGHT + "\n# changed")
     assert with_digests(recipe) == recipe, "a digest that is given stays"
     with pytest.raises(
-        UserError, match=r"^recipe.filter .*: the file's digest is .* restore the file, or remove digest"
+        UserError,
+        match=r"^recipe.filter .*: the file's digest is .* restore the file, or remove digest",
     ):
         OwnFunction("recipe.filter", recipe.filter).call(None)
 
 
-def test_a_start_fills_in_the_digest_and_the_runs_folder_names_it(mine: str, tmp_path: Path) -> None:
+def test_a_start_fills_in_the_digest_and_the_runs_folder_names_it(
+    mine: str, tmp_path: Path
+) -> None:
     part = {"kind": "python", "function": f"{mine}:keeps"}
-    settings = {"run": "r", "folder": str(tmp_path), "model": {"path": "m"}, "recipe": {"filter": part}}
+    settings = {
+        "run": "r",
+        "folder": str(tmp_path),
+        "model": {"path": "m"},
+        "recipe": {"filter": part},
+    }
     before = filled_in(parse_run_config(settings, source="test"))
     write_resolved(before, tmp_path / "run.json")
     named = json.loads((tmp_path / "run.json").read_text())["recipe"]["filter"]
@@ -378,14 +443,20 @@ def test_a_start_fills_in_the_digest_and_the_runs_folder_names_it(mine: str, tmp
     assert load_run_config(tmp_path / "run.json").recipe == before.recipe
     Path(mine).write_text(RIGHT + "\n# changed")
     after = filled_in(parse_run_config(settings, source="test"))
-    assert [one.field for one in differences(before.recipe, after.recipe)] == ["filter.digest"], "a resumed run says so"
+    assert [one.field for one in differences(before.recipe, after.recipe)] == ["filter.digest"], (
+        "a resumed run says so"
+    )
 
 
 def test_an_entry_point_that_is_not_installed_is_named() -> None:
     part = recipe_with("filter", "no_such_part").filter
     assert part is not None
     with pytest.raises(
-        UserError, match=r"no installed package has the entry point 'no_such_part' in the group rollcast.parts"
+        UserError,
+        match=(
+            r"no installed package has the entry point 'no_such_part' in the group "
+            r"rollcast.parts"
+        ),
     ):
         OwnFunction("recipe.filter", part).call(None)
 

@@ -1,4 +1,6 @@
-"""A step's report on its ratios, against slow loops, finite differences of the loss, and sums over a vocabulary."""
+"""A step's report on its ratios, against slow loops, finite differences of the loss, and sums over
+a vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ def test_sums_of_ratios_agree_with_a_loop() -> None:
 def test_the_divergence_of_the_generators_tokens_is_unbiased() -> None:
     """Its expectation over a vocabulary of 50 is KL(generator || trainer)."""
     torch.manual_seed(1)
-    generator, trainer = (torch.log_softmax(torch.randn(50, dtype=torch.float64), 0) for _ in range(2))
-    expected = sum(math.exp(g) * (g - t) for g, t in zip(generator.tolist(), trainer.tolist(), strict=True))
+    generator, trainer = (
+        torch.log_softmax(torch.randn(50, dtype=torch.float64), 0) for _ in range(2)
+    )
+    expected = sum(
+        math.exp(g) * (g - t) for g, t in zip(generator.tolist(), trainer.tolist(), strict=True)
+    )
     each = [ratio_sums(log_ratio[None]).divergence.item() for log_ratio in trainer - generator]
     found = sum(math.exp(g) * value for g, value in zip(generator.tolist(), each, strict=True))
     assert found == pytest.approx(expected, rel=1e-12)
@@ -50,7 +56,9 @@ def test_ratios_beyond_every_number_are_reported_as_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [GspoLoss(clip_low=0.2, clip_high=0.26), DapoLoss(), GrpoLoss(), BaseLoss()], ids=lambda one: one.kind
+    "settings",
+    [GspoLoss(clip_low=0.2, clip_high=0.26), DapoLoss(), GrpoLoss(), BaseLoss()],
+    ids=lambda one: one.kind,
 )
 def test_a_clip_counts_the_tokens_whose_gradient_it_removes(settings: LossSettings) -> None:
     """Those with a loss whose own term does not move with its ratio, by finite differences."""
@@ -62,7 +70,9 @@ def test_a_clip_counts_the_tokens_whose_gradient_it_removes(settings: LossSettin
         for t in range(len(inputs.weights)):
             moved = inputs.logprobs.clone()
             moved[t] += 1e-6
-            has_gradient = bool((loss.terms(replace(inputs, logprobs=moved)) != loss.terms(inputs))[t])
+            has_gradient = bool(
+                (loss.terms(replace(inputs, logprobs=moved)) != loss.terms(inputs))[t]
+            )
             is_cut = inputs.weights[t].item() > 0 and not has_gradient
             assert bool(low[t] | high[t]) == is_cut
             assert not low[t] or inputs.advantages[t] < 0
@@ -79,5 +89,7 @@ def test_cispo_counts_truncated_ratios_and_reinforce_none() -> None:
     assert high.any()
     assert not low.any()
     _, above_half = cut_tokens(make_loss(CispoLoss(ratio_max=0.5)), inputs)
-    assert torch.equal(above_half, (ratios > 0.5) & (inputs.weights > 0)), "a token without weight is not truncated"
+    assert torch.equal(above_half, (ratios > 0.5) & (inputs.weights > 0)), (
+        "a token without weight is not truncated"
+    )
     assert not any(side.any() for side in cut_tokens(make_loss(ReinforceLoss()), inputs))

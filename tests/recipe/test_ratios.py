@@ -1,4 +1,6 @@
-"""Ratios that overflow are clamped, and nothing else changes: against decimals of 50 digits and the plain formula."""
+"""Ratios that overflow are clamped, and nothing else changes: against decimals of 50 digits and the
+plain formula.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,19 @@ log_ratios = st.one_of(
     st.sampled_from([1e5, 1e30, -1e30]),
 )
 LEAST = 2.0**-100
-"""Times a weight still a normal float32. A smaller one loses digits in that product, before any ratio is taken."""
+"""Times a weight still a normal float32. A smaller one loses digits in that product, before any
+ratio is taken."""
 advantages = st.one_of(st.just(0.0), st.floats(LEAST, 4, width=32), st.floats(-4, -LEAST, width=32))
 token = st.tuples(log_ratios, advantages, st.sampled_from([0.0, 0.01, 0.25, 1.0]))
 dtypes = st.sampled_from([torch.float32, torch.float64])
 
 
 def inputs_of(
-    log_ratio: list[float], advantage: list[float], weight: list[float], rollout: list[int], dtype: torch.dtype
+    log_ratio: list[float],
+    advantage: list[float],
+    weight: list[float],
+    rollout: list[int],
+    dtype: torch.dtype,
 ) -> LossInputs:
     return LossInputs(
         logprobs=torch.tensor(log_ratio, dtype=dtype, requires_grad=True),
@@ -61,15 +68,22 @@ def exact_token(log_ratio: float, advantage: float) -> tuple[Decimal, Decimal, D
 def unclamped(loss: ClippedSurrogate | Gspo, inputs: LossInputs) -> Tensor:
     """The formula as it stands in the papers, overflow and all."""
     live = inputs.weights > 0
-    log_ratio = torch.where(live, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights))
+    log_ratio = torch.where(
+        live, inputs.logprobs - inputs.generator_logprobs, torch.zeros_like(inputs.weights)
+    )
     ratio = log_ratio.exp()
     if isinstance(loss, Gspo):
         number = int(inputs.rollout.max()) + 1
         totals = log_ratio.new_zeros(number).index_add(0, inputs.rollout, log_ratio)
-        lengths = log_ratio.new_zeros(number).index_add(0, inputs.rollout, live.to(log_ratio.dtype)).clamp(min=1)
+        lengths = (
+            log_ratio.new_zeros(number)
+            .index_add(0, inputs.rollout, live.to(log_ratio.dtype))
+            .clamp(min=1)
+        )
         ratio = (totals / lengths if loss.length_normalised else totals).exp()[inputs.rollout]
     terms = torch.minimum(
-        ratio * inputs.advantages, ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high) * inputs.advantages
+        ratio * inputs.advantages,
+        ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high) * inputs.advantages,
     )
     return torch.where(live, terms, torch.zeros_like(terms))
 
@@ -83,7 +97,9 @@ def value_and_gradient(terms: Tensor, inputs: LossInputs) -> tuple[Tensor, Tenso
 @example(tokens=[(100.0, 1.0, 1.0)], dtype=torch.float32)
 @example(tokens=[(100.0, 0.0, 1.0)], dtype=torch.float32)
 @example(tokens=[(100.0, -1.0, 1.0)], dtype=torch.float32)
-@example(tokens=[(88.0, -4.0, 0.01), (88.72283, -1.0, 1.0), (88.72284, -1.0, 1.0)], dtype=torch.float32)
+@example(
+    tokens=[(88.0, -4.0, 0.01), (88.72283, -1.0, 1.0), (88.72284, -1.0, 1.0)], dtype=torch.float32
+)
 @example(tokens=[(709.5, -1.0, 1.0), (709.8, -1.0, 1.0)], dtype=torch.float64)
 @given(tokens=st.lists(token, min_size=1, max_size=8), dtype=dtypes)
 @settings(max_examples=100)
@@ -98,7 +114,9 @@ def test_every_token_is_exact_where_its_ratio_is_a_number_and_finite_elsewhere(
     assert terms.isfinite().all()
     assert gradient.isfinite().all()
     clamped = loss.clamped_tokens(inputs)
-    for index, (x, a, w) in enumerate(zip(inputs.logprobs.tolist(), advantage, weight, strict=True)):
+    for index, (x, a, w) in enumerate(
+        zip(inputs.logprobs.tolist(), advantage, weight, strict=True)
+    ):
         if w == 0.0:
             assert (terms[index], gradient[index], clamped[index]) == (0.0, 0.0, False)
             continue
@@ -110,7 +128,9 @@ def test_every_token_is_exact_where_its_ratio_is_a_number_and_finite_elsewhere(
             assert not clamped[index]
             near: Any = {"rel": ROUNDING[dtype], "abs": 1e-37}
             assert terms[index].item() == pytest.approx(float(term), **near)
-            assert gradient[index].item() == pytest.approx(float(derivative) * inputs.weights[index].item(), **near)
+            assert gradient[index].item() == pytest.approx(
+                float(derivative) * inputs.weights[index].item(), **near
+            )
         elif share > Decimal("1.0001"):
             assert clamped[index]
             assert gradient[index] == 0.0
@@ -129,7 +149,11 @@ rollouts = st.lists(
     st.tuples(
         advantages,
         st.sampled_from([1.0, 0.1]),
-        st.lists(st.one_of(st.floats(-5, 5, width=32), st.floats(20, 120, width=32)), min_size=1, max_size=5),
+        st.lists(
+            st.one_of(st.floats(-5, 5, width=32), st.floats(20, 120, width=32)),
+            min_size=1,
+            max_size=5,
+        ),
     ),
     min_size=1,
     max_size=4,
@@ -146,7 +170,11 @@ def test_a_batch_is_what_it_was_wherever_that_was_finite(
     name: str, rollouts_: list[tuple[float, float, list[float]]], dtype: torch.dtype
 ) -> None:
     """Weights as of a rollout's mean: they add up to 1, or to a tenth, over each rollout."""
-    rows = [(x, a, w / len(values), index) for index, (a, w, values) in enumerate(rollouts_) for x in values]
+    rows = [
+        (x, a, w / len(values), index)
+        for index, (a, w, values) in enumerate(rollouts_)
+        for x in values
+    ]
     loss = LOSSES[name]
     inputs = inputs_of(*(list(column) for column in zip(*rows, strict=True)), dtype)  # type: ignore[arg-type, call-arg]
     before, slope_before = value_and_gradient(unclamped(loss, inputs), inputs)
@@ -179,13 +207,25 @@ def test_truncated_ratios_need_no_clamp() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
-def test_the_distance_to_a_reference_is_clamped_alike(dtype: torch.dtype, estimator: regularisation.Estimator) -> None:
-    """The second token's pi_ref / pi_train overflows, which no gradient needs; the third's pi_train / pi_gen does."""
+def test_the_distance_to_a_reference_is_clamped_alike(
+    dtype: torch.dtype, estimator: regularisation.Estimator
+) -> None:
+    """The second token's pi_ref / pi_train overflows, which no gradient needs; the third's pi_train
+    / pi_gen does.
+    """
     own = torch.tensor([-1.0, -1000.0, -3.0, -3.0], dtype=dtype, requires_grad=True)
     generator = torch.tensor([-1.0, -1000.0, -1003.0, -3.0], dtype=dtype)
-    reference, weights = torch.tensor([-2.0, -1.0, 0.0, 0.0], dtype=dtype), torch.ones(4, dtype=dtype)
+    reference, weights = (
+        torch.tensor([-2.0, -1.0, 0.0, 0.0], dtype=dtype),
+        torch.ones(4, dtype=dtype),
+    )
     found = regularisation.kl_terms(own, generator, reference, weights, estimator=estimator)
     (gradient,) = torch.autograd.grad(found.sum(), own)
     assert found.isfinite().all()
-    assert regularisation.clamped_kl(own, generator, reference, weights).tolist() == [False, False, True, False]
+    assert regularisation.clamped_kl(own, generator, reference, weights).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
     assert gradient.tolist() == pytest.approx([1.0, -999.0, 0.0, -3.0])

@@ -1,4 +1,6 @@
-"""Groups that are filtered on arrival and replaced: the gate stays strict and the run goes on, whatever the order."""
+"""Groups that are filtered on arrival and replaced: the gate stays strict and the run goes on,
+whatever the order.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,29 @@ class Task:
 
 
 def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns: int) -> int:
-    """Generators start, finish and acknowledge in any order the rules allow; returns the steps that were made."""
+    """Generators start, finish and acknowledge in any order the rules allow; returns the steps that
+    were made.
+    """
     step, sequence, acknowledged = 0, 0, 0
     tasks: dict[int, Task] = {}
     for turn in range(turns):
-        hurried = turn >= turns // 2  # from here on everything is finished at once and nothing is filtered
+        hurried = (
+            turn >= turns // 2
+        )  # from here on everything is finished at once and nothing is filtered
         published = max(number for number in range(step + 1) if schedule.publishes(number))
-        acknowledged = published if hurried else rng.randint(max(acknowledged, schedule.floor(step)), published)
+        acknowledged = (
+            published
+            if hurried
+            else rng.randint(max(acknowledged, schedule.floor(step)), published)
+        )
 
         def state(step: int = step, acknowledged: int = acknowledged) -> PipelineState:
-            groups = tuple(Group(number, task.first_step, task.ready) for number, task in tasks.items())
-            return PipelineState(step=step, steps_since_start=step, acknowledged=acknowledged, groups=groups)
+            groups = tuple(
+                Group(number, task.first_step, task.ready) for number, task in tasks.items()
+            )
+            return PipelineState(
+                step=step, steps_since_start=step, acknowledged=acknowledged, groups=groups
+            )
 
         assert schedule.unusable(state()) == ()
         for _ in range(schedule.dispatch(state())):
@@ -47,14 +61,18 @@ def play(schedule: Schedule, rng: random.Random, *, filtered_share: float, turns
             case Batch(sequences=chosen):
                 firsts = [tasks.pop(number).first_step for number in chosen]
                 assert len(firsts) == schedule.groups_per_step
-                assert all(first is not None and step - first <= schedule.max_staleness for first in firsts)
+                assert all(
+                    first is not None and step - first <= schedule.max_staleness for first in firsts
+                )
                 step += 1
             case Wait():
                 pass
     return step
 
 
-@given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.8]))
+@given(
+    st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 5), st.sampled_from([0.0, 0.3, 0.8])
+)
 @settings(max_examples=25)
 def test_a_refilled_pipeline_is_strict_and_never_stands_still(
     seed: int, max_staleness: int, size: int, share: float

@@ -1,4 +1,7 @@
-"""What the schedules say in states worked out by hand. That they are strict and live: tests/simulation."""
+"""What the schedules say in states worked out by hand.
+
+That they are strict and live: tests/simulation.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ from rollcast.recipe.staleness import Group
 
 
 def state(
-    step: int, groups: list[Group] | None = None, *, since_start: int | None = None, acknowledged: int | None = -99
+    step: int,
+    groups: list[Group] | None = None,
+    *,
+    since_start: int | None = None,
+    acknowledged: int | None = -99,
 ) -> PipelineState:
     """A state whose members hold the newest weights unless said otherwise."""
     return PipelineState(
@@ -73,7 +80,13 @@ def test_after_a_restart_the_window_does_not_burst() -> None:
 
 def test_a_batch_is_the_p_oldest_ready_groups() -> None:
     schedule = PipelineRL(max_staleness=8, groups_per_step=2)
-    groups = [Group(0, 5, True), Group(1, 3, True), Group(2, 2, False), Group(3, 3, True), Group(4, 4, True)]
+    groups = [
+        Group(0, 5, True),
+        Group(1, 3, True),
+        Group(2, 2, False),
+        Group(3, 3, True),
+        Group(4, 4, True),
+    ]
     assert schedule.next_batch(state(6, groups)) == Batch((1, 3))
 
 
@@ -115,7 +128,15 @@ def test_on_policy_is_lockstep() -> None:
 
 def test_ppo_off_policy_generates_k_batches_then_trains_k_times_then_publishes() -> None:
     schedule = PPOOffPolicy(updates=3, groups_per_step=2)
-    assert [schedule.publishes(step) for step in range(7)] == [True, False, False, True, False, False, True]
+    assert [schedule.publishes(step) for step in range(7)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     assert schedule.dispatch(state(6)) == 6
     assert schedule.next_batch(state(6, ready(6, 5) + started(6, 1))) == Wait(WaitReason.BATCH)
     assert schedule.next_batch(state(6, ready(6, 6))) == Batch((0, 1))
@@ -139,7 +160,10 @@ def test_ppo_off_policy_resumes_inside_a_round() -> None:
 
 def test_survivors_that_no_step_can_use_are_given_up() -> None:
     schedule = PipelineRL(max_staleness=2, groups_per_step=1)
-    assert schedule.unusable(state(5, ready(2, 1) + started(3, 2) + started(5, 1, start=200))) == (0, 101)
+    assert schedule.unusable(state(5, ready(2, 1) + started(3, 2) + started(5, 1, start=200))) == (
+        0,
+        101,
+    )
 
 
 def test_the_recipe_names_its_schedule() -> None:
@@ -148,6 +172,8 @@ def test_the_recipe_names_its_schedule() -> None:
 
 
 def test_the_gate_needs_neither_torch_nor_numpy() -> None:
-    program = "import rollcast.recipe.schedule, sys; assert not {'torch', 'numpy'} & set(sys.modules)"
+    program = (
+        "import rollcast.recipe.schedule, sys; assert not {'torch', 'numpy'} & set(sys.modules)"
+    )
     source_root = Path(rollcast.__file__).parents[1]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=source_root, timeout=60)

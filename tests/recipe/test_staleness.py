@@ -11,14 +11,25 @@ from hypothesis import strategies as st
 from rollcast.recipe import staleness
 from rollcast.recipe.staleness import Group
 
-groups_strategy = st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 6)), st.booleans()), max_size=9).map(
-    lambda rows: [Group(sequence, first, ready and first is not None) for sequence, (first, ready) in enumerate(rows)]
+groups_strategy = st.lists(
+    st.tuples(st.one_of(st.none(), st.integers(0, 6)), st.booleans()), max_size=9
+).map(
+    lambda rows: [
+        Group(sequence, first, ready and first is not None)
+        for sequence, (first, ready) in enumerate(rows)
+    ]
 )
 
 
-def can_all_be_used(groups: list[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int) -> bool:
-    """Play the best order: at each step from `step` on use the P groups with the earliest deadlines."""
-    due = sorted(staleness.deadline(group, floor=floor, max_staleness=max_staleness) for group in groups)
+def can_all_be_used(
+    groups: list[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int
+) -> bool:
+    """Play the best order: at each step from `step` on use the P groups with the earliest
+    deadlines.
+    """
+    due = sorted(
+        staleness.deadline(group, floor=floor, max_staleness=max_staleness) for group in groups
+    )
     while due:
         used, due = due[:groups_per_step], due[groups_per_step:]
         if used[0] < step:
@@ -28,14 +39,22 @@ def can_all_be_used(groups: list[Group], *, floor: int, max_staleness: int, step
 
 
 @given(
-    groups=groups_strategy, max_staleness=st.integers(0, 4), late=st.integers(0, 1), groups_per_step=st.integers(1, 3)
+    groups=groups_strategy,
+    max_staleness=st.integers(0, 4),
+    late=st.integers(0, 1),
+    groups_per_step=st.integers(1, 3),
 )
 @settings(max_examples=300)
 def test_a_step_is_allowed_exactly_if_some_batch_leaves_a_future_for_every_group(
     groups: list[Group], max_staleness: int, late: int, groups_per_step: int
 ) -> None:
     step = 6
-    at = {"floor": step - late, "max_staleness": max_staleness, "step": step, "groups_per_step": groups_per_step}
+    at = {
+        "floor": step - late,
+        "max_staleness": max_staleness,
+        "step": step,
+        "groups_per_step": groups_per_step,
+    }
     gone = {group.sequence for group in staleness.unusable(groups, **at)}
     groups = [group for group in groups if group.sequence not in gone]
 
@@ -44,7 +63,9 @@ def test_a_step_is_allowed_exactly_if_some_batch_leaves_a_future_for_every_group
         return can_all_be_used(rest, **{**at, "step": step + 1})
 
     ready = [group for group in groups if group.ready]
-    batch = staleness.oldest_ready(groups, floor=step - late, max_staleness=max_staleness, count=groups_per_step)
+    batch = staleness.oldest_ready(
+        groups, floor=step - late, max_staleness=max_staleness, count=groups_per_step
+    )
     if len(batch) < groups_per_step:
         assert len(ready) < groups_per_step
         return
@@ -59,7 +80,9 @@ def test_a_step_is_allowed_exactly_if_some_batch_leaves_a_future_for_every_group
         best = staleness.oldest_ready(
             everything_ready, floor=step - late, max_staleness=max_staleness, count=groups_per_step
         )
-        assert not staleness.stragglers([group for group in everything_ready if group not in best], **at)
+        assert not staleness.stragglers(
+            [group for group in everything_ready if group not in best], **at
+        )
 
 
 @given(groups=groups_strategy, max_staleness=st.integers(0, 3), groups_per_step=st.integers(1, 3))
@@ -85,7 +108,9 @@ def test_the_choice_of_what_is_given_up_ignores_readiness() -> None:
 
 
 def test_waiting_only_for_what_is_due_now_would_not_be_enough() -> None:
-    """2 P slow groups of one version, due at 8: a step at 7 without them would leave all to step 8, which uses P."""
+    """2 P slow groups of one version, due at 8: a step at 7 without them would leave all to step 8,
+    which uses P.
+    """
     slow = [Group(i, 0, False) for i in range(4)]
     fresh = [Group(10 + i, 5, True) for i in range(4)]
     at = {"floor": 5, "max_staleness": 8, "groups_per_step": 2}
@@ -112,7 +137,9 @@ def test_longest_group_ratio(max_staleness: int, expected: float) -> None:
 
 
 def test_drop_deadline_is_three_times_the_longest_rollout() -> None:
-    assert staleness.drop_deadline_seconds(token_budget=14_336, slowest_decode_rate=40.0) == pytest.approx(1075.2)
+    assert staleness.drop_deadline_seconds(
+        token_budget=14_336, slowest_decode_rate=40.0
+    ) == pytest.approx(1075.2)
 
 
 def test_enough_groups_is_little_s_law_and_never_less_than_two_batches() -> None:
@@ -121,7 +148,8 @@ def test_enough_groups_is_little_s_law_and_never_less_than_two_batches() -> None
 
 
 def steps_made(outstanding: int, *, size: int, lifetime: int, turns: int) -> int:
-    """Steps of a trainer that needs a turn for each and `size` groups; every second group is filtered on arrival.
+    """Steps of a trainer that needs a turn for each and `size` groups; every second group is
+    filtered on arrival.
 
     `outstanding` groups are kept dispatched and unsettled, each comes back after `lifetime` turns.
     """
@@ -142,14 +170,20 @@ def steps_made(outstanding: int, *, size: int, lifetime: int, turns: int) -> int
 
 def test_enough_groups_feed_a_trainer_half_of_whose_groups_are_filtered_and_replaced() -> None:
     lifetimes = [3.0] * 10
-    enough = staleness.enough_groups(lifetimes, max_staleness=8, groups_per_step=16, taken_per_step=32.0)
+    enough = staleness.enough_groups(
+        lifetimes, max_staleness=8, groups_per_step=16, taken_per_step=32.0
+    )
     assert enough == 2 * 16 + 3 * 32
     assert steps_made(enough, size=16, lifetime=3, turns=1000) > 950
     too_few = staleness.enough_groups(lifetimes, max_staleness=8, groups_per_step=16)
     assert too_few is not None
-    assert steps_made(too_few, size=16, lifetime=3, turns=1000) < 900, "filtered groups left out, it starves"
+    assert steps_made(too_few, size=16, lifetime=3, turns=1000) < 900, (
+        "filtered groups left out, it starves"
+    )
 
 
 @pytest.mark.parametrize("lifetimes", [[], [0.5, 7.5]])
-def test_the_whole_window_is_used_before_the_first_measurement_and_with_stragglers(lifetimes: list[float]) -> None:
+def test_the_whole_window_is_used_before_the_first_measurement_and_with_stragglers(
+    lifetimes: list[float],
+) -> None:
     assert staleness.enough_groups(lifetimes, max_staleness=8, groups_per_step=48) is None

@@ -39,7 +39,9 @@ class Wire:
 
 
 @pytest.fixture(params=["6.2", "7"])
-def durable_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def durable_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """A server of the test's own that appends to a file every second, to be killed."""
     server = Server(find_server(request.param), tmp_path_factory.mktemp("durable"), appendonly=True)
     server.start()
@@ -80,10 +82,14 @@ def redis_server(request: pytest.FixtureRequest, _servers: Callable[[str], Serve
 
 
 @pytest_asyncio.fixture
-async def wire(backend: str, run_name: str, _servers: Callable[[str], Server]) -> AsyncIterator[Wire]:
+async def wire(
+    backend: str, run_name: str, _servers: Callable[[str], Server]
+) -> AsyncIterator[Wire]:
     if backend == "memory":
         broker = MemoryBroker()
-        made = Wire(lambda: MemoryTrainerQueue(broker), lambda owner: MemoryGeneratorQueue(broker, owner))
+        made = Wire(
+            lambda: MemoryTrainerQueue(broker), lambda owner: MemoryGeneratorQueue(broker, owner)
+        )
     else:
         settings = _servers(backend).settings
         made = Wire(

@@ -1,4 +1,6 @@
-"""Entries of streams and records of :inflight as somebody hostile writes them, and a run that meets them."""
+"""Entries of streams and records of :inflight as somebody hostile writes them, and a run that meets
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,44 @@ def new_run() -> str:
 TASKS = [make_task(0), make_task(1), make_task(2), make_task(3, Purpose.EVAL)]
 """Finished, claimed, waiting, waiting: see `Bench`."""
 PAYLOADS = [encode_task(task) for task in TASKS]
-PAYLOADS += [encode_group(make_group(Claimed(task, "1-0", VERSION), owner)) for task in TASKS for owner in ("a", "b")]
+PAYLOADS += [
+    encode_group(make_group(Claimed(task, "1-0", VERSION), owner))
+    for task in TASKS
+    for owner in ("a", "b")
+]
 
 counts = st.sampled_from(
-    ["0", "1", "2", "3", "50", "007", "-1", "+1", "1.5", "1e3", "0x10", " 1", "١", "999999999999", "9" * 19, "9" * 400]
+    [
+        "0",
+        "1",
+        "2",
+        "3",
+        "50",
+        "007",
+        "-1",
+        "+1",
+        "1.5",
+        "1e3",
+        "0x10",
+        " 1",
+        "١",
+        "999999999999",
+        "9" * 19,
+        "9" * 400,
+    ]
 )
-versions = st.sampled_from(["-", "1.7", "1.99", "0.0", "1.", "1.7.7", "garbage", "9999999999.1", "1." + "9" * 30])
-ids = st.sampled_from(["0-1", "1-1", "1", "x-y", "9" * 20 + "-1", "18446744073709551615-18446744073709551615"])
-owners = st.sampled_from(["a", "b", "nobody", "two words", "a\nb", "", "\x00", "\u2003", "o" * 1000])
-words = st.one_of(counts, versions, ids, owners, st.sampled_from(["train", "eval", "TRAIN"])).map(str.encode)
+versions = st.sampled_from(
+    ["-", "1.7", "1.99", "0.0", "1.", "1.7.7", "garbage", "9999999999.1", "1." + "9" * 30]
+)
+ids = st.sampled_from(
+    ["0-1", "1-1", "1", "x-y", "9" * 20 + "-1", "18446744073709551615-18446744073709551615"]
+)
+owners = st.sampled_from(
+    ["a", "b", "nobody", "two words", "a\nb", "", "\x00", "\u2003", "o" * 1000]
+)
+words = st.one_of(counts, versions, ids, owners, st.sampled_from(["train", "eval", "TRAIN"])).map(
+    str.encode
+)
 junk = st.one_of(words, st.binary(max_size=40))
 FIELDS = {
     "s": counts.map(str.encode),
@@ -76,8 +107,14 @@ entry_ids = st.sampled_from(["*", "*", "*", "9999999999999-5", ALMOST_LAST_ID, L
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
     """Mostly in the right form, with a field or two damaged, left out, or given twice."""
-    fields = [(name.encode(), draw(values)) for name, values in FIELDS.items() if draw(st.integers(0, 9))]
-    fields += draw(st.lists(st.tuples(st.sampled_from([*(n.encode() for n in FIELDS), b"zz"]), junk), max_size=2))
+    fields = [
+        (name.encode(), draw(values)) for name, values in FIELDS.items() if draw(st.integers(0, 9))
+    ]
+    fields += draw(
+        st.lists(
+            st.tuples(st.sampled_from([*(n.encode() for n in FIELDS), b"zz"]), junk), max_size=2
+        )
+    )
     stream = draw(st.sampled_from(STREAMS))
     return Entry(stream, fields or [(b"hello", b"world")], draw(entry_ids))
 
@@ -86,7 +123,12 @@ states = st.sampled_from([b"waiting", b"claimed", b"finished", b"dead", b"lost"]
 records = st.builds(
     Record,
     st.one_of(counts.map(str.encode), junk),
-    st.one_of(junk, st.builds(lambda state, rest: b" ".join([state, *rest]), states, st.lists(words, max_size=8))),
+    st.one_of(
+        junk,
+        st.builds(
+            lambda state, rest: b" ".join([state, *rest]), states, st.lists(words, max_size=8)
+        ),
+    ),
 )
 THE_ONE_THAT_ENDED_A_RUN = Entry(
     "rollouts",
@@ -114,7 +156,9 @@ class Bench:
 
     async def work(self, hostile: list[Entry | Record], *, claim_first: bool) -> None:
         trainer = RedisTrainerQueue(self.server.settings, self.run)
-        first, second = (RedisGeneratorQueue(self.server.settings, self.run, owner) for owner in ("a", "b"))
+        first, second = (
+            RedisGeneratorQueue(self.server.settings, self.run, owner) for owner in ("a", "b")
+        )
         try:
             trainer.dispatch(TASKS[:2])
             finished, claimed = await self.claim(first)
@@ -127,7 +171,11 @@ class Bench:
                 await self.publish(second)
             await first.renew([claimed])
             await first.publish(claimed, make_group(claimed, "a"))
-            planted = {int(item.sequence) for item in hostile if isinstance(item, Record) and is_planted(item)}
+            planted = {
+                int(item.sequence)
+                for item in hostile
+                if isinstance(item, Record) and is_planted(item)
+            }
             for _ in range(6):
                 self.turn(trainer, planted)
                 await self.publish(second)
@@ -159,7 +207,9 @@ class Bench:
             raw.hset(keys.inflight, item.sequence, item.text)
         else:
             with suppress(redis.ResponseError):  # an id below one that was thrown before
-                raw.execute_command("XADD", getattr(keys, item.stream), item.id, *itertools.chain(*item.fields))
+                raw.execute_command(
+                    "XADD", getattr(keys, item.stream), item.id, *itertools.chain(*item.fields)
+                )
 
     def turn(self, trainer: RedisTrainerQueue, planted: set[int]) -> None:
         """One of the trainer's: read, remove, bury what is dead, dispatch what is nowhere."""

@@ -53,19 +53,31 @@ def ranges(draw: st.DrawFn, length: int) -> list[tuple[int, int]]:
 def rollouts(draw: st.DrawFn, index: int, *, prompt: int, partial: bool = False) -> Rollout:
     length = draw(st.integers(0, 12))
     shape = (prompt + length - 1, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-    experts = np.random.default_rng(draw(uint32)).integers(0, 256, np.maximum(shape, 0), dtype=np.uint8)
+    experts = np.random.default_rng(draw(uint32)).integers(
+        0, 256, np.maximum(shape, 0), dtype=np.uint8
+    )
     cuts = sorted(draw(st.sets(st.integers(1, length - 1), max_size=3))) if length > 1 else []
     edges = [0, *cuts, length] if length else []
     return Rollout(
         index=index,
-        token_ids=np.array(draw(st.lists(token_id, min_size=length, max_size=length)), dtype=np.int32),
-        logprobs=np.array(draw(st.lists(float32, min_size=length, max_size=length)), dtype=np.float32),
-        version_spans=tuple(VersionSpan(draw(versions), start, end) for start, end in pairwise(edges)),
+        token_ids=np.array(
+            draw(st.lists(token_id, min_size=length, max_size=length)), dtype=np.int32
+        ),
+        logprobs=np.array(
+            draw(st.lists(float32, min_size=length, max_size=length)), dtype=np.float32
+        ),
+        version_spans=tuple(
+            VersionSpan(draw(versions), start, end) for start, end in pairwise(edges)
+        ),
         loss_masked=tuple(draw(ranges(length))),
         legs=tuple(Leg(draw(sampled_kinds), start, end) for start, end in draw(ranges(length))),
-        kv_marks=tuple(draw(st.lists(st.builds(KvMark, st.integers(0, length), uint32, versions), max_size=2))),
+        kv_marks=tuple(
+            draw(st.lists(st.builds(KvMark, st.integers(0, length), uint32, versions), max_size=2))
+        ),
         partial=partial,
-        stop_reason=StopReason.RUNNING if partial else draw(st.sampled_from([StopReason.END, StopReason.LENGTH])),
+        stop_reason=StopReason.RUNNING
+        if partial
+        else draw(st.sampled_from([StopReason.END, StopReason.LENGTH])),
         reward=draw(float32),
         grading_status=draw(st.sampled_from(GradingStatus)),
         grading_seconds=draw(float32),
@@ -77,7 +89,9 @@ def rollouts(draw: st.DrawFn, index: int, *, prompt: int, partial: bool = False)
 
 samplings = st.builds(Sampling, float32, float32, st.integers(-(2**31), 2**31 - 1), uint32)
 token_tuples = st.lists(token_id, max_size=4).map(tuple)
-budgets = st.builds(LengthBudget, uint32, uint32, uint32, uint32, token_tuples, token_tuples, uint32)
+budgets = st.builds(
+    LengthBudget, uint32, uint32, uint32, uint32, token_tuples, token_tuples, uint32
+)
 prompts = st.lists(token_id, max_size=8).map(lambda ids: np.array(ids, dtype=np.int32))
 
 
@@ -102,14 +116,19 @@ def tasks(draw: st.DrawFn) -> PromptTask:
         attempt=draw(uint32),
         hand_backs=draw(uint32),
         first_version=draw(versions),
-        rollouts=[draw(rollouts(i, prompt=len(prompt), partial=draw(st.booleans()))) for i in sorted(indices)],
+        rollouts=[
+            draw(rollouts(i, prompt=len(prompt), partial=draw(st.booleans())))
+            for i in sorted(indices)
+        ],
     )
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> RolloutGroup:
     prompt = draw(prompts)
-    members = [draw(rollouts(index, prompt=len(prompt))) for index in range(draw(st.integers(1, 4)))]
+    members = [
+        draw(rollouts(index, prompt=len(prompt))) for index in range(draw(st.integers(1, 4)))
+    ]
     oldest = [rollout.oldest_version for rollout in members if rollout.oldest_version is not None]
     return RolloutGroup(
         sequence=draw(st.integers(0, 2**64 - 1)),
@@ -168,7 +187,9 @@ def test_arbitrary_bytes_decode_or_raise_the_codec_error(payload: bytes) -> None
 
 @given(groups(), st.data())
 @patient
-def test_a_damaged_group_decodes_to_a_sound_group_or_raises(group: RolloutGroup, data: st.DataObject) -> None:
+def test_a_damaged_group_decodes_to_a_sound_group_or_raises(
+    group: RolloutGroup, data: st.DataObject
+) -> None:
     payload = bytearray(encode_group(group))
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(0, len(payload) - 1))
@@ -244,15 +265,21 @@ def lose_the_purpose(message: pb.RolloutGroup) -> None:
 
 
 def forget_an_expert(message: pb.RolloutGroup) -> None:
-    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(7), layers=2, choices=2))
+    message.rollouts[0].routed_experts.MergeFrom(
+        pb.RoutedExperts(experts=bytes(7), layers=2, choices=2)
+    )
 
 
 def route_too_few_tokens(message: pb.RolloutGroup) -> None:
-    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(4), layers=2, choices=2))
+    message.rollouts[0].routed_experts.MergeFrom(
+        pb.RoutedExperts(experts=bytes(4), layers=2, choices=2)
+    )
 
 
 def route_through_no_layer(message: pb.RolloutGroup) -> None:
-    message.rollouts[0].routed_experts.MergeFrom(pb.RoutedExperts(experts=bytes(4), layers=0, choices=2))
+    message.rollouts[0].routed_experts.MergeFrom(
+        pb.RoutedExperts(experts=bytes(4), layers=0, choices=2)
+    )
 
 
 def route_through_endless_layers(message: pb.RolloutGroup) -> None:
@@ -289,20 +316,26 @@ def test_a_group_that_contradicts_itself_is_refused(damage: Any, sentence: str) 
 
 
 def test_fields_of_a_newer_program_are_counted_and_not_fatal() -> None:
-    payload = encode_task(make_task(3)) + bytes([0xA2, 0x06, 0x03]) + b"new" + bytes([0xA8, 0x06, 0x01])
+    payload = (
+        encode_task(make_task(3)) + bytes([0xA2, 0x06, 0x03]) + b"new" + bytes([0xA8, 0x06, 0x01])
+    )
     counts: list[int] = []
     assert decode_task(payload, counts.append).sequence == 3
     assert counts == [2]
 
 
-def test_an_oversized_message_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_message_is_refused_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("rollcast.rollouts.codec.MAX_MESSAGE_BYTES", 10)
     with pytest.raises(CodecError, match="more than 10"):
         decode_task(encode_task(make_task(1)))
 
 
 def test_a_token_costs_eight_bytes_and_a_little() -> None:
-    task = make_task(1, rollouts=[make_rollout(0, 1000), make_rollout(1, 1000)], first_version=VERSION)
+    task = make_task(
+        1, rollouts=[make_rollout(0, 1000), make_rollout(1, 1000)], first_version=VERSION
+    )
     assert len(encode_task(task)) - len(encode_task(make_task(1))) <= 2 * (8 * 1000 + 40)
 
 
@@ -312,7 +345,14 @@ def test_a_choice_costs_one_byte_and_none_where_nothing_is_recorded() -> None:
     tokens = len(task.prompt_token_ids) + 1000 - 1
     plain, routed = make_rollout(0, 1000), make_rollout(0, 1000)
     routed.routed_experts = np.zeros((tokens, 48, 8), dtype=np.uint8)
-    sizes = [len(encode_task(make_task(1, rollouts=[one], first_version=VERSION))) for one in (plain, routed)]
+    sizes = [
+        len(encode_task(make_task(1, rollouts=[one], first_version=VERSION)))
+        for one in (plain, routed)
+    ]
     assert 0 < sizes[1] - sizes[0] - tokens * 48 * 8 <= 20
-    message = pb.PromptTask.FromString(encode_task(make_task(1, rollouts=[plain], first_version=VERSION)))
-    assert not message.rollouts[0].HasField("routed_experts"), "an older program reads it as it always did"
+    message = pb.PromptTask.FromString(
+        encode_task(make_task(1, rollouts=[plain], first_version=VERSION))
+    )
+    assert not message.rollouts[0].HasField("routed_experts"), (
+        "an older program reads it as it always did"
+    )

@@ -18,7 +18,9 @@ from tests.rollouts.conftest import Wire
 async def claim(
     queue: GeneratorQueue, train: int = 8, evals: int = 0, version: PolicyVersion = VERSION
 ) -> list[Claimed]:
-    return await queue.claim(train=train, evals=evals, first_version=lambda: version, block_seconds=0)
+    return await queue.claim(
+        train=train, evals=evals, first_version=lambda: version, block_seconds=0
+    )
 
 
 async def test_a_task_travels_to_a_generator_and_its_group_back(wire: Wire) -> None:
@@ -32,7 +34,9 @@ async def test_a_task_travels_to_a_generator_and_its_group_back(wire: Wire) -> N
     (delivery,) = trainer.read(10, 0)
     assert delivery.group.generator == "a"
     np.testing.assert_array_equal(delivery.group.rollouts[1].logprobs, group.rollouts[1].logprobs)
-    assert [item.num_bytes for item in trainer.outstanding().finished.values()] == [delivery.num_bytes]
+    assert [item.num_bytes for item in trainer.outstanding().finished.values()] == [
+        delivery.num_bytes
+    ]
     trainer.remove([delivery.stream_id])
     assert trainer.outstanding().sequences == set()
     assert not trainer.outstanding().finished
@@ -52,7 +56,9 @@ async def test_the_snapshot_shows_where_every_task_is(wire: Wire) -> None:
     assert snapshot.claims[1].owner == "a"
     assert snapshot.claims[1].first_version == PolicyVersion(1, 9)
     assert set(snapshot.waiting) == {2, 3}
-    assert {sequence for sequence, item in snapshot.waiting.items() if item.purpose is Purpose.EVAL} == {3}
+    assert {
+        sequence for sequence, item in snapshot.waiting.items() if item.purpose is Purpose.EVAL
+    } == {3}
     assert {snapshot.finished[0].purpose, snapshot.claims[1].purpose} == {Purpose.TRAIN}
 
 
@@ -72,7 +78,9 @@ async def test_dispatching_twice_adds_nothing_while_the_task_is_outstanding(wire
 
 async def test_evaluations_are_claimed_apart(wire: Wire) -> None:
     trainer, generator = wire.trainer(), wire.generator("a")
-    trainer.dispatch([make_task(n) for n in range(3)] + [make_task(n, Purpose.EVAL) for n in range(3, 6)])
+    trainer.dispatch(
+        [make_task(n) for n in range(3)] + [make_task(n, Purpose.EVAL) for n in range(3, 6)]
+    )
     claimed = await claim(generator, train=1, evals=2)
     assert [(item.task.sequence, item.task.purpose) for item in claimed] == [
         (3, Purpose.EVAL),
@@ -100,11 +108,18 @@ async def test_a_waiting_claim_wakes_when_a_task_comes(wire: Wire) -> None:
     await generator.wait_until_recorded()
     trainer.dispatch([make_task(1)])
     (claimed,) = await asyncio.wait_for(waiting, 10)
-    assert claimed.first_version == PolicyVersion(1, 4), "the version is that of the claim, not of the wait's start"
+    assert claimed.first_version == PolicyVersion(1, 4), (
+        "the version is that of the claim, not of the wait's start"
+    )
 
 
 async def test_a_claim_without_tasks_ends_in_time(wire: Wire) -> None:
-    assert await wire.generator("a").claim(train=1, evals=1, first_version=lambda: VERSION, block_seconds=0.05) == []
+    assert (
+        await wire.generator("a").claim(
+            train=1, evals=1, first_version=lambda: VERSION, block_seconds=0.05
+        )
+        == []
+    )
 
 
 async def test_three_failures_are_death_with_the_reason(wire: Wire) -> None:
@@ -277,7 +292,11 @@ async def test_groups_of_a_former_trainer_can_be_removed_unread(wire: Wire) -> N
 
 def test_incarnations_rise_and_never_fall_below_the_checkpoint(wire: Wire) -> None:
     trainer = wire.trainer()
-    assert [trainer.start_incarnation(1), trainer.start_incarnation(1), wire.trainer().start_incarnation(7)] == [
+    assert [
+        trainer.start_incarnation(1),
+        trainer.start_incarnation(1),
+        wire.trainer().start_incarnation(7),
+    ] == [
         1,
         2,
         7,

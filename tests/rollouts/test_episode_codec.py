@@ -1,4 +1,6 @@
-"""Episodes on the wire: they come back as they were sent, cost nothing to others, and hostile ones are refused."""
+"""Episodes on the wire: they come back as they were sent, cost nothing to others, and hostile ones
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,21 @@ SHAPES = [(1,), (4,), (2, 1), (1, 1, 3)]
 
 def episodes(*, has_trailing: bool = False) -> RolloutGroup:
     rng = np.random.default_rng(0)
-    rollouts = [make_episode(rng, index, turns=shape, has_trailing=has_trailing) for index, shape in enumerate(SHAPES)]
-    return make_answer_group(make_task(3, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+    rollouts = [
+        make_episode(rng, index, turns=shape, has_trailing=has_trailing)
+        for index, shape in enumerate(SHAPES)
+    ]
+    return make_answer_group(
+        make_task(3, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts
+    )
 
 
 def as_plain(value: Any) -> Any:
     """Records as dicts and arrays as lists with their types, to compare by."""
     if dataclasses.is_dataclass(value):
-        return {item.name: as_plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {
+            item.name: as_plain(getattr(value, item.name)) for item in dataclasses.fields(value)
+        }
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.tolist()
     if isinstance(value, list | tuple):
@@ -48,7 +57,9 @@ def test_episodes_survive_the_wire(has_trailing: bool) -> None:
 def test_a_task_and_its_half_finished_episodes_survive_the_wire(is_begun: bool) -> None:
     task = make_task(3, episode=EPISODE_TASK)
     if is_begun:
-        partial = make_episode(np.random.default_rng(1), 1, turns=(2, 2), has_trailing=True, end=EpisodeEnd.RUNNING)
+        partial = make_episode(
+            np.random.default_rng(1), 1, turns=(2, 2), has_trailing=True, end=EpisodeEnd.RUNNING
+        )
         partial = dataclasses.replace(partial, partial=True, stop_reason=StopReason.RUNNING)
         task = dataclasses.replace(task, rollouts=[partial], first_version=VERSION)
     assert as_plain(decode_task(encode_task(task))) == as_plain(task)
@@ -61,7 +72,9 @@ def test_the_own_prompt_of_an_episode_may_be_that_of_its_task() -> None:
         rollout.episode.prompt_token_ids = None
     decoded = decode_group(encode_group(group))
     for rollout in decoded.rollouts:
-        np.testing.assert_array_equal(rollout.sequence_prompt(rollout, group.prompt_token_ids), group.prompt_token_ids)
+        np.testing.assert_array_equal(
+            rollout.sequence_prompt(rollout, group.prompt_token_ids), group.prompt_token_ids
+        )
 
 
 def test_a_rollout_without_an_episode_has_no_byte_of_one() -> None:
@@ -86,12 +99,18 @@ def test_spans_tokens_and_versions_cover_the_branches() -> None:
     for rollout in group.rollouts:
         assert rollout.episode is not None
         sampled = sum(turn.end - turn.start for turn in rollout.episode.turns)
-        assert rollout.num_tokens == sampled < sum(len(sequence.token_ids) for sequence in rollout.sequences)
+        assert (
+            rollout.num_tokens
+            == sampled
+            < sum(len(sequence.token_ids) for sequence in rollout.sequences)
+        )
     last = group.rollouts[2]
     old = PolicyVersion(1, 2)
     assert last.episode is not None
     branch = last.episode.branches[0]
-    branch.version_spans = tuple(dataclasses.replace(span, version=old) for span in branch.version_spans)
+    branch.version_spans = tuple(
+        dataclasses.replace(span, version=old) for span in branch.version_spans
+    )
     assert old in last.versions
     assert old in group.versions
     assert last.oldest_version == old
@@ -209,7 +228,9 @@ def have_endless_branches(episode: Episode) -> None:
         (of_episode(have_endless_branches), "70000 branches"),
     ],
 )
-def test_an_episode_that_contradicts_itself_is_refused(spoil: Callable[[Rollout], None], sentence: str) -> None:
+def test_an_episode_that_contradicts_itself_is_refused(
+    spoil: Callable[[Rollout], None], sentence: str
+) -> None:
     rng = np.random.default_rng(2)
     rollouts = [make_episode(rng, index, turns=(2, 2), has_trailing=True) for index in range(2)]
     group = make_answer_group(make_task(3, episode=EPISODE_TASK), rollouts)
@@ -255,4 +276,6 @@ def test_damaged_episodes_decode_to_sound_ones_or_are_refused() -> None:
             for rollout in group.rollouts:
                 for sequence in rollout.sequences:
                     assert len(sequence.logprobs) == len(sequence.token_ids)
-                    assert sum(span.end - span.start for span in sequence.version_spans) == len(sequence.token_ids)
+                    assert sum(span.end - span.start for span in sequence.version_spans) == len(
+                        sequence.token_ids
+                    )

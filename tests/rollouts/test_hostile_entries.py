@@ -1,4 +1,6 @@
-"""Whatever somebody writes into the streams or into :inflight: nothing raises, every good task is answered."""
+"""Whatever somebody writes into the streams or into :inflight: nothing raises, every good task is
+answered.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text:
     trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
     with redis_server.client() as raw:
         raw.hset(keys.state, "incarnation", text)
-        with pytest.raises(UserError, match=f"incarnation in .* is b'{text}', not a number; set it"):
+        with pytest.raises(
+            UserError, match=f"incarnation in .* is b'{text}', not a number; set it"
+        ):
             trainer.start_incarnation(1)
         raw.hset(keys.state, "incarnation", "4")
     assert trainer.start_incarnation(1) == 5
@@ -102,7 +106,9 @@ def test_a_damaged_incarnation_is_told_in_a_sentence(redis_server: Server, text:
 
 
 async def test_a_group_is_its_owners(redis_server: Server) -> None:
-    """A copy of a good group under another id, and one whose fields say something else than it does."""
+    """A copy of a good group under another id, and one whose fields say something else than it
+    does.
+    """
     run = new_run()
     trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
     generator = RedisGeneratorQueue(redis_server.settings, run, "a")
@@ -115,14 +121,19 @@ async def test_a_group_is_its_owners(redis_server: Server) -> None:
         raw.xadd(keys.rollouts, fields)
         assert [delivery.stream_id for delivery in trainer.read(100, 0)] == [entry_id.decode()]
         reasons = {fields[b"r"].decode() for _, fields in raw.xrange(keys.dead)}
-    assert reasons == {"another entry has its task", "unreadable group: the entry's field o is not the group's"}
+    assert reasons == {
+        "another entry has its task",
+        "unreadable group: the entry's field o is not the group's",
+    }
     assert trainer.outstanding().dead.keys() == {second.task.sequence}
     assert trainer.unreadable() == 2
     trainer.close()
     await generator.close()
 
 
-@pytest.mark.parametrize("text", ["waiting 0 train 1-1 -", "claimed 2 eval 1-1 1.7 1.000000 a", "dead 3 train 1-1 "])
+@pytest.mark.parametrize(
+    "text", ["waiting 0 train 1-1 -", "claimed 2 eval 1-1 1.7 1.000000 a", "dead 3 train 1-1 "]
+)
 def test_a_record_in_the_right_form_is_read(text: str) -> None:
     found, damaged = outstanding([(b"5", text.encode())])
     assert found.sequences == {5}
@@ -135,8 +146,12 @@ def test_no_record_raises(sequence: bytes, text: bytes) -> None:
     assert len(found.sequences) + len(damaged) == 1
 
 
-async def test_an_entry_under_the_last_id_takes_no_task_from_its_owner(redis_server: Server) -> None:
-    """Owners, how long they were silent, and what is already delivered survive; nothing else is numbered anew."""
+async def test_an_entry_under_the_last_id_takes_no_task_from_its_owner(
+    redis_server: Server,
+) -> None:
+    """Owners, how long they were silent, and what is already delivered survive; nothing else is
+    numbered anew.
+    """
     run = new_run()
     trainer, keys = RedisTrainerQueue(redis_server.settings, run), Keys(run)
     first, second = (RedisGeneratorQueue(redis_server.settings, run, owner) for owner in ("a", "b"))
@@ -153,7 +168,9 @@ async def test_an_entry_under_the_last_id_takes_no_task_from_its_owner(redis_ser
         assert await first.renew(claimed) == []
         raw.xadd(keys.rollouts, {"junk": "1"}, id=LAST_ID)
         assert trainer.read(9, 0) == []
-        assert await first.publish(claimed[0], make_group(claimed[0], "a")), "behind an id that was deleted"
+        assert await first.publish(claimed[0], make_group(claimed[0], "a")), (
+            "behind an id that was deleted"
+        )
         assert [delivery.group.sequence for delivery in trainer.read(9, 0)] == [0]
         assert await first.publish(claimed[1], make_group(claimed[1], "a"))
         assert [delivery.group.sequence for delivery in trainer.read(9, 0)] == [1]

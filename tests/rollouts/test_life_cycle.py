@@ -1,4 +1,6 @@
-"""Random histories of both ends against a plain model: every task ends settled or dead exactly once."""
+"""Random histories of both ends against a plain model: every task ends settled or dead exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,22 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from rollcast.rollouts.base import MAX_FAILURES, Claimed, Delivery, GeneratorQueue, Redispatch, TrainerQueue
+from rollcast.rollouts.base import (
+    MAX_FAILURES,
+    Claimed,
+    Delivery,
+    GeneratorQueue,
+    Redispatch,
+    TrainerQueue,
+)
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Purpose
 from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
@@ -26,7 +41,9 @@ picks = st.integers(0, 1 << 16)
 
 
 class LifeCycle(RuleBasedStateMachine):
-    """`place`, `attempt` and `version` are the model; `ended` counts how often each task came to its end."""
+    """`place`, `attempt` and `version` are the model; `ended` counts how often each task came to
+    its end.
+    """
 
     def __init__(self, connect: Callable[[], Ends]) -> None:
         super().__init__()
@@ -89,7 +106,11 @@ class LifeCycle(RuleBasedStateMachine):
         tasks = [make_task(sequence, purpose) for sequence in [*outstanding[:3], *new]]
         assert self.trainer.dispatch(tasks) == new
         for sequence in new:
-            self.place[sequence], self.attempt[sequence], self.version[sequence] = "waiting", 0, None
+            self.place[sequence], self.attempt[sequence], self.version[sequence] = (
+                "waiting",
+                0,
+                None,
+            )
 
     @rule(number=picks, train=st.integers(0, 3), evals=st.integers(0, 2))
     def claim(self, number: int, train: int, evals: int) -> None:
@@ -221,7 +242,9 @@ class LifeCycle(RuleBasedStateMachine):
             ("finished", snapshot.finished),
             ("dead", snapshot.dead),
         ):
-            assert set(found) == {sequence for sequence, place in self.place.items() if place == name}
+            assert set(found) == {
+                sequence for sequence, place in self.place.items() if place == name
+            }
             assert all(item.attempt == self.attempt[sequence] for sequence, item in found.items())
         for sequence, item in snapshot.waiting.items():
             assert item.first_version == self.version[sequence]
@@ -262,7 +285,10 @@ def run_histories(connect: Callable[[], Ends], *, max_examples: int) -> None:
     run_state_machine_as_test(
         lambda: LifeCycle(connect),  # type: ignore[arg-type]  # a factory is as good
         settings=settings(
-            max_examples=max_examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=max_examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )
 

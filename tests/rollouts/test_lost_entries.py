@@ -1,4 +1,6 @@
-"""Streams and records that somebody deleted, damaged or wrote by hand: nothing stays counted that is not there."""
+"""Streams and records that somebody deleted, damaged or wrote by hand: nothing stays counted that
+is not there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from testkit.rollouts.servers import Server
 
 @dataclass
 class Bench:
-    """A run with one task of each kind: 0 finished, 1 claimed, 2 waiting, 3 waiting for evaluation."""
+    """A run with one task of each kind: 0 finished, 1 claimed, 2 waiting, 3 waiting
+    for evaluation.
+    """
 
     raw: Any
     """redis.Redis; its types know neither which answers are bytes nor what a mapping may hold."""
@@ -33,7 +37,9 @@ class Bench:
 
 
 async def claim(queue: RedisGeneratorQueue, train: int = 8, evals: int = 0) -> list[Claimed]:
-    return await queue.claim(train=train, evals=evals, first_version=lambda: VERSION, block_seconds=0)
+    return await queue.claim(
+        train=train, evals=evals, first_version=lambda: VERSION, block_seconds=0
+    )
 
 
 @pytest_asyncio.fixture
@@ -151,7 +157,9 @@ async def test_foreign_entries_are_buried_and_counted(bench: Bench) -> None:
     bench.raw.xadd(bench.keys.tasks, {"hello": "world"})
     bench.raw.xadd(bench.keys.tasks, good | {"d": b"\xff\xff\xff"})
     bench.raw.xadd(bench.keys.tasks, good | {"d": encode_task(make_task(51))})
-    bench.raw.xadd(bench.keys.tasks, good | {"p": "eval", "d": encode_task(make_task(50, Purpose.EVAL))})
+    bench.raw.xadd(
+        bench.keys.tasks, good | {"p": "eval", "d": encode_task(make_task(50, Purpose.EVAL))}
+    )
     bench.raw.xadd(bench.keys.rollouts, {"d": "x" * 100_000})
     bench.raw.xadd(bench.keys.rollouts, good | {"d": b"\x00", "o": "a", "t": "1-1"})
     assert [delivery.group.sequence for delivery in bench.trainer.read(10, 0)] == [0]
@@ -168,7 +176,9 @@ async def test_an_unreadable_group_returns_its_credit_as_dead(bench: Bench) -> N
     bench.raw.xdel(bench.keys.rollouts, entry_id)
     damaged = bench.raw.xadd(bench.keys.rollouts, fields | {b"d": b"damaged"}).decode()
     bench.trainer.outstanding()
-    bench.raw.hset(bench.keys.inflight, "0", f"finished 0 train {damaged} 1.7 7 a {fields[b't'].decode()}")
+    bench.raw.hset(
+        bench.keys.inflight, "0", f"finished 0 train {damaged} 1.7 7 a {fields[b't'].decode()}"
+    )
     assert bench.trainer.read(10, 0) == []
     assert "unreadable group" in bench.trainer.outstanding().dead[0].reason
     bench.trainer.retire([0])
@@ -183,11 +193,15 @@ async def test_renewals_do_not_count_as_deliveries(bench: Bench) -> None:
 
 
 async def test_a_claim_whose_reply_was_lost_is_found_again(bench: Bench) -> None:
-    """What the server did for a client that never heard of it, done here by a second client of the same name."""
+    """What the server did for a client that never heard of it, done here by a second client of the
+    same name.
+    """
     await claim(bench.other("a"), 1)
     assert places(bench.trainer) == ({3}, {1, 2}, {0})
     later = PolicyVersion(1, 20)
-    (found,) = await bench.generator.claim(train=1, evals=0, first_version=lambda: later, block_seconds=0)
+    (found,) = await bench.generator.claim(
+        train=1, evals=0, first_version=lambda: later, block_seconds=0
+    )
     assert (found.task.sequence, found.first_version) == (2, later)
     assert bench.trainer.outstanding().claims[2].first_version == later
     assert await claim(bench.generator) == []

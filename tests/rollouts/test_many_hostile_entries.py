@@ -1,4 +1,6 @@
-"""More draws of what tests/rollouts/test_hostile_entries.py writes into the streams and into :inflight."""
+"""More draws of what tests/rollouts/test_hostile_entries.py writes into the streams and into
+:inflight.
+"""
 
 from __future__ import annotations
 

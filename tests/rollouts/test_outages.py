@@ -1,4 +1,6 @@
-"""Redis killed, frozen, restarted with less than it knew, or restarted empty, in the middle of traffic."""
+"""Redis killed, frozen, restarted with less than it knew, or restarted empty, in the middle of
+traffic.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ DEADLINE_SECONDS = 60.0
 
 
 class TrainerLoop(threading.Thread):
-    """Trains on every task once: credit from the snapshot, a ledger of what was used, missing tasks redone."""
+    """Trains on every task once: credit from the snapshot, a ledger of what was used, missing tasks
+    redone.
+    """
 
     def __init__(self, settings: RedisSettings, run: str) -> None:
         super().__init__(daemon=True)
@@ -43,7 +47,9 @@ class TrainerLoop(threading.Thread):
         try:
             deadline = time.monotonic() + DEADLINE_SECONDS
             while len(self.used) < NUM_TASKS or self.queue.outstanding().sequences:
-                assert time.monotonic() < deadline, f"only {len(self.used)} of {NUM_TASKS} tasks came back"
+                assert time.monotonic() < deadline, (
+                    f"only {len(self.used)} of {NUM_TASKS} tasks came back"
+                )
                 self.turn()
         except BaseException as error:
             self.error = error
@@ -59,11 +65,19 @@ class TrainerLoop(threading.Thread):
             self.queue.remove([delivery.stream_id])
         self.queue.sweep(1.0)
         present = self.queue.outstanding()
-        self.queue.retire([*(used & (present.waiting.keys() | present.claims.keys())), *present.dead])
+        self.queue.retire(
+            [*(used & (present.waiting.keys() | present.claims.keys())), *present.dead]
+        )
         missing = set(range(self.num_dispatched)) - used - (present.sequences - present.dead.keys())
         self.num_missing += len(missing)
         self.queue.dispatch([make_task(sequence) for sequence in sorted(missing)])
-        free = max(0, min(WINDOW - len(present.sequences - used) - len(missing), NUM_TASKS - self.num_dispatched))
+        free = max(
+            0,
+            min(
+                WINDOW - len(present.sequences - used) - len(missing),
+                NUM_TASKS - self.num_dispatched,
+            ),
+        )
         new = range(self.num_dispatched, self.num_dispatched + free)
         self.num_dispatched += free
         self.queue.dispatch([make_task(sequence) for sequence in new])
@@ -73,7 +87,9 @@ async def generate(settings: RedisSettings, run: str, owner: str, done: asyncio.
     queue = RedisGeneratorQueue(settings, run, owner)
     turns = 0
     while not done.is_set():
-        claimed = await queue.claim(train=3, evals=0, first_version=lambda: VERSION, block_seconds=0.05)
+        claimed = await queue.claim(
+            train=3, evals=0, first_version=lambda: VERSION, block_seconds=0.05
+        )
         await asyncio.sleep(0.005)
         lost = set(await queue.renew(claimed))
         for item in claimed:
@@ -101,10 +117,14 @@ async def wait_until_used(trainer: TrainerLoop, count: int) -> None:
 
 
 @pytest.mark.parametrize("loss", ["nothing", "tail", "everything"])
-async def test_every_task_is_used_once_over_kills_of_redis(durable_server: Server, loss: str) -> None:
+async def test_every_task_is_used_once_over_kills_of_redis(
+    durable_server: Server, loss: str
+) -> None:
     server, run = durable_server, f"killed-{loss}"
     trainer, done = TrainerLoop(server.settings, run), asyncio.Event()
-    generators = [asyncio.ensure_future(generate(server.settings, run, name, done)) for name in ("a", "b")]
+    generators = [
+        asyncio.ensure_future(generate(server.settings, run, name, done)) for name in ("a", "b")
+    ]
     trainer.start()
     for part in (NUM_TASKS // 4, NUM_TASKS // 2):
         await wait_until_used(trainer, part - 30)
@@ -134,7 +154,9 @@ async def test_a_frozen_redis_costs_a_deadline_and_loses_nothing(durable_server:
     trainer = RedisTrainerQueue(settings, "frozen", patience_seconds=0.3)
     generator = RedisGeneratorQueue(settings, "frozen", "a", patience_seconds=0.3)
     trainer.dispatch([make_task(1), make_task(2)])
-    (claimed,) = await generator.claim(train=1, evals=0, first_version=lambda: VERSION, block_seconds=0)
+    (claimed,) = await generator.claim(
+        train=1, evals=0, first_version=lambda: VERSION, block_seconds=0
+    )
     group = make_group(claimed, "a")
     os.kill(durable_server.pid, signal.SIGSTOP)
     try:
@@ -146,7 +168,9 @@ async def test_a_frozen_redis_costs_a_deadline_and_loses_nothing(durable_server:
             trainer.outstanding()
     finally:
         os.kill(durable_server.pid, signal.SIGCONT)
-    assert await generator.publish(claimed, group), "whether or not the frozen server took the first call"
+    assert await generator.publish(claimed, group), (
+        "whether or not the frozen server took the first call"
+    )
     later = PolicyVersion(1, 9)
     (found,) = await generator.claim(train=1, evals=0, first_version=lambda: later, block_seconds=1)
     assert found.task.sequence == 2
@@ -158,17 +182,25 @@ async def test_a_frozen_redis_costs_a_deadline_and_loses_nothing(durable_server:
     await generator.close()
 
 
-async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(durable_server: Server) -> None:
-    """`recorded` comes through between two attempts; the next one asks for the version that is held by then."""
+async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(
+    durable_server: Server,
+) -> None:
+    """`recorded` comes through between two attempts; the next one asks for the version that is held
+    by then.
+    """
     settings = durable_server.settings.model_copy(update={"timeout_seconds": 0.2})
     trainer = RedisTrainerQueue(durable_server.settings, "held-up")
     generator = RedisGeneratorQueue(settings, "held-up", "a", patience_seconds=DEADLINE_SECONDS)
     held = VERSION
-    assert await generator.claim(train=1, evals=0, first_version=lambda: held, block_seconds=0) == []
+    assert (
+        await generator.claim(train=1, evals=0, first_version=lambda: held, block_seconds=0) == []
+    )
     os.kill(durable_server.pid, signal.SIGSTOP)
     try:
         claiming = asyncio.ensure_future(
-            generator.claim(train=1, evals=0, first_version=lambda: held, block_seconds=DEADLINE_SECONDS)
+            generator.claim(
+                train=1, evals=0, first_version=lambda: held, block_seconds=DEADLINE_SECONDS
+            )
         )
         await asyncio.sleep(0.05)
         held = PolicyVersion(1, 9)
@@ -186,7 +218,9 @@ async def test_a_claim_that_waits_for_redis_does_not_hold_back_new_weights(durab
 
 def test_a_server_that_is_not_there_is_an_error_after_the_patience() -> None:
     queue = RedisTrainerQueue(
-        RedisSettings(port=free_port("127.0.0.1"), timeout_seconds=0.2), "nowhere", patience_seconds=0.3
+        RedisSettings(port=free_port("127.0.0.1"), timeout_seconds=0.2),
+        "nowhere",
+        patience_seconds=0.3,
     )
     with pytest.raises(QueueAway):
         queue.start_incarnation(1)
@@ -196,7 +230,9 @@ def test_a_wrong_password_is_the_users_mistake_at_once(durable_server: Server) -
     with durable_server.client() as client:
         client.config_set("requirepass", "right")
     for password in ("wrong", None):
-        settings = durable_server.settings.model_copy(update={"password": SecretStr(password) if password else None})
+        settings = durable_server.settings.model_copy(
+            update={"password": SecretStr(password) if password else None}
+        )
         with pytest.raises(UserError, match=r"redis\.password"):
             RedisTrainerQueue(settings, "locked").start_incarnation(1)
     right = durable_server.settings.model_copy(update={"password": SecretStr("right")})

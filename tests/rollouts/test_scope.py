@@ -6,10 +6,14 @@ from rollcast.rollouts.redis_streams import RedisTrainerQueue
 from testkit.rollouts.servers import Server
 
 
-def test_runs_of_one_name_in_two_namespaces_share_nothing(redis_server: Server, run_name: str) -> None:
+def test_runs_of_one_name_in_two_namespaces_share_nothing(
+    redis_server: Server, run_name: str
+) -> None:
     scopes = ("", "team-a/b", "team/a-b")
     queues = {
-        scope: RedisTrainerQueue(redis_server.settings.model_copy(update={"scope": scope}), run_name)
+        scope: RedisTrainerQueue(
+            redis_server.settings.model_copy(update={"scope": scope}), run_name
+        )
         for scope in scopes
     }
     for number, queue in enumerate(queues.values(), start=1):

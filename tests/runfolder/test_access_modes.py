@@ -1,4 +1,6 @@
-"""Other users read no samples, tasks or logs of a run: what it writes is for its user and group, by the umask."""
+"""Other users read no samples, tasks or logs of a run: what it writes is for its user and group, by
+the umask.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ def test_a_run_is_for_its_user_and_group(tmp_path: Path, umask: int) -> None:
         service.start()
         wait_for(lambda: service.poll() == 0, 60, "the process ends")
         make_folder(folder / files.LOGGED)
-    modes = {str(path.relative_to(folder)): oct(_mode(path)) for path in [folder, *folder.rglob("*")]}
+    modes = {
+        str(path.relative_to(folder)): oct(_mode(path)) for path in [folder, *folder.rglob("*")]
+    }
     folders = {".", files.LOGS, files.LOGGED}
-    expected = {name: oct((0o770 if name in folders else 0o660) & ~umask) for name in modes if name != files.LOCK}
+    expected = {
+        name: oct((0o770 if name in folders else 0o660) & ~umask)
+        for name in modes
+        if name != files.LOCK
+    }
     assert {name: mode for name, mode in modes.items() if name != files.LOCK} == expected
     assert {files.SAMPLES, files.RUN_LOG, f"{files.LOGS}/generator-1.log"} <= modes.keys()
     assert _mode(folder.parent) == 0o777 & ~umask, "the folder of all runs is the user's matter"

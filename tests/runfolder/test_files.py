@@ -15,7 +15,9 @@ def test_no_other_module_spells_a_file_of_the_run_folder() -> None:
     assert len(NAMES) > 14
     # The files of other programs have names of their own; one of them is the same.
     exempt = (Path(files.__file__), SERVICES / "curves/formats/known_files.py")
-    texts = {path: path.read_text() for path in sorted(SERVICES.rglob("*.py")) if path not in exempt}
+    texts = {
+        path: path.read_text() for path in sorted(SERVICES.rglob("*.py")) if path not in exempt
+    }
     spelt = [
         f"{path.relative_to(SERVICES)}, line {node.lineno}: {node.value!r}"
         for path, text in texts.items()

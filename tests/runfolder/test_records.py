@@ -66,9 +66,14 @@ def test_a_record_comes_back_to_the_last_digit(record: EvaluationRecord | StepRe
 
 
 def test_marks_and_compute_come_back() -> None:
-    for mark in (TaskMark("dispatched", 1.5, [1, 2]), TaskMark("resumed", 2.0, version=None, incarnation=3)):
+    for mark in (
+        TaskMark("dispatched", 1.5, [1, 2]),
+        TaskMark("resumed", 2.0, version=None, incarnation=3),
+    ):
         assert parse(json.dumps(as_json(mark)).encode(), TaskMark) == mark
-    spent = ComputeRecord({"generator": 1.5, "trainer": 0.1}, {"generator": 4, "trainer": 1}, 7.0, stopped=True)
+    spent = ComputeRecord(
+        {"generator": 1.5, "trainer": 0.1}, {"generator": 4, "trainer": 1}, 7.0, stopped=True
+    )
     assert parse(json.dumps(as_json(spent)).encode(), ComputeRecord) == spent
 
 
@@ -77,19 +82,36 @@ OUTCOMES = (
     FROZEN,
     RunResult(0.1, 0.85, FROZEN, -0.05, -0.35, True, 0.53, 12),
     RunResult(0.1, 0.85, None, None, None, None, None, 2),
-    SetRecord([RunRecord("a-whole", "whole", "the whole recipe", 0, "/runs/a", State.FAILED, "no model", 1.5)]),
-    SetRecord([], [{"curve": "whole"}], {"rows": [1, None]}, ["Raise the ceiling first."], [], {"dapo": {"k": [1, 2]}}),
+    SetRecord(
+        [
+            RunRecord(
+                "a-whole", "whole", "the whole recipe", 0, "/runs/a", State.FAILED, "no model", 1.5
+            )
+        ]
+    ),
+    SetRecord(
+        [],
+        [{"curve": "whole"}],
+        {"rows": [1, None]},
+        ["Raise the ceiling first."],
+        [],
+        {"dapo": {"k": [1, 2]}},
+    ),
 )
 
 
 @pytest.mark.parametrize("record", OUTCOMES, ids=lambda record: type(record).__name__)
-def test_the_outcome_of_a_run_and_of_a_set_come_back(record: FrozenForecast | RunResult, tmp_path: Path) -> None:
+def test_the_outcome_of_a_run_and_of_a_set_come_back(
+    record: FrozenForecast | RunResult, tmp_path: Path
+) -> None:
     replace_json(tmp_path / "outcome.json", as_json(record))
     assert read_record(tmp_path / "outcome.json", type(record)) == record
 
 
 def test_a_frozen_forecast_that_is_none_is_no_forecast(tmp_path: Path) -> None:
-    """Torn, of other types, or longer than any: a run that ends beside it says that no forecast was ready."""
+    """Torn, of other types, or longer than any: a run that ends beside it says that no forecast was
+    ready.
+    """
     good = json.dumps(as_json(FROZEN))
     for content in ("", good[:-2], good.replace("0.86", '"high"'), good.replace("55", "-1"), "[]"):
         (tmp_path / FROZEN_FORECAST).write_text(content)
@@ -104,7 +126,9 @@ def test_a_frozen_forecast_that_is_none_is_no_forecast(tmp_path: Path) -> None:
 
 def test_a_step_that_told_its_incarnation_is_read() -> None:
     """Releases of before wrote it down; nobody read it."""
-    assert parse(b'{"step": 3, "incarnation": 2, "reward_mean": 0.5}', StepRecord) == StepRecord(3, reward_mean=0.5)
+    assert parse(b'{"step": 3, "incarnation": 2, "reward_mean": 0.5}', StepRecord) == StepRecord(
+        3, reward_mean=0.5
+    )
 
 
 GOOD = {"incarnation": 1, "step": 10, "pass_rate": 0.5, "compute_device_hours": 0.1}
@@ -132,20 +156,31 @@ def test_every_reader_refuses_the_same_lines(change: dict[str, object], tmp_path
     (tmp_path / "r" / "evaluations.jsonl").write_text(lines)
     reading = RunFolder(tmp_path / "r", "r").read()
     assert ([item.step for item in reading.evaluations], reading.skipped) == ([10], {"bad_line": 1})
-    config = parse_run_config({"run": "r", "folder": str(tmp_path), "model": {"path": "m"}}, source="test")
+    config = parse_run_config(
+        {"run": "r", "folder": str(tmp_path), "model": {"path": "m"}}, source="test"
+    )
     status = StatusReader(config)
     assert [item.step for item in status.read().evaluations] == [10]
     assert status.num_skipped == 1
 
 
 def test_a_line_of_a_newer_release_is_read_as_far_as_it_is_known() -> None:
-    assert parse(json.dumps({**GOOD, "temperature": {"of": "tomorrow"}}).encode(), EvaluationRecord).step == 10
+    assert (
+        parse(
+            json.dumps({**GOOD, "temperature": {"of": "tomorrow"}}).encode(), EvaluationRecord
+        ).step
+        == 10
+    )
 
 
 def test_all_readers_agree_on_what_a_restart_lost() -> None:
     """Incarnation 2 continued from 25: the 30 of the first one is lost, not the 20."""
     made = [EvaluationRecord(1, step, 0.5, step / 10) for step in (0, 10, 20, 30)]
-    assert [(item.incarnation, item.step) for item in surviving(made, {2: 25})] == [(1, 0), (1, 10), (1, 20)]
+    assert [(item.incarnation, item.step) for item in surviving(made, {2: 25})] == [
+        (1, 0),
+        (1, 10),
+        (1, 20),
+    ]
     made += [EvaluationRecord(2, step, 0.6, step / 10) for step in (30, 40)]
     expected = [(1, 0), (1, 10), (1, 20), (2, 30), (2, 40)]
     for starts in ({2: 25}, {}):
@@ -157,18 +192,26 @@ def test_of_two_readings_of_one_incarnation_and_step_the_first_stands() -> None:
     assert surviving(twice) == twice[:1]
 
 
-def folder_of(tmp_path: Path, records: list[EvaluationRecord], began: list[IncarnationRecord]) -> Path:
+def folder_of(
+    tmp_path: Path, records: list[EvaluationRecord], began: list[IncarnationRecord]
+) -> Path:
     folder = tmp_path / "r"
     folder.mkdir()
     (folder / "format.json").write_text('{"format": 1}')
-    (folder / "evaluations.jsonl").write_text("".join(f"{json.dumps(as_json(one))}\n" for one in records))
-    (folder / "incarnations.jsonl").write_text("".join(f"{json.dumps(as_json(one))}\n" for one in began))
+    (folder / "evaluations.jsonl").write_text(
+        "".join(f"{json.dumps(as_json(one))}\n" for one in records)
+    )
+    (folder / "incarnations.jsonl").write_text(
+        "".join(f"{json.dumps(as_json(one))}\n" for one in began)
+    )
     return folder
 
 
 def seen_by_all(folder: Path) -> list[list[tuple[int, int]]]:
     """What survives, as the terminal and as `rollcast fit` see it."""
-    config = parse_run_config({"run": "r", "folder": str(folder.parent), "model": {"path": "m"}}, source="test")
+    config = parse_run_config(
+        {"run": "r", "folder": str(folder.parent), "model": {"path": "m"}}, source="test"
+    )
     history, _, _ = history_of_folder(folder, None)
     return [
         [(item.incarnation, item.step) for item in StatusReader(config).read().evaluations],
@@ -177,15 +220,22 @@ def seen_by_all(folder: Path) -> list[list[tuple[int, int]]]:
 
 
 def test_what_a_restart_lost_is_known_before_it_evaluates_anew(tmp_path: Path) -> None:
-    """Incarnation 2 continued from 25 and has no evaluation yet; the terminal and `fit` kept the lost 30."""
+    """Incarnation 2 continued from 25 and has no evaluation yet; the terminal and `fit` kept the
+    lost 30.
+    """
     made = [EvaluationRecord(1, step, 0.5, step / 10, run="r") for step in (0, 10, 20, 30)]
     folder = folder_of(tmp_path, made, [IncarnationRecord(1, 0), IncarnationRecord(2, 25)])
     assert seen_by_all(folder) == [[(1, 0), (1, 10), (1, 20)]] * 2
 
 
 def test_an_evaluation_tells_itself_from_where_its_incarnation_continued(tmp_path: Path) -> None:
-    """The one at 30 had no verdict: by the first evaluation alone the lost 30 would stand for good."""
-    made = [EvaluationRecord(1, step, 0.5, step / 10, run="r", started_from=0) for step in (0, 10, 20, 30)]
+    """The one at 30 had no verdict: by the first evaluation alone the lost 30 would stand
+    for good.
+    """
+    made = [
+        EvaluationRecord(1, step, 0.5, step / 10, run="r", started_from=0)
+        for step in (0, 10, 20, 30)
+    ]
     made.append(EvaluationRecord(2, 40, 0.6, 4.0, run="r", started_from=25))
     folder = folder_of(tmp_path, made, [])
     expected = [(1, 0), (1, 10), (1, 20), (2, 40)]
@@ -199,7 +249,15 @@ def test_an_evaluation_tells_itself_from_where_its_incarnation_continued(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "field", ["standard_error", "trained_tokens", "samples", "start_up_device_hours", "devices", "truncation_ratio"]
+    "field",
+    [
+        "standard_error",
+        "trained_tokens",
+        "samples",
+        "start_up_device_hours",
+        "devices",
+        "truncation_ratio",
+    ],
 )
 def test_a_value_that_cannot_be_costs_no_more_than_itself(field: str) -> None:
     for value in (math.nan, -1, "much", [0.5]):
@@ -227,14 +285,19 @@ def test_records_without_a_format_are_refused_in_one_sentence(name: str, tmp_pat
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ('{"format": 2}', "is written in format 2, this Rollcast knows 1 at most; use the release that wrote it"),
+        (
+            '{"format": 2}',
+            "is written in format 2, this Rollcast knows 1 at most; use the release that wrote it",
+        ),
         ('{"format": 0}', "does not say a format"),
         ("{}", "does not say a format"),
         ("[", "does not say a format"),
         ('{"format": "1"}', "does not say a format"),
     ],
 )
-def test_a_folder_of_a_later_format_is_refused_in_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
+def test_a_folder_of_a_later_format_is_refused_in_one_sentence(
+    content: str, sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "format.json").write_text(content)
     for ask in (check_format, mark_format, lambda folder: prepare(folder, resume=True)):
         with pytest.raises(UserError, match=sentence) as refused:

@@ -36,7 +36,9 @@ DESIGNS = (
 
 def law_curve(seed: int, count: int = 60, noise: float = 0.005, stop: float = 5.0) -> Curve:
     compute = np.linspace(stop / count, stop, count)
-    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(seed).standard_normal(count)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(
+        seed
+    ).standard_normal(count)
     return Curve.from_points(compute, pass_rate.clip(0, 1))
 
 
@@ -44,7 +46,9 @@ def num_laws_held(num_runs: int) -> int:
     """How many 90 % intervals of the law at 4, fitted until 1.5, hold it."""
     held = 0
     for seed in range(num_runs):
-        low, high = fit(law_curve(seed, count=20, noise=0.02, stop=1.5)).pass_rate([4.0], (0.05, 0.95))[:, 0]
+        low, high = fit(law_curve(seed, count=20, noise=0.02, stop=1.5)).pass_rate(
+            [4.0], (0.05, 0.95)
+        )[:, 0]
         held += bool(low <= sigmoid(4.0, 0.2, 0.7, 1.7, 1.0) <= high)
     return held
 
@@ -53,8 +57,12 @@ def headrooms_of_drifting_runs(num_runs: int, prior: Prior) -> tuple[float, floa
     """Share of the 90 % intervals of the headroom that hold it, and their mean width."""
     rng = np.random.default_rng(0)
     runs = [simulate("heavy", 3.0, rng) for _ in range(num_runs)]
-    bounds = np.array([fit(run.curve, FitOptions(prior=prior)).headroom((0.05, 0.95)) for run in runs])
-    truth = np.array([run.truth.asymptote - run.truth.pass_rate([run.curve.compute[-1]])[0] for run in runs])
+    bounds = np.array(
+        [fit(run.curve, FitOptions(prior=prior)).headroom((0.05, 0.95)) for run in runs]
+    )
+    truth = np.array(
+        [run.truth.asymptote - run.truth.pass_rate([run.curve.compute[-1]])[0] for run in runs]
+    )
     held = np.mean((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
     return float(held), float(np.mean(bounds[:, 1] - bounds[:, 0]))
 
@@ -63,8 +71,8 @@ WITHOUT_DRIFT = replace(DEFAULT_PRIOR, drift=(0.0,), drift_weight=(1.0,), error_
 
 
 def later_missed(generator: str, window: float, num_runs: int) -> list[bool]:
-    """For each simulated run that is called forecastable or saturated: does the 90 % interval at twice the compute
-    miss the law there?
+    """For each simulated run that is called forecastable or saturated: does the 90 % interval at
+    twice the compute miss the law there?
     """
     rng = np.random.default_rng([41, int(10 * window)])
     missed = []
@@ -82,36 +90,47 @@ def num_good_runs_accused(num_runs: int) -> int:
     """Of a break, of runs of the law."""
     compute = np.linspace(0.1, 6.0, 60)
     law = sigmoid(compute, 0.2, 0.7, 1.7, 1.0)
-    readings = (law + 0.01 * np.random.default_rng(seed).standard_normal(60) for seed in range(num_runs))
+    readings = (
+        law + 0.01 * np.random.default_rng(seed).standard_normal(60) for seed in range(num_runs)
+    )
     return sum(fit(Curve.from_points(compute, rates)).verdict.kind in BROKEN for rates in readings)
 
 
 def num_first_phases_accused(num_runs: int) -> int:
     """Of a break, of runs whose first phase is above the law."""
     rng = np.random.default_rng(47)
-    return sum(fit(simulate("early", 0.3, rng).curve).verdict.kind in BROKEN for _ in range(num_runs))
+    return sum(
+        fit(simulate("early", 0.3, rng).curve).verdict.kind in BROKEN for _ in range(num_runs)
+    )
 
 
 def shares_held(kind: str, num_runs: int, prior: Prior = DEFAULT_PRIOR) -> tuple[float, float]:
-    """Of the runs of another kind, how many the 90 % intervals hold at twice the compute and at ten times."""
+    """Of the runs of another kind, how many the 90 % intervals hold at twice the compute and at ten
+    times.
+    """
     held = []
     for seed in range(num_runs):
         run = draw_run(kind, seed)
-        forecast = fit(Curve.from_points(run.compute, run.pass_rate, unit="steps"), FitOptions(prior=prior))
+        forecast = fit(
+            Curve.from_points(run.compute, run.pass_rate, unit="steps"), FitOptions(prior=prior)
+        )
         for at in (2.0, 10.0):
             low, high = forecast.predictive([at], (0.05, 0.95), standard_error=0.0)[:, 0]
             held.append(low <= run.truth(at) <= high)
     return float(np.mean(held[::2])), float(np.mean(held[1::2]))
 
 
-# Leave-one-out at the size of the demo: 33 evaluations of 160 prompts x 4, a start of 0.24, an asymptote of 0.9.
+# Leave-one-out at the size of the demo: 33 evaluations of 160 prompts x 4, a start of 0.24, an
+# asymptote of 0.9.
 
 COMPUTE = np.linspace(0.0, 0.17, 33)
 WHOLE = SigmoidParameters(0.24, 0.9, 2.0, 0.065)
 SAMPLES = 160 * 4
 
 
-def demo_curve(law: SigmoidParameters, rng: np.random.Generator, asymptote_spread: float = 0.01) -> Curve:
+def demo_curve(
+    law: SigmoidParameters, rng: np.random.Generator, asymptote_spread: float = 0.01
+) -> Curve:
     """One run: its own asymptote and pace, and evaluations that are coins."""
     mine = SigmoidParameters(
         law.initial,
@@ -123,10 +142,14 @@ def demo_curve(law: SigmoidParameters, rng: np.random.Generator, asymptote_sprea
     return Curve.from_points(COMPUTE, rate, np.sqrt(rate * (1 - rate) / SAMPLES))
 
 
-def table(seed: int, num_runs: int, *laws: SigmoidParameters, asymptote_spread: float = 0.01) -> LeaveOneOut:
+def table(
+    seed: int, num_runs: int, *laws: SigmoidParameters, asymptote_spread: float = 0.01
+) -> LeaveOneOut:
     rng = np.random.default_rng(seed)
     recipes = [
-        Repeats.from_curves(f"recipe {place}", [demo_curve(law, rng, asymptote_spread) for _ in range(num_runs)])
+        Repeats.from_curves(
+            f"recipe {place}", [demo_curve(law, rng, asymptote_spread) for _ in range(num_runs)]
+        )
         for place, law in enumerate((WHOLE, *laws))
     ]
     return leave_one_out(recipes[0], recipes[1:])
@@ -163,7 +186,9 @@ def split_choices(least: float, most: float, num_worlds: int) -> SplitChoices:
         error = rng.choice([0.003, 0.01, 0.04], len(trained))
         noise = np.sqrt(RUN_SPREAD**2 + error**2) * rng.standard_normal(len(trained))
         level = [float(world.pass_rate(split, compute)) for split in trained]
-        law = fit_split_law(trained, (level + noise).tolist(), error.tolist(), world.slope(trained, compute))
+        law = fit_split_law(
+            trained, (level + noise).tolist(), error.tolist(), world.slope(trained, compute)
+        )
         splits = between(trained)
         truth = np.array([float(world.pass_rate(split, compute)) for split in splits])
         low, _, high = law.pass_rate(splits)
@@ -173,5 +198,7 @@ def split_choices(least: float, most: float, num_worlds: int) -> SplitChoices:
         held = np.mean((low <= run) & (run <= high))
         hit = truth[best] == truth.max()
         lost = truth.max() - truth[best]
-        rows.append(np.array([held, hit, choice.best_probability[best], lost, choice.expected_loss[best]]))
+        rows.append(
+            np.array([held, hit, choice.best_probability[best], lost, choice.expected_loss[best]])
+        )
     return SplitChoices(*np.mean(rows, axis=0).tolist())

@@ -1,4 +1,6 @@
-"""Stop, continue or wait: against sums written out, and against what must follow from more or less."""
+"""Stop, continue or wait: against sums written out, and against what must follow
+from more or less.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ def fitted(compute: Array, pass_rate: Array, prior: Prior = DEFAULT_PRIOR) -> Fo
 
 
 def law(
-    stop: float, *, noise: float = 0.006, points: int = 40, seed: int = 0, prior: Prior = DEFAULT_PRIOR
+    stop: float,
+    *,
+    noise: float = 0.006,
+    points: int = 40,
+    seed: int = 0,
+    prior: Prior = DEFAULT_PRIOR,
 ) -> Forecast:
     compute: NDArray[np.float64] = np.linspace(stop / points, stop, points)
     pass_rate = SigmoidParameters(0.2, 0.7, 1.7, 1.0).pass_rate(compute)
@@ -37,7 +44,9 @@ def law(
 
 def collapsed() -> Forecast:
     compute: NDArray[np.float64] = np.arange(1.0, 41.0, dtype=np.float64)
-    pass_rate = np.where(compute < 25, SigmoidParameters(0.2, 0.7, 1.7, 8.0).pass_rate(compute), 0.3)
+    pass_rate = np.where(
+        compute < 25, SigmoidParameters(0.2, 0.7, 1.7, 8.0).pass_rate(compute), 0.3
+    )
     return fitted(compute, pass_rate + 0.004 * np.random.default_rng(0).standard_normal(40))
 
 
@@ -83,7 +92,9 @@ def test_a_higher_price_never_turns_stop_into_continue_nor_raises_the_chance(
     if less.chance is not None and more.chance is not None:
         assert less.chance >= more.chance
     assert less.rest == more.rest
-    assert less.mean_gain == more.mean_gain, "what the rest brings does not depend on what is asked of it"
+    assert less.mean_gain == more.mean_gain, (
+        "what the rest brings does not depend on what is asked of it"
+    )
 
 
 @settings(max_examples=25)
@@ -101,7 +112,11 @@ def test_a_price_only_scales(name: str, times: float, worth: float, price: float
         paid.reason,
         paid.change,
     )
-    for without, stretch in ((free.soon, paid.soon), (free.rest, paid.rest), (free.wait, paid.wait)):
+    for without, stretch in (
+        (free.soon, paid.soon),
+        (free.rest, paid.rest),
+        (free.wait, paid.wait),
+    ):
         if without is not None and stretch is not None:
             assert without.money is None
             assert stretch.money == pytest.approx(price * stretch.compute)
@@ -109,7 +124,9 @@ def test_a_price_only_scales(name: str, times: float, worth: float, price: float
 
 
 def level_by_hand(forecast: Forecast, budget: float) -> float:
-    """Mean of a tenth of all readings that the budget makes, a fifth of those so far at most, and three at least."""
+    """Mean of a tenth of all readings that the budget makes, a fifth of those so far at most, and
+    three at least.
+    """
     readings = forecast.curve.pass_rate.tolist()
     spacing = float(forecast.curve.compute[-1] - forecast.curve.compute[-2])
     whole = len(readings) + (budget - float(forecast.curve.compute[-1])) / spacing
@@ -155,7 +172,9 @@ def test_continue_turns_to_stop_exactly_at_the_mean_gain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORECAST)
-def test_a_rest_that_costs_next_to_nothing_is_not_waited_for_and_one_at_any_price_is_stopped(name: str) -> None:
+def test_a_rest_that_costs_next_to_nothing_is_not_waited_for_and_one_at_any_price_is_stopped(
+    name: str,
+) -> None:
     forecast = cases()[name]
     budget = 3.0 * float(forecast.curve.compute[-1])
     assert advise(forecast, budget, worth=1.0).kind is AdviceKind.STOP
@@ -165,7 +184,9 @@ def test_a_rest_that_costs_next_to_nothing_is_not_waited_for_and_one_at_any_pric
 
 @settings(max_examples=25)
 @given(NAMES, BUDGETS, WORTHS)
-def test_verdicts_that_decide_by_themselves_do_so_at_any_price(name: str, times: float, worth: float) -> None:
+def test_verdicts_that_decide_by_themselves_do_so_at_any_price(
+    name: str, times: float, worth: float
+) -> None:
     forecast = cases()[name]
     now = float(forecast.curve.compute[-1])
     advice = advise(forecast, times * now, worth=worth)
@@ -184,11 +205,15 @@ def test_stretches_lie_within_the_budget_and_inside_one_another(name: str, times
     assert advice.soon.compute <= advice.rest.compute + 1e-9
     assert advice.rest.until == pytest.approx(max(times, 1.0) * now)
     assert advice.soon.compute == pytest.approx(min(0.1 * times * now, max(times - 1, 0) * now))
-    assert (advice.wait is None) == (advice.evaluations == 0) == (advice.kind is not AdviceKind.WAIT)
+    assert (
+        (advice.wait is None) == (advice.evaluations == 0) == (advice.kind is not AdviceKind.WAIT)
+    )
     if advice.wait is not None:
         assert advice.wait.compute <= advice.rest.compute + 1e-9
     if advice.soon.gain is not None and advice.rest.gain is not None:
-        assert advice.soon.gain[2] <= advice.rest.gain[2] + 0.01, "the upper side opens with the distance"
+        assert advice.soon.gain[2] <= advice.rest.gain[2] + 0.01, (
+            "the upper side opens with the distance"
+        )
 
 
 def test_a_gain_above_the_headroom_is_explained() -> None:
@@ -214,7 +239,12 @@ def test_each_kind_of_curve_gets_the_advice_that_it_calls_for() -> None:
     assert advise(forecasts["bent"], 6.0).headline == "Continue"
     assert advise(forecasts["early"], 6.0).headline == "Continue"
     fell = advise(forecasts["collapsed"], 60.0)
-    assert (fell.headline, fell.chance, fell.mean_gain, fell.rest.gain) == ("Stop", None, None, None)
+    assert (fell.headline, fell.chance, fell.mean_gain, fell.rest.gain) == (
+        "Stop",
+        None,
+        None,
+        None,
+    )
     assert "The run is broken" in fell.reason
     quiet = advise(forecasts["flat"], 30.0, worth=0.02)
     assert quiet.headline == "Stop"
@@ -226,7 +256,12 @@ def test_each_kind_of_curve_gets_the_advice_that_it_calls_for() -> None:
     assert (few.kind, few.evaluations) == (AdviceKind.WAIT, 2)
     assert (few.headline, few.chance, few.mean_gain, few.rest.gain) == (None, None, None, None)
     spent = advise(forecasts["bent"], 3.0)
-    assert (spent.headline, spent.reason, spent.chance, spent.mean_gain) == ("Stop", "The budget is spent.", None, None)
+    assert (spent.headline, spent.reason, spent.chance, spent.mean_gain) == (
+        "Stop",
+        "The budget is spent.",
+        None,
+        None,
+    )
     assumed = advise(forecasts["bent"])
     assert (assumed.is_assumed, assumed.budget) == (True, pytest.approx(6.0))
     assert "As much compute again" in assumed.reason
@@ -235,22 +270,36 @@ def test_each_kind_of_curve_gets_the_advice_that_it_calls_for() -> None:
 def test_the_words_of_the_change_name_the_price_at_which_the_advice_flips() -> None:
     going_on = advise(cases()["bent"], 6.0, worth=0.02)
     assert (going_on.kind, going_on.mean_gain is None) == (AdviceKind.CONTINUE, False)
-    assert going_on.change == f"If you required a gain above {going_on.mean_gain:.3f}, the advice would be to stop."
+    assert (
+        going_on.change
+        == f"If you required a gain above {going_on.mean_gain:.3f}, the advice would be to stop."
+    )
     stopped = advise(cases()["bent"], 6.0, worth=0.9)
-    assert stopped.change == f"If a gain of {going_on.mean_gain:.3f} were enough, the advice would be to continue."
+    assert (
+        stopped.change
+        == f"If a gain of {going_on.mean_gain:.3f} were enough, the advice would be to continue."
+    )
 
 
 def test_a_wait_is_advised_near_the_price_at_which_the_choice_changes() -> None:
-    """At the price at which stop and continue are worth the same there is most to learn from more evaluations."""
+    """At the price at which stop and continue are worth the same there is most to learn from more
+    evaluations.
+    """
     limit = advise(cases()["early"], 8.0).mean_gain
     assert limit is not None
     asked = advise(cases()["early"], 8.0, worth=limit)
     assert asked.kind is AdviceKind.WAIT
-    # A run that has hardly begun gains most in its next evaluations: none of them can make the whole rest pay.
+    # A run that has hardly begun gains most in its next evaluations: none of them can make the
+    # whole rest pay.
     assert asked.headline == f"Continue for {asked.evaluations} more evaluations"
-    assert f"The next {asked.evaluations} evaluations pay for themselves, the rest after them hardly." in asked.reason
+    assert (
+        f"The next {asked.evaluations} evaluations pay for themselves, the rest after them hardly."
+        in asked.reason
+    )
     assert asked.wait is not None
-    assert asked.wait.compute == pytest.approx(0.01 * asked.evaluations), "one evaluation takes 0.4 / 40"
+    assert asked.wait.compute == pytest.approx(0.01 * asked.evaluations), (
+        "one evaluation takes 0.4 / 40"
+    )
     known = advise(cases()["bent"], 6.0).mean_gain
     assert known is not None
     assert advise(cases()["bent"], 6.0, worth=0.3 * known).kind is AdviceKind.CONTINUE
@@ -260,14 +309,21 @@ def test_a_wait_is_advised_near_the_price_at_which_the_choice_changes() -> None:
 @pytest.mark.parametrize(
     ("stop_below", "continue_from", "sentence"),
     [
-        (0.5, 0.6, "A level of 0.600 or more would speak for continuing, below 0.500 for stopping."),
+        (
+            0.5,
+            0.6,
+            "A level of 0.600 or more would speak for continuing, below 0.500 for stopping.",
+        ),
         (0.5, None, "A level below 0.500 would speak for stopping."),
         (None, 0.6, "A level of 0.600 or more would speak for continuing."),
         (None, None, "Hardly any one reading would; the slope of the curve will."),
     ],
 )
 def test_what_would_change_a_wait_is_said_of_the_limits_that_there_are(
-    monkeypatch: pytest.MonkeyPatch, stop_below: float | None, continue_from: float | None, sentence: str
+    monkeypatch: pytest.MonkeyPatch,
+    stop_below: float | None,
+    continue_from: float | None,
+    sentence: str,
 ) -> None:
     found = WaitPlan(3, 1.0, stop_below, continue_from)
     monkeypatch.setattr("rollcast.scaling.decisions.advice.best_wait", lambda *_: found)

@@ -25,8 +25,11 @@ def test_the_posterior_is_that_of_weighted_draws_from_the_prior() -> None:
     law = fit_split_law(splits, level.tolist(), error.tolist(), 0.0)
     rng = np.random.default_rng(5)
     count = 1_500_000
-    # b_0 of the prior is so wide that hardly a draw would count: it is drawn near the readings, and weighted as flat.
-    b = np.array(SPLIT_LAW_PRIOR_MEAN) + np.array(SPLIT_LAW_FLAT_STD) * rng.standard_normal((count, 5))
+    # b_0 of the prior is so wide that hardly a draw would count: it is drawn near the readings, and
+    # weighted as flat.
+    b = np.array(SPLIT_LAW_PRIOR_MEAN) + np.array(SPLIT_LAW_FLAT_STD) * rng.standard_normal(
+        (count, 5)
+    )
     b[:, 0] = 0.58 + 0.4 * (rng.random(count) - 0.5)
     spread = FLAT_SPLIT_SPREAD * np.exp(PRIOR_LOG_SPREAD_STD * rng.standard_normal(count))
     rollouts = np.log([split.rollouts for split in splits])
@@ -64,7 +67,8 @@ def test_intervals_from_curves_hold_and_the_choice_beats_both_extreme_splits() -
         world = BatchWorld.draw(rng)
         last = float(np.exp(rng.uniform(np.log(4), np.log(20))))
         runs = [
-            (split, fit(world.curve(split, last, rng, shift=RUN_SPREAD * rng.standard_normal()))) for split in trained
+            (split, fit(world.curve(split, last, rng, shift=RUN_SPREAD * rng.standard_normal())))
+            for split in trained
         ]
         runs = [(split, forecast) for split, forecast in runs if forecast.verdict.kind.is_described]
         budgets = [last / 2, 2 * last]
@@ -89,7 +93,10 @@ def test_the_best_number_of_rollouts_grows_with_the_budget() -> None:
     splits = between(trained)
     budgets = [2.0, 15.0, 60.0]
     best = [splits[choose(law, splits).best].rollouts for law in law_at(runs, budgets)]
-    truth = [max(splits, key=lambda split: float(world.pass_rate(split, budget))).rollouts for budget in budgets]
+    truth = [
+        max(splits, key=lambda split: float(world.pass_rate(split, budget))).rollouts
+        for budget in budgets
+    ]
     assert truth == sorted(set(truth))
     assert best == sorted(set(best))
     assert np.log2(best) == pytest.approx(np.log2(truth), abs=1.0)

@@ -1,4 +1,6 @@
-"""A proof: intervals, chances and verdicts are right as often as they say, on many simulated runs of each kind."""
+"""A proof: intervals, chances and verdicts are right as often as they say, on many simulated runs
+of each kind.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def test_intervals_of_the_law_cover_at_about_their_rate() -> None:
 
 
 def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None:
-    """On runs with drift its interval holds the truth at its rate; a fit that knows no drift is too sure."""
+    """On runs with drift its interval holds the truth at its rate; a fit that knows no drift is too
+    sure.
+    """
     held, width = cal.headrooms_of_drifting_runs(100, DEFAULT_PRIOR)
     held_blind, width_blind = cal.headrooms_of_drifting_runs(100, cal.WITHOUT_DRIFT)
     assert 0.82 <= held <= 0.98
@@ -33,7 +37,9 @@ def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None
 
 @pytest.mark.parametrize("window", [1.0, 3.0])
 @pytest.mark.parametrize("generator", GENERATORS)
-def test_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(generator: str, window: float) -> None:
+def test_good_runs_are_mostly_forecastable_or_saturated_and_then_hold_what_comes(
+    generator: str, window: float
+) -> None:
     """Seen until their midpoint, and until three times that."""
     missed = cal.later_missed(generator, window, num_runs=25)
     assert len(missed) >= 17
@@ -52,7 +58,8 @@ def test_a_first_phase_above_the_law_is_hardly_ever_a_fall() -> None:
 def test_intervals_hold_what_comes_of_runs_of_other_kinds(kind: str) -> None:
     """90 % intervals: 19 of 24 at twice the compute and 17 at ten times.
 
-    Of the shares that are asked of the benchmark's 200 runs, 85 and 80 %, fewer come by chance in one class of eight.
+    Of the shares that are asked of the benchmark's 200 runs, 85 and 80 %, fewer come by chance in
+    one class of eight.
     """
     twice, ten_times = cal.shares_held(kind, NUM_OTHER_RUNS)
     assert twice >= 19 / NUM_OTHER_RUNS
@@ -74,8 +81,12 @@ def test_three_runs_tell_a_planted_ceiling_from_a_planted_speed(seed: int) -> No
 
 
 def test_what_was_not_planted_is_hardly_ever_found() -> None:
-    """12 tables with two twins each: at 90 % some may err, and never by taking a twin for another ceiling."""
-    kinds = [row.kind for seed in range(12) for row in cal.table(seed, 3, cal.WHOLE, cal.WHOLE).rows[1:]]
+    """12 tables with two twins each: at 90 % some may err, and never by taking a twin for another
+    ceiling.
+    """
+    kinds = [
+        row.kind for seed in range(12) for row in cal.table(seed, 3, cal.WHOLE, cal.WHOLE).rows[1:]
+    ]
     assert kinds.count(PartKind.CANNOT_TELL) >= 21
     assert PartKind.CEILING_MOVER not in kinds
 

@@ -14,14 +14,24 @@ finite = st.floats(0.01, 0.99)
 
 
 @given(
-    initial=finite, gain=finite, exponent=st.floats(0.1, 8), midpoint=st.floats(1e-3, 1e6), ratio=st.floats(0.01, 100)
+    initial=finite,
+    gain=finite,
+    exponent=st.floats(0.1, 8),
+    midpoint=st.floats(1e-3, 1e6),
+    ratio=st.floats(0.01, 100),
 )
-def test_sigmoid_equals_equation_1(initial: float, gain: float, exponent: float, midpoint: float, ratio: float) -> None:
+def test_sigmoid_equals_equation_1(
+    initial: float, gain: float, exponent: float, midpoint: float, ratio: float
+) -> None:
     asymptote = initial + (1 - initial) * gain
     compute = ratio * midpoint
     expected = initial + (asymptote - initial) / (1 + (midpoint / compute) ** exponent)
-    assert sigmoid(compute, initial, asymptote, exponent, midpoint) == pytest.approx(expected, rel=1e-9)
-    assert sigmoid(midpoint, initial, asymptote, exponent, midpoint) == pytest.approx((initial + asymptote) / 2)
+    assert sigmoid(compute, initial, asymptote, exponent, midpoint) == pytest.approx(
+        expected, rel=1e-9
+    )
+    assert sigmoid(midpoint, initial, asymptote, exponent, midpoint) == pytest.approx(
+        (initial + asymptote) / 2
+    )
 
 
 def test_sigmoid_is_the_initial_rate_at_zero_and_the_asymptote_far_out() -> None:
@@ -31,7 +41,9 @@ def test_sigmoid_is_the_initial_rate_at_zero_and_the_asymptote_far_out() -> None
 
 def test_points_are_sorted_and_bad_ones_counted() -> None:
     curve = Curve.from_points(
-        [3.0, 1.0, math.nan, 2.0, 0.0, 4.0], [0.3, 0.1, 0.5, math.inf, 0.05, 0.4], [0.01, 0.02, 0.03, 0.04, 0.05, 0.0]
+        [3.0, 1.0, math.nan, 2.0, 0.0, 4.0],
+        [0.3, 0.1, 0.5, math.inf, 0.05, 0.4],
+        [0.01, 0.02, 0.03, 0.04, 0.05, 0.0],
     )
     assert curve.compute.tolist() == [1.0, 3.0, 4.0]
     assert curve.pass_rate.tolist() == [0.1, 0.3, 0.4]
@@ -53,7 +65,9 @@ def test_points_are_sorted_and_bad_ones_counted() -> None:
         ([1e-300, 1e300], [0.1, 0.2], "check the unit"),
     ],
 )
-def test_a_bad_curve_is_refused_in_one_sentence(compute: list[float], pass_rate: list[float], message: str) -> None:
+def test_a_bad_curve_is_refused_in_one_sentence(
+    compute: list[float], pass_rate: list[float], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Curve.from_points(compute, pass_rate)
 
@@ -77,7 +91,9 @@ def test_no_standard_error_is_too_small_or_too_large_for_a_fit(error: float, whe
     if where != "everywhere":
         errors[10 if where == "at one point" else 0] = error
     forecast = fit(Curve.from_points(compute, pass_rate, errors))
-    answers = np.concatenate([forecast.asymptote(), forecast.exponent(), forecast.predictive([10.0])[:, 0]])
+    answers = np.concatenate(
+        [forecast.asymptote(), forecast.exponent(), forecast.predictive([10.0])[:, 0]]
+    )
     assert np.all(np.isfinite(answers))
     low, _, high = forecast.asymptote()
     assert low - 0.03 < 0.7 < high + 0.03
@@ -88,4 +104,9 @@ def test_a_standard_error_above_1_is_none_of_a_pass_rate() -> None:
     assert curve.standard_error is not None
     assert curve.standard_error.tolist() == pytest.approx([0.02, 0.03, 0.04])
     assert curve.initial_standard_error is None
-    assert Curve.from_points([1.0], [0.5], initial=0.1, initial_standard_error=1e200).initial_standard_error is None
+    assert (
+        Curve.from_points(
+            [1.0], [0.5], initial=0.1, initial_standard_error=1e200
+        ).initial_standard_error
+        is None
+    )

@@ -1,4 +1,6 @@
-"""The baseline of weighted families: it finds curves of its own families again, and says how little it knows."""
+"""The baseline of weighted families: it finds curves of its own families again, and says how little
+it knows.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TRUTHS = {
 @pytest.mark.parametrize("name", TRUTHS)
 def test_a_curve_of_one_of_the_families_is_extrapolated(name: str) -> None:
     truth = [TRUTHS[name](x) for x in (*STEPS, 60.0)]
-    noisy: Array = np.array(truth[:-1]) + 0.003 * np.random.default_rng(0).standard_normal(STEPS.size)
+    noisy: Array = np.array(truth[:-1]) + 0.003 * np.random.default_rng(0).standard_normal(
+        STEPS.size
+    )
     found = curve_families(Curve.from_points(7.0 * STEPS, noisy))
     low, median, high = found.quantiles([7.0 * 60], (0.05, 0.5, 0.95))[:, 0]
     assert median == pytest.approx(truth[-1], abs=0.02)
@@ -31,9 +35,9 @@ def test_a_curve_of_one_of_the_families_is_extrapolated(name: str) -> None:
 
 
 def test_a_mean_of_few_readings_is_known_less_well_and_early_curves_least() -> None:
-    noisy: Array = np.array([TRUTHS["MMF"](x) for x in STEPS]) + 0.02 * np.random.default_rng(1).standard_normal(
-        STEPS.size
-    )
+    noisy: Array = np.array([TRUTHS["MMF"](x) for x in STEPS]) + 0.02 * np.random.default_rng(
+        1
+    ).standard_normal(STEPS.size)
     width = {}
     for count in (8, 30):
         found = curve_families(Curve.from_points(STEPS[:count], noisy[:count]))

@@ -35,7 +35,9 @@ def run(
 ) -> Forecast:
     compute = np.linspace(stop / 50, stop, 50)
     law = SigmoidParameters(0.2, asymptote, exponent, 1.0).pass_rate(compute)
-    curve = Curve.from_points(compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name)
+    curve = Curve.from_points(
+        compute, law + noise * np.random.default_rng(seed).standard_normal(50), name=name
+    )
     return fit(curve, FitOptions(prior=LAW_PRIOR))
 
 
@@ -75,11 +77,17 @@ def test_a_run_that_learns_nothing_ends_by_itself_only_in_the_second_half_of_its
     assert stop_reason(StopRule(), [replace(dead, budget_share=0.49), dead, dead]) is None
 
 
-@pytest.mark.parametrize("kind", [VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE])
-def test_a_rest_that_gains_nothing_ends_a_run_of_any_verdict_with_enough_evaluations(kind: VerdictKind) -> None:
+@pytest.mark.parametrize(
+    "kind", [VerdictKind.TOO_EARLY, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE]
+)
+def test_a_rest_that_gains_nothing_ends_a_run_of_any_verdict_with_enough_evaluations(
+    kind: VerdictKind,
+) -> None:
     reason = str(stop_reason(StopRule(), [refit(kind, 0.0)] * 3))
     assert f"verdict {kind.replace('_', ' ')}" in reason
-    assert stop_reason(StopRule(), [refit(kind, 0.0, num_points=9), *[refit(kind, 0.0)] * 2]) is None
+    assert (
+        stop_reason(StopRule(), [refit(kind, 0.0, num_points=9), *[refit(kind, 0.0)] * 2]) is None
+    )
     assert stop_reason(StopRule(), [refit(kind, 0.02)] * 3) is None
 
 
@@ -89,7 +97,9 @@ def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not
 
     def reason(pass_rate: NDArray[np.float64], budget: float) -> str | None:
         curve = Curve.from_points(compute, pass_rate + noise)
-        refits = [Refit.from_forecast(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)]
+        refits = [
+            Refit.from_forecast(fit(curve.window(stop=stop)), budget) for stop in (23.0, 24.0, 25.0)
+        ]
         return stop_reason(StopRule(), refits)
 
     flat, climbing = np.full(compute.size, 0.5), 0.3 + 0.01 * compute
@@ -101,20 +111,28 @@ def test_a_run_that_learns_nothing_is_stopped_as_flat_and_one_that_climbs_is_not
 def test_a_refit_asks_for_the_gain_of_the_rest_of_the_budget() -> None:
     forecast = run(stop=2.0)
     assert Refit.from_forecast(forecast, 2.0).gain_upper == pytest.approx(0.0)
-    assert Refit.from_forecast(forecast, 20.0).gain_upper == pytest.approx(forecast.expected_gain(2.0, 20.0)[2])
+    assert Refit.from_forecast(forecast, 20.0).gain_upper == pytest.approx(
+        forecast.expected_gain(2.0, 20.0)[2]
+    )
 
 
 def law_of_draws(forecast: Forecast, compute: float, seed: int) -> np.ndarray:
     """Eq (1) of each draw, in an order that has nothing to do with that of another run."""
     draws = forecast.draws
     rise = 1 / (1 + np.exp(draws.exponent * (draws.log_midpoint - np.log(compute))))
-    return np.random.default_rng(1000 + seed).permutation(draws.initial + (draws.asymptote - draws.initial) * rise)
+    return np.random.default_rng(1000 + seed).permutation(
+        draws.initial + (draws.asymptote - draws.initial) * rise
+    )
 
 
 def expected_best(forecasts: list[Forecast], continued: tuple[int, ...], budget: float) -> float:
     """By brute force: what the best run has, on average, if these share the budget."""
     ends = [
-        law_of_draws(forecast, forecast.curve.compute[-1] + (budget / len(continued) if i in continued else 0), i)
+        law_of_draws(
+            forecast,
+            forecast.curve.compute[-1] + (budget / len(continued) if i in continued else 0),
+            i,
+        )
         for i, forecast in enumerate(forecasts)
     ]
     return float(np.mean(np.max(ends, axis=0)))
@@ -126,7 +144,10 @@ def subsets(count: int) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("budget", [1.0, 12.0, 100.0])
 def test_every_allocation_is_the_best_subset_by_brute_force(budget: float) -> None:
-    forecasts = [run(asymptote=a, stop=s, seed=i) for i, (a, s) in enumerate([(0.6, 2.0), (0.72, 0.9), (0.7, 1.5)])]
+    forecasts = [
+        run(asymptote=a, stop=s, seed=i)
+        for i, (a, s) in enumerate([(0.6, 2.0), (0.72, 0.9), (0.7, 1.5)])
+    ]
     allocation = allocate(forecasts, budget)
     value = {kept: expected_best(forecasts, kept, budget) for kept in subsets(3)}
     most = max(value.values())
@@ -147,16 +168,24 @@ def test_every_allocation_is_the_best_subset_by_brute_force(budget: float) -> No
         assert one.stop_loss == pytest.approx(most - without, abs=0.003)
         assert one.alone_loss == pytest.approx(most - value[(place,)], abs=0.003)
         last = forecasts[place].curve.compute[-1]
-        assert one.gain_alone == pytest.approx(forecasts[place].expected_gain(last, last + budget), abs=0.001)
-        assert one.gain == pytest.approx(forecasts[place].expected_gain(last, last + one.hours), abs=0.001)
+        assert one.gain_alone == pytest.approx(
+            forecasts[place].expected_gain(last, last + budget), abs=0.001
+        )
+        assert one.gain == pytest.approx(
+            forecasts[place].expected_gain(last, last + one.hours), abs=0.001
+        )
 
 
 def test_two_runs_that_may_each_turn_out_best_share_the_budget_and_equals_do_not() -> None:
-    """With the whole budget two open runs are worth more than one; of two that are known and equal one is enough."""
+    """With the whole budget two open runs are worth more than one; of two that are known and equal
+    one is enough.
+    """
     open_runs = [run(stop=0.8, noise=0.015, seed=seed) for seed in (1, 2)]
     both = allocate(open_runs, 1000.0).recommended
     assert both.continued == (0, 1)
-    assert both.best[0] == pytest.approx(expected_best(open_runs, (0, 1), 1000.0), abs=0.003), "they are independent"
+    assert both.best[0] == pytest.approx(expected_best(open_runs, (0, 1), 1000.0), abs=0.003), (
+        "they are independent"
+    )
     known = [run(stop=3.0, noise=0.001, seed=seed) for seed in (1, 2)]
     assert len(allocate(known, 1000.0).recommended.continued) == 1
 
@@ -166,7 +195,10 @@ def test_more_runs_than_are_enumerated_are_stopped_one_by_one_and_lose_next_to_n
     allocation = allocate(forecasts, 4.0)
     assert [len(choice.continued) for choice in allocation.choices] == list(range(12, -1, -1))
     reached = expected_best(forecasts, allocation.recommended.continued, 4.0)
-    assert reached > max(expected_best(forecasts, kept, 4.0) for kept in subsets(12) if len(kept) <= 2) - 0.003
+    assert (
+        reached
+        > max(expected_best(forecasts, kept, 4.0) for kept in subsets(12) if len(kept) <= 2) - 0.003
+    )
 
 
 def test_all_runs_are_stopped_where_the_budget_gains_less_than_is_asked_for() -> None:
@@ -187,17 +219,28 @@ def test_all_runs_are_stopped_by_the_upper_bound_of_the_gain_not_by_its_mean() -
     assert allocate(forecasts, 4.0, least_gain=upper + 1e-6).recommended.continued == ()
 
 
-@pytest.mark.parametrize(("level", "verdict"), [(0.35, VerdictKind.BROKEN), (0.95, VerdictKind.REGIME_CHANGE)])
-def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: float, verdict: VerdictKind) -> None:
+@pytest.mark.parametrize(
+    ("level", "verdict"), [(0.35, VerdictKind.BROKEN), (0.95, VerdictKind.REGIME_CHANGE)]
+)
+def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(
+    level: float, verdict: VerdictKind
+) -> None:
     compute = np.linspace(0.1, 5.0, 50)
     readings = SigmoidParameters(0.2, 0.8, 1.7, 1.0).pass_rate(compute)
     readings[35:] = level
-    broke = fit(Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50)))
+    broke = fit(
+        Curve.from_points(compute, readings + 0.004 * np.random.default_rng(3).standard_normal(50))
+    )
     allocation = allocate([broke, run(0.6)], 20.0)
     assert [one.verdict for one in allocation.runs] == [verdict, VerdictKind.SATURATED]
     assert [choice.continued for choice in allocation.choices] == [(1,), ()]
     lost = allocation.runs[0]
-    assert (lost.has_forecast, lost.hours, lost.gain, lost.stop_loss) == (False, 0.0, (0.0, 0.0, 0.0), 0.0)
+    assert (lost.has_forecast, lost.hours, lost.gain, lost.stop_loss) == (
+        False,
+        0.0,
+        (0.0, 0.0, 0.0),
+        0.0,
+    )
     assert lost.present_pass_rate[0] == pytest.approx(level, abs=0.01)
     assert allocation.choices[0].best[0] == pytest.approx(max(0.6, level), abs=0.02)
     assert allocation.choices[0].best_probability == ((0.0, 1.0) if level < 0.6 else (1.0, 0.0))
@@ -218,7 +261,9 @@ def test_a_run_that_broke_is_worth_its_last_readings_and_gets_nothing(level: flo
         (1, 1.0, 2.0, "least_gain: 2 is no pass rate"),
     ],
 )
-def test_an_allocation_of_nothing_is_refused(runs: int, budget: float, least_gain: float, sentence: str) -> None:
+def test_an_allocation_of_nothing_is_refused(
+    runs: int, budget: float, least_gain: float, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         allocate([run()] * runs, budget, least_gain)
 
@@ -267,28 +312,40 @@ def test_the_log_replot_of_noiseless_points_has_the_slope_b_by_plain_least_squar
 ) -> None:
     law = SigmoidParameters(0.4, 0.61, exponent, midpoint)
     compute = midpoint * np.geomspace(0.2, 6, 30)
-    slope, offset = np.polyfit(*log_replot(Curve.from_points(compute, law.pass_rate(compute)), law), 1)
+    slope, offset = np.polyfit(
+        *log_replot(Curve.from_points(compute, law.pass_rate(compute)), law), 1
+    )
     assert slope == pytest.approx(exponent, abs=1e-6)
     assert offset == pytest.approx(0.0, abs=1e-6)
 
 
 def test_leave_one_out_finds_the_part_that_matters() -> None:
     whole = run(0.7, seed=1, name="whole")
-    table = leave_one_out(whole, [run(0.62, seed=2, name="no fp32"), run(0.7, seed=3, name="no filter")])
+    table = leave_one_out(
+        whole, [run(0.62, seed=2, name="no fp32"), run(0.7, seed=3, name="no filter")]
+    )
     assert [row.name for row in table.rows] == ["whole", "no fp32", "no filter"]
     assert [row.kind for row in table.rows] == [None, PartKind.CEILING_MOVER, PartKind.CANNOT_TELL]
     loss = table.rows[1].asymptote_loss
     assert loss is not None
     assert loss[1] == pytest.approx(0.08, abs=0.015)
     assert loss[0] < loss[1] < loss[2]
-    assert [held.best.asymptote for held in table.at_common] == pytest.approx([table.common_asymptote] * 3, abs=0.005)
+    assert [held.best.asymptote for held in table.at_common] == pytest.approx(
+        [table.common_asymptote] * 3, abs=0.005
+    )
     assert table.common_asymptote == pytest.approx(0.7, abs=0.01)  # of those that share the ceiling
 
 
 def test_leave_one_out_tells_efficiency_from_the_ceiling_and_a_twin_from_both() -> None:
     whole = run(0.7, seed=1, name="whole")
-    table = leave_one_out(whole, [run(0.7, 1.1, 8.0, 2, name="slow"), run(0.7, seed=3, name="twin")])
-    assert [row.kind for row in table.rows] == [None, PartKind.EFFICIENCY_SHAPER, PartKind.CANNOT_TELL]
+    table = leave_one_out(
+        whole, [run(0.7, 1.1, 8.0, 2, name="slow"), run(0.7, seed=3, name="twin")]
+    )
+    assert [row.kind for row in table.rows] == [
+        None,
+        PartKind.EFFICIENCY_SHAPER,
+        PartKind.CANNOT_TELL,
+    ]
     loss = table.rows[1].exponent_loss
     assert loss is not None
     assert loss[1] == pytest.approx(0.6, abs=0.2)
@@ -300,7 +357,9 @@ def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:
     assert past.num_points == 25
     assert past.outcome == pytest.approx(curve.pass_rate[-3:].mean())
     again = fit(curve.window(stop=2.5001))
-    expected = again.predictive([curve.compute[-3:].mean()], standard_error=again.reading_error / np.sqrt(3))[:, 0]
+    expected = again.predictive(
+        [curve.compute[-3:].mean()], standard_error=again.reading_error / np.sqrt(3)
+    )[:, 0]
     assert past.forecast == pytest.approx(tuple(expected))
     assert past.covered
     assert abs(past.error) < abs(past.last_value - past.outcome)
@@ -316,13 +375,18 @@ def test_a_backtest_is_the_forecast_that_a_cut_curve_gives() -> None:
 
 def test_the_law_across_sizes_recovers_its_settings_and_extrapolates_in_size() -> None:
     rng = np.random.default_rng(0)
-    sizes, computes = np.repeat([0.5e9, 1.5e9, 3e9, 7e9], 12), np.tile(np.geomspace(10, 1000, 12), 4)
+    sizes, computes = (
+        np.repeat([0.5e9, 1.5e9, 3e9, 7e9], 12),
+        np.tile(np.geomspace(10, 1000, 12), 4),
+    )
 
     def loss(size: float, compute: float) -> float:
         return float(np.exp(1.0 - 0.02 * np.log(size) - 0.2 / (1 + 2e9 / size) * np.log(compute)))
 
     truth = np.array([loss(n, x) for n, x in zip(sizes, computes, strict=True)])
-    law = fit_model_size(sizes, computes, 1 - truth * np.exp(0.01 * rng.standard_normal(truth.size)))
+    law = fit_model_size(
+        sizes, computes, 1 - truth * np.exp(0.01 * rng.standard_normal(truth.size))
+    )
     low, median, high = law.pass_rate(14e9, [2000.0], (0.01, 0.5, 0.99))[:, 0]
     expected = 1 - loss(14e9, 2000.0)
     assert median == pytest.approx(expected, abs=0.03)
@@ -338,7 +402,9 @@ def test_the_best_size_changes_where_two_laws_cross() -> None:
     sizes, computes = np.repeat([1e9, 10e9], 20), np.tile(np.geomspace(1, 1000, 20), 2)
     small = sizes == 1e9
     truth = np.where(small, 0.6 * computes**-0.05, 0.9 * computes**-0.15)
-    law = fit_model_size(sizes, computes, 1 - truth * np.exp(0.005 * np.random.default_rng(0).standard_normal(40)))
+    law = fit_model_size(
+        sizes, computes, 1 - truth * np.exp(0.005 * np.random.default_rng(0).standard_normal(40))
+    )
     grid = np.geomspace(1, 1000, 200)
     switches = law.switches([1e9, 10e9], grid)
     assert [position for _, position in switches] == [0, 1]

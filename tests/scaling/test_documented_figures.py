@@ -14,7 +14,9 @@ FIGURES = json.loads((ROOT / "benchmarks" / "results" / "forecast.json").read_te
 DOCUMENT = (ROOT / "docs" / "forecast-measured.md").read_text()
 
 
-@pytest.mark.parametrize("part", ["extrapolation.paper", "extrapolation.halves", "extrapolation.own"])
+@pytest.mark.parametrize(
+    "part", ["extrapolation.paper", "extrapolation.halves", "extrapolation.own"]
+)
 def test_the_table_run_by_run_has_the_measured_errors(part: str) -> None:
     """`python -m benchmarks.forecast --run-by-run` prints it."""
     rows = FIGURES[part]["rows"]
@@ -29,7 +31,13 @@ def test_the_table_run_by_run_has_the_measured_errors(part: str) -> None:
 
 def test_every_baseline_has_a_row_with_its_figures() -> None:
     summary = FIGURES["extrapolation.paper"]["summary"]
-    for method, words in (("last value", "last value"), ("power law", "power law"), ("log-linear", "log-linear, R_0")):
+    for method, words in (
+        ("last value", "last value"),
+        ("power law", "power law"),
+        ("log-linear", "log-linear, R_0"),
+    ):
         row = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| {words}"))
         figures = [float(cell) for cell in row.split("|")[2:5]]
-        assert figures == pytest.approx([summary[method][name] for name in ("median", "p90", "mean")], abs=6e-4)
+        assert figures == pytest.approx(
+            [summary[method][name] for name in ("median", "p90", "mean")], abs=6e-4
+        )

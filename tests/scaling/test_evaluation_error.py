@@ -1,4 +1,6 @@
-"""The planned interval of a pass rate, against simulated evaluations of prompts whose own pass rates are known."""
+"""The planned interval of a pass rate, against simulated evaluations of prompts whose own pass
+rates are known.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ REPETITIONS = 4_000
 
 
 @pytest.mark.parametrize(
-    ("prompts", "samples", "mean", "spread"), [(50, 4, 0.5, 0.5), (20, 16, 0.3, 0.8), (100, 1, 0.2, 0.1)]
+    ("prompts", "samples", "mean", "spread"),
+    [(50, 4, 0.5, 0.5), (20, 16, 0.3, 0.8), (100, 1, 0.2, 0.1)],
 )
 def test_both_intervals_are_those_of_simulated_evaluations(
     prompts: int, samples: int, mean: float, spread: float
 ) -> None:
-    """Own pass rates are Beta distributed: the share of the variance between prompts is then 1 / (a + b + 1)."""
+    """Own pass rates are Beta distributed: the share of the variance between prompts is then 1 / (a
+    + b + 1).
+    """
     numbers = np.random.default_rng(0)
     size = 1 / spread - 1
     own = numbers.beta(mean * size, (1 - mean) * size, (REPETITIONS, prompts))

@@ -15,7 +15,9 @@ from tests.scaling.calibration import WITHOUT_DRIFT, headrooms_of_drifting_runs
 
 def forecast_of(stop: float, noise: float = 0.01) -> Forecast:
     compute = np.linspace(stop / 40, stop, 40)
-    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(0).standard_normal(40)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 1.0) + noise * np.random.default_rng(
+        0
+    ).standard_normal(40)
     return fit(Curve.from_points(compute, pass_rate), FitOptions(prior=LAW_PRIOR))
 
 
@@ -40,7 +42,9 @@ def test_gain_and_headroom_are_differences_of_the_law() -> None:
     forecast = forecast_of(3.0)
     mean, low, high = forecast.expected_gain(3.0, 6.0)
     assert low < mean < high
-    assert mean == pytest.approx(float(sigmoid(6, 0.2, 0.7, 1.7, 1) - sigmoid(3, 0.2, 0.7, 1.7, 1)), abs=0.02)
+    assert mean == pytest.approx(
+        float(sigmoid(6, 0.2, 0.7, 1.7, 1) - sigmoid(3, 0.2, 0.7, 1.7, 1)), abs=0.02
+    )
     low, median, high = forecast.headroom((0.01, 0.5, 0.99))
     assert low < 0.7 - float(sigmoid(3.0, 0.2, 0.7, 1.7, 1.0)) < high
     assert median == pytest.approx(forecast.expected_gain(3.0, 1e9)[0], abs=0.01)
@@ -79,7 +83,9 @@ def test_readings_pass_through_a_first_phase_that_the_law_does_not_describe() ->
 
 
 def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None:
-    """On runs with drift its interval holds the truth at its rate; a fit that knows no drift is too sure."""
+    """On runs with drift its interval holds the truth at its rate; a fit that knows no drift is too
+    sure.
+    """
     held, width = headrooms_of_drifting_runs(16, DEFAULT_PRIOR)
     held_blind, width_blind = headrooms_of_drifting_runs(16, WITHOUT_DRIFT)
     assert held >= 0.8
@@ -88,7 +94,9 @@ def test_headroom_is_as_open_as_readings_that_wander_together_leave_it() -> None
 
 
 def test_a_reading_strays_as_a_full_covariance_says_and_the_start_strays_apart() -> None:
-    """The law and the noise are pinned by the prior, so that a Gaussian process is left: conditioned by hand."""
+    """The law and the noise are pinned by the prior, so that a Gaussian process is left:
+    conditioned by hand.
+    """
     noise, rho, length = 0.02, 1.5, 0.2
     compute = np.linspace(1.0, 12.0, 12)
     law = sigmoid(compute, 0.2, 0.7, 1.7, 4.0)
@@ -117,7 +125,9 @@ def test_a_reading_strays_as_a_full_covariance_says_and_the_start_strays_apart()
     low, median, high = forecast.predictive(at, standard_error=0.0)
 
     def covariance(a: Array, b: Array) -> Array:
-        return np.asarray(noise**2 * rho**2 / (1 + rho**2) * np.exp(-np.abs(a[:, None] - b) / (length * 12.0)))
+        return np.asarray(
+            noise**2 * rho**2 / (1 + rho**2) * np.exp(-np.abs(a[:, None] - b) / (length * 12.0))
+        )
 
     # The start, 0.15 off the law, is nowhere in here.
     seen = covariance(compute, compute) + noise**2 / (1 + rho**2) * np.eye(12)
@@ -128,7 +138,9 @@ def test_a_reading_strays_as_a_full_covariance_says_and_the_start_strays_apart()
 
 
 def test_a_first_phase_that_is_over_within_a_few_points_bends_nothing() -> None:
-    """It ends at a fiftieth of the window, 0.15 below the law at its start: the truth is the law."""
+    """It ends at a fiftieth of the window, 0.15 below the law at its start:
+    the truth is the law.
+    """
     compute = np.linspace(0.1, 10.0, 100)
     law, truth = sigmoid(compute, 0.3, 0.7, 1.7, 3.0), float(sigmoid(20.0, 0.3, 0.7, 1.7, 3.0))
     clean = np.r_[0.15, law - 0.15 * np.maximum(1.0 - compute / 0.2, 0.0)]
@@ -143,7 +155,9 @@ def test_a_first_phase_that_is_over_within_a_few_points_bends_nothing() -> None:
 
     assert error(LAW_PRIOR) < 0.006
     late = tuple(share for share in LAW_PRIOR.start_transient if share >= 0.05)
-    assert error(replace(LAW_PRIOR, start_transient=late)) > 0.02, "short candidates are what tells it"
+    assert error(replace(LAW_PRIOR, start_transient=late)) > 0.02, (
+        "short candidates are what tells it"
+    )
 
 
 def test_after_any_compute_a_draw_with_a_tail_has_a_pass_rate() -> None:
@@ -159,7 +173,9 @@ def test_after_any_compute_a_draw_with_a_tail_has_a_pass_rate() -> None:
 
 def test_a_drift_that_a_prior_rules_out_has_no_part() -> None:
     compute = np.linspace(1.0, 30.0, 30)
-    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 8.0) + 0.01 * np.random.default_rng(0).standard_normal(30)
+    pass_rate = sigmoid(compute, 0.2, 0.7, 1.7, 8.0) + 0.01 * np.random.default_rng(
+        0
+    ).standard_normal(30)
     curve = Curve.from_points(compute, pass_rate)
     for weight in ((1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)):
         draws = fit(curve, FitOptions(prior=replace(DEFAULT_PRIOR, drift_weight=weight))).draws

@@ -1,4 +1,6 @@
-"""Advice over time: the last one stays unless another is clearly better; a wait ends in time and may change it."""
+"""Advice over time: the last one stays unless another is clearly better; a wait ends in time and
+may change it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rollcast.scaling.decisions.advice import Advice, AdviceKind, EarlierAdvice, advise, evaluation_spacing
+from rollcast.scaling.decisions.advice import (
+    Advice,
+    AdviceKind,
+    EarlierAdvice,
+    advise,
+    evaluation_spacing,
+)
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import best_wait, waits_until
@@ -26,7 +34,9 @@ def bent() -> Forecast:
 
 
 def near_the_limit(factor: float, last: EarlierAdvice | None = None) -> Advice:
-    """With a rest in which there is no other evaluation to wait for; `factor`: worth over the mean gain."""
+    """With a rest in which there is no other evaluation to wait for; `factor`: worth over the mean
+    gain.
+    """
     budget = 3.0 + 0.9 * evaluation_spacing(bent())
     limit = advise(bent(), budget).mean_gain
     assert limit is not None
@@ -67,7 +77,9 @@ def wait_of(promised: int, clear_difference: float) -> int:
     end = 0.52 + 0.05 * score
     waits = [1, 2, 4, 5]
     ahead = np.array([0.05, 0.1, 0.2, 0.25])
-    return best_wait(waits, after, end, ahead, 0.5, 0.03, 0.5, promised, clear_difference).evaluations
+    return best_wait(
+        waits, after, end, ahead, 0.5, 0.03, 0.5, promised, clear_difference
+    ).evaluations
 
 
 def test_the_end_of_a_wait_stays_unless_another_is_clearly_better() -> None:

@@ -1,4 +1,6 @@
-"""A proof: the baseline with a prior learned of other runs, which the benchmark compares with the forecast."""
+"""A proof: the baseline with a prior learned of other runs, which the benchmark compares with the
+forecast.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Leave-one-out with several runs of each recipe: does it find what was planted, and nothing where nothing was?
+"""Leave-one-out with several runs of each recipe: does it find what was planted, and nothing where
+nothing was?
 
-Simulated at the size of the demo: 33 evaluations of 160 prompts x 4, a start of 0.24, an asymptote of 0.9.
+Simulated at the size of the demo: 33 evaluations of 160 prompts x 4, a start of 0.24, an asymptote
+of 0.9.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ SLOW = SigmoidParameters(0.24, 0.9, 2.0, 0.13)
 @pytest.mark.parametrize("seed", range(2))
 def test_three_runs_tell_a_planted_ceiling_from_a_planted_speed(seed: int) -> None:
     whole, low, slow, _ = table(seed, 3, LOW, SLOW, WHOLE).rows
-    assert (whole.kind, low.kind, slow.kind) == (None, PartKind.CEILING_MOVER, PartKind.EFFICIENCY_SHAPER)
+    assert (whole.kind, low.kind, slow.kind) == (
+        None,
+        PartKind.CEILING_MOVER,
+        PartKind.EFFICIENCY_SHAPER,
+    )
     assert whole.num_runs == low.num_runs == 3
     assert low.asymptote_loss is not None
     assert low.asymptote_loss[0] < 0.3 < low.asymptote_loss[2] < 0.5
@@ -35,7 +41,9 @@ def test_three_runs_tell_a_planted_ceiling_from_a_planted_speed(seed: int) -> No
 
 
 def test_what_was_not_planted_is_hardly_ever_found() -> None:
-    """Tables with two twins each: at 90 % some may err, and never by taking a twin for another ceiling."""
+    """Tables with two twins each: at 90 % some may err, and never by taking a twin for another
+    ceiling.
+    """
     kinds = [row.kind for seed in range(2) for row in table(seed, 3, WHOLE, WHOLE).rows[1:]]
     assert kinds.count(PartKind.CANNOT_TELL) >= 3
     assert PartKind.CEILING_MOVER not in kinds
@@ -54,11 +62,17 @@ def test_null_controls_are_called_so_and_their_spread_widens_the_other_rows() ->
     rows = leave_one_out(runs[0], runs[1:], null_controls={"again", "lag"}).rows
     assert plain[2].kind is PartKind.EFFICIENCY_SHAPER
     assert plain[3].kind is PartKind.EFFICIENCY_SHAPER
-    assert [row.kind for row in rows[1:]] == [PartKind.NULL_CONTROL, PartKind.NULL_CONTROL, PartKind.CANNOT_TELL]
+    assert [row.kind for row in rows[1:]] == [
+        PartKind.NULL_CONTROL,
+        PartKind.NULL_CONTROL,
+        PartKind.CANNOT_TELL,
+    ]
     assert plain[3].compute_ratio is not None
     assert rows[3].compute_ratio is not None
     assert rows[3].compute_ratio[1] == pytest.approx(plain[3].compute_ratio[1], rel=0.1)
-    width = [np.log(ratio[2] / ratio[0]) for ratio in (plain[3].compute_ratio, rows[3].compute_ratio)]
+    width = [
+        np.log(ratio[2] / ratio[0]) for ratio in (plain[3].compute_ratio, rows[3].compute_ratio)
+    ]
     assert width[1] > 1.5 * width[0]
 
 
@@ -74,7 +88,8 @@ def test_runs_that_stray_widen_the_intervals() -> None:
     """Runs of one recipe that end some 0.06 apart: their intervals are wider by that."""
     near = SigmoidParameters(0.24, 0.85, 2.0, 0.065)
     (steady,), (stray,) = (
-        [row.asymptote_loss for row in table(3, 3, near, asymptote_spread=spread).rows[1:]] for spread in (0.0, 0.06)
+        [row.asymptote_loss for row in table(3, 3, near, asymptote_spread=spread).rows[1:]]
+        for spread in (0.0, 0.06)
     )
     assert steady is not None
     assert stray is not None
@@ -82,16 +97,25 @@ def test_runs_that_stray_widen_the_intervals() -> None:
 
 
 def test_two_runs_are_pooled_and_their_spread_is_students() -> None:
-    """The interval of the loss against its definition: joint fits, pooled spread, Student's t with 4 degrees."""
+    """The interval of the loss against its definition: joint fits, pooled spread, Student's t with
+    4 degrees.
+    """
     rng = np.random.default_rng(5)
-    recipes = [Repeats.from_curves(str(i), [demo_curve(WHOLE, rng, 0.05) for _ in range(3)]) for i in range(2)]
+    recipes = [
+        Repeats.from_curves(str(i), [demo_curve(WHOLE, rng, 0.05) for _ in range(3)])
+        for i in range(2)
+    ]
     (row,) = leave_one_out(recipes[0], recipes[1:]).rows[1:]
-    medians = [[float(np.median(run.draws.asymptote)) for run in recipe.alone] for recipe in recipes]
+    medians = [
+        [float(np.median(run.draws.asymptote)) for run in recipe.alone] for recipe in recipes
+    ]
     spread = np.sqrt(np.mean([np.var(values, ddof=1) for values in medians]))
     rng = np.random.default_rng(9)
     draws = [rng.choice(recipe.joint.draws.asymptote, 200_000) for recipe in recipes]
     expected = draws[0] - draws[1] + spread * np.sqrt(2 / 3) * rng.standard_t(4, 200_000)
-    assert row.asymptote_loss == pytest.approx(np.quantile(expected, (0.05, 0.5, 0.95)).tolist(), abs=0.006)
+    assert row.asymptote_loss == pytest.approx(
+        np.quantile(expected, (0.05, 0.5, 0.95)).tolist(), abs=0.006
+    )
 
 
 def test_one_run_of_each_is_the_plain_table() -> None:
@@ -110,7 +134,9 @@ def _as_repeats(runs: list[Forecast]) -> tuple[Repeats, list[Repeats]]:
 def test_a_pair_that_goes_the_same_way_at_half_the_pace_is_told_apart() -> None:
     """B is the same: only the compute tells it."""
     rng = np.random.default_rng(1)
-    (pair,) = compare([fit(demo_curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)])
+    (pair,) = compare(
+        [fit(demo_curve(law, rng), FitOptions(prior=LAW_PRIOR)) for law in (WHOLE, SLOW)]
+    )
     assert pair.common_asymptote is not None
     assert pair.compute_ratio is not None
     assert 1 / pair.compute_ratio[1] == pytest.approx(2.0, rel=0.2)

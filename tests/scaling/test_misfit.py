@@ -1,4 +1,6 @@
-"""Curves that no law can have made bar a decision, healthy ones do not; and each verdict says what it rests on."""
+"""Curves that no law can have made bar a decision, healthy ones do not; and each verdict says what
+it rests on.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_readings_that_the_fitted_curve_cannot_have_made_bar_a_decision(
     verdict = verdict_of(pass_rate, seed=3, prior=prior)
     assert verdict.kind is VerdictKind.NOT_SIGMOID
     assert says in verdict.reason
-    assert re.search(r"standard deviations (above|below) it\.$", verdict.reason), "nothing of where gains end"
+    assert re.search(r"standard deviations (above|below) it\.$", verdict.reason), (
+        "nothing of where gains end"
+    )
 
 
 def test_a_law_and_small_swings_about_it_are_no_misfit() -> None:
@@ -59,7 +63,10 @@ def test_a_law_and_small_swings_about_it_are_no_misfit() -> None:
 @pytest.mark.parametrize("kind", ["power_tail", "log_creep", "format_jump", "shallow"])
 def test_runs_of_other_kinds_are_described_by_the_weighed_shapes(kind: str) -> None:
     runs = [draw_run(kind, seed) for seed in range(6)]
-    reasons = [fit(Curve.from_points(run.compute, run.pass_rate, unit="steps")).verdict.reason for run in runs]
+    reasons = [
+        fit(Curve.from_points(run.compute, run.pass_rate, unit="steps")).verdict.reason
+        for run in runs
+    ]
     assert [reason for reason in reasons if "does not describe" in reason] == []
 
 
@@ -68,7 +75,8 @@ def test_the_evidence_is_that_of_the_readings() -> None:
     noisy = LAW + 0.01 * np.random.default_rng(1).standard_normal(COMPUTE.size)
     forecast = fit(Curve.from_points(COMPUTE, noisy), FitOptions(prior=LAW_PRIOR))
     found = re.search(
-        r"explains (\d+)% of the variance of (\d+) readings, (\d+) of them past C_mid; the newest (\d+) lie ([\d.]+) "
+        r"explains (\d+)% of the variance of (\d+) readings, (\d+) of them past C_mid; the newest "
+        r"(\d+) lie ([\d.]+) "
         r"standard deviations (above|below) it; gains end with a probability of (\d+)%\.$",
         forecast.verdict.reason,
     )

@@ -17,7 +17,9 @@ STEPS: Array = np.arange(1.0, 41.0, dtype=np.float64)
 
 
 def curve_of(rates: Array) -> Curve:
-    return Curve.from_points([float(step) for step in range(1, rates.size + 1)], np.clip(rates, 0.0, 1.0))
+    return Curve.from_points(
+        [float(step) for step in range(1, rates.size + 1)], np.clip(rates, 0.0, 1.0)
+    )
 
 
 def share_recognised(level: Array, num_samples: int) -> float:
@@ -27,7 +29,9 @@ def share_recognised(level: Array, num_samples: int) -> float:
     return float(np.mean([judge_no_learning(run) is not None for run in runs]))
 
 
-@pytest.mark.parametrize(("level", "num_samples"), [(0.3, 4000), (0.001, 500), (0.004, 256), (0.5, 20_000)])
+@pytest.mark.parametrize(
+    ("level", "num_samples"), [(0.3, 4000), (0.001, 500), (0.004, 256), (0.5, 20_000)]
+)
 def test_runs_without_learning_are_recognised_at_any_level(level: float, num_samples: int) -> None:
     assert share_recognised(np.full(40, level), num_samples) > 0.9
 
@@ -47,7 +51,9 @@ def test_runs_that_learn_are_not(level: Array) -> None:
 
 
 def test_readings_of_eight_answers_hide_a_rise_unless_all_of_them_agree() -> None:
-    """Such readings are multiples of 1/8; about a level of a half even 40 of them could hide a rise of 0.03."""
+    """Such readings are multiples of 1/8; about a level of a half even 40 of them could hide a rise
+    of 0.03.
+    """
     assert share_recognised(np.full(40, 0.5), 8) == 0
     assert share_recognised(np.full(40, 0.0005), 8) > 0.9
 
@@ -57,7 +63,9 @@ def test_a_run_is_given_ten_evaluations_first() -> None:
     assert judge_no_learning(curve_of(np.zeros(10))) is not None
     early = fit(curve_of(np.full(9, 0.3))).verdict
     assert early.kind is VerdictKind.TOO_EARLY
-    assert early.reason.startswith("The level has not moved yet. After 10 evaluations that counts as no learning;")
+    assert early.reason.startswith(
+        "The level has not moved yet. After 10 evaluations that counts as no learning;"
+    )
     assert fit(curve_of(np.full(12, 0.3))).verdict.kind is VerdictKind.NO_LEARNING
     assert fit(curve_of(np.zeros(9))).verdict.kind is VerdictKind.TOO_EARLY
     assert fit(curve_of(np.zeros(12))).verdict.kind is VerdictKind.NO_LEARNING
@@ -80,7 +88,9 @@ def test_the_part_that_the_user_leaves_out_counts_as_a_part_of_the_run() -> None
     from rollcast.scaling.posterior.options import FitOptions
 
     compute = np.linspace(1.0, 60.0, 60)
-    rates = sigmoid(compute, 0.1, 0.5, 3.0, 4.0) + 0.003 * np.random.default_rng(0).standard_normal(60)
+    rates = sigmoid(compute, 0.1, 0.5, 3.0, 4.0) + 0.003 * np.random.default_rng(0).standard_normal(
+        60
+    )
     verdict = fit(Curve.from_points(compute, rates), FitOptions(exclude_before=30.0)).verdict
     assert verdict.kind is not VerdictKind.NO_LEARNING
 
@@ -89,7 +99,9 @@ def test_the_part_that_the_user_leaves_out_counts_as_a_part_of_the_run() -> None
 def test_the_statistics_are_those_of_textbooks(seed: int) -> None:
     rates = np.round(0.3 + 0.1 * np.random.default_rng(seed).standard_normal(31), 1)
     found = learning_statistics(curve_of(rates))
-    assert found.trend_errors == pytest.approx(scipy.stats.spearmanr(np.arange(31), rates).statistic * np.sqrt(30))
+    assert found.trend_errors == pytest.approx(
+        scipy.stats.spearmanr(np.arange(31), rates).statistic * np.sqrt(30)
+    )
     assert found.rise == pytest.approx(rates[-10:].mean() - rates[:10].mean())
     noise = np.sqrt(sum((after - before) ** 2 for before, after in pairwise(rates)) / 60)
     assert found.noise == pytest.approx(noise)

@@ -21,13 +21,24 @@ DECISIONS = (VerdictKind.FORECASTABLE, VerdictKind.SATURATED)
 
 
 def forecast_of(rates: list[float], seed: int | None, every: float = 10.0) -> Forecast:
-    """Of readings at even steps, with the scatter of so many prompts; none where there is no seed."""
+    """Of readings at even steps, with the scatter of so many prompts;
+    none where there is no seed.
+    """
     rng = random.Random(f"once wrong {seed}")
     noisy = [
-        min(max(rate + (0.0 if seed is None else rng.gauss(0.0, math.sqrt(rate * (1 - rate) / PROMPTS))), 0.0), 1.0)
+        min(
+            max(
+                rate
+                + (0.0 if seed is None else rng.gauss(0.0, math.sqrt(rate * (1 - rate) / PROMPTS))),
+                0.0,
+            ),
+            1.0,
+        )
         for rate in rates
     ]
-    return fit(Curve.from_points([every * (place + 1) for place in range(len(rates))], noisy, unit="steps"))
+    return fit(
+        Curve.from_points([every * (place + 1) for place in range(len(rates))], noisy, unit="steps")
+    )
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -45,7 +56,9 @@ def test_a_clean_steep_sigmoid_is_no_change_of_regime(seed: int, midpoint: float
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_gain_above_the_median_ceiling_lies_in_the_band(seed: int) -> None:
-    """A quick start that seems to end at 0.51; the last reading is 0.523, and the run ended at 0.552."""
+    """A quick start that seems to end at 0.51; the last reading is 0.523, and the run ended at
+    0.552.
+    """
     start = [0.512 - 0.19 * math.exp(-place / 1.6) for place in range(11)]
     rng = random.Random(seed)
     readings = [rate + rng.gauss(0.0, 0.006) for rate in start]
@@ -69,7 +82,11 @@ def test_a_rise_after_a_flat_stretch_lies_in_the_band_and_has_a_chance(seed: int
 
 def test_a_run_that_climbs_again_is_not_stopped_though_no_law_describes_it() -> None:
     """A rise, a fall and a rise again, as after a change of data."""
-    rates = [0.2 + 0.025 * place for place in range(12)] + [0.3] * 6 + [0.3 + 0.04 * place for place in range(8)]
+    rates = (
+        [0.2 + 0.025 * place for place in range(12)]
+        + [0.3] * 6
+        + [0.3 + 0.04 * place for place in range(8)]
+    )
     forecast = forecast_of(rates, 0)
     assert forecast.verdict.kind not in DECISIONS
     for worth in (0.0, 0.02, 0.05):
@@ -81,7 +98,9 @@ class Counted(np.ndarray):
 
     work = 0
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
+    ) -> object:
         plain = [item.view(np.ndarray) if isinstance(item, Counted) else item for item in inputs]
         made = getattr(ufunc, method)(*plain, **options)
         Counted.work += made.size
@@ -90,7 +109,9 @@ class Counted(np.ndarray):
 
 @pytest.mark.parametrize("count", [1_000, 100_000, 1_000_000])
 def test_running_sums_of_a_long_curve_are_no_quadratic_work(count: int) -> None:
-    """A convolution took a minute for a million rows; n log n additions are counted instead of seconds."""
+    """A convolution took a minute for a million rows; n log n additions are counted instead of
+    seconds.
+    """
     width = count // 10
     Counted.work = 0
     window_sums(np.zeros(count).view(Counted), width)

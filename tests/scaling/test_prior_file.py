@@ -15,7 +15,9 @@ from rollcast.scaling.posterior.stack import LEARNED, learned_stack
 
 
 def test_a_prior_that_was_written_is_read_again(tmp_path: Path) -> None:
-    prior = replace(DEFAULT_PRIOR, asymptote=(0.4, 0.1), tail_weight=0.2, midpoint_reference=300.0, turn_up=1.0)
+    prior = replace(
+        DEFAULT_PRIOR, asymptote=(0.4, 0.1), tail_weight=0.2, midpoint_reference=300.0, turn_up=1.0
+    )
     content = {"learned_from": ["one", "two"], "prior": asdict(prior)}
     (tmp_path / "prior.json").write_text(json.dumps(content))
     assert read_prior(tmp_path / "prior.json") == prior
@@ -25,7 +27,9 @@ def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
     (tmp_path / "prior.json").write_text('{"prior": {"log_exponent": [-0.5, 1]}}')
     assert read_prior(tmp_path / "prior.json") == replace(DEFAULT_PRIOR, log_exponent=(-0.5, 1.0))
     (tmp_path / "prior.json").write_text('{"prior": {"start_transient": [0.3, 0.1]}}')
-    assert read_prior(tmp_path / "prior.json") == replace(DEFAULT_PRIOR, start_transient=(0.1, 0.3)), "of any length"
+    assert read_prior(tmp_path / "prior.json") == replace(
+        DEFAULT_PRIOR, start_transient=(0.1, 0.3)
+    ), "of any length"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,10 @@ def test_what_a_file_leaves_out_keeps_its_default(tmp_path: Path) -> None:
         ('{"prior": {"slope": 1}}', "prior.slope is no field of a prior; those are "),
         ('{"prior": {"asymptote": 0.5}}', "prior.asymptote 0.5: give a list of 2 numbers."),
         ('{"prior": {"asymptote": [0.5, -1]}}', "prior.asymptote -1: give a number above 0."),
-        ('{"prior": {"asymptote": [0.5, "wide"]}}', "prior.asymptote 'wide': give a number above 0."),
+        (
+            '{"prior": {"asymptote": [0.5, "wide"]}}',
+            "prior.asymptote 'wide': give a number above 0.",
+        ),
         ('{"prior": {"log_exponent": [-1, -1]}}', "prior.log_exponent -1: give a number above 0."),
         ('{"prior": {"tail_scale": [0, 0.04]}}', "prior.tail_scale 0: give a number above 0."),
         (f'{{"prior": {{"turn_rate": 1{"0" * 400}}}}}', "give a number of 0 or more."),
@@ -63,7 +70,9 @@ def test_a_file_that_holds_no_prior_is_refused(tmp_path: Path, text: str, senten
 
 
 def test_a_file_that_is_absent_or_endless_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"absent\.json: cannot be read \(No such file or directory\)"):
+    with pytest.raises(
+        ValueError, match=r"absent\.json: cannot be read \(No such file or directory\)"
+    ):
         read_prior(tmp_path / "absent.json")
     (tmp_path / "large.json").write_text('{"prior": {}}' + " " * (1 << 20))
     with pytest.raises(ValueError, match="larger than a megabyte"):
@@ -91,13 +100,25 @@ def test_a_file_replaces_the_stack_as_a_whole_or_takes_it_away(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("stack", "sentence"),
     [
-        (3, "prior.stack: give an object with exactly the fields weights, scale, side, degrees, persistence, late_"),
+        (
+            3,
+            (
+                "prior.stack: give an object with exactly the fields weights, scale, side, "
+                "degrees, persistence, late_"
+            ),
+        ),
         ({"degrees": 3.0}, "prior.stack: give an object with exactly the fields weights, "),
         (a_stack(more=1), "prior.stack: give an object with exactly the fields weights, "),
         (a_stack(weights=[0.5, 0.5]), "prior.stack.weights: give a list of 7 numbers."),
         (a_stack(weights=0.5), "prior.stack.weights: give a list of 7 numbers."),
-        (a_stack(weights=[0.5] * 7), "prior.stack.weights: add up to 3.5; give weights that add up to 1."),
-        (a_stack(scale=[0.1, "wide", 0.2]), "prior.stack.scale 'wide': give a number from -50 to 50."),
+        (
+            a_stack(weights=[0.5] * 7),
+            "prior.stack.weights: add up to 3.5; give weights that add up to 1.",
+        ),
+        (
+            a_stack(scale=[0.1, "wide", 0.2]),
+            "prior.stack.scale 'wide': give a number from -50 to 50.",
+        ),
         (a_stack(scale=[0.1, 1e3, 0.2]), "prior.stack.scale 1000.0: give a number from -50 to 50."),
         (a_stack(side=[math.nan, 0.0]), "prior.stack.side nan: give a number from -50 to 50."),
         (a_stack(side=[True, 0.0]), "prior.stack.side True: give a number from -50 to 50."),

@@ -50,7 +50,9 @@ def test_later_points_of_the_papers_runs_are_forecast(folder: Path) -> None:
 
 def test_runs_that_broke_are_told(folder: Path) -> None:
     assert fit(truncating_run(folder)).verdict.kind is VerdictKind.REGIME_CHANGE
-    decaying = {name: curve for name, curve in other_runs(folder).items() if name.startswith("qwen3-0.6b")}
+    decaying = {
+        name: curve for name, curve in other_runs(folder).items() if name.startswith("qwen3-0.6b")
+    }
     assert len(decaying) == 5
     assert {name: fit(curve).verdict.kind for name, curve in decaying.items()} == dict.fromkeys(
         decaying, VerdictKind.BROKEN

@@ -1,4 +1,6 @@
-"""Shapes beside the law: runs of other kinds, drawn by a generator that shares nothing with the fit."""
+"""Shapes beside the law: runs of other kinds, drawn by a generator that shares nothing with the
+fit.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_r
     at = 3.0
     rise = 1 / (1 + (np.exp(draws.log_midpoint) / at) ** draws.exponent)
     expected = draws.initial + (draws.asymptote - draws.initial) * rise
-    expected = np.where(draws.tail == 0, expected, expected + draws.tail * np.log(1 + at / np.exp(draws.log_onset)))
+    expected = np.where(
+        draws.tail == 0, expected, expected + draws.tail * np.log(1 + at / np.exp(draws.log_onset))
+    )
     assert draws.law([at])[0] == pytest.approx(np.clip(expected, 0, 1), abs=1e-9)
     target = float(np.median(draws.law([1.5])[0]))
     found = draws.compute_to(target)
@@ -57,9 +61,13 @@ def test_a_tail_is_part_of_what_the_run_heads_for_and_of_the_compute_to_a_pass_r
 
 @pytest.mark.parametrize("kind", ["log_creep", "decline"])
 def test_the_odds_that_a_tail_falls_are_the_priors_times_those_of_the_readings(kind: str) -> None:
-    """By Bayes: with a prior of 4 to 1 every odds of the readings, told by even ones, is four times as large."""
+    """By Bayes: with a prior of 4 to 1 every odds of the readings, told by even ones, is four times
+    as large.
+    """
     run = draw_run(kind, 5)
-    even, falling = (fitted(run, replace(DEFAULT_PRIOR, tail_falls=falls)).draws.tail for falls in (0.5, 0.8))
+    even, falling = (
+        fitted(run, replace(DEFAULT_PRIOR, tail_falls=falls)).draws.tail for falls in (0.5, 0.8)
+    )
     of_readings = np.sum(even < 0) / np.sum(even > 0)
     assert np.sum(falling < 0) / np.sum(falling > 0) == pytest.approx(4 * of_readings, rel=0.1)
     evidence = 2 * (0.8 * np.mean(even < 0) + 0.2 * np.mean(even > 0)) + np.mean(even == 0)
@@ -87,5 +95,7 @@ def test_a_late_jump_is_a_change_of_regime_and_no_tail(seed: int, height: float)
     compute = np.linspace(60.0, 2000.0, 30)
     law = 0.2 + 0.42 / (1 + (400.0 / compute) ** 1.7)
     noise = 0.006 * np.random.default_rng(seed).standard_normal(30)
-    verdict = fit(Curve.from_points(compute, np.where(compute < 1250, law, law + height) + noise)).verdict
+    verdict = fit(
+        Curve.from_points(compute, np.where(compute < 1250, law, law + height) + noise)
+    ).verdict
     assert verdict.kind is VerdictKind.REGIME_CHANGE

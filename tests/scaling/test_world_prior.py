@@ -1,4 +1,6 @@
-"""`python -m benchmarks.world_prior` on small curves: what it writes can be read; who is judged has no vote."""
+"""`python -m benchmarks.world_prior` on small curves: what it writes can be read; who is judged has
+no vote.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ REPOSITORIES = ("one/climbs", "two/climbs", "three/stays")
 
 
 def write_curves(folder: Path, changed: str | None = None) -> None:
-    """Two groups whose runs climb and one whose runs stay; the runs of `changed` fall and are noisy instead."""
+    """Two groups whose runs climb and one whose runs stay; the runs of `changed` fall and are noisy
+    instead.
+    """
     folder.mkdir()
     rows = [("name", "source_repo", "metric")]
     for place, repository in enumerate(REPOSITORIES):
@@ -36,7 +40,9 @@ def write_curves(folder: Path, changed: str | None = None) -> None:
         if repository == changed:
             gain = -0.15
             noise = 0.05
-        readings = [(x, 0.3 + gain * math.log(x) / math.log(14) + rng.gauss(0, noise)) for x in range(1, 15)]
+        readings = [
+            (x, 0.3 + gain * math.log(x) / math.log(14) + rng.gauss(0, noise)) for x in range(1, 15)
+        ]
         lines = "".join(f"{x},{min(max(y, 0.0), 1.0):.6f}\n" for x, y in readings)
         (folder / f"curve-{place}.csv").write_text("x,y\n" + lines)
         rows.append((f"curve-{place}", repository, "heldout"))
@@ -46,7 +52,15 @@ def write_curves(folder: Path, changed: str | None = None) -> None:
 
 def learned_from(curves: Path, out: Path) -> dict[str, str]:
     """Each file that is written: its text."""
-    command = [sys.executable, "-m", "benchmarks.world_prior", "--curves", str(curves), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.world_prior",
+        "--curves",
+        str(curves),
+        "--out",
+        str(out),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {path.name: path.read_text() for path in out.iterdir()}
@@ -57,10 +71,17 @@ def test_a_repository_has_no_part_in_the_file_by_which_it_is_judged(tmp_path: Pa
     write_curves(tmp_path / "others", changed="one/climbs")
     files = learned_from(tmp_path / "curves", tmp_path / "out")
     again = learned_from(tmp_path / "others", tmp_path / "again")
-    assert sorted(files) == ["learned.json", "one__climbs.json", "three__stays.json", "two__climbs.json"]
+    assert sorted(files) == [
+        "learned.json",
+        "one__climbs.json",
+        "three__stays.json",
+        "two__climbs.json",
+    ]
     for name, text in files.items():
         origin = json.loads(text)
-        assert origin["left_out"] == (None if name == "learned.json" else name[: -len(".json")].replace("__", "/"))
+        assert origin["left_out"] == (
+            None if name == "learned.json" else name[: -len(".json")].replace("__", "/")
+        )
         assert origin["repositories"] == (3 if name == "learned.json" else 2)
         prior = read_prior(tmp_path / "out" / name)
         assert prior.stack is not None
@@ -72,7 +93,10 @@ def test_no_curves_and_one_repository_are_refused_in_one_sentence(tmp_path: Path
     write_curves(tmp_path / "curves")
     index = tmp_path / "curves" / "index.csv"
     index.write_text("\n".join(index.read_text().splitlines()[:2]))
-    for curves, sentence in (("curves", "examples of 1 repositories; two are needed"), ("none", "holds no curves")):
+    for curves, sentence in (
+        ("curves", "examples of 1 repositories; two are needed"),
+        ("none", "holds no curves"),
+    ):
         words = ["--curves", tmp_path / curves, "--out", tmp_path / "out"]
         command = [sys.executable, "-m", "benchmarks.world_prior", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -82,7 +106,10 @@ def test_no_curves_and_one_repository_are_refused_in_one_sentence(tmp_path: Path
 
 
 def examples(*, num_cuts: int = 120, seed: int = 0) -> Examples:
-    """Of three repositories, two of them with few cuts. The second method is right, up to a noise that is s = W."""
+    """Of three repositories, two of them with few cuts.
+
+    The second method is right, up to a noise that is s = W.
+    """
     rng = np.random.default_rng(seed)
     cut = np.repeat(np.arange(num_cuts, dtype=float), 3)
     count = cut.size
@@ -98,7 +125,9 @@ def examples(*, num_cuts: int = 120, seed: int = 0) -> Examples:
         metric=np.where(cut % 2 == 0, "heldout", "train"),
         share=np.where(cut % 3 == 0, 0.25, 0.5),
         forecasts=forecasts,
-        scale_terms=np.stack([np.ones(count), np.log(width), np.log(forecasts.std(axis=1))], axis=1),
+        scale_terms=np.stack(
+            [np.ones(count), np.log(width), np.log(forecasts.std(axis=1))], axis=1
+        ),
         side_terms=np.stack([np.ones(count), 2 * level - 1], axis=1),
         outcome=outcome,
         ahead=ahead,
@@ -130,7 +159,11 @@ def surprise(stack: Stack, given: Examples) -> float:
         up = scale * math.exp(tilt)
         down = scale * math.exp(-tilt)
         beyond = float(given.outcome[place]) - centre
-        density = 2 * scipy.stats.t.pdf(beyond / (up if beyond > 0 else down), stack.degrees) / (up + down)
+        density = (
+            2
+            * scipy.stats.t.pdf(beyond / (up if beyond > 0 else down), stack.degrees)
+            / (up + down)
+        )
         total -= vote * math.log(density)
     return total
 
@@ -145,7 +178,9 @@ def test_one_repository_has_one_vote_shared_by_its_cells() -> None:
 def test_what_is_learned_makes_the_outcomes_likelier_also_those_of_other_runs() -> None:
     given = examples()
     stack = learn(given)
-    untrained = replace(learned_stack(), weights=(1 / 7,) * 7, scale=(-2.0, 0.6, 0.0), side=(0.0, 0.0), degrees=4.0)
+    untrained = replace(
+        learned_stack(), weights=(1 / 7,) * 7, scale=(-2.0, 0.6, 0.0), side=(0.0, 0.0), degrees=4.0
+    )
     fresh = examples(seed=1)
     for judged in (given, fresh):
         assert surprise(stack, judged) < surprise(untrained, judged) - 0.2
@@ -155,11 +190,17 @@ def test_what_is_learned_makes_the_outcomes_likelier_also_those_of_other_runs() 
 
 
 def test_the_chance_of_a_late_take_off_is_a_count_with_ten_runs_of_the_prior() -> None:
-    """Of the cuts that have not moved every other one takes off; a repository counts once, next to one run of ten."""
+    """Of the cuts that have not moved every other one takes off; a repository counts once, next to
+    one run of ten.
+    """
     given = examples()
     shares = []
     for name in ("many", "few", "also"):
-        cuts = {int(cut) for cut, whose in zip(given.cut, given.repository, strict=True) if whose == name}
+        cuts = {
+            int(cut)
+            for cut, whose in zip(given.cut, given.repository, strict=True)
+            if whose == name
+        }
         asked = [cut for cut in cuts if cut % 4 == 0]
         shares.append(sum(cut % 8 == 0 for cut in asked) / len(asked))
     assert learn(given).late_take_off == pytest.approx((1 + sum(shares)) / (10 + 3), abs=1e-4)
@@ -168,6 +209,8 @@ def test_the_chance_of_a_late_take_off_is_a_count_with_ten_runs_of_the_prior() -
 def test_outcomes_of_one_cut_that_keep_to_one_side_persist_and_others_do_not() -> None:
     """In `examples` one score holds for all computes of a cut."""
     given = examples()
-    scattered = replace(given, outcome=given.forecasts[:, 1] + 0.1 * np.random.default_rng(5).standard_normal(360))
+    scattered = replace(
+        given, outcome=given.forecasts[:, 1] + 0.1 * np.random.default_rng(5).standard_normal(360)
+    )
     assert learn(given).persistence < 0.3
     assert learn(scattered).persistence > 1.0

@@ -25,7 +25,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Times in trainer steps: a step takes 1 s, the median rollout on the first generator `median` s."""
+    """Times in trainer steps: a step takes 1 s, the median rollout on the first generator `median`
+    s.
+    """
 
     schedule: Schedule
     median: float = 2.0
@@ -54,7 +56,9 @@ class Scenario:
     def pipeline(self) -> FaultyPipeline:
         engines = [
             EngineSpeed(
-                slots=slots, seconds_per_token=0.01 * slowness, seconds_per_token_per_rollout=0.01 * self.crowding
+                slots=slots,
+                seconds_per_token=0.01 * slowness,
+                seconds_per_token_per_rollout=0.01 * self.crowding,
             )
             for slots, slowness in zip(self.slots, self.slowness, strict=True)
         ]
@@ -68,7 +72,9 @@ class Scenario:
             ),
             engines=engines,
             trainer=SimulatedTrainer(step=1.0, spread=self.spread),
-            faults=FaultTimes(restart=3.0, checkpoint_every=self.checkpoint_every, detect=self.detect),
+            faults=FaultTimes(
+                restart=3.0, checkpoint_every=self.checkpoint_every, detect=self.detect
+            ),
             delays=Delays(publish=self.publish, join=self.join),
             claims_seen_late=self.claims_seen_late,
             fresh=self.fresh,
@@ -81,7 +87,11 @@ class Scenario:
 
 def apply(pipeline: FaultyPipeline, fault: Fault, engines: list[EngineSpeed]) -> None:
     """Generator 0 is spared, so that the run can always go on."""
-    others = [name for name, generator in pipeline.fleet.generators.items() if generator.alive and name > 0]
+    others = [
+        name
+        for name, generator in pipeline.fleet.generators.items()
+        if generator.alive and name > 0
+    ]
     if fault.kind == "restart":
         pipeline.restart_trainer()
     elif fault.kind == "join":
@@ -113,7 +123,10 @@ def violation(scenario: Scenario, pipeline: FaultyPipeline | None = None) -> str
         )
         if report.most_outstanding > widest:
             return f"{report.most_outstanding} groups were outstanding, the window is {widest}"
-    if not any(fault.kind in ("restart", "kill") for fault in scenario.faults) and report.groups["lost"]:
+    if (
+        not any(fault.kind in ("restart", "kill") for fault in scenario.faults)
+        and report.groups["lost"]
+    ):
         return f"{report.groups['lost']} groups were lost without a fault"
     settled = [number for _, number in report.history]
     if any(
@@ -121,7 +134,9 @@ def violation(scenario: Scenario, pipeline: FaultyPipeline | None = None) -> str
         for attempt in pipeline.outstanding
     ):
         return "a started group was left behind"
-    everything = sorted(settled + [attempt.task.number for attempt in pipeline.outstanding] + pipeline.redo)
+    everything = sorted(
+        settled + [attempt.task.number for attempt in pipeline.outstanding] + pipeline.redo
+    )
     if everything != list(range(len(everything))):
         return "a task was settled twice or never"
     return None
@@ -162,7 +177,10 @@ def scenarios(draw: st.DrawFn, fault_kinds: tuple[str, ...] = ()) -> Scenario:
         rollouts_per_group=rollouts_per_group,
         filtered=draw(st.sampled_from([0.0, 0.2, 0.7])),
         slots=tuple(draw(st.integers(rollouts_per_group, 60)) for _ in range(num_generators)),
-        slowness=(1.0, *(draw(st.sampled_from([1.0, 2.0, 20.0])) for _ in range(num_generators - 1))),
+        slowness=(
+            1.0,
+            *(draw(st.sampled_from([1.0, 2.0, 20.0])) for _ in range(num_generators - 1)),
+        ),
         crowding=draw(st.sampled_from([0.0, 0.05])),
         publish=draw(st.sampled_from([0.0, 0.1, 0.7, 2.5])),
         join=draw(st.sampled_from([0.0, 0.5, 4.0])),

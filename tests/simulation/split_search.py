@@ -8,7 +8,13 @@ from functools import cache
 
 from rollcast.recipe.schedule import PipelineRL, PPOOffPolicy
 from rollcast.simulation.generator import EngineSpeed
-from rollcast.simulation.split import EQUAL_RATE_SHARE, MAX_SIMULATIONS, Rates, SplitSimulator, list_splits
+from rollcast.simulation.split import (
+    EQUAL_RATE_SHARE,
+    MAX_SIMULATIONS,
+    Rates,
+    SplitSimulator,
+    list_splits,
+)
 from rollcast.simulation.workload import lognormal_with_mean
 
 FEW_DEVICES = 22
@@ -19,13 +25,19 @@ def random_rates(seed: int) -> Rates:
     rng = random.Random(seed)
     max_staleness = rng.choice([1, 2, 8])
     groups = rng.choice([4, 8])
-    schedule = PipelineRL(max_staleness, groups) if rng.random() < 0.8 else PPOOffPolicy(max_staleness, groups)
+    schedule = (
+        PipelineRL(max_staleness, groups)
+        if rng.random() < 0.8
+        else PPOOffPolicy(max_staleness, groups)
+    )
     return Rates(
         schedule=schedule,
         lengths=lognormal_with_mean(100.0, rng.choice([0.0, 0.5, 1.0]), 400.0),
         rollouts_per_group=rng.choice([2, 4]),
         engine=EngineSpeed(
-            slots=rng.choice([4, 16]), seconds_per_token=0.01, seconds_per_token_per_rollout=rng.choice([0.0, 0.001])
+            slots=rng.choice([4, 16]),
+            seconds_per_token=0.01,
+            seconds_per_token_per_rollout=rng.choice([0.0, 0.001]),
         ),
         devices_per_generator=rng.choice([1, 2]),
         step_seconds=rng.choice([1.0, 5.0, 30.0]),
@@ -61,7 +73,9 @@ def check_many(seed: int) -> None:
 
 
 def _simulator(rates: Rates) -> SplitSimulator:
-    """One whose simulations, which are the same each time, are made once for both of their readers."""
+    """One whose simulations, which are the same each time, are made once for both
+    of their readers.
+    """
     simulator = SplitSimulator(rates)
     simulator.simulate = cache(simulator.simulate)  # type: ignore[method-assign]
     return simulator

@@ -1,4 +1,6 @@
-"""Simulated episodes take the time that their turns and calls take, and long ones are used as often as short ones."""
+"""Simulated episodes take the time that their turns and calls take, and long ones are used as often
+as short ones.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,13 @@ from testkit.simulation.episodes import EpisodePipeline, SimulatedTurn
 
 
 def one_step(slots: int, rollouts: int, max_episodes: int = 100) -> float:
-    """Seconds until a group whose rollouts have two turns of 1 s, with a call of 10 s between them, has been used."""
-    turns = [SimulatedTurn(tokens=100, call_seconds=10.0), SimulatedTurn(tokens=100, call_seconds=99.0)]
+    """Seconds until a group whose rollouts have two turns of 1 s, with a call of 10 s between them,
+    has been used.
+    """
+    turns = [
+        SimulatedTurn(tokens=100, call_seconds=10.0),
+        SimulatedTurn(tokens=100, call_seconds=99.0),
+    ]
     pipeline = EpisodePipeline(
         turns=lambda task, index: turns,
         max_episodes=max_episodes,
@@ -29,7 +36,8 @@ def one_step(slots: int, rollouts: int, max_episodes: int = 100) -> float:
 
 def test_a_call_holds_no_slot() -> None:
     assert one_step(slots=1, rollouts=1) == pytest.approx(12.0)
-    # Ten turns follow one another on the slot, the calls run side by side, and so do second turns behind first ones.
+    # Ten turns follow one another on the slot, the calls run side by side, and so do second turns
+    # behind first ones.
     assert one_step(slots=1, rollouts=10) == pytest.approx(10 + 10 + 1)
     assert one_step(slots=10, rollouts=10) == pytest.approx(12.0)
 
@@ -40,4 +48,6 @@ def test_long_episodes_are_used_as_often_as_short_ones() -> None:
     rows = deciles(pipeline.settled, (steps - MAX_STALENESS_STEPS - 2) * 8)
     assert all(row["used"] == row["dispatched"] for row in rows)
     assert max(item.staleness for item in pipeline.settled) <= MAX_STALENESS_STEPS
-    assert rows[-1]["ended_late_share"] > 0.5 > rows[0]["ended_late_share"], "long ones do end later"
+    assert rows[-1]["ended_late_share"] > 0.5 > rows[0]["ended_late_share"], (
+        "long ones do end later"
+    )

@@ -1,6 +1,8 @@
-"""The real gate and schedule in simulated runs: never a token older than k, never a deadlock, no task twice or never.
+"""The real gate and schedule in simulated runs: never a token older than k, never a deadlock, no
+task twice or never.
 
-And the proof that the simulator would notice: weakened gates are caught. test_many_simulated_runs.py draws more runs.
+And the proof that the simulator would notice: weakened gates are caught.
+test_many_simulated_runs.py draws more runs.
 """
 
 from __future__ import annotations
@@ -55,12 +57,19 @@ SLOW = Scenario(
 
 LATE_WEIGHTS = dataclasses.replace(SLOW, publish=2.5, claims_seen_late=True)
 FILTERED = dataclasses.replace(SLOW, filtered=0.8)
-"""Batches without an update return their credit at one version: many more than P groups share a deadline."""
-KILLED = dataclasses.replace(SLOW, faults=(Fault(3.0, "kill"), Fault(5.0, "join"), Fault(9.0, "kill")))
+"""Batches without an update return their credit at one version: many more than P groups share a
+deadline."""
+KILLED = dataclasses.replace(
+    SLOW, faults=(Fault(3.0, "kill"), Fault(5.0, "join"), Fault(9.0, "kill"))
+)
 
 
 def caught(*runs: Scenario) -> bool:
-    return any(violation(dataclasses.replace(run, seed=seed)) is not None for run in runs for seed in range(10))
+    return any(
+        violation(dataclasses.replace(run, seed=seed)) is not None
+        for run in runs
+        for seed in range(10)
+    )
 
 
 def test_the_real_gate_passes_the_runs_that_catch_the_weakened_ones() -> None:
@@ -69,12 +78,18 @@ def test_the_real_gate_passes_the_runs_that_catch_the_weakened_ones() -> None:
 
 def test_waiting_only_for_what_is_due_now_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def due_now(
-        remaining: Iterable[Group], *, floor: int, max_staleness: int, step: int, groups_per_step: int
+        remaining: Iterable[Group],
+        *,
+        floor: int,
+        max_staleness: int,
+        step: int,
+        groups_per_step: int,
     ) -> list[Group]:
         return [
             g
             for g in remaining
-            if staleness.deadline(g, floor=floor, max_staleness=max_staleness) <= step and not g.ready
+            if staleness.deadline(g, floor=floor, max_staleness=max_staleness) <= step
+            and not g.ready
         ]
 
     monkeypatch.setattr(staleness, "stragglers", due_now)
@@ -91,13 +106,17 @@ def test_a_window_of_one_more_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         staleness,
         "window",
-        lambda *, groups_per_step, **at: real(groups_per_step=groups_per_step, **at) + groups_per_step,
+        lambda *, groups_per_step, **at: (
+            real(groups_per_step=groups_per_step, **at) + groups_per_step
+        ),
     )
     assert caught(SLOW, LATE_WEIGHTS)
 
 
 def test_taking_the_newest_groups_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def newest(groups: Iterable[Group], *, floor: int, max_staleness: int, count: int) -> tuple[Group, ...]:
+    def newest(
+        groups: Iterable[Group], *, floor: int, max_staleness: int, count: int
+    ) -> tuple[Group, ...]:
         ready = sorted(
             (g for g in groups if g.ready),
             key=lambda g: -staleness.deadline(g, floor=floor, max_staleness=max_staleness),
@@ -109,7 +128,9 @@ def test_taking_the_newest_groups_first_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_not_waiting_for_acknowledgements_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_module.Schedule, "_weights_are_late", lambda schedule, state: False)
+    monkeypatch.setattr(
+        schedule_module.Schedule, "_weights_are_late", lambda schedule, state: False
+    )
     assert caught(LATE_WEIGHTS)
 
 

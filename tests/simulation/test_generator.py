@@ -13,12 +13,20 @@ SLICE = 1e-3
 
 
 def slow_ends(engine: EngineSpeed, starts: list[tuple[float, tuple[float, ...]]]) -> list[float]:
-    """End of each group, by letting every running rollout decode for one slice of time after another."""
+    """End of each group, by letting every running rollout decode for one slice of time after
+    another.
+    """
     left = [list(lengths) for _, lengths in starts]
     ends: list[float | None] = [None] * len(starts)
     now = 0.0
     while None in ends:
-        running = [(i, r) for i, (at, _) in enumerate(starts) if at <= now for r, n in enumerate(left[i]) if n > 0]
+        running = [
+            (i, r)
+            for i, (at, _) in enumerate(starts)
+            if at <= now
+            for r, n in enumerate(left[i])
+            if n > 0
+        ]
         for i, r in running:
             left[i][r] -= SLICE / engine.step_seconds(len(running))
         now += SLICE
@@ -32,7 +40,10 @@ def slow_ends(engine: EngineSpeed, starts: list[tuple[float, tuple[float, ...]]]
 def test_rollouts_share_the_engine(seed: int) -> None:
     rng = random.Random(seed)
     engine = EngineSpeed(slots=100, seconds_per_token=0.02, seconds_per_token_per_rollout=0.01)
-    starts = sorted((rng.uniform(0, 3), tuple(rng.uniform(1, 30) for _ in range(rng.randint(1, 3)))) for _ in range(6))
+    starts = sorted(
+        (rng.uniform(0, 3), tuple(rng.uniform(1, 30) for _ in range(rng.randint(1, 3))))
+        for _ in range(6)
+    )
     generator = SimulatedGenerator(name=0, engine=engine, step=0)
     ends: dict[int, float] = {}
     pending = list(enumerate(starts))
@@ -53,7 +64,10 @@ def test_rollouts_share_the_engine(seed: int) -> None:
 
 def test_a_group_handed_back_keeps_what_it_has_and_its_oldest_step() -> None:
     engine = EngineSpeed(slots=10, seconds_per_token=0.1)
-    first, second = SimulatedGenerator(name=0, engine=engine, step=5), SimulatedGenerator(name=1, engine=engine, step=4)
+    first, second = (
+        SimulatedGenerator(name=0, engine=engine, step=5),
+        SimulatedGenerator(name=1, engine=engine, step=4),
+    )
     attempt = Attempt(0, Task(0, False, (10.0, 30.0)), [10.0, 30.0])
     first.start(attempt, 0.0)
     assert first.finish_next(1.0) is None
@@ -69,7 +83,9 @@ def test_a_group_handed_back_keeps_what_it_has_and_its_oldest_step() -> None:
 
 
 def test_a_dead_generator_makes_no_tokens() -> None:
-    generator = SimulatedGenerator(name=0, engine=EngineSpeed(slots=1, seconds_per_token=1.0), step=0)
+    generator = SimulatedGenerator(
+        name=0, engine=EngineSpeed(slots=1, seconds_per_token=1.0), step=0
+    )
     generator.start(Attempt(0, Task(0, False, (5.0,)), [5.0]), 0.0)
     generator.advance(2.0)
     generator.alive = False
@@ -78,7 +94,9 @@ def test_a_dead_generator_makes_no_tokens() -> None:
 
 
 def test_tasks_do_not_depend_on_what_happens_around_them() -> None:
-    workload = Workload(lengths=lognormal(100, 1.0, 400), rollouts_per_group=4, filtered=0.5, seed=3)
+    workload = Workload(
+        lengths=lognormal(100, 1.0, 400), rollouts_per_group=4, filtered=0.5, seed=3
+    )
     assert workload.task(17) == workload.task(17)
     tasks = [workload.task(number) for number in range(2000)]
     lengths = sorted(length for task in tasks for length in task.lengths)

@@ -58,14 +58,21 @@ def test_a_pipeline_hides_generation_up_to_its_slack(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 16.0])
 def test_equally_long_groups_are_limited_by_the_window(seconds: float) -> None:
-    """k batches are outstanding, each for its generation and one step: k steps per L + 1 seconds (Little's law)."""
-    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=seconds).run(steps=120)
+    """k batches are outstanding, each for its generation and one step: k steps per L + 1 seconds
+    (Little's law).
+    """
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=seconds).run(
+        steps=120
+    )
     late = report.step_times[40:]
     assert (len(late) - 1) / (late[-1] - late[0]) == pytest.approx(8 / (seconds + 1), rel=0.02)
 
 
 def test_one_slow_group_per_batch_is_waited_for_after_k_steps() -> None:
-    """Every batch holds groups of 12 s. While one lasts k steps are made, then the step that uses it: 9 per 13 s."""
+    """Every batch holds groups of 12 s.
+
+    While one lasts k steps are made, then the step that uses it: 9 per 13 s.
+    """
     workload = Workload(lengths=lambda rng: 1200.0 if rng.random() < 0.2 else 50.0)
     report = Pipeline(
         schedule=PipelineRL(max_staleness=8, groups_per_step=48),
@@ -74,7 +81,9 @@ def test_one_slow_group_per_batch_is_waited_for_after_k_steps() -> None:
         delays=INSTANT,
     ).run(steps=150)
     assert report.step_times[-1] - report.step_times[-91] == pytest.approx(10 * 13.0, rel=0.01)
-    assert report.wait_seconds["straggler"] > 4 * report.wait_seconds["batch"], "only the first batch is missing"
+    assert report.wait_seconds["straggler"] > 4 * report.wait_seconds["batch"], (
+        "only the first batch is missing"
+    )
     assert max(report.staleness) == 8
 
 
@@ -92,20 +101,26 @@ def test_the_price_of_the_bound_with_lognormal_lengths(longest: int, idle: float
 
 def test_generation_is_the_bottleneck_when_slots_are_few() -> None:
     """4 slots and 2 s a group give 2 groups a second: 4 groups, one step, every 2 s."""
-    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=4).run(steps=60)
+    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=4).run(
+        steps=60
+    )
     assert report.step_times[-1] - report.step_times[20] == pytest.approx(2.0 * 39)
     assert set(report.wait_seconds) == {"batch"}
 
 
 def test_a_slow_publish_is_a_wait_for_weights_and_coalesces() -> None:
     delays = Delays(publish=3.0, join=0.0)
-    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=0.1, delays=delays).run(steps=30)
+    report = pipeline(
+        PipelineRL(max_staleness=8, groups_per_step=4), seconds=0.1, delays=delays
+    ).run(steps=30)
     assert report.wait_seconds["weights"] > 30
     assert report.wait_seconds["straggler"] == 0
 
 
 def test_filtered_batches_make_no_step_and_return_their_credit() -> None:
-    report = pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, filtered=0.5).run(steps=100)
+    report = pipeline(
+        PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, filtered=0.5
+    ).run(steps=100)
     assert report.groups["used"] == 100
     assert report.groups["filtered"] == pytest.approx(100, abs=45)
 
@@ -119,11 +134,15 @@ def test_nothing_but_filtered_groups_never_ends_and_says_so() -> None:
 
 def test_without_generators_nothing_happens_and_it_says_so() -> None:
     with pytest.raises(DeadlockError, match="waiting for batch"):
-        pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, generators=0).run(steps=1)
+        pipeline(PipelineRL(max_staleness=8, groups_per_step=1), seconds=1.0, generators=0).run(
+            steps=1
+        )
 
 
 def test_a_killed_generator_costs_its_detection_and_its_groups() -> None:
-    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
+    model = pipeline(
+        PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2
+    )
     model.at(10.5, lambda: model.fleet.kill(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == 8
@@ -131,7 +150,9 @@ def test_a_killed_generator_costs_its_detection_and_its_groups() -> None:
 
 
 def test_a_drained_generator_loses_nothing() -> None:
-    model = pipeline(PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2)
+    model = pipeline(
+        PipelineRL(max_staleness=8, groups_per_step=4), seconds=2.0, slots=8, generators=2
+    )
     model.at(10.5, lambda: model.fleet.drain(1))
     report = model.run(steps=60)
     assert report.groups["lost"] == report.groups["given_up"] == 0
@@ -160,7 +181,9 @@ def test_after_a_restart_the_checkpoint_is_continued_without_a_burst() -> None:
     model.run_until(30.0)
     assert (states[0].step, states[0].steps_since_start) == (15, 0)
     survivors = len(states[0].groups)
-    assert all(len(state.groups) <= max(4 * (1 + state.steps_since_start), survivors) for state in states)
+    assert all(
+        len(state.groups) <= max(4 * (1 + state.steps_since_start), survivors) for state in states
+    )
 
 
 def test_the_first_batches_are_not_the_shortest_groups() -> None:
@@ -174,7 +197,9 @@ def test_the_first_batches_are_not_the_shortest_groups() -> None:
     def first_batch(schedule: PipelineRL) -> set[int]:
         workload = Workload(lengths=lognormal(200, 1.0, 1000))
         engines = [EngineSpeed(slots=10**6, seconds_per_token=0.01)]
-        report = FaultyPipeline(schedule=schedule, workload=workload, engines=engines, delays=INSTANT).run(steps=1)
+        report = FaultyPipeline(
+            schedule=schedule, workload=workload, engines=engines, delays=INSTANT
+        ).run(steps=1)
         return {number for _, number in report.history}
 
     workload = Workload(lengths=lognormal(200, 1.0, 1000))

@@ -1,4 +1,6 @@
-"""A fleet that is changed while it works: nothing lost, bounds kept, devices counted, speeds as the formulas say."""
+"""A fleet that is changed while it works: nothing lost, bounds kept, devices counted, speeds as the
+formulas say.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ def test_whatever_the_sizes_no_task_is_lost_or_done_twice_and_no_token_is_too_ol
 
 @given(st.lists(st.tuples(st.floats(0.5, 10), st.integers(1, 6)), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=40)
-def test_a_pod_costs_from_when_it_is_asked_for_until_it_has_drained(changes: list[tuple[float, int]]) -> None:
-    """Against the area under the sizes: pods that start count, those that drained count 2 s longer."""
+def test_a_pod_costs_from_when_it_is_asked_for_until_it_has_drained(
+    changes: list[tuple[float, int]],
+) -> None:
+    """Against the area under the sizes: pods that start count, those
+    that drained count 2 s longer.
+    """
     fleet = scaled(3)
     expected, size, working, now = 0.0, 3, 3, 0.0
     starting: list[float] = []
@@ -83,11 +89,15 @@ def test_those_with_the_fewest_tokens_in_flight_go() -> None:
     assert len(set(inflight.values())) > 1
     fleet.resize(2)
     left = {generator.name for generator in fleet.working}
-    assert max(inflight[name] for name in inflight.keys() - left) <= min(inflight[name] for name in left)
+    assert max(inflight[name] for name in inflight.keys() - left) <= min(
+        inflight[name] for name in left
+    )
 
 
 def test_tokens_in_flight_are_those_of_unfinished_rollouts() -> None:
-    generator = SimulatedGenerator(name=0, engine=EngineSpeed(slots=8, seconds_per_token=0.1), step=0)
+    generator = SimulatedGenerator(
+        name=0, engine=EngineSpeed(slots=8, seconds_per_token=0.1), step=0
+    )
     generator.start(Attempt(0, Task(0, False, (10.0, 30.0)), [10.0, 30.0]), 0.0)
     generator.advance(0.5)
     generator.start(Attempt(1, Task(1, False, (40.0,)), [40.0]), 0.5)
@@ -99,10 +109,15 @@ def test_tokens_in_flight_are_those_of_unfinished_rollouts() -> None:
 
 def test_an_engine_step_takes_longer_with_more_context() -> None:
     engine = EngineSpeed(
-        slots=8, seconds_per_token=0.01, seconds_per_token_per_rollout=0.001, seconds_per_context_token=1e-4
+        slots=8,
+        seconds_per_token=0.01,
+        seconds_per_token_per_rollout=0.001,
+        seconds_per_context_token=1e-4,
     )
     generator = SimulatedGenerator(name=0, engine=engine, step=0)
-    generator.start(Attempt(0, Task(0, False, (100.0, 300.0), prompt_tokens=20.0), [100.0, 300.0]), 0.0)
+    generator.start(
+        Attempt(0, Task(0, False, (100.0, 300.0), prompt_tokens=20.0), [100.0, 300.0]), 0.0
+    )
     both = 0.01 + 0.001 + 1e-4 * (20 + 50 + 20 + 150)
     assert generator.next_end() == pytest.approx(100 * both)
     generator.finish_next(100 * both)
@@ -115,7 +130,10 @@ def test_an_engine_step_takes_longer_with_more_context() -> None:
 def test_a_task_is_as_long_as_its_number_says() -> None:
     flat = Workload(lengths=lognormal(100, 0.5, 300), rollouts_per_group=4, seed=3)
     growing = Workload(
-        lengths=lognormal(100, 0.5, 300), rollouts_per_group=4, seed=3, scale=lambda number: 1 + number / 10
+        lengths=lognormal(100, 0.5, 300),
+        rollouts_per_group=4,
+        seed=3,
+        scale=lambda number: 1 + number / 10,
     )
     for number in random.Random(0).sample(range(100), 10):
         assert growing.task(number).lengths == pytest.approx(
@@ -124,7 +142,9 @@ def test_a_task_is_as_long_as_its_number_says() -> None:
 
 
 def test_an_optimizer_step_takes_as_long_as_its_tokens_say() -> None:
-    """Generators without limit: the trainer never waits, so steps follow one another at its own pace."""
+    """Generators without limit: the trainer never waits, so steps follow one another at its own
+    pace.
+    """
     pipeline = Pipeline(
         schedule=PipelineRL(max_staleness=4, groups_per_step=5),
         workload=Workload(lengths=constant(20.0), rollouts_per_group=2),

@@ -12,7 +12,9 @@ from tests.simulation.split_search import check_few, check_many
 
 
 def equal_lengths(**changes: object) -> Rates:
-    """A group takes 1 s; a generator holds 4 groups at once, so it makes one batch of 4 a second; a step takes 12 s."""
+    """A group takes 1 s; a generator holds 4 groups at once, so it makes one batch of 4 a second; a
+    step takes 12 s.
+    """
     settings: dict[str, object] = {
         "schedule": PipelineRL(max_staleness=8, groups_per_step=4),
         "lengths": constant(100.0),
@@ -26,7 +28,9 @@ def equal_lengths(**changes: object) -> Rates:
 
 
 @pytest.mark.parametrize("generators", range(1, 8))
-def test_with_equal_lengths_a_step_takes_the_longer_of_generation_and_training(generators: int) -> None:
+def test_with_equal_lengths_a_step_takes_the_longer_of_generation_and_training(
+    generators: int,
+) -> None:
     rates = equal_lengths()
     trainer = 8 - generators
     outcome = SplitSimulator(rates).simulate(Split(generators, 1, trainer))
@@ -70,8 +74,13 @@ def test_no_split_that_could_be_better_is_left_out(per_generator: int, multiple:
         for trainer in range(multiple, 18, multiple)
         if generators * per_generator + trainer <= 17
     }
-    undominated = {(g, t) for g, t in possible if not any(h >= g and u >= t and (h, u) != (g, t) for h, u in possible)}
+    undominated = {
+        (g, t)
+        for g, t in possible
+        if not any(h >= g and u >= t and (h, u) != (g, t) for h, u in possible)
+    }
     assert listed == undominated
     assert all(
-        s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17 for s in list_splits(17, rates)
+        s.generators * s.devices_per_generator + s.trainer_devices + s.unused == 17
+        for s in list_splits(17, rates)
     )

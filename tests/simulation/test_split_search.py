@@ -1,4 +1,6 @@
-"""The search for the best split against simulating every split, for more random rates than test_split.py has."""
+"""The search for the best split against simulating every split, for more random rates than
+test_split.py has.
+"""
 
 from __future__ import annotations
 

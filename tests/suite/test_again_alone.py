@@ -1,4 +1,6 @@
-"""`make test` runs the few tests that failed next to others again, alone, and records those that pass."""
+"""`make test` runs the few tests that failed next to others again, alone, and records those that
+pass.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def test_a_test_that_passes_alone_is_recorded_and_does_not_fail_the_whole(
     failed = ["test_some.py::test_once[0]", "test_some.py::test_once[1]"]
     record = folder / "record.json"
     assert run_again_alone(failed, record) == 0
-    assert "2 failed next to other tests and run again, alone: test_some.py::test_once[0]" in capfd.readouterr().out
+    assert (
+        "2 failed next to other tests and run again, alone: test_some.py::test_once[0]"
+        in capfd.readouterr().out
+    )
     assert read_record(record) == failed
     show_record(record)
     shown = capfd.readouterr().out.splitlines()
@@ -77,16 +82,31 @@ def test_one_that_fails_again_hides_no_other_that_passes_alone(folder: Path) -> 
 
 def test_no_test_runs_alone_after_the_end(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "test_some.py").write_text("def test_quick(): ...\n")
-    assert run_again_alone(["test_some.py::test_quick"], folder / "record.json", end=time.time() - 1.0) == 1
-    assert "alone it did not end within 0 seconds: test_some.py::test_quick" in capfd.readouterr().err
+    assert (
+        run_again_alone(["test_some.py::test_quick"], folder / "record.json", end=time.time() - 1.0)
+        == 1
+    )
+    assert (
+        "alone it did not end within 0 seconds: test_some.py::test_quick" in capfd.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("number", [0, MAX_TESTS + 1])
-def test_many_failures_and_none_are_not_run_again(number: int, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_again_alone([f"test_some.py::test_{index}" for index in range(number)], folder / "record.json") == 1
+def test_many_failures_and_none_are_not_run_again(
+    number: int, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run_again_alone(
+            [f"test_some.py::test_{index}" for index in range(number)], folder / "record.json"
+        )
+        == 1
+    )
     assert capfd.readouterr().out == ""
 
 
 def test_the_committed_record_is_empty() -> None:
-    """A test that passed only alone is a fault: fix it, then take its id out. Until then each run shows it."""
+    """A test that passed only alone is a fault: fix it, then take its id out.
+
+    Until then each run shows it.
+    """
     assert json.loads(git("show", f"HEAD:{RECORD.relative_to(ROOT)}")) == []

@@ -1,4 +1,6 @@
-"""Collection is for names alone: a test module that starts a program or imports vLLM on import is an error."""
+"""Collection is for names alone: a test module that starts a program or imports vLLM on import is
+an error.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def pytest_configure(config):
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("import subprocess; subprocess.run(['true'], check=True, timeout=60)", "test_some.py starts (['true'],)"),
+        (
+            "import subprocess; subprocess.run(['true'], check=True, timeout=60)",
+            "test_some.py starts (['true'],)",
+        ),
         ("import vllm", "test_some.py imports vllm"),
         ("import json", None),
     ],

@@ -20,7 +20,12 @@ from testkit.suite.first_failure import TIME_IS_OVER, first_failure
         ("import time\ndef test_one(): time.sleep(150)", 1.0, TIME_IS_OVER),
     ],
 )
-def test_the_first_failure_of_a_file(tmp_path: Path, text: str, seconds: float, failure: str | None) -> None:
+def test_the_first_failure_of_a_file(
+    tmp_path: Path, text: str, seconds: float, failure: str | None
+) -> None:
     (tmp_path / "test_some.py").write_text(text)
-    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+    environment = os.environ | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "xdist.plugin",
+    }
     assert first_failure(["test_some.py"], [], tmp_path, environment, seconds) == failure

@@ -45,7 +45,9 @@ def run_pytest(folder: Path, stop_at: str, *arguments: str) -> tuple[int, dict[s
         "PYTEST_PLUGINS": "xdist.plugin",
     }
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", ".", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, timeout=120, check=False
+    )
     return done.returncode, json.loads((folder / "report.json").read_text())
 
 

@@ -29,7 +29,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_operators_constants_and_branches_of_functions_are_changed(file: Path, tmp_path: Path) -> None:
+def test_operators_constants_and_branches_of_functions_are_changed(
+    file: Path, tmp_path: Path
+) -> None:
     changed = [mutant.after.strip() for mutant in mutants_of_file(file, tmp_path)]
     assert changed == [
         "total = 1",
@@ -47,11 +49,15 @@ def test_a_mutant_is_written_into_its_line_only(file: Path, tmp_path: Path) -> N
     mutant.apply(tmp_path)
     assert file.read_text() == SOURCE.replace("    total = 0\n", "    total = 1\n")
     assert not mutant.is_in(tmp_path)
-    with pytest.raises(ValueError, match=r"module\.py has no line 'total = 0', which was drawn at 5"):
+    with pytest.raises(
+        ValueError, match=r"module\.py has no line 'total = 0', which was drawn at 5"
+    ):
         mutant.apply(tmp_path)
 
 
-def test_in_another_version_the_nearest_of_equal_lines_is_the_one(file: Path, tmp_path: Path) -> None:
+def test_in_another_version_the_nearest_of_equal_lines_is_the_one(
+    file: Path, tmp_path: Path
+) -> None:
     mutant = mutants_of_file(file, tmp_path)[0]
     equal = "def other() -> None:\n    total = 0\n"
     moved = "\n\n" + SOURCE

@@ -1,4 +1,6 @@
-"""`make near` takes the nearest tests first, the quick ones among them, and names what it leaves."""
+"""`make near` takes the nearest tests first, the quick ones among them,
+and names what it leaves.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ WHOLE_BUDGET_SECONDS = (BUDGET_SECONDS - START_SECONDS) * PROCESSES
 
 def run_git(folder: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60
+    )
 
 
 @pytest.fixture
@@ -37,7 +41,11 @@ def repository(tmp_path: Path) -> Path:
 
 def test_near_files_come_first_and_quick_ones_among_them() -> None:
     distances = {"tests/b/test_far.py": 3, "tests/a/test_slow.py": 1, "tests/a/test_quick.py": 1}
-    durations = {"tests/b/test_far.py": 1.0, "tests/a/test_slow.py": 20.0, "tests/a/test_quick.py": 1.0}
+    durations = {
+        "tests/b/test_far.py": 1.0,
+        "tests/a/test_slow.py": 20.0,
+        "tests/a/test_quick.py": 1.0,
+    }
     assert select(distances, durations, frozenset({"a"}), dict.fromkeys(distances, 0)).files == (
         "tests/a/test_quick.py",
         "tests/a/test_slow.py",
@@ -54,8 +62,12 @@ def test_files_of_the_changed_room_come_before_others_of_the_same_distance() -> 
 
 
 def test_a_slow_file_that_speaks_of_the_change_comes_before_quick_ones_that_do_not() -> None:
-    texts = {f"tests/a/test_{index}.py": f"def test_other_{index}(): open(path)" for index in range(20)}
-    texts["tests/a/test_export.py"] = "def test_an_exported_adapter_has_its_tokenizer(): export_adapter(path)"
+    texts = {
+        f"tests/a/test_{index}.py": f"def test_other_{index}(): open(path)" for index in range(20)
+    }
+    texts["tests/a/test_export.py"] = (
+        "def test_an_exported_adapter_has_its_tokenizer(): export_adapter(path)"
+    )
     ranks = rank_by_words("-    export_adapter(path)\n+    export_adapter(path, tokenizer)", texts)
     assert ranks["tests/a/test_export.py"] == 0
     durations = dict.fromkeys(texts, 10.0) | {"tests/a/test_export.py": 0.9 * WHOLE_BUDGET_SECONDS}
@@ -72,7 +84,10 @@ def test_the_words_of_a_change_are_those_of_its_lines_and_file_names(repository:
 
 
 def test_what_does_not_fit_is_left_and_what_is_shorter_still_runs() -> None:
-    durations = {"tests/test_a.py": 0.9 * WHOLE_BUDGET_SECONDS, "tests/test_b.py": 0.5 * WHOLE_BUDGET_SECONDS}
+    durations = {
+        "tests/test_a.py": 0.9 * WHOLE_BUDGET_SECONDS,
+        "tests/test_b.py": 0.5 * WHOLE_BUDGET_SECONDS,
+    }
     durations["tests/test_c.py"] = 0.05 * WHOLE_BUDGET_SECONDS
     distances = {"tests/test_a.py": 1, "tests/test_b.py": 2, "tests/test_c.py": 3}
     selection = select(distances, durations, frozenset(), distances)
@@ -94,7 +109,9 @@ def test_the_base_is_the_merge_base_or_the_commit_before(repository: Path) -> No
     assert changed_files(head, root=repository) == ["new"]
 
 
-def test_an_unknown_commit_is_one_sentence(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_commit_is_one_sentence(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(NoHistoryError):
         changed_files("0000000", root=repository)
     assert main(["--since", "no-such-commit"]) == 2
@@ -102,13 +119,18 @@ def test_an_unknown_commit_is_one_sentence(repository: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("keeps_order", [True, False])
-def test_near_keeps_its_order_and_other_calls_begin_with_what_takes_longest(keeps_order: bool) -> None:
+def test_near_keeps_its_order_and_other_calls_begin_with_what_takes_longest(
+    keeps_order: bool,
+) -> None:
     durations = load_durations()
     files = sorted(
-        (file for file in durations if group_of_file(file) == file), key=lambda file: (durations[file], file)
+        (file for file in durations if group_of_file(file) == file),
+        key=lambda file: (durations[file], file),
     )
     items: list[Any] = [SimpleNamespace(nodeid=f"{file}::test_some") for file in files]
     config: Any = SimpleNamespace(workerinput={}, getoption={"keep_order": keeps_order}.get)
     pytest_collection_modifyitems(config, items)
     seconds = [durations[file] for file in files]
-    assert [durations[file_of(item)] for item in items] == (seconds if keeps_order else seconds[::-1])
+    assert [durations[file_of(item)] for item in items] == (
+        seconds if keeps_order else seconds[::-1]
+    )

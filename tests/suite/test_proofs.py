@@ -12,7 +12,15 @@ import pytest
 from testkit.suite.changes import ROOT, tracked_files
 from testkit.suite.graph import ReachGraph, is_test_file
 from testkit.suite.proof_table import PROOFS
-from testkit.suite.proofs import Passed, Proof, proofs_that_fit, read_ledger, why_due, with_imports, write_ledger
+from testkit.suite.proofs import (
+    Passed,
+    Proof,
+    proofs_that_fit,
+    read_ledger,
+    why_due,
+    with_imports,
+    write_ledger,
+)
 from testkit.suite.prove import _has_passed, main
 from testkit.suite.selection import CORE, GROUPS, files_to_ignore, group_of_file, seconds_of_groups
 
@@ -22,7 +30,12 @@ PROOF = Proof("small", "a sentence", ("src",), ("tests/test_small.py",))
 def run_git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
     done = subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+        ["git", *identity, *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     return done.stdout.strip()
 
@@ -54,7 +67,9 @@ def test_a_proof_without_an_entry_is_due(repository: Path) -> None:
 def test_a_proof_is_due_when_a_file_that_its_tests_import_changes(repository: Path) -> None:
     commit(repository, "testkit/helper.py", "first")
     ledger = passed_at(commit(repository, "tests/test_small.py", "first"))
-    graph = ReachGraph(["testkit/helper.py", "tests/test_small.py"], {"tests/test_small.py": ["testkit/helper.py"]})
+    graph = ReachGraph(
+        ["testkit/helper.py", "tests/test_small.py"], {"tests/test_small.py": ["testkit/helper.py"]}
+    )
     (proof,) = with_imports([PROOF], graph)
     assert why_due(proof, ledger, repository) is None
     commit(repository, "testkit/helper.py", "second")
@@ -112,7 +127,9 @@ def test_the_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
         (None, False),
     ],
 )
-def test_a_proof_has_passed_if_its_files_ran_without_failure(file: dict[str, float] | None, has_passed: bool) -> None:
+def test_a_proof_has_passed_if_its_files_ran_without_failure(
+    file: dict[str, float] | None, has_passed: bool
+) -> None:
     assert _has_passed(PROOF, {} if file is None else {PROOF.tests[0]: file}) is has_passed
 
 
@@ -124,7 +141,9 @@ def test_the_table_names_files_that_exist_each_once() -> None:
     files = tracked_files()
     paths = {path for proof in PROOFS for path in proof.paths}
     assert [
-        path for path in sorted(paths) if not any(file == path or file.startswith(f"{path}/") for file in files)
+        path
+        for path in sorted(paths)
+        if not any(file == path or file.startswith(f"{path}/") for file in files)
     ] == []
 
 
@@ -138,7 +157,11 @@ def test_a_change_of_a_file_that_an_example_of_contributing_changes_makes_its_pr
     (proof,) = (proof for proof in PROOFS if proof.name == "contributing")
     files = set(re.findall(r"^--- a/(.+)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert files
-    assert [file for file in sorted(files) if not any(f"{file}/".startswith(f"{path}/") for path in proof.paths)] == []
+    assert [
+        file
+        for file in sorted(files)
+        if not any(f"{file}/".startswith(f"{path}/") for path in proof.paths)
+    ] == []
 
 
 def test_every_group_names_what_exists() -> None:
@@ -153,7 +176,11 @@ def test_the_core_leaves_all_proofs_out_and_a_named_proof_only_the_others() -> N
 
 
 def test_a_group_takes_as_long_as_its_files_and_an_unknown_one_is_the_middle() -> None:
-    durations = {"tests/a/test_one.py": 1.0, "tests/a/test_two.py": 3.0, "tests/a/test_three.py": 9.0}
+    durations = {
+        "tests/a/test_one.py": 1.0,
+        "tests/a/test_two.py": 3.0,
+        "tests/a/test_three.py": 9.0,
+    }
     seconds = seconds_of_groups([*durations, "tests/a/test_new.py"], durations)
     assert seconds["tests/a/test_new.py"] == 3.0
     assert group_of_file("tests/a/test_new.py") == "tests/a/test_new.py"

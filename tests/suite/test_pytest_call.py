@@ -28,7 +28,7 @@ def pytest_configure(config):
     config.pluginmanager.register(Deadline(config.getoption("stop_at")))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Measurements(config.getoption("suite_report"), config.getoption("stop_at")))
-"""
+"""  # noqa: E501
 FAILS_ONCE = """
 import pytest
 from pathlib import Path
@@ -59,7 +59,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bytecode, "ROOT", tmp_path)
     monkeypatch.setattr(pytest_call, "ROOT", tmp_path)
     monkeypatch.setattr(
-        pytest_call, "run_again_alone", functools.partial(run_again_alone, record=tmp_path / "record.json")
+        pytest_call,
+        "run_again_alone",
+        functools.partial(run_again_alone, record=tmp_path / "record.json"),
     )
     return tmp_path
 
@@ -97,16 +99,29 @@ def test_a_proof_that_is_cut_off_is_named_and_stays_due(
     monkeypatch.setattr(prove, "CALL_REPORTS", folder)
     proof = Proof("small", "a sentence", (), ("tests/test_some.py",))
     assert prove.run_proofs([proof], time.time() + SECONDS_KEPT_FREE - 1.0) == INTERRUPTED
-    assert "proof small stays due: it failed, was cut off, or its files are not committed" in capfd.readouterr().out
+    assert (
+        "proof small stays due: it failed, was cut off, or its files are not committed"
+        in capfd.readouterr().out
+    )
 
 
-@pytest.mark.parametrize(("text", "code"), [(SLOW, 0), (SLOW + "    assert number\n", 1), ("import absent", 1)])
+@pytest.mark.parametrize(
+    ("text", "code"), [(SLOW, 0), (SLOW + "    assert number\n", 1), ("import absent", 1)]
+)
 def test_near_begins_no_test_after_its_time_and_names_the_files(
     folder: Path, capfd: pytest.CaptureFixture[str], text: str, code: int
 ) -> None:
     write_tests(folder, text)
     (folder / "tests" / "test_later.py").write_text(SLOW)
     files = ["tests/test_some.py", "tests/test_later.py"]
-    assert run_until(time.time() - 1.0, files, ["--dist", "loadscope", "-n", "1"], folder / "report.json") == code
-    assert "1 test files were not begun and are left to `make test`: tests/test_" in capfd.readouterr().out
+    assert (
+        run_until(
+            time.time() - 1.0, files, ["--dist", "loadscope", "-n", "1"], folder / "report.json"
+        )
+        == code
+    )
+    assert (
+        "1 test files were not begun and are left to `make test`: tests/test_"
+        in capfd.readouterr().out
+    )
     assert run_until(time.time() + 3600.0, files, [], folder / "report.json") == code

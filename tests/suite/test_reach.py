@@ -24,13 +24,21 @@ def test_every_file_of_services_is_reached_by_a_test() -> None:
 
 def test_a_file_that_only_readers_of_every_source_reach_has_no_test() -> None:
     untested = "services/rollcast/untested.py"
-    small = ReachGraph([untested, KERNEL, *SOURCE_READERS, "tests/test_a.py"], {"tests/test_a.py": [KERNEL]})
+    small = ReachGraph(
+        [untested, KERNEL, *SOURCE_READERS, "tests/test_a.py"], {"tests/test_a.py": [KERNEL]}
+    )
     assert set(small.reaching_tests([untested])) == set(SOURCE_READERS)
     assert small.files_without_test("services") == [untested]
 
 
 def test_files_that_tests_import_through_others_are_followed_to_the_first_of_services() -> None:
-    files = ["tests/a/test_a.py", "tests/a/conftest.py", "tests/conftest.py", "testkit/b.py", "testkit/c.py"]
+    files = [
+        "tests/a/test_a.py",
+        "tests/a/conftest.py",
+        "tests/conftest.py",
+        "testkit/b.py",
+        "testkit/c.py",
+    ]
     modules = ["services/rollcast/x.py", "services/rollcast/y.py"]
     imports = {
         "tests/a/test_a.py": ["testkit/b.py"],
@@ -39,12 +47,16 @@ def test_files_that_tests_import_through_others_are_followed_to_the_first_of_ser
         "tests/a/conftest.py": ["testkit/c.py"],
     }
     small = ReachGraph([*files, *modules], imports)
-    assert small.imported_files(["tests/a/test_a.py"]) == {*files, modules[0]} - {"tests/conftest.py"}
+    assert small.imported_files(["tests/a/test_a.py"]) == {*files, modules[0]} - {
+        "tests/conftest.py"
+    }
 
 
 def test_a_deleted_test_file_is_not_among_those_that_reach_a_change() -> None:
     small = ReachGraph(["tests/test_a.py"], {})
-    assert small.reaching_tests(["tests/test_a.py", "tests/test_deleted.py"]) == {"tests/test_a.py": 0}
+    assert small.reaching_tests(["tests/test_a.py", "tests/test_deleted.py"]) == {
+        "tests/test_a.py": 0
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,8 +88,14 @@ def test_a_module_is_not_reached_by_tests_of_what_does_not_use_it() -> None:
 
 def test_distances_count_the_files_between() -> None:
     files = ["tests/test_a.py", "testkit/b.py", "testkit/c.py"]
-    small = ReachGraph(files, {"tests/test_a.py": ["testkit/b.py"], "testkit/b.py": ["testkit/c.py"]})
-    assert small.distances(["testkit/c.py"]) == {"testkit/c.py": 0, "testkit/b.py": 1, "tests/test_a.py": 2}
+    small = ReachGraph(
+        files, {"tests/test_a.py": ["testkit/b.py"], "testkit/b.py": ["testkit/c.py"]}
+    )
+    assert small.distances(["testkit/c.py"]) == {
+        "testkit/c.py": 0,
+        "testkit/b.py": 1,
+        "tests/test_a.py": 2,
+    }
     assert small.reaching_tests(["testkit/b.py"]) == {"tests/test_a.py": 1}
 
 
@@ -85,5 +103,9 @@ def test_every_pattern_of_the_table_matches_a_file() -> None:
     patterns = {pattern for link in LINKS for pattern in (*link.users, *link.used)}
     regular = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for pattern in patterns}
     files = graph().files
-    unmatched = [pattern for pattern, regex in regular.items() if not any(regex.fullmatch(file) for file in files)]
+    unmatched = [
+        pattern
+        for pattern, regex in regular.items()
+        if not any(regex.fullmatch(file) for file in files)
+    ]
     assert unmatched == []

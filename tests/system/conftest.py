@@ -24,7 +24,10 @@ def settings(model_folder: Path) -> dict[str, Any]:
 
 
 def small_settings(model_folder: Path) -> dict[str, Any]:
-    """A small run: 8 prompts x 8 rollouts a step, k = 4. A higher learning rate unlearns the task in 60 steps."""
+    """A small run: 8 prompts x 8 rollouts a step, k = 4.
+
+    A higher learning rate unlearns the task in 60 steps.
+    """
     return {
         "run": "small",
         "model": {"path": str(model_folder), "dtype": "float32", "max_length": 96},

@@ -1,7 +1,8 @@
-"""Groups as they came over Redis in a real run with faults, each with its task: to be held against every check again.
+"""Groups as they came over Redis in a real run with faults, each with its task: to be held against
+every check again.
 
-`python -m tests.system.recording FILE COUNT` makes such a run and writes so many of them down, those that a fault
-touched first; tests/trainer/recorded_groups.xz is one.
+`python -m tests.system.recording FILE COUNT` makes such a run and writes so many of them down,
+those that a fault touched first; tests/trainer/recorded_groups.xz is one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def read(file: Path) -> list[RecordedGroup]:
 
 
 def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, list[RecordedGroup]]:
-    """A run in which a generator hands its tasks back, is killed, and the trainer is killed; the groups it made."""
+    """A run in which a generator hands its tasks back, is killed, and the trainer is killed; the
+    groups it made.
+    """
     settings["budget"] = {"steps": 100_000}
     settings["generator"]["drain_seconds"] = 0
     with System(folder, settings) as system:
@@ -63,7 +66,11 @@ def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, lis
         system.start_generator("g0")
         system.start_generator("g1")
         for fault in ("drain", "kill", "restart", "drain"):
-            wait_for(lambda: system.last_step > 0 and count_joined(system) == 2, 300, "both generators in the run")
+            wait_for(
+                lambda: system.last_step > 0 and count_joined(system) == 2,
+                300,
+                "both generators in the run",
+            )
             system.wait_step(system.last_step + 6, 300)
             if fault == "restart":
                 system.kill("trainer")
@@ -87,7 +94,10 @@ def run_with_faults(folder: Path, settings: dict[str, Any]) -> tuple[System, lis
 
 def touched_by_a_fault(item: RecordedGroup) -> bool:
     group = decode_group(item.group)
-    return bool(group.attempt or group.hand_backs) or len({version.incarnation for version in group.versions}) > 1
+    return (
+        bool(group.attempt or group.hand_backs)
+        or len({version.incarnation for version in group.versions}) > 1
+    )
 
 
 def thinned(groups: list[RecordedGroup], count: int) -> list[RecordedGroup]:
@@ -114,7 +124,10 @@ def main(file: str, count: str) -> None:
         assert "unusable group" not in system.log("trainer")
     kept = thinned(groups, int(count))
     write(Path(file), kept)
-    print(f"{len(kept)} of {len(groups)} groups, {sum(map(touched_by_a_fault, kept))} touched by a fault")
+    print(
+        f"{len(kept)} of {len(groups)} groups, {sum(map(touched_by_a_fault, kept))} touched by a "
+        "fault"
+    )
 
 
 if __name__ == "__main__":

@@ -17,12 +17,15 @@ from testkit.system.command import read_output
 MINIMAL = Path(__file__).parents[2] / "configs" / "minimal.yaml"
 STEPS, EVERY = 12, 6
 BATCH = {"prompts_per_step": 8, "rollouts_per_prompt": 8}
-"""Ten times fewer than the paper's, which would fit as well: 768 rollouts a step take these cores half a minute."""
+"""Ten times fewer than the paper's, which would fit as well: 768 rollouts a step take these cores
+half a minute."""
 SUMS = [(a, b) for a in range(20) for b in range(8)]
 
 
 def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:
-    """The shipped minimal file on the tests' model and sums: small batches, two of each service, three points."""
+    """The shipped minimal file on the tests' model and sums: small batches, two of each service,
+    three points.
+    """
     text = MINIMAL.read_text()
     assert len(text.splitlines()) <= 10
     settings: dict[str, Any] = yaml.safe_load(text)
@@ -39,9 +42,12 @@ def minimal_settings(folder: Path, model_folder: Path) -> dict[str, Any]:
 
 def check_a_finished_run(root: Path, folder: Path, stopped_at: int = 0) -> None:
     """stopped_at: its last step before it was stopped; 0 = it was not."""
-    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(
+        range(1, STEPS + 1)
+    )
     evaluated = [line["step"] for line in read_lines(folder / "evaluations.jsonl")]
-    # A stop while the weights of EVERY are judged loses that evaluation; those it goes on with are judged instead.
+    # A stop while the weights of EVERY are judged loses that evaluation; those it goes on with are
+    # judged instead.
     assert sorted(set(evaluated)) in ([0, EVERY, STEPS], [0, max(EVERY, stopped_at), STEPS])
     assert evaluated[-1] == STEPS
     check_every_task_once(read_lines(folder / "tasks.jsonl"))

@@ -1,4 +1,6 @@
-"""`rollcast ablate` as a user meets it: started, Ctrl-C in its second run, continued to its table, a run that hangs."""
+"""`rollcast ablate` as a user meets it: started, Ctrl-C in its second run, continued to its table,
+a run that hangs.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,24 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     folder = tmp_path / "set"
     first, second = folder / "small-whole", folder / "small-without-pipeline"
-    command = ("ablate", "--config", "run.yaml", "--without", "pipeline", "--steps", str(STEPS), "--folder", "set")
+    command = (
+        "ablate",
+        "--config",
+        "run.yaml",
+        "--without",
+        "pipeline",
+        "--steps",
+        str(STEPS),
+        "--folder",
+        "set",
+    )
 
     with rollcast(tmp_path, *command, programs=programs) as ablate:
-        wait_for(lambda: goes_on(ablate, tmp_path) and last_step(second) >= 2, 300, "steps of the second run")
+        wait_for(
+            lambda: goes_on(ablate, tmp_path) and last_step(second) >= 2,
+            300,
+            "steps of the second run",
+        )
         family = psutil.Process(ablate.pid).children(recursive=True)
         ablate.send_signal(signal.SIGINT)
         assert ablate.wait(100) == 130, read_output(tmp_path)
@@ -50,24 +66,39 @@ def test_a_set_is_stopped_by_ctrl_c_and_continued_to_its_table(
     with rollcast(tmp_path, *command, "--continue", "--json", programs=programs) as ablate:
         assert ablate.wait(300) == 0, read_output(tmp_path)
     for run in (first, second):
-        assert [line["step"] for line in read_lines(run / "steps.jsonl")] == list(range(1, STEPS + 1))
+        assert [line["step"] for line in read_lines(run / "steps.jsonl")] == list(
+            range(1, STEPS + 1)
+        )
     assert (first / "steps.jsonl").stat().st_mtime_ns == made
-    resolved = [json.loads((run / "run.json").read_text())["recipe"]["schedule"]["kind"] for run in (first, second)]
+    resolved = [
+        json.loads((run / "run.json").read_text())["recipe"]["schedule"]["kind"]
+        for run in (first, second)
+    ]
     assert resolved == ["pipeline", "ppo-off-policy"]
-    *_, last = read_lines(second / "evaluations.jsonl")  # 6 steps are no whole number of rounds: the last are judged
+    *_, last = read_lines(
+        second / "evaluations.jsonl"
+    )  # 6 steps are no whole number of rounds: the last are judged
     assert {last[name].partition(".")[2] for name in ("version_min", "version_max")} == {str(STEPS)}
     table = json.loads((folder / "ablation.json").read_text())["leave_one_out"]
     assert [row["curve"] for row in table["rows"]] == ["whole", "without-pipeline"]
     # Runs this short need not have learned anything.
-    assert table["rows"][1]["kind"].startswith(("ceiling mover", "efficiency shaper", "cannot tell", "not compared"))
+    assert table["rows"][1]["kind"].startswith(
+        ("ceiling mover", "efficiency shaper", "cannot tell", "not compared")
+    )
 
     more = ("--without", "pipeline,cispo", "--run-minutes", "0.1")
     with rollcast(tmp_path, *command, *more, "--continue", programs=programs) as ablate:
         assert ablate.wait(150) == 1, read_output(tmp_path)
-    assert "small-without-cispo failed: took longer than 6 s and was stopped" in read_output(tmp_path)
+    assert "small-without-cispo failed: took longer than 6 s and was stopped" in read_output(
+        tmp_path
+    )
     assert "part left out" in read_output(tmp_path)
     states = {record["run"]: record["state"] for record in lines_of_set(folder)}
-    assert states == {"small-whole": "finished", "small-without-pipeline": "finished", "small-without-cispo": "failed"}
+    assert states == {
+        "small-whole": "finished",
+        "small-without-pipeline": "finished",
+        "small-without-cispo": "failed",
+    }
 
 
 def lines_of_set(folder: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""Generators are killed, frozen and restarted in the middle of episodes whose environments misbehave."""
+"""Generators are killed, frozen and restarted in the middle of episodes whose environments
+misbehave.
+"""
 
 from __future__ import annotations
 

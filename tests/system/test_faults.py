@@ -1,8 +1,10 @@
-"""The failure table, row by row, in one running system: the real process is killed or stopped, and the run goes on.
+"""The failure table, row by row, in one running system: the real process is killed or stopped, and
+the run goes on.
 
-Each test makes one fault and waits until the run has got over it; it starts from a system in which all that it needs
-is at work, so each can run alone. In this order nobody waits for a new generator: the one after the killed one starts
-while the trainer is killed. The last tests read the books over all faults of the run.
+Each test makes one fault and waits until the run has got over it; it starts from a system in which
+all that it needs is at work, so each can run alone. In this order nobody waits for a new generator:
+the one after the killed one starts while the trainer is killed. The last tests read the books over
+all faults of the run.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ CHECKPOINT_STEPS = 5
 
 
 @pytest.fixture(scope="module")
-def system(model_folder: Path, tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms) -> Iterator[System]:
+def system(
+    model_folder: Path, tmp_path_factory: pytest.TempPathFactory, programs: ForkedPrograms
+) -> Iterator[System]:
     settings = small_settings(model_folder)
     settings["budget"] = {"steps": 100_000}
     settings["generator"]["drain_seconds"] = 0
@@ -54,7 +58,9 @@ def system(model_folder: Path, tmp_path_factory: pytest.TempPathFactory, program
 
 @pytest.fixture
 def running(system: System) -> System:
-    """The system with trainer and a generator at work, whatever the fault before left of it; another one starts."""
+    """The system with trainer and a generator at work, whatever the fault before left of it;
+    another one starts.
+    """
     if system.processes["trainer"].poll() is not None:
         system.start_trainer(resume=True)
     for name in ("g0", "g1"):
@@ -82,7 +88,9 @@ def recorder(system: System) -> Recorder:
 
 
 def test_redis_frozen(running: System) -> None:
-    """Redis away for longer than any silence is allowed: everybody waits, and nobody's work is taken for lost."""
+    """Redis away for longer than any silence is allowed: everybody waits, and nobody's work is
+    taken for lost.
+    """
     before = len(running.lines("tasks.jsonl"))
     running.signal("redis", signal.SIGSTOP)
     time.sleep(3.5 * HEARTBEAT_SECONDS)  # claims that nobody renews are taken back after three
@@ -92,7 +100,9 @@ def test_redis_frozen(running: System) -> None:
 
 
 def test_redis_killed(running: System) -> None:
-    """Redis killed and started again from its append-only file: everybody waits, reconnects, goes on."""
+    """Redis killed and started again from its append-only file: everybody waits, reconnects, goes
+    on.
+    """
     running.kill("redis")
     time.sleep(3)
     running.start_redis()
@@ -101,14 +111,20 @@ def test_redis_killed(running: System) -> None:
 
 @pytest.mark.usefixtures("recorder")
 def test_generator_frozen(both: System) -> None:
-    """SIGSTOP: the same after one deadline; after SIGCONT its answers are refused, and it comes back as a new one."""
+    """SIGSTOP: the same after one deadline; after SIGCONT its answers are refused, and it comes
+    back as a new one.
+    """
     before, refused = len(both.lines("tasks.jsonl")), both.groups("refused")
     held = stop_holding_tasks(both, "g1")
     wait_for(lambda: count_joined(both) == 1, 60, "the frozen generator's removal")
     both.wait_step(both.last_step + 3, 120)
     answer_late(both, held)
     late = refused + len(held)
-    wait_for(lambda: both.groups("refused") >= late, 60, "the late answers' refusal on the trainer's books")
+    wait_for(
+        lambda: both.groups("refused") >= late,
+        60,
+        "the late answers' refusal on the trainer's books",
+    )
     both.signal("g1", signal.SIGCONT)
     wait_for(lambda: count_joined(both) == 2, 60, "the generator's return as a new one")
     wait_for(lambda: redone(since(both, before)), 60, "what the frozen generator held to be redone")
@@ -123,7 +139,8 @@ def test_generator_killed(both: System) -> None:
     both.kill("g1")
     killed = time.monotonic()
     wait_for(lambda: count_joined(both) == 1, 60, "the dead generator's removal")
-    # Ready groups of the survivor last for the window's four steps; a sixth needs what the dead one held.
+    # Ready groups of the survivor last for the window's four steps; a sixth needs what the dead one
+    # held.
     both.wait_step(step + 6, 120)
     print(f"6 steps {time.monotonic() - killed:.1f} s after the kill")
     wait_for(lambda: redone(since(both, before)), 60, "what the killed generator held to be redone")
@@ -131,8 +148,15 @@ def test_generator_killed(both: System) -> None:
 
 @pytest.mark.usefixtures("recorder")
 def test_trainer_killed(running: System) -> None:
-    """kill -9 of the trainer: a new incarnation continues the same curve, generators reconnect by themselves."""
-    wait_for(lambda: running.last_step % CHECKPOINT_STEPS == 3, 60, "a step between checkpoints", every=0.02)
+    """kill -9 of the trainer: a new incarnation continues the same curve, generators reconnect by
+    themselves.
+    """
+    wait_for(
+        lambda: running.last_step % CHECKPOINT_STEPS == 3,
+        60,
+        "a step between checkpoints",
+        every=0.02,
+    )
     running.kill("trainer")
     before, lost = len(running.steps), running.last_step
     running.start_trainer(resume=True)
@@ -141,7 +165,9 @@ def test_trainer_killed(running: System) -> None:
     checkpoint = lost - lost % CHECKPOINT_STEPS
     assert running.steps[before]["step"] == checkpoint + 1, "it continued from the last checkpoint"
     # As many evaluations as show that compute goes on where the lost incarnation's checkpoint was.
-    wait_for(lambda: len(evaluated_by(running, 2)) >= 2, 60, "two evaluations of the new incarnation")
+    wait_for(
+        lambda: len(evaluated_by(running, 2)) >= 2, 60, "two evaluations of the new incarnation"
+    )
     assert {point["incarnation"] for point in running.lines("evaluations.jsonl")} == {1, 2}
     compute = [point["compute_device_hours"] for point in evaluated_by(running, 2)]
     assert compute == sorted(compute)
@@ -149,7 +175,9 @@ def test_trainer_killed(running: System) -> None:
 
 @pytest.mark.usefixtures("recorder")
 def test_generator_drained(both: System) -> None:
-    """SIGTERM: running work is finished or handed back; nothing starts again, nothing is refused."""
+    """SIGTERM: running work is finished or handed back; nothing starts again,
+    nothing is refused.
+    """
     before = len(both.lines("tasks.jsonl"))
     held = stop_holding_tasks(both, "g1")
     both.stopped_services.add("g1")
@@ -158,12 +186,16 @@ def test_generator_drained(both: System) -> None:
     assert both.processes["g1"].wait(60) == 0, both.log("g1")[-3000:]
     train = {task for task, claim in held.items() if claim.purpose is Purpose.TRAIN}
     wait_for(lambda: train <= settled(since(both, before)), 60, "an end of every task that it held")
-    assert [line for line in since(both, before) if line["what"] == "redone"] == [], "a drain is no failure"
+    assert [line for line in since(both, before) if line["what"] == "redone"] == [], (
+        "a drain is no failure"
+    )
 
 
 @pytest.mark.usefixtures("recorder")
 def test_trainer_stopped_and_resumed_to_the_end(running: System) -> None:
-    """SIGTERM: a checkpoint at the very step, exit code 143; --resume goes on from there; without it: refused."""
+    """SIGTERM: a checkpoint at the very step, exit code 143; --resume goes on from there; without
+    it: refused.
+    """
     before = len(running.steps)
     assert running.terminate("trainer") == 143
     stopped = running.last_step
@@ -188,14 +220,18 @@ def test_the_books_balance_over_all_faults(ended: System) -> None:
 
 
 def test_every_token_of_the_newest_weights_is_exact(ended: System) -> None:
-    """Over all faults: what was trained on with the weights that sampled it has the generator's log-prob."""
+    """Over all faults: what was trained on with the weights that sampled it has the generator's
+    log-prob.
+    """
     fresh = [line for line in ended.steps if list(line["staleness_tokens"]) == ["0"]]
     assert fresh
     assert max(line["logprob_gap_max"] for line in fresh) < 1e-4
 
 
 def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Recorder) -> None:
-    """Groups that were handed back, redone, and sampled by versions of two incarnations, held against every check."""
+    """Groups that were handed back, redone, and sampled by versions of two incarnations, held
+    against every check.
+    """
     log = ended.log("trainer")
     assert "unusable group" not in log, "by the running trainer itself"
     assert "unusable entries" not in log
@@ -204,7 +240,9 @@ def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Rec
     for line in ended.lines("tasks.jsonl"):
         if line["what"] == "resumed":
             step = PolicyVersion.parse(line["version"]).step
-            history = histories[line["incarnation"]] = history.continued_by(line["incarnation"], step)
+            history = histories[line["incarnation"]] = history.continued_by(
+                line["incarnation"], step
+            )
     recorded = recorder.finish()
     defects = [
         DefectFinder(
@@ -220,7 +258,9 @@ def test_not_one_of_its_groups_is_refused_as_defect(ended: System, recorder: Rec
 
 @pytest.fixture
 def ended(system: System) -> System:
-    """The system after its run, which is stopped here where the tests before it did not come to its end."""
+    """The system after its run, which is stopped here where the tests before it did not come to its
+    end.
+    """
     if system.processes["trainer"].poll() is None:
         system.terminate("trainer")
     return system
@@ -232,7 +272,9 @@ def since(system: System, before: int) -> list[dict[str, Any]]:
 
 
 def settled(lines: list[dict[str, Any]]) -> set[int]:
-    return {task for line in lines if line["what"] in ("used", "filtered") for task in line["tasks"]}
+    return {
+        task for line in lines if line["what"] in ("used", "filtered") for task in line["tasks"]
+    }
 
 
 def redone(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -240,4 +282,6 @@ def redone(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def evaluated_by(system: System, incarnation: int) -> list[dict[str, Any]]:
-    return [point for point in system.lines("evaluations.jsonl") if point["incarnation"] == incarnation]
+    return [
+        point for point in system.lines("evaluations.jsonl") if point["incarnation"] == incarnation
+    ]

@@ -1,4 +1,6 @@
-"""What goes wrong in the first hour of a run that passed every check, on the screen of the real `rollcast up`."""
+"""What goes wrong in the first hour of a run that passed every check, on the screen of the real
+`rollcast up`.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,20 @@ SETTINGS: dict[str, Any] = {
     "run": "first",
     "model": {"path": "model", "dtype": "float32"},
     "tasks": {
-        "dataset": {"kind": "jsonl", "name": "rows", "path": "rows.jsonl", "verifier": "./reward.py:grade"},
+        "dataset": {
+            "kind": "jsonl",
+            "name": "rows",
+            "path": "rows.jsonl",
+            "verifier": "./reward.py:grade",
+        },
         "evaluation": {"num_prompts": 10, "rollouts_per_prompt": 2, "every_steps": 100},
     },
-    "recipe": {"prompts_per_step": 4, "rollouts_per_prompt": 8, "max_prompt_tokens": 16, "max_completion_tokens": 64},
+    "recipe": {
+        "prompts_per_step": 4,
+        "rollouts_per_prompt": 8,
+        "max_prompt_tokens": 16,
+        "max_completion_tokens": 64,
+    },
     "budget": {"steps": 10_000},
     "generator": {"slots": 32, "block_size": 32, "cpu_kv_cache_gib": 1, "drain_seconds": 3},
     "trainer": {"threads": 1, "checkpoint_every_steps": 1_000},
@@ -44,14 +56,22 @@ WRONG = re.compile(r"(?:error|warning): (.*)")
 def prepare(home: Path, **changes: Any) -> None:
     """A random model, rows, a verifier that goes by the length of answers, and a run file."""
     make_tiny_model(home / "model")
-    rows = [json.dumps({"prompt": f"{n} + {m}?", "answer": str(n + m)}) for n in range(10) for m in range(10)]
+    rows = [
+        json.dumps({"prompt": f"{n} + {m}?", "answer": str(n + m)})
+        for n in range(10)
+        for m in range(10)
+    ]
     (home / "rows.jsonl").write_text("\n".join(rows))
-    (home / "reward.py").write_text("def grade(completion, row):\n    return float(len(completion) % 2)\n")
+    (home / "reward.py").write_text(
+        "def grade(completion, row):\n    return float(len(completion) % 2)\n"
+    )
     (home / "run.yaml").write_text(yaml.safe_dump(SETTINGS | changes))
 
 
 @contextmanager
-def running(home: Path, programs: ForkedPrograms, **changes: Any) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    home: Path, programs: ForkedPrograms, **changes: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     """`rollcast up`, stopped in order at the end."""
     prepare(home, **changes)
     with rollcast(home, "up", "--config", "run.yaml", programs=programs) as up:
@@ -87,11 +107,22 @@ def test_when_every_answer_is_cut_off_the_screen_says_so_and_what_to_raise(
 def test_a_full_disk_is_on_the_screen_and_the_run_goes_on_when_there_is_room(
     tmp_path: Path, programs: ForkedPrograms
 ) -> None:
-    with small_disk(tmp_path / "disk", DISK_BYTES) as disk, running(tmp_path, programs, folder=str(disk)) as up:
+    with (
+        small_disk(tmp_path / "disk", DISK_BYTES) as disk,
+        running(tmp_path, programs, folder=str(disk)) as up,
+    ):
         folder = disk / "first"
         wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= 1, 300, "its first step")
         filler = fill(disk, but_bytes=0)
-        wait_for(lambda: goes_on(up, tmp_path) and is_told(tmp_path, "The disk fills up"), 60, "the sentence")
+        wait_for(
+            lambda: goes_on(up, tmp_path) and is_told(tmp_path, "The disk fills up"),
+            60,
+            "the sentence",
+        )
         filler.unlink()
         stood_at = last_step(folder)
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stood_at, 300, "a step after it was freed")
+        wait_for(
+            lambda: goes_on(up, tmp_path) and last_step(folder) > stood_at,
+            300,
+            "a step after it was freed",
+        )

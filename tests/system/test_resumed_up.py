@@ -1,4 +1,6 @@
-"""`rollcast up --resume` of a run that has ended, with other settings, and with a Prometheus beside it."""
+"""`rollcast up --resume` of a run that has ended, with other settings, and with a Prometheus beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,20 @@ def test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_see
     settings["local"] = {"generators": 1, "trainer_ranks": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
     (tmp_path / "said").unlink()
-    with rollcast(tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor", programs=programs) as up:
+    with rollcast(
+        tmp_path, "up", "--config", "run.yaml", "--resume", "--monitor", programs=programs
+    ) as up:
         assert up.wait(600) == 0, read_output(tmp_path)
     if PROMETHEUS is not None:
         check_what_its_prometheus_kept(folder, PROMETHEUS)
     lines = [
-        line.partition(" ")[2] for line in read_output(tmp_path).splitlines() if "resumed with another setting" in line
+        line.partition(" ")[2]
+        for line in read_output(tmp_path).splitlines()
+        if "resumed with another setting" in line
     ]
     assert lines == [
-        "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule goes on at its step "
+        "resumed with another setting: recipe.optimizer.learning_rate 5e-07 -> 1e-06: the schedule "
+        "goes on at its step "
         "with the new one",
         f"resumed with another setting: budget.steps {STEPS} -> {STEPS + MORE}",
         "resumed with another setting: local.generators 2 -> 1",
@@ -65,7 +72,9 @@ def test_a_run_that_has_ended_goes_on_with_other_settings_and_its_prometheus_see
 
 
 def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
-    """Every query of its dashboards and every rule, asked after the run: nothing of the run waits for the answers."""
+    """Every query of its dashboards and every rule, asked after the run: nothing of the run waits
+    for the answers.
+    """
     monitor, config = folder / "monitor", load_run_config(folder / "run.json")
     # The port of then may be another run's by now, whose Prometheus would answer instead.
     local = config.local.model_copy(update={"prometheus_port": free_port("127.0.0.1")})
@@ -75,16 +84,37 @@ def check_what_its_prometheus_kept(folder: Path, prometheus: str) -> None:
     began = read_lines(folder / "evaluations.jsonl")[-1]["at"] - 30.0
     server.start()
     try:
-        wait_for(lambda: rules_of(url) and {rule["health"] for rule in rules_of(url)} == {"ok"}, 60, "all rules hold")
-        (read,) = query(url, "query_range", query="rollcast_trainer_step", start=began, end=time.time(), step=1.0).rows
+        wait_for(
+            lambda: rules_of(url) and {rule["health"] for rule in rules_of(url)} == {"ok"},
+            60,
+            "all rules hold",
+        )
+        (read,) = query(
+            url,
+            "query_range",
+            query="rollcast_trainer_step",
+            start=began,
+            end=time.time(),
+            step=1.0,
+        ).rows
         recording = Recording(
-            url, "", (config.run,), began=began, at=read[1][-1][0], namespace="", scrape_seconds=SCRAPE_SECONDS
+            url,
+            "",
+            (config.run,),
+            began=began,
+            at=read[1][-1][0],
+            namespace="",
+            scrape_seconds=SCRAPE_SECONDS,
         )
         boards = sorted((monitor / "dashboards").glob("*.json"))
         assert len(boards) == 5
         for board in boards:
             asked = [target for panel in panels(load(board)) for target in panel["targets"]]
-            answers = [ask(target, recording, 0.5) for target in asked if target["datasource"]["uid"] != FORECASTER]
+            answers = [
+                ask(target, recording, 0.5)
+                for target in asked
+                if target["datasource"]["uid"] != FORECASTER
+            ]
             found = [labels for answer in answers for labels, _ in answer.rows]
             assert found, f"{board.name}: none of {len(answers)} queries finds the run"
             assert not [labels for labels in found if "namespace" in labels]

@@ -1,4 +1,6 @@
-"""The tutorial's own data and run file, from its page, on the tests' model: fewer steps, else as it stands there."""
+"""The tutorial's own data and run file, from its page, on the tests' model: fewer steps, else as it
+stands there.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ STEPS = 4
 
 
 def test_the_tutorial_trains_what_its_page_says(tmp_path: Path, model_folder: Path) -> None:
-    files = {block.title: block.text for block in fenced(ROOT / "docs" / "tutorial.md") if block.title}
+    files = {
+        block.title: block.text for block in fenced(ROOT / "docs" / "tutorial.md") if block.title
+    }
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "arithmetic").symlink_to(model_folder)
-    text, changed = re.subn(r"budget: {steps: \d+}", f"budget: {{steps: {STEPS}}}", files["sums.yaml"])
+    text, changed = re.subn(
+        r"budget: {steps: \d+}", f"budget: {{steps: {STEPS}}}", files["sums.yaml"]
+    )
     assert changed == 1
     (tmp_path / "sums.yaml").write_text(text)
     (tmp_path / "make_data.py").write_text(files["make_data.py"])
@@ -31,7 +37,9 @@ def test_the_tutorial_trains_what_its_page_says(tmp_path: Path, model_folder: Pa
 
     said = rollcast(tmp_path, "up", "--config", "sums.yaml")
     folder = tmp_path / "runs" / "sums"
-    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in read_lines(folder / "steps.jsonl")] == list(
+        range(1, STEPS + 1)
+    )
     assert [line["step"] for line in read_lines(folder / "evaluations.jsonl")] == [0, 3, STEPS]
     assert load_run_config(folder / "run.json").tasks.evaluation.num_prompts == 64
     assert "live page: http://127.0.0.1:" in said

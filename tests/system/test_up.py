@@ -41,7 +41,9 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end(
     folder = tmp_path / "runs" / settings["run"]
 
     with rollcast(tmp_path, "up", "--config", "run.yaml", programs=programs) as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "its first steps")
+        wait_for(
+            lambda: goes_on(up, tmp_path) and last_step(folder) >= STOP_AT, 300, "its first steps"
+        )
         assert sorted(services(up, tmp_path)) == [
             "forecaster",
             "generator-0",
@@ -62,10 +64,16 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end(
     stopped_at = last_step(folder)
     assert STOP_AT <= stopped_at < STEPS
 
-    *_, command = [line for line in first.splitlines() if line.startswith("stopped; continue with: ")]
+    *_, command = [
+        line for line in first.splitlines() if line.startswith("stopped; continue with: ")
+    ]
     _, *arguments = shlex.split(command.removeprefix("stopped; continue with: "))
     with rollcast(tmp_path, *arguments, programs=programs) as up:
-        wait_for(lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at, 300, "a step after the stop")
+        wait_for(
+            lambda: goes_on(up, tmp_path) and last_step(folder) > stopped_at,
+            300,
+            "a step after the stop",
+        )
         services(up, tmp_path)["generator-1"].kill()
         family = psutil.Process(up.pid).children(recursive=True)
         assert up.wait(300) == 0, read_output(tmp_path)
@@ -75,7 +83,9 @@ def test_ten_lines_run_are_stopped_by_ctrl_c_and_continued_to_the_end(
 
 
 def check_that_strangers_stay_out(folder: Path) -> None:
-    """Of Redis without the password, and of the trainer without the token, which says where the token is."""
+    """Of Redis without the password, and of the trainer without the token, which says where the
+    token is.
+    """
     config = load_run_config(folder / "run.json")
     assert (folder / "run.json").stat().st_mode & 0o077 == 0
     logs = [folder / "logs", *(folder / "logs").iterdir()]
@@ -87,9 +97,13 @@ def check_that_strangers_stay_out(folder: Path) -> None:
     stranger = config.redis.model_copy(update={"password": None})
     with closing(connect(stranger)) as client, pytest.raises(redis.RedisError):
         client.ping()
-    announce = weights_pb2.Announce(generator="stranger", num_workers=1, slots=1, lm_head="fp32", wire=WIRE_VERSION)
+    announce = weights_pb2.Announce(
+        generator="stranger", num_workers=1, slots=1, lm_head="fp32", wire=WIRE_VERSION
+    )
     with grpc.insecure_channel(f"127.0.0.1:{config.rpc.port}") as channel:
-        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
+        stream = WeightSyncStub(channel).Sync(
+            iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60
+        )
         with pytest.raises(grpc.RpcError, match=re.escape(f"rpc.token in {folder / 'run.json'}")):
             next(stream)
 

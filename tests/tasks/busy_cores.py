@@ -15,10 +15,13 @@ from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.sandbox.clocks import cpu_seconds
 from rollcast.tasks.sandbox.limits import Limits
 
-ANSWERS = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 2})
+ANSWERS = json.dumps(
+    {"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 2}
+)
 PRINTS = json.dumps({"kind": "stdin", "cases": [{"input": "", "output": "1"}] * 2})
 HASTY_WAIT_SECONDS = 3.0
-"""For programs that sleep or hardly get a core: what they do until the wall time is over stays the same."""
+"""For programs that sleep or hardly get a core: what they do until the wall time is over stays the
+same."""
 PATIENT_WAIT_SECONDS = 120.0
 COMPUTE = "import time\ndef compute(seconds):\n    while time.process_time() < seconds: pass\n"
 BURN = "while True: pass"
@@ -34,8 +37,13 @@ def script(body: str) -> str:
 
 @contextlib.contextmanager
 def hogs(core: int, number: int) -> Iterator[None]:
-    """Processes that compute on that core all the time, each in its own session: the kernel shares out by session."""
-    running = [subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True) for _ in range(number)]
+    """Processes that compute on that core all the time, each in its own session: the kernel shares
+    out by session.
+    """
+    running = [
+        subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True)
+        for _ in range(number)
+    ]
     try:
         for process in running:
             os.sched_setaffinity(process.pid, {core})
@@ -57,7 +65,9 @@ def hasty(deadline_seconds: float) -> Limits:
 
 def patient(deadline_seconds: float, seconds_per_test: float = 1.5) -> Limits:
     """Limits of processor time that a program gets however busy the machine is."""
-    return Limits(deadline_seconds, seconds_per_test, Grading().memory_mib << 20, PATIENT_WAIT_SECONDS)
+    return Limits(
+        deadline_seconds, seconds_per_test, Grading().memory_mib << 20, PATIENT_WAIT_SECONDS
+    )
 
 
 def put_on(core: int, sandbox: Sandbox, verifier: str = "code") -> None:

@@ -13,6 +13,8 @@ from rollcast.tasks.sandbox.client import Sandbox
 
 @pytest.fixture(scope="session")
 def code_sandbox() -> Iterator[Sandbox]:
-    """For programs that end by themselves; its tests neither stop its processes nor change its settings."""
+    """For programs that end by themselves; its tests neither stop its processes nor change its
+    settings.
+    """
     with closing(Sandbox(Grading(deadline_seconds=120.0, seconds_per_test=60.0))) as sandbox:
         yield sandbox

@@ -11,9 +11,14 @@ from rollcast.config.tasks import Evaluation, Tasks
 
 
 def jsonl_tasks(path: Path, held_out: int = 1, **settings: Any) -> Tasks:
-    return Tasks(dataset=JsonlDataset(name="rows", path=path, **settings), evaluation=Evaluation(num_prompts=held_out))
+    return Tasks(
+        dataset=JsonlDataset(name="rows", path=path, **settings),
+        evaluation=Evaluation(num_prompts=held_out),
+    )
 
 
 def write_rows(path: Path, rows: list[object]) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    path.write_text(
+        "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+    )
     return path

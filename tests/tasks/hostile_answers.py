@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 
 def hostile_answers(fences: int, blocks: int) -> list[str]:
-    """Answers without a program, or with one that is hard to read; the longest of them have `fences` of code.
+    """Answers without a program, or with one that is hard to read; the longest of them have
+    `fences` of code.
 
     blocks: of code that define or use 150 names each.
     """
@@ -26,8 +27,14 @@ def hostile_answers(fences: int, blocks: int) -> list[str]:
         "```python\n" + "a." * 60_000 + "a\n```",
         "```python\nf\0\n```",
         "- " * (2 * fences) + "```",
-        "".join(f"```python\n{'; '.join(f'b{n}(a{one})' for one in range(150))}\n```\n" for n in range(blocks)),
-        "".join(f"```python\n{'; '.join(f'a{one} = a{one + 1}' for one in range(150))}\n```\n" for n in range(blocks)),
+        "".join(
+            f"```python\n{'; '.join(f'b{n}(a{one})' for one in range(150))}\n```\n"
+            for n in range(blocks)
+        ),
+        "".join(
+            f"```python\n{'; '.join(f'a{one} = a{one + 1}' for one in range(150))}\n```\n"
+            for n in range(blocks)
+        ),
     ]
 
 
@@ -47,9 +54,13 @@ SCALARS = st.one_of(
     st.times(),
     st.timedeltas(),
 )
-HASHABLE = st.recursive(SCALARS, lambda items: st.tuples(items, items) | st.frozensets(items, max_size=3), max_leaves=4)
+HASHABLE = st.recursive(
+    SCALARS, lambda items: st.tuples(items, items) | st.frozensets(items, max_size=3), max_leaves=4
+)
 VALUES = st.recursive(
-    HASHABLE | st.lists(FLOATS, min_size=16, max_size=20) | st.lists(INTEGERS, min_size=16, max_size=20),
+    HASHABLE
+    | st.lists(FLOATS, min_size=16, max_size=20)
+    | st.lists(INTEGERS, min_size=16, max_size=20),
     lambda items: st.one_of(
         st.lists(items, max_size=4),
         st.tuples(items, items),
@@ -64,7 +75,9 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda items: (
         st.lists(items)
-        | st.dictionaries(st.sampled_from("tdsfbacrqnomyheixlu") | st.text(max_size=2), items, max_size=2)
+        | st.dictionaries(
+            st.sampled_from("tdsfbacrqnomyheixlu") | st.text(max_size=2), items, max_size=2
+        )
     ),
 )
 RESULTS = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())

@@ -45,14 +45,21 @@ MAY_BE = {
     "signals": {"ok", "wrong"},
     "forged": {"wrong"},
 }
-"""`ok` only where the program is right once its attack came to nothing. None gets out of its verdict."""
+"""`ok` only where the program is right once its attack came to nothing. None gets out of its
+verdict."""
 
 
 class Gradings:
-    """Of the programs that `is_chosen` takes; after every `good_every` of them a good program is graded."""
+    """Of the programs that `is_chosen` takes; after every `good_every` of them a good program is
+    graded.
+    """
 
     def __init__(
-        self, sandbox: Sandbox, around: Surroundings, is_chosen: Callable[[Hostile], bool], good_every: int
+        self,
+        sandbox: Sandbox,
+        around: Surroundings,
+        is_chosen: Callable[[Hostile], bool],
+        good_every: int,
     ) -> None:
         self.around = around
         self.sandbox = sandbox
@@ -69,7 +76,9 @@ class Gradings:
             for place, program in enumerate(self.programs):
                 grades.append(threads.submit(self._grade, program))
                 if place % good_every == 0:
-                    good.append(threads.submit(sandbox.grade, "code", GOOD, ADDS, deadline_seconds=60.0))
+                    good.append(
+                        threads.submit(sandbox.grade, "code", GOOD, ADDS, deadline_seconds=60.0)
+                    )
         self.grades = dict(zip(self.programs, (grade.result() for grade in grades), strict=True))
         self.good_statuses = {grade.result().status for grade in good}
         self._done.set()
@@ -77,12 +86,20 @@ class Gradings:
 
     def not_contained(self, family: str) -> list[tuple[str, str]]:
         """The programs of the family that got another grade than they may, and that grade."""
-        of_family = {program: grade for program, grade in self.grades.items() if program.family == family}
+        of_family = {
+            program: grade for program, grade in self.grades.items() if program.family == family
+        }
         assert of_family
-        return [(item.source, grade.status) for item, grade in of_family.items() if grade.status not in MAY_BE[family]]
+        return [
+            (item.source, grade.status)
+            for item, grade in of_family.items()
+            if grade.status not in MAY_BE[family]
+        ]
 
     def assert_nothing_is_left(self) -> None:
-        """No process, the fork server lives, nothing around was touched, and memory kept to its limit."""
+        """No process, the fork server lives, nothing around was touched, and memory kept to its
+        limit.
+        """
         server = psutil.Process(self.server)
         assert self.sandbox._servers["code"].process.pid == server.pid
         assert server.children(recursive=True) == []
@@ -97,16 +114,24 @@ class Gradings:
         while not self._done.wait(0.02):
             for process in server.children():
                 with contextlib.suppress(psutil.Error):
-                    self.most_resident_bytes = max(self.most_resident_bytes, process.memory_info().rss)
+                    self.most_resident_bytes = max(
+                        self.most_resident_bytes, process.memory_info().rss
+                    )
 
     def _grade(self, program: Hostile) -> Grade:
-        wanted = {"reading": repr(self.around.secret), "forged": repr(self.around.secret)}.get(program.family, "2")
+        wanted = {"reading": repr(self.around.secret), "forged": repr(self.around.secret)}.get(
+            program.family, "2"
+        )
         reference = json.dumps({"kind": "tests", "tests": f"assert f(1) == {wanted}"})
         limits = ENDLESS_LIMITS if program.family == "endless" else OTHER_LIMITS
-        grade = self.sandbox.grade("code", f"```python\n{program.source}\n```", reference, limits=limits)
+        grade = self.sandbox.grade(
+            "code", f"```python\n{program.source}\n```", reference, limits=limits
+        )
         if grade.reason == "busy":  # other programs of this machine had the cores
             patient = replace(limits, least_wait_seconds=PATIENT_SECONDS)
-            grade = self.sandbox.grade("code", f"```python\n{program.source}\n```", reference, limits=patient)
+            grade = self.sandbox.grade(
+                "code", f"```python\n{program.source}\n```", reference, limits=patient
+            )
         return grade
 
 
@@ -119,7 +144,9 @@ def _session(pid: int) -> int | None:
 
 
 @contextlib.contextmanager
-def gradings(folder: Path, is_chosen: Callable[[Hostile], bool], good_every: int) -> Iterator[Gradings]:
+def gradings(
+    folder: Path, is_chosen: Callable[[Hostile], bool], good_every: int
+) -> Iterator[Gradings]:
     sandbox = Sandbox(Grading(memory_mib=MEMORY_MIB))
     with surroundings(folder) as around:
         yield Gradings(sandbox, around, is_chosen, good_every)
@@ -130,7 +157,9 @@ def assert_harms_without_sandbox(folder: Path, family: str, number: int) -> None
     """So that a test of the sandbox can fail."""
     with surroundings(folder) as around:
         (program,) = (
-            item for item in hostile_programs(around.filled) if (item.family, item.number) == (family, number)
+            item
+            for item in hostile_programs(around.filled)
+            if (item.family, item.number) == (family, number)
         )
         plain = subprocess.run(
             [sys.executable, "-c", f"{program.source}\nprint(f(1))"],

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from testkit.tasks.hostile_programs import FAMILIES
-from tests.tasks.hostile_gradings import NEEDS_PROTECTIONS, Gradings, assert_harms_without_sandbox, gradings
+from tests.tasks.hostile_gradings import (
+    NEEDS_PROTECTIONS,
+    Gradings,
+    assert_harms_without_sandbox,
+    gradings,
+)
 
 pytestmark = pytest.mark.timeout(300)
 UNGUARDED = [

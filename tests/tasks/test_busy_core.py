@@ -1,4 +1,7 @@
-"""Processor time counts, not wall time: programs on a core that others use. More of them: test_busy_machine.py."""
+"""Processor time counts, not wall time: programs on a core that others use.
+
+More of them: test_busy_machine.py.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ def core() -> int:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """Limits so short that a busy machine would exceed them in wall time; its processes stand ready."""
+    """Limits so short that a busy machine would exceed them in wall time; its processes stand
+    ready.
+    """
     made = Sandbox(Grading(deadline_seconds=2.0, seconds_per_test=0.8))
     assert made.start("code") == ""
     yield made
@@ -58,7 +63,9 @@ def test_a_program_that_only_waited_for_a_core_gets_no_verdict(sandbox: Sandbox,
 
 
 def test_the_processor_time_of_all_tests_counts_as_a_whole(sandbox: Sandbox) -> None:
-    many = json.dumps({"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 40})
+    many = json.dumps(
+        {"kind": "calls", "entry_point": "f", "cases": [{"arguments": [], "output": 1}] * 40}
+    )
     each = call("compute(time.process_time() + 0.2)")
     limits = Limits(0.7, 600.0, Grading().memory_mib << 20)
     grade = sandbox.grade("code", each, many, limits=limits)
@@ -73,7 +80,10 @@ def test_the_clocks_tell_computing_waiting_and_sleeping_apart(core: int) -> None
         waits = {process.pid: open_waits(process.pid) for process in (busy, asleep)}
         began = time.monotonic()
         deadline = began + 60.0
-        while min(cpu_seconds(busy.pid) - 0.3, waited_seconds(waits[busy.pid])) < 0.3 and time.monotonic() < deadline:
+        while (
+            min(cpu_seconds(busy.pid) - 0.3, waited_seconds(waits[busy.pid])) < 0.3
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.1)
         lasted = time.monotonic() - began
         computed = cpu_seconds(busy.pid)

@@ -1,4 +1,8 @@
-"""A proof. Processor time counts, not wall time: real programs on a core that others use, or that they hardly get."""
+"""A proof.
+
+Processor time counts, not wall time: real programs on a core that others use, or that they hardly
+get.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,17 @@ from rollcast.config.tasks import Grading
 from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
-from tests.tasks.busy_cores import ANSWERS, COMPUTE, PRINTS, call, hasty, hogs, patient, put_on, script
+from tests.tasks.busy_cores import (
+    ANSWERS,
+    COMPUTE,
+    PRINTS,
+    call,
+    hasty,
+    hogs,
+    patient,
+    put_on,
+    script,
+)
 
 pytestmark = [
     pytest.mark.protections,
@@ -35,7 +49,9 @@ def core() -> int:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    """Limits so short that a busy machine would exceed them in wall time; its processes stand ready."""
+    """Limits so short that a busy machine would exceed them in wall time; its processes stand
+    ready.
+    """
     made = Sandbox(Grading(deadline_seconds=4.0, seconds_per_test=1.5))
     assert made.start("code") == ""
     yield made
@@ -43,7 +59,9 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize(("program", "reference"), [(call, ANSWERS), (script, PRINTS)])
-def test_a_right_program_on_a_busy_core_is_right(sandbox: Sandbox, core: int, program: object, reference: str) -> None:
+def test_a_right_program_on_a_busy_core_is_right(
+    sandbox: Sandbox, core: int, program: object, reference: str
+) -> None:
     """A second of processor time, which lasts two to three seconds there."""
     put_on(core, sandbox)
     answer = call("compute(1.0)") if program is call else script("compute(1.0)")
@@ -55,7 +73,9 @@ def test_a_right_program_on_a_busy_core_is_right(sandbox: Sandbox, core: int, pr
     assert lasted > 1.5, "the core was not busy: this shows nothing"
 
 
-@pytest.mark.parametrize(("answer", "reference"), [(call("compute(600)"), ANSWERS), (script("compute(600)"), PRINTS)])
+@pytest.mark.parametrize(
+    ("answer", "reference"), [(call("compute(600)"), ANSWERS), (script("compute(600)"), PRINTS)]
+)
 def test_a_program_beyond_its_processor_time_is_wrong_on_a_busy_core_as_well(
     sandbox: Sandbox, core: int, answer: str, reference: str
 ) -> None:
@@ -65,7 +85,9 @@ def test_a_program_beyond_its_processor_time_is_wrong_on_a_busy_core_as_well(
     assert (grade, grade.reason) == (WRONG, "time")
 
 
-@pytest.mark.parametrize(("answer", "reference"), [(call("compute(1.4)"), ANSWERS), (script("compute(1.4)"), PRINTS)])
+@pytest.mark.parametrize(
+    ("answer", "reference"), [(call("compute(1.4)"), ANSWERS), (script("compute(1.4)"), PRINTS)]
+)
 def test_a_program_that_only_waited_for_a_core_gets_no_verdict(
     sandbox: Sandbox, core: int, answer: str, reference: str
 ) -> None:
@@ -78,7 +100,9 @@ def test_a_program_that_only_waited_for_a_core_gets_no_verdict(
 
 
 def test_a_verifier_that_only_waited_for_a_core_did_not_hang(core: int, tmp_path: Path) -> None:
-    (tmp_path / "reward.py").write_text(f"{COMPUTE}def grade(completion, row):\n    compute(1.0)\n    return 1.0\n")
+    (tmp_path / "reward.py").write_text(
+        f"{COMPUTE}def grade(completion, row):\n    compute(1.0)\n    return 1.0\n"
+    )
     name = f"{tmp_path}/reward.py:grade"
     sandbox = Sandbox(Grading(deadline_seconds=1.5), Verifiers(named=[name]))
     assert sandbox.start(name) == ""
@@ -98,7 +122,10 @@ def test_a_verifier_that_only_waited_for_a_core_did_not_hang(core: int, tmp_path
         (call("time.sleep(600)"), ANSWERS),
         (script("time.sleep(600)"), PRINTS),
         (call("import os; r, w = os.pipe(); os.read(r, 1)"), ANSWERS),
-        (script("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"), PRINTS),
+        (
+            script("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"),
+            PRINTS,
+        ),
     ],
 )
 def test_a_program_that_sleeps_or_is_blocked_is_wrong_on_a_busy_core_as_well(
@@ -131,7 +158,9 @@ sandbox.close()
 """
 
 
-def test_gradings_of_two_processes_together_take_no_more_cores_than_there_are(core: int, tmp_path: Path) -> None:
+def test_gradings_of_two_processes_together_take_no_more_cores_than_there_are(
+    core: int, tmp_path: Path
+) -> None:
     """Two processes with four threads each and one core: eight programs, never two at once."""
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     processes = [
@@ -191,7 +220,9 @@ def test_four_at_once_on_one_core_are_right(core: int) -> None:
         os.sched_setaffinity(0, {core})
         assert [sandbox.start("code") for sandbox in sandboxes] == [""] * 2
         with ThreadPoolExecutor(4) as threads:
-            grades = list(threads.map(lambda n: sandboxes[n % 2].grade("code", program, ANSWERS), range(4)))
+            grades = list(
+                threads.map(lambda n: sandboxes[n % 2].grade("code", program, ANSWERS), range(4))
+            )
     finally:
         os.sched_setaffinity(0, before)
         for sandbox in sandboxes:

@@ -1,4 +1,6 @@
-"""The verifier `code`: which program is taken, three kinds of tests, limits, and values between program and judge."""
+"""The verifier `code`: which program is taken, three kinds of tests, limits, and values between
+program and judge.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ SLEEPS = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    made = Sandbox(Grading(deadline_seconds=60.0, seconds_per_test=TEST_SECONDS, memory_mib=MEMORY_MIB))
+    made = Sandbox(
+        Grading(deadline_seconds=60.0, seconds_per_test=TEST_SECONDS, memory_mib=MEMORY_MIB)
+    )
     yield made
     made.close()
 
@@ -80,26 +84,41 @@ def fenced(program: str) -> str:
         (f"```python\n{'#' * (1 << 17)}\n```", None),
     ],
 )
-def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(completion: str, program: str | None) -> None:
+def test_only_a_closed_block_of_python_after_the_think_block_is_a_program(
+    completion: str, program: str | None
+) -> None:
     assert find_program(completion) == (None if program is None else [program])
 
 
 @pytest.mark.parametrize("hostile", hostile_answers(NUM_FENCES, NUM_BLOCKS))
 def test_finding_a_program_in_a_hostile_answer_raises_nothing(hostile: str) -> None:
-    """In their full length, where quadratic time would be minutes, they are in test_long_answers.py."""
+    """In their full length, where quadratic time would be minutes, they are in
+    test_long_answers.py.
+    """
     for names in ((), ("f", "g")):
         find_program(hostile, names)
 
 
 CASES = [
-    (asserts("assert add(1, 2) == 3\nassert add('a', 'b') == 'ab'", "", None), "def add(a, b): return a + b", RIGHT),
-    (asserts("assert add(1, 2) == 3\nassert add(2, 2) == 5", "", None), "def add(a, b): return a + b", WRONG),
+    (
+        asserts("assert add(1, 2) == 3\nassert add('a', 'b') == 'ab'", "", None),
+        "def add(a, b): return a + b",
+        RIGHT,
+    ),
+    (
+        asserts("assert add(1, 2) == 3\nassert add(2, 2) == 5", "", None),
+        "def add(a, b): return a + b",
+        WRONG,
+    ),
     (asserts("assert add(1, 2) == 3", "", None), "def add(a, b) return a + b", WRONG),
     (asserts("assert add(1, 2) == 3", "", None), "def plus(a, b): return a + b", WRONG),
     (asserts("assert sum(1, 2) == 3", "", "sum"), "def sum(a, b): return a + b", RIGHT),
-    # A helper of the preamble is the tests' own, a function that the preamble only declares is the program's.
+    # A helper of the preamble is the tests' own, a function that the preamble only declares is the
+    # program's.
     (
-        asserts("assert inc(1) == two()", "def two(): return 2\ndef inc(x):\n    '''adds 1'''", "inc"),
+        asserts(
+            "assert inc(1) == two()", "def two(): return 2\ndef inc(x):\n    '''adds 1'''", "inc"
+        ),
         "def two(): return 1\ndef inc(x): return x",
         WRONG,
     ),
@@ -122,20 +141,32 @@ CASES = [
         "import re\ndef f(s): return re.match('a', s)",
         RIGHT,
     ),
-    (asserts("assert list(f(3)) == [0, 1, 2] and f(0) is not None", "", None), "def f(n): yield from range(n)", RIGHT),
+    (
+        asserts("assert list(f(3)) == [0, 1, 2] and f(0) is not None", "", None),
+        "def f(n): yield from range(n)",
+        RIGHT,
+    ),
     (
         asserts("import numpy as np\nassert np.allclose(f([1.0]), [2.0])", "", None),
         "import numpy\ndef f(x): return numpy.array(x) * 2",
         RIGHT,
     ),
-    (asserts("assert f([3, 1]) == {'a': (1, {2})}", "", None), "def f(x): return {'a': (1, {2})}", RIGHT),
+    (
+        asserts("assert f([3, 1]) == {'a': (1, {2})}", "", None),
+        "def f(x): return {'a': (1, {2})}",
+        RIGHT,
+    ),
     (calls("add", [{"arguments": [1, 2], "output": 3}]), "def add(a, b): return a + b", RIGHT),
     (
         calls("add", [{"arguments": [1, 2], "output": 3}]),
         "class Solution:\n    def add(self, a, b): return a + b",
         RIGHT,
     ),
-    (calls("pair", [{"arguments": [1], "output": [1, [1]]}]), "def pair(a): return (a, (a,))", RIGHT),
+    (
+        calls("pair", [{"arguments": [1], "output": [1, [1]]}]),
+        "def pair(a): return (a, (a,))",
+        RIGHT,
+    ),
     (
         calls("add", [{"arguments": [1, 2], "output": 3}, {"arguments": [2, 2], "output": 5}]),
         "def add(a, b): return a + b",
@@ -163,7 +194,8 @@ CASES = [
         stdin([{"input": "50000", "output": "50000"}]),
         "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(1 << 26)\n"
         "def deep(n): return n and 1 + deep(n - 1)\n"
-        "def main(): print(deep(int(input())))\nt = threading.Thread(target=main)\nt.start()\nt.join()",
+        "def main(): print(deep(int(input())))\nt = "
+        "threading.Thread(target=main)\nt.start()\nt.join()",
         RIGHT,
     ),
 ]
@@ -194,7 +226,9 @@ def test_right_programs_pass_and_wrong_ones_fail(
 def test_what_the_sandbox_stopped_is_named_and_is_a_wrong_answer(
     sandbox: Sandbox, program: str, status: str, reason: str
 ) -> None:
-    grade = sandbox.grade("code", fenced(program), json.dumps(asserts("assert f(1) == 1", "", None)))
+    grade = sandbox.grade(
+        "code", fenced(program), json.dumps(asserts("assert f(1) == 1", "", None))
+    )
     assert (grade.status, grade.reward, grade.reason) == (status, 0.0, reason)
 
 
@@ -202,7 +236,9 @@ def test_what_the_sandbox_stopped_is_named_and_is_a_wrong_answer(
 def test_a_program_that_sleeps_is_too_slow(sandbox: Sandbox) -> None:
     program = fenced("import time\ndef f(x): time.sleep(60)")
     limits = hasty(deadline_seconds=60.0, seconds_per_test=TEST_SECONDS)
-    grade = sandbox.grade("code", program, json.dumps(asserts("assert f(1) == 1", "", None)), limits=limits)
+    grade = sandbox.grade(
+        "code", program, json.dumps(asserts("assert f(1) == 1", "", None)), limits=limits
+    )
     assert (grade, grade.reason) == (WRONG, "time")
 
 
@@ -216,8 +252,12 @@ def test_a_program_that_sleeps_is_too_slow(sandbox: Sandbox) -> None:
         ("import os\nos.close(1)\nwhile True: pass", "wrong", "time"),
     ],
 )
-def test_scripts_are_stopped_as_well(sandbox: Sandbox, program: str, status: str, reason: str) -> None:
-    grade = sandbox.grade("code", fenced(program), json.dumps(stdin([{"input": "1", "output": "2"}])))
+def test_scripts_are_stopped_as_well(
+    sandbox: Sandbox, program: str, status: str, reason: str
+) -> None:
+    grade = sandbox.grade(
+        "code", fenced(program), json.dumps(stdin([{"input": "1", "output": "2"}]))
+    )
     assert (grade.status, grade.reason) == (status, reason)
 
 
@@ -233,7 +273,10 @@ def test_scripts_are_stopped_as_well(sandbox: Sandbox, program: str, status: str
 def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(
     sandbox: Sandbox, reference: Any, program: str, least_wait_seconds: float
 ) -> None:
-    """Each test has time left, all of them together have not. More of them: test_slow_programs.py."""
+    """Each test has time left, all of them together have not.
+
+    More of them: test_slow_programs.py.
+    """
     limits = Limits(0.5, 600.0, MEMORY_MIB << 20, least_wait_seconds)
     grade = sandbox.grade("code", fenced(program), json.dumps(reference), limits=limits)
     assert (grade, grade.reason) == (WRONG, "time")
@@ -258,8 +301,13 @@ def test_a_short_limit_is_not_over_because_the_machine_was_busy_for_a_moment() -
 def test_a_tests_own_except_does_not_hide_what_ended_the_program(sandbox: Sandbox) -> None:
     hiding = "try:\n    f(1)\nexcept Exception:\n    pass"
     limits = Limits(60.0, TEST_SECONDS, MEMORY_MIB << 20, PATIENT_WAIT_SECONDS)
-    for program, status in (("import os\ndef f(x): os._exit(0)", "wrong"), ("def f(x):\n    while 1: pass", "wrong")):
-        grade = sandbox.grade("code", fenced(program), json.dumps(asserts(hiding, "", None)), limits=limits)
+    for program, status in (
+        ("import os\ndef f(x): os._exit(0)", "wrong"),
+        ("def f(x):\n    while 1: pass", "wrong"),
+    ):
+        grade = sandbox.grade(
+            "code", fenced(program), json.dumps(asserts(hiding, "", None)), limits=limits
+        )
         assert grade.status == status
 
 
@@ -297,8 +345,13 @@ def test_an_unusable_reference_is_the_graders_error(sandbox: Sandbox, reference:
     ],
 )
 @pytest.mark.parametrize("comparison", ["exact", "float"])
-def test_outputs_are_compared_line_by_line(comparison: Any, output: str, expected: str, same: bool) -> None:
-    assert ResultComparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected) is same
+def test_outputs_are_compared_line_by_line(
+    comparison: Any, output: str, expected: str, same: bool
+) -> None:
+    assert (
+        ResultComparison({"kind": "stdin", "comparison": comparison}).same_text(output, expected)
+        is same
+    )
 
 
 @settings(max_examples=25)

@@ -24,4 +24,6 @@ def test_answers_get_the_grades_that_they_deserve(code_sandbox: Sandbox, cases: 
 
 
 def test_a_name_that_only_a_function_binds_is_undefined_elsewhere() -> None:
-    assert undefined_names("def check():\n    solution = 1\n    return solution\nprint(solution)") == {"solution"}
+    assert undefined_names(
+        "def check():\n    solution = 1\n    return solution\nprint(solution)"
+    ) == {"solution"}

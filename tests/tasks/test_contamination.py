@@ -1,4 +1,6 @@
-"""Evaluated prompts stay out of training in every spelling, and prompts that only look alike stay in."""
+"""Evaluated prompts stay out of training in every spelling, and prompts that only look alike stay
+in.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,16 @@ def asked(*texts: str) -> list[dict[str, Any]]:
 FILLERS = asked(*(f"filler {number}" for number in range(5)))
 
 
-def split_of(folder: Path, train: list[dict[str, Any]], bench: list[dict[str, Any]], **changes: Any) -> PromptSplit:
+def split_of(
+    folder: Path, train: list[dict[str, Any]], bench: list[dict[str, Any]], **changes: Any
+) -> PromptSplit:
     data = write(folder / "train.jsonl", train) | changes.pop("dataset", {})
     benchmark = {"dataset": write(folder / "bench.jsonl", bench) | changes.pop("benchmark", {})}
     rules = changes.pop("rules", 2)
     changes.setdefault("evaluation", {"num_prompts": 1})
-    return load(Tasks.model_validate({"dataset": data, "downstream": [benchmark], **changes}), rules)
+    return load(
+        Tasks.model_validate({"dataset": data, "downstream": [benchmark], **changes}), rules
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,9 @@ def split_of(folder: Path, train: list[dict[str, Any]], bench: list[dict[str, An
     [*((QUESTION, text) for text in SPELLINGS.values()), *PAIRS.values()],
     ids=[*SPELLINGS, *PAIRS],
 )
-def test_a_benchmarks_prompt_in_another_spelling_is_contaminated(evaluated: str, trained: str, tmp_path: Path) -> None:
+def test_a_benchmarks_prompt_in_another_spelling_is_contaminated(
+    evaluated: str, trained: str, tmp_path: Path
+) -> None:
     template = {"template": "Solve: {prompt} Think."}
     for one, other in ((evaluated, trained), (trained, evaluated)):
         split = split_of(tmp_path, [*FILLERS, *asked(other)], asked(one), dataset=template)
@@ -99,7 +107,8 @@ def test_a_benchmarks_prompt_in_another_spelling_is_contaminated(evaluated: str,
         assert split.skipped == {"contaminated": 1}
         (caution,) = data_warnings(split)
         assert caution.endswith(
-            "1 row is left out: they ask what a held-out or downstream prompt asks, in another spelling"
+            "1 row is left out: they ask what a held-out or downstream prompt asks, in another "
+            "spelling"
         )
 
 
@@ -118,7 +127,11 @@ def test_the_same_text_is_counted_as_downstream_as_before(tmp_path: Path) -> Non
 @pytest.mark.parametrize("seed", range(10))
 def test_no_held_out_prompt_is_trained_on_in_another_spelling(seed: int, tmp_path: Path) -> None:
     """Also if every prompt has another spelling; those without one are held out first."""
-    twins = [text for number in range(12) for text in (f"What is ${number} + 1$?", f"what is {number}+1?")]
+    twins = [
+        text
+        for number in range(12)
+        for text in (f"What is ${number} + 1$?", f"what is {number}+1?")
+    ]
     evaluation = {"num_prompts": 4, "seed": seed}
     split = split_of(tmp_path, asked(*twins), asked("x"), evaluation=evaluation)
     held_out = {normal_form(prompt.text) for prompt in split.held_out}
@@ -139,10 +152,19 @@ def test_every_part_of_a_mixture_is_checked_against_every_evaluated_set(tmp_path
         {"dataset": write(tmp_path / "c.jsonl", asked("what is $5+5$?"))},
         {"dataset": write(tmp_path / "d.jsonl", asked("Q One", "q two"))},
     ]
-    tasks = {"dataset": {"kind": "mixture", "parts": parts}, "downstream": downstream, "evaluation": {"num_prompts": 1}}
+    tasks = {
+        "dataset": {"kind": "mixture", "parts": parts},
+        "downstream": downstream,
+        "evaluation": {"num_prompts": 1},
+    }
     split = load(Tasks.model_validate(tasks))
     assert split.skipped == {"contaminated": 4}
-    assert sorted(prompt.text for prompt in split.train + split.held_out) == ["x 1", "x 2", "y 1", "y 2"]
+    assert sorted(prompt.text for prompt in split.train + split.held_out) == [
+        "x 1",
+        "x 2",
+        "y 1",
+        "y 2",
+    ]
 
 
 def test_rows_of_episodes_are_compared_with_their_references(tmp_path: Path) -> None:
@@ -154,13 +176,20 @@ def test_rows_of_episodes_are_compared_with_their_references(tmp_path: Path) -> 
     split = split_of(tmp_path, rows, spelled, **environments, benchmark={"environment": "world"})
     assert split.skipped == {"contaminated": 1}
     assert len(split.train + split.held_out) == 5
-    split = split_of(tmp_path, [*rows, {"prompt": QUESTION, "board": ""}], asked(QUESTION.upper()), **environments)
+    split = split_of(
+        tmp_path,
+        [*rows, {"prompt": QUESTION, "board": ""}],
+        asked(QUESTION.upper()),
+        **environments,
+    )
     assert split.skipped == {"contaminated": 1}
     assert len(split.train + split.held_out) == 6
 
 
 @pytest.mark.parametrize("numbers", [[3, 5, 7], [7, 5, 3], [5, 3, 7]])
-def test_a_countdown_is_its_sorted_puzzle_however_it_is_worded(numbers: list[int], tmp_path: Path) -> None:
+def test_a_countdown_is_its_sorted_puzzle_however_it_is_worded(
+    numbers: list[int], tmp_path: Path
+) -> None:
     """Rows as others write them, and the puzzle that they ask."""
     bench = [{"prompt": "Reach 22 with 3, 5, 7.", "answer": {"numbers": [3, 5, 7], "target": 22}}]
     rows = [
@@ -174,12 +203,21 @@ def test_a_countdown_is_its_sorted_puzzle_however_it_is_worded(numbers: list[int
 
 
 def test_a_system_message_is_no_other_question(tmp_path: Path) -> None:
-    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION.upper()}]
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": QUESTION.upper()},
+    ]
     with_system = [{"prompt": chat, "answer": "1"}]
     for train, bench in ((with_system, asked(QUESTION)), (asked(QUESTION), with_system)):
         assert split_of(tmp_path, [*FILLERS, *train], bench).skipped == {"contaminated": 1}
     states = [
-        {"prompt": [{"role": "system", "content": f"state {n}"}, {"role": "user", "content": "Go on."}], "answer": "1"}
+        {
+            "prompt": [
+                {"role": "system", "content": f"state {n}"},
+                {"role": "user", "content": "Go on."},
+            ],
+            "answer": "1",
+        }
         for n in range(6)
     ]
     assert split_of(tmp_path, states[1:], states[:1]).skipped == {}
@@ -203,7 +241,8 @@ def test_a_run_that_began_under_the_first_rules_keeps_its_split(tmp_path: Path) 
 
 
 LONG = (
-    "A farmer has {} cows and sells one third of them to a neighbour who pays in eggs; how many cows are left to him?"
+    "A farmer has {} cows and sells one third of them to a neighbour who pays in eggs; how many "
+    "cows are left to him?"
 )
 
 
@@ -224,7 +263,9 @@ def test_near_duplicates_are_counted_and_named_without_their_template(tmp_path: 
     assert found.num_prompts == 2
     assert found.pairs == [(text, LONG.format(30)) for text in texts[:2]]
     (line,) = found.in_words()
-    assert line.startswith("tasks.dataset: 2 training prompts nearly repeat a held-out or downstream prompt, 13 words")
+    assert line.startswith(
+        "tasks.dataset: 2 training prompts nearly repeat a held-out or downstream prompt, 13 words"
+    )
     assert "Think step" not in line
 
 
@@ -236,7 +277,10 @@ def test_near_duplicates_of_held_out_prompts_are_counted_as_well(tmp_path: Path)
 
 
 def test_at_most_twenty_pairs_are_named_and_phrases_of_a_set_are_no_copies(tmp_path: Path) -> None:
-    phrase = "Give the answer as a fraction whose numerator and denominator are both positive whole numbers please."
+    phrase = (
+        "Give the answer as a fraction whose numerator and denominator are both positive whole "
+        "numbers please."
+    )
     variants = [LONG.format(number) + f" Variant {number}." for number in range(30)]
     rows = asked(*variants, *(f"Compute {number}. {phrase}" for number in range(40)))
     bench = asked(LONG.format(99), *(f"{letter}? {phrase}" for letter in "abcd"))

@@ -1,4 +1,6 @@
-"""Rows that are answered in an environment: their prompts, who rewards them, and the tasks that are made of them."""
+"""Rows that are answered in an environment: their prompts, who rewards them, and the tasks that are
+made of them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ WORLD = ClassEnvironment(name="world", code="./world.py:World")
 SUMS = ToolSet(name="sums", tools=("calculator",))
 
 
-def tasks_of(folder: Path, rows: list[object], *environments: EnvironmentSettings, **dataset: Any) -> Tasks:
+def tasks_of(
+    folder: Path, rows: list[object], *environments: EnvironmentSettings, **dataset: Any
+) -> Tasks:
     path = write_rows(folder / "rows.jsonl", rows)
     return Tasks(
         dataset=JsonlDataset(name="mine", path=path, **dataset),
@@ -92,13 +96,19 @@ def test_a_row_names_an_environment_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["word", 7, ["world"]])
 def test_a_row_with_an_unknown_environment_is_named(tmp_path: Path, name: object) -> None:
     rows: list[object] = [{"prompt": "a"}, {"prompt": "b", "environment": name}]
-    with pytest.raises(UserError, match=r"line 2: field 'environment' is .* not one of tasks.environments \(world\)"):
+    with pytest.raises(
+        UserError,
+        match=r"line 2: field 'environment' is .* not one of tasks.environments \(world\)",
+    ):
         load(tasks_of(tmp_path, rows, WORLD, environment="world"))
 
 
 def test_a_row_whose_environment_and_verifier_both_may_reward_is_refused(tmp_path: Path) -> None:
     rows: list[object] = [{"prompt": "a", "answer": "1", "environment": "world"}]
-    with pytest.raises(UserError, match="line 1: reward of environment 'world': both the environment and the verifier"):
+    with pytest.raises(
+        UserError,
+        match="line 1: reward of environment 'world': both the environment and the verifier",
+    ):
         load(tasks_of(tmp_path, rows, WORLD, verifier="math"))
 
 
@@ -130,9 +140,16 @@ def test_a_task_carries_the_chat_and_the_budgets(tmp_path: Path, purpose: Purpos
         {"role": "user", "content": "go"},
     ]
     rows: list[object] = [{"prompt": chat, "answer": "4"}, {"prompt": "go", "answer": "5"}]
-    prompts = {prompt.text: prompt for prompt in all_prompts(tasks_of(tmp_path, rows, SUMS, environment="sums"))}
-    recipe = Recipe(length_control=NoLengthControl(), episodes=Episodes(max_turns=5, max_seconds=30.0))
-    maker = TaskMaker(recipe, lambda text: [1], PromptFormat(system="be brief"), incarnation=1, seed=0)
+    prompts = {
+        prompt.text: prompt
+        for prompt in all_prompts(tasks_of(tmp_path, rows, SUMS, environment="sums"))
+    }
+    recipe = Recipe(
+        length_control=NoLengthControl(), episodes=Episodes(max_turns=5, max_seconds=30.0)
+    )
+    maker = TaskMaker(
+        recipe, lambda text: [1], PromptFormat(system="be brief"), incarnation=1, seed=0
+    )
     made = maker.make(3, TokenizedPrompt(prompts["hi\n\nyes\n\ngo"], (1, 2)), 4, purpose, 7)
     task = decode_task(encode_task(made))
     assert task.episode is not None
@@ -155,7 +172,9 @@ def test_an_answer_that_no_wire_takes_leaves_its_row_out(tmp_path: Path) -> None
 def test_a_task_without_an_environment_has_none(tmp_path: Path) -> None:
     rows: list[object] = [{"prompt": "a", "answer": "1"}, {"prompt": "b", "answer": "2"}]
     prompt = all_prompts(tasks_of(tmp_path, rows))[0]
-    maker = TaskMaker(Recipe(length_control=NoLengthControl()), lambda text: [1], incarnation=1, seed=0)
+    maker = TaskMaker(
+        Recipe(length_control=NoLengthControl()), lambda text: [1], incarnation=1, seed=0
+    )
     task = maker.make(3, TokenizedPrompt(prompt, (1, 2)), 4, Purpose.TRAIN)
     assert task.episode is None
     assert task.verifier_reference == task.reference == prompt.reference

@@ -1,6 +1,7 @@
 """Completions and the grades they should get, one table for each kind of built-in verifier.
 
-`grades/NAME.tsv`: grade, reference, completion, with a tab between two; ⏎ is a line's end. A new case is a new line.
+`grades/NAME.tsv`: grade, reference, completion, with a tab between two; ⏎ is a line's end. A new
+case is a new line.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def test_completions_get_the_grades_of_the_table(table: str, verifier: str) -> N
         grade, reference, completion = line.split("\t")
         assert grade in ("0", "1")
         decoded = json.loads(reference) if reference.startswith("{") else reference
-        given = run_verifier(find_verifier(verifier), completion.replace("⏎", "\n"), json.dumps(decoded))
+        given = run_verifier(
+            find_verifier(verifier), completion.replace("⏎", "\n"), json.dumps(decoded)
+        )
         if given != (Grade(1.0, "ok") if grade == "1" else Grade(0.0, "wrong")):
             otherwise.append((number, line, given))
     assert otherwise == []

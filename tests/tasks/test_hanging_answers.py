@@ -1,4 +1,6 @@
-"""What is too much for the math parser: the answer's fault unless the reference alone is too much for it."""
+"""What is too much for the math parser: the answer's fault unless the reference alone is too much
+for it.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,21 @@ def test_an_answer_that_is_too_much_for_the_parser_is_wrong(sandbox: Sandbox, na
     assert verdict(sandbox, r"\boxed{42}") == Grade(1.0, "ok")
 
 
-def test_a_reference_that_is_too_much_is_reported_once_and_costs_its_time_once(sandbox: Sandbox) -> None:
+def test_a_reference_that_is_too_much_is_reported_once_and_costs_its_time_once(
+    sandbox: Sandbox,
+) -> None:
     reference = r"\frac{1}{(10^9)!}"
     written = json.dumps(reference)
     with capture_logs() as logs:
         first = sandbox.grade("math", r"\boxed{7}", written)
         used = _cpu_seconds_of_gradings(sandbox)
-        later = [sandbox.grade("math", answer, written) for answer in (r"\boxed{7}", r"\boxed{8}") * 20]
+        later = [
+            sandbox.grade("math", answer, written) for answer in (r"\boxed{7}", r"\boxed{8}") * 20
+        ]
     assert _cpu_seconds_of_gradings(sandbox) - used < CPU_SECONDS
-    assert {(grade.reward, grade.status, grade.reason) for grade in [first, *later]} == {(0.0, "timeout", "reference")}
+    assert {(grade.reward, grade.status, grade.reason) for grade in [first, *later]} == {
+        (0.0, "timeout", "reference")
+    }
     assert reference.replace("\\", "\\\\") in first.failure
     assert [line["log_level"] for line in logs] == ["error"]
     assert sandbox.grade("math", r"\boxed{7}", '"7"') == Grade(1.0, "ok")
@@ -60,7 +68,9 @@ def _cpu_seconds_of_gradings(sandbox: Sandbox) -> float:
 
 
 def test_a_judge_that_has_to_wait_keeps_its_cpu_time(sandbox: Sandbox) -> None:
-    """It is stopped, as one that gets no core is, for longer than its deadline, and has a verdict all the same."""
+    """It is stopped, as one that gets no core is, for longer than its deadline, and has a verdict
+    all the same.
+    """
     sandbox.start("math")
     server = psutil.Process(sandbox._servers["math"].process.pid)
     with ThreadPoolExecutor(1) as threads:
@@ -76,8 +86,12 @@ def test_a_judge_that_has_to_wait_keeps_its_cpu_time(sandbox: Sandbox) -> None:
 
 
 def test_a_users_verifier_that_sleeps_is_no_verdict(tmp_path: Path) -> None:
-    """Only a parser of what the model wrote has a budget of CPU time; nobody knows what a user's function waits for."""
-    (tmp_path / "reward.py").write_text("import time\ndef grade(completion, row):\n    time.sleep(600)\n")
+    """Only a parser of what the model wrote has a budget of CPU time; nobody knows what a user's
+    function waits for.
+    """
+    (tmp_path / "reward.py").write_text(
+        "import time\ndef grade(completion, row):\n    time.sleep(600)\n"
+    )
     name = f"{tmp_path}/reward.py:grade"
     settings = Grading(sandbox="unsafe")
     limits = Limits(0.5, 0.5, settings.memory_mib << 20, least_wait_seconds=2.0)

@@ -1,4 +1,6 @@
-"""Evaluated questions in other rows, chats and wordings leave training; rows that only look like them stay."""
+"""Evaluated questions in other rows, chats and wordings leave training; rows that only look like
+them stay.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,22 @@ def chat(*turns: str) -> list[dict[str, str]]:
 
 def puzzle(numbers: list[int], target: int, **fields: object) -> Row:
     answer = {"numbers": numbers, "target": target}
-    return {"prompt": f"Make {target} of {numbers}.", "answer": answer, "environment": "sums", **fields}
+    return {
+        "prompt": f"Make {target} of {numbers}.",
+        "answer": answer,
+        "environment": "sums",
+        **fields,
+    }
 
 
 def program(tests: str, **fields: object) -> Row:
     answer = {"kind": "tests", "tests": tests}
-    return {"prompt": "Write f(n), the n-th prime.", "answer": answer, "environment": "sums", **fields}
+    return {
+        "prompt": "Write f(n), the n-th prime.",
+        "answer": answer,
+        "environment": "sums",
+        **fields,
+    }
 
 
 LEAKS: dict[str, tuple[list[Row], list[Row]]] = {
@@ -57,13 +69,22 @@ LEAKS: dict[str, tuple[list[Row], list[Row]]] = {
         [world(answer="1", level=5, subject="Number Theory")],
         [world(answer="1", solution="Factor n(n+2).", difficulty=0.4)],
     ),
-    "an id in another spelling": ([world(answer="1", id=3)], [world(QUESTION.upper(), answer="1 ", id=7)]),
+    "an id in another spelling": (
+        [world(answer="1", id=3)],
+        [world(QUESTION.upper(), answer="1 ", id=7)],
+    ),
     "an id without an answer": (
         [world("Mend parse() of repo x.", task_id="x-1", metadata={"source": "a"})],
         [world("Mend parse()  of repo x.", task_id="y-9", metadata={"source": "b"})],
     ),
-    "an answer as text, integer and float": ([world(answer="4")], [world(answer=4, id=1), world(answer=4.0, id=2)]),
-    "three copies": ([world(answer="1", id=0)], [world(answer="1", id=number) for number in (7, 8, 9)]),
+    "an answer as text, integer and float": (
+        [world(answer="4")],
+        [world(answer=4, id=1), world(answer=4.0, id=2)],
+    ),
+    "three copies": (
+        [world(answer="1", id=0)],
+        [world(answer="1", id=number) for number in (7, 8, 9)],
+    ),
     "an episode that was answered once": (
         [once()],
         [world(chat("system: Use tools.", f"user: {QUESTION}"), answer="1")],
@@ -78,24 +99,47 @@ LEAKS: dict[str, tuple[list[Row], list[Row]]] = {
     ),
     "solved examples before it": (
         [once()],
-        [once(chat("user: What is 1+1?", "assistant: 2", "user: What is 1+2?", "assistant: 3", f"user: {QUESTION}"))],
+        [
+            once(
+                chat(
+                    "user: What is 1+1?",
+                    "assistant: 2",
+                    "user: What is 1+2?",
+                    "assistant: 3",
+                    f"user: {QUESTION}",
+                )
+            )
+        ],
     ),
     "a puzzle in another order": ([puzzle([3, 5, 7], 22)], [puzzle([7, 3, 5], 22, id=4)]),
-    "other tests of a program": ([program("assert f(1) == 2", id=1)], [program("assert f(2) == 3", id=2)]),
+    "other tests of a program": (
+        [program("assert f(1) == 2", id=1)],
+        [program("assert f(2) == 3", id=2)],
+    ),
     "labels": (
         [once()],
-        [once(f"{label} {QUESTION}") for label in ("Problem 3:", "**Question 12:**", "Exercise 4)", "Q:", "question:")],
+        [
+            once(f"{label} {QUESTION}")
+            for label in ("Problem 3:", "**Question 12:**", "Exercise 4)", "Q:", "question:")
+        ],
     ),
     "other ends": ([once()], [once(QUESTION[:-1] + end) for end in ("", "?", ":", " .", "...")]),
     "a cue": (
         [once()],
-        [once(QUESTION + cue) for cue in ("\nAnswer:", " answer: ", "\n\n**Answer:**")] + [once(f"Q: {QUESTION}\nA:")],
+        [once(QUESTION + cue) for cue in ("\nAnswer:", " answer: ", "\n\n**Answer:**")]
+        + [once(f"Q: {QUESTION}\nA:")],
     ),
 }
 NEAR_MISSES: dict[str, tuple[list[Row], list[Row]]] = {
     # Evaluated rows, and training rows of which all must stay
-    "another number": ([world(answer="1", id=1)], [world(QUESTION.replace("2n", "3n"), answer="1", id=1)]),
-    "a negation": ([world(answer="1")], [world(QUESTION.replace("is prime", "is not prime"), answer="1")]),
+    "another number": (
+        [world(answer="1", id=1)],
+        [world(QUESTION.replace("2n", "3n"), answer="1", id=1)],
+    ),
+    "a negation": (
+        [world(answer="1")],
+        [world(QUESTION.replace("is prime", "is not prime"), answer="1")],
+    ),
     "another answer to a common text": (
         [world(PLAY, answer="draw", board="X O 1")],
         [world(PLAY, answer="win", board="X O 1"), world(PLAY, answer="loss", board="X O 1")],
@@ -125,15 +169,24 @@ NEAR_MISSES: dict[str, tuple[list[Row], list[Row]]] = {
         [once(chat("user: x = 3", "assistant: Yes?", "user: What is x + 1?"), "4")],
         [once(chat("user: x = 5", "assistant: Yes?", "user: What is x + 1?"), "6")],
     ),
-    "a puzzle with another target": ([puzzle([3, 5, 7], 22)], [puzzle([3, 5, 7], 15), puzzle([3, 5, 5], 22)]),
+    "a puzzle with another target": (
+        [puzzle([3, 5, 7], 22)],
+        [puzzle([3, 5, 7], 15), puzzle([3, 5, 5], 22)],
+    ),
     "a factorial": ([once("What is 5", "5")], [once("What is 5!", "120")]),
     "another program of the same words": (
         [once("What does `return a - b` give for a = 1, b = 1?", "0")],
         [once("What does `return b - a` give for a = 1, b = 1?", "0")],
     ),
     "numbers that are no labels": (
-        [once("Question 3.5 is half of which number?", "7"), once("Exercise 5 km a day for a week. How far?", "35")],
-        [once("Question 4.5 is half of which number?", "9"), once("Exercise 6 km a day for a week. How far?", "42")],
+        [
+            once("Question 3.5 is half of which number?", "7"),
+            once("Exercise 5 km a day for a week. How far?", "35"),
+        ],
+        [
+            once("Question 4.5 is half of which number?", "9"),
+            once("Exercise 6 km a day for a week. How far?", "42"),
+        ],
     ),
 }
 FILLERS = [once(f"filler {number}") for number in range(3)]
@@ -145,8 +198,12 @@ def write(path: Path, rows: list[Row], **settings: str) -> Row:
 
 
 def split_beside(way: str, evaluated: list[Row], trained: list[Row], folder: Path) -> PromptSplit:
-    """The prompts of a run whose evaluated ones are `evaluated`: a downstream set, or held out of a part."""
-    verifier = {"Make": "countdown", "Write": "code"}.get(str(evaluated[0]["prompt"]).partition(" ")[0])
+    """The prompts of a run whose evaluated ones are `evaluated`: a downstream set, or held out of a
+    part.
+    """
+    verifier = {"Make": "countdown", "Write": "code"}.get(
+        str(evaluated[0]["prompt"]).partition(" ")[0]
+    )
     settings = {} if verifier is None else {"verifier": verifier}
     is_part = way == "held out"
     # The twin of a filler, so that this is no better choice than a row that is to be held out
@@ -155,7 +212,10 @@ def split_beside(way: str, evaluated: list[Row], trained: list[Row], folder: Pat
     evaluated_set = write(folder / "evaluated.jsonl", evaluated + FILLERS[:1] * is_part, **settings)
     tasks: Row = {"dataset": dataset, "environments": ENVIRONMENTS}
     if is_part:
-        parts = [{"dataset": evaluated_set, "held_out": len(evaluated)}, {"dataset": dataset, "held_out": 1}]
+        parts = [
+            {"dataset": evaluated_set, "held_out": len(evaluated)},
+            {"dataset": dataset, "held_out": 1},
+        ]
         tasks["dataset"] = {"kind": "mixture", "parts": parts}
     else:
         tasks["downstream"] = [{"dataset": evaluated_set}]
@@ -169,7 +229,9 @@ def split_beside(way: str, evaluated: list[Row], trained: list[Row], folder: Pat
 
 @pytest.mark.parametrize("way", ["downstream", "held out"])
 @pytest.mark.parametrize("case", LEAKS)
-def test_an_evaluated_question_in_another_row_or_wording_is_contaminated(case: str, way: str, tmp_path: Path) -> None:
+def test_an_evaluated_question_in_another_row_or_wording_is_contaminated(
+    case: str, way: str, tmp_path: Path
+) -> None:
     evaluated, trained = LEAKS[case]
     split = split_beside(way, evaluated, trained, tmp_path)
     assert [prompt.text for prompt in split.train if "filler" not in prompt.text.casefold()] == []
@@ -178,11 +240,15 @@ def test_an_evaluated_question_in_another_row_or_wording_is_contaminated(case: s
 
 @pytest.mark.parametrize("way", ["downstream", "held out"])
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_row_that_only_looks_like_an_evaluated_one_stays(case: str, way: str, tmp_path: Path) -> None:
+def test_a_row_that_only_looks_like_an_evaluated_one_stays(
+    case: str, way: str, tmp_path: Path
+) -> None:
     evaluated, trained = NEAR_MISSES[case]
     split = split_beside(way, evaluated, trained, tmp_path)
     assert split.skipped == {}
-    assert len([prompt for prompt in split.train if "filler" not in prompt.text.casefold()]) == len(trained)
+    assert len([prompt for prompt in split.train if "filler" not in prompt.text.casefold()]) == len(
+        trained
+    )
 
 
 def test_the_normal_form_of_a_hostile_text_takes_linear_time() -> None:

@@ -1,4 +1,6 @@
-"""A proof: hostile answers in their full length, and the values of programs in hundreds of examples."""
+"""A proof: hostile answers in their full length, and the values of programs in hundreds of
+examples.
+"""
 
 from __future__ import annotations
 

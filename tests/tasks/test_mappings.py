@@ -1,4 +1,6 @@
-"""Ready mappings: rows in the published formats, written by hand, and the real rows where they are at hand."""
+"""Ready mappings: rows in the published formats, written by hand, and the real rows where they are
+at hand.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,22 @@ from rollcast.tasks.verifiers import Grade
 
 NEEDS_PROTECTIONS = pytest.mark.protections
 GSM8K = {"question": "How many eggs?", "answer": "She has <<16-3=13>>13.\n#### 1,213"}
-MATH_500 = {"problem": "Solve.", "solution": "...", "answer": "\\frac{3}{4}", "subject": "Algebra", "level": 2}
+MATH_500 = {
+    "problem": "Solve.",
+    "solution": "...",
+    "answer": "\\frac{3}{4}",
+    "subject": "Algebra",
+    "level": 2,
+}
 POLARIS = {"problem": "Find $x$.", "answer": "\\pi", "difficulty": "3/8"}
-AIME_24 = {"id": 60, "problem": "Find $m+n$.", "solution": "...", "answer": "033", "url": "u", "year": "2024"}
+AIME_24 = {
+    "id": 60,
+    "problem": "Find $m+n$.",
+    "solution": "...",
+    "answer": "033",
+    "url": "u",
+    "year": "2024",
+}
 HUMANEVAL = {
     "task_id": "HumanEval/0",
     "prompt": 'from typing import List\n\n\ndef twice(x: int) -> int:\n    """ Double it. """\n',
@@ -46,12 +61,18 @@ MBPP = {
     "test": "inputs = [1, 2]\nfor value in inputs:\n    assert f(value) == value\n",
 }
 KNIGHTS = {"quiz": "Who is who?", "names": ["Zoey", "Jacob"], "solution": [True, False], "index": 7}
-TACO = {"problem": "Add.", "tests": json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]})}
+TACO = {
+    "problem": "Add.",
+    "tests": json.dumps({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]}),
+}
 TACO_CALL = {
     "problem": "Add.",
     "tests": json.dumps({"fn_name": "add", "inputs": [[1, 2], [3, 4]], "outputs": [[3], [7]]}),
 }
-PRIME = {"problem": "Add.", "tests": json.dumps([{"type": "stdin_stdout", "input": "1 2\n", "output": "3\n"}])}
+PRIME = {
+    "problem": "Add.",
+    "tests": json.dumps([{"type": "stdin_stdout", "input": "1 2\n", "output": "3\n"}]),
+}
 PRIME_CALL = {
     "problem": "Sort.",
     "tests": json.dumps(
@@ -67,7 +88,10 @@ LCB_V5_CALL = {
     "tests": json.dumps([{"input": '1\n"x"', "output": "[1]", "testtype": "functional"}]),
     "metadata": {"func_name": "add"},
 }
-CODEFORCES = {"problem": "Echo.", "tests": json.dumps([{"input": "a", "output": "a", "testtype": "stdin"}])}
+CODEFORCES = {
+    "problem": "Echo.",
+    "tests": json.dumps([{"input": "a", "output": "a", "testtype": "stdin"}]),
+}
 EXACTLY = {"comparison": "exact"}
 AS_NUMPY = {"comparison": "float", "tolerance": {"relative": 1e-5, "absolute": 1e-8}}
 """What numpy.allclose allows if nothing is said."""
@@ -88,7 +112,9 @@ LIVECODEBENCH_CALL = {
     "question_content": "Add.",
     "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:",
     "public_test_cases": json.dumps([{"input": "1\n2", "output": "3", "testtype": "functional"}]),
-    "private_test_cases": json.dumps([{"input": "[1]\n[2]", "output": "[1, 2]", "testtype": "functional"}]),
+    "private_test_cases": json.dumps(
+        [{"input": "[1]\n[2]", "output": "[1, 2]", "testtype": "functional"}]
+    ),
     "metadata": json.dumps({"func_name": "add"}),
 }
 
@@ -127,7 +153,10 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
             TACO,
             "code",
             AS_NUMPY
-            | {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}, {"input": "3 4\n", "output": "7\n"}]},
+            | {
+                "kind": "stdin",
+                "cases": [{"input": "1 2\n", "output": "3\n"}, {"input": "3 4\n", "output": "7\n"}],
+            },
         ),
         (
             "deepcoder",
@@ -140,8 +169,18 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
                 "cases": [{"arguments": [1, 2], "output": 3}, {"arguments": [3, 4], "output": 7}],
             },
         ),
-        ("deepcoder", PRIME, "code", AS_NUMPY | {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}]}),
-        ("deepcoder", CODEFORCES, "code", AS_NUMPY | {"kind": "stdin", "cases": [{"input": "a", "output": "a"}]}),
+        (
+            "deepcoder",
+            PRIME,
+            "code",
+            AS_NUMPY | {"kind": "stdin", "cases": [{"input": "1 2\n", "output": "3\n"}]},
+        ),
+        (
+            "deepcoder",
+            CODEFORCES,
+            "code",
+            AS_NUMPY | {"kind": "stdin", "cases": [{"input": "a", "output": "a"}]},
+        ),
         (
             "deepcoder",
             PRIME_CALL,
@@ -150,20 +189,32 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
             | {
                 "kind": "calls",
                 "entry_point": "order",
-                "cases": [{"arguments": [[2, 1]], "output": [1, 2]}, {"arguments": [[]], "output": []}],
+                "cases": [
+                    {"arguments": [[2, 1]], "output": [1, 2]},
+                    {"arguments": [[]], "output": []},
+                ],
             },
         ),
         (
             "deepcoder",
             LCB_V5_CALL,
             "code",
-            EXACTLY | {"kind": "calls", "entry_point": "add", "cases": [{"arguments": [1, "x"], "output": [1]}]},
+            EXACTLY
+            | {
+                "kind": "calls",
+                "entry_point": "add",
+                "cases": [{"arguments": [1, "x"], "output": [1]}],
+            },
         ),
         (
             "livecodebench",
             LIVECODEBENCH,
             "code",
-            EXACTLY | {"kind": "stdin", "cases": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}]},
+            EXACTLY
+            | {
+                "kind": "stdin",
+                "cases": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}],
+            },
         ),
         (
             "livecodebench",
@@ -173,7 +224,10 @@ def read(mapping: MappingName, *rows: dict[str, Any], folder: Path) -> list[Prom
             | {
                 "kind": "calls",
                 "entry_point": "add",
-                "cases": [{"arguments": [1, 2], "output": 3}, {"arguments": [[1], [2]], "output": [1, 2]}],
+                "cases": [
+                    {"arguments": [1, 2], "output": 3},
+                    {"arguments": [[1], [2]], "output": [1, 2]},
+                ],
             },
         ),
     ],
@@ -194,13 +248,24 @@ def test_a_row_of_a_published_set_becomes_prompt_and_reference(
 
 
 def test_contests_outside_the_window_of_dates_are_left_out_and_counted(tmp_path: Path) -> None:
-    dates = ["2024-12-31T23:59:59", "2025-01-01T00:00:00", "2025-02-28", "2025-03-01T00:00:00", "soon", None]
+    dates = [
+        "2024-12-31T23:59:59",
+        "2025-01-01T00:00:00",
+        "2025-02-28",
+        "2025-03-01T00:00:00",
+        "soon",
+        None,
+    ]
     rows: list[dict[str, Any]] = [
-        LIVECODEBENCH | {"question_content": f"Task {n}", "contest_date": day} for n, day in enumerate(dates)
+        LIVECODEBENCH | {"question_content": f"Task {n}", "contest_date": day}
+        for n, day in enumerate(dates)
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    window: dict[str, Any] = {"from_date": datetime.date(2025, 1, 1), "to_date": datetime.date(2025, 2, 28)}
+    window: dict[str, Any] = {
+        "from_date": datetime.date(2025, 1, 1),
+        "to_date": datetime.date(2025, 2, 28),
+    }
     dataset = JsonlDataset(name="d", path=path, mapping="livecodebench", **window)
     split = load(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=1)))
     asked = {prompt.text.splitlines()[0] for prompt in split.train + split.held_out}
@@ -220,23 +285,41 @@ BY_HEAP = """class Solution:
 def test_programs_that_count_on_the_usual_imports_are_graded_as_their_judges_do(
     name: str, code_sandbox: Sandbox
 ) -> None:
-    """The starter code of such tasks names `List` without importing it; some methods are named as what is imported."""
+    """The starter code of such tasks names `List` without importing it; some methods are named as
+    what is imported.
+    """
     cases = [{"input": "[4, 2, 4]\n1", "output": "3", "testtype": "functional"}]
-    deepcoder = {"problem": "Add.", "starter_code": METHOD.format(name=name), "tests": json.dumps(cases)}
+    deepcoder = {
+        "problem": "Add.",
+        "starter_code": METHOD.format(name=name),
+        "tests": json.dumps(cases),
+    }
     deepcoder["metadata"] = json.dumps({"func_name": name})
-    livecodebench = LIVECODEBENCH_CALL | {"metadata": deepcoder["metadata"], "public_test_cases": json.dumps(cases)}
+    livecodebench = LIVECODEBENCH_CALL | {
+        "metadata": deepcoder["metadata"],
+        "public_test_cases": json.dumps(cases),
+    }
     livecodebench["private_test_cases"] = packed(cases)
     right = BY_HEAP.format(name=name)
     for mapping, row in (("deepcoder", deepcoder), ("livecodebench", livecodebench)):
         reference = json.dumps(MAPPINGS[mapping].reference(row))  # type: ignore[index]
-        for program, status in ((right, "ok"), (right.replace("+ b", "- b"), "wrong"), ("pass", "wrong")):
-            assert code_sandbox.grade("code", f"```python\n{program}\n```", reference).status == status, program
+        for program, status in (
+            (right, "ok"),
+            (right.replace("+ b", "- b"), "wrong"),
+            ("pass", "wrong"),
+        ):
+            assert (
+                code_sandbox.grade("code", f"```python\n{program}\n```", reference).status == status
+            ), program
 
 
 @NEEDS_PROTECTIONS
 def test_scripts_have_the_usual_imports_too(code_sandbox: Sandbox) -> None:
     reference = json.dumps(MAPPINGS["deepcoder"].reference(TACO))
-    program = "pairs: List[int] = list(map(int, sys.stdin.readline().split()))\nprint(reduce(operator.add, pairs))"
+    program = (
+        "pairs: List[int] = list(map(int, "
+        "sys.stdin.readline().split()))\nprint(reduce(operator.add, pairs))"
+    )
     assert code_sandbox.grade("code", f"```python\n{program}\n```", reference) == Grade(1.0, "ok")
 
 
@@ -260,11 +343,19 @@ def test_every_name_of_the_settings_has_a_mapping() -> None:
         ("gsm8k", {"problem": "q", "answer": "#### 1"}, "field 'question' is missing"),
         ("math-500", {"problem": ["q"], "answer": "1"}, "field 'problem' holds a list, needs text"),
         ("aime-24", {"problem": "q", "answer": "x+1"}, "not a whole number"),
-        ("knights-and-knaves", {"quiz": "q", "names": ["A"], "solution": []}, "not two lists of one length"),
+        (
+            "knights-and-knaves",
+            {"quiz": "q", "names": ["A"], "solution": []},
+            "not two lists of one length",
+        ),
         ("mbpp-plus", MBPP | {"test_list": "assert"}, "not a list of texts"),
         ("deepcoder", {"problem": "q", "tests": "{"}, "field 'tests' is not JSON"),
         ("deepcoder", {"problem": "q", "tests": "[]"}, "there is no test"),
-        ("deepcoder", {"problem": "q", "tests": '{"inputs": ["1"], "outputs": []}'}, "no inputs and outputs of one"),
+        (
+            "deepcoder",
+            {"problem": "q", "tests": '{"inputs": ["1"], "outputs": []}'},
+            "no inputs and outputs of one",
+        ),
         ("livecodebench", LIVECODEBENCH_CALL | {"metadata": "{}"}, "does not name it"),
         ("livecodebench", LIVECODEBENCH | {"private_test_cases": "%%%"}, "cannot be unpacked"),
     ],
@@ -300,7 +391,8 @@ def test_a_bomb_is_not_inflated_beyond_its_bound(monkeypatch: pytest.MonkeyPatch
 
 SHARED = Path(os.environ.get("ROLLCAST_SHARED_DATA", "")) / "tasks"
 on_real_rows = pytest.mark.skipif(
-    "ROLLCAST_SHARED_DATA" not in os.environ or not SHARED.is_dir(), reason="ROLLCAST_SHARED_DATA names no task sets"
+    "ROLLCAST_SHARED_DATA" not in os.environ or not SHARED.is_dir(),
+    reason="ROLLCAST_SHARED_DATA names no task sets",
 )
 
 
@@ -334,20 +426,31 @@ def test_every_row_of_the_real_set_is_mapped(mapping: MappingName, file: str, ro
 @pytest.mark.shared_data
 @on_real_rows
 @NEEDS_PROTECTIONS
-def test_reference_solutions_of_real_tasks_pass_and_their_mutants_fail(code_sandbox: Sandbox) -> None:
-    """Every eleventh task of HumanEval, every twenty-fifth of MBPP+. A mutant answers every call with another value."""
+def test_reference_solutions_of_real_tasks_pass_and_their_mutants_fail(
+    code_sandbox: Sandbox,
+) -> None:
+    """Every eleventh task of HumanEval, every twenty-fifth of MBPP+.
+
+    A mutant answers every call with another value.
+    """
     humaneval = [
-        (row, row["prompt"] + row["canonical_solution"]) for row in real_rows("humaneval/HumanEval.jsonl.gz")[::11]
+        (row, row["prompt"] + row["canonical_solution"])
+        for row in real_rows("humaneval/HumanEval.jsonl.gz")[::11]
     ]
     mbpp = [(row, row["code"]) for row in real_rows("mbppplus/MbppPlus-OriginFmt.jsonl.gz")[::25]]
     assert len(humaneval) + len(mbpp) >= 30
     for mapping, solved in (("humaneval", humaneval), ("mbpp-plus", mbpp)):
         for row, solution in solved:
             reference = MAPPINGS[mapping].reference(row)  # type: ignore[index]
-            name = reference.get("entry_point") or re.findall(r"^def (\w+)", solution, re.MULTILINE)[-1]
+            name = (
+                reference.get("entry_point")
+                or re.findall(r"^def (\w+)", solution, re.MULTILINE)[-1]
+            )
             mutant = f"{solution}\ndef {name}(*arguments): return ('mutant',)\n"
             for program, status in ((solution, "ok"), (mutant, "wrong")):
-                grade = code_sandbox.grade("code", f"```python\n{program}\n```", json.dumps(reference))
+                grade = code_sandbox.grade(
+                    "code", f"```python\n{program}\n```", json.dumps(reference)
+                )
                 assert grade.status == status, (row["task_id"], status, grade)
 
 

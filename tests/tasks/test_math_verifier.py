@@ -1,4 +1,6 @@
-"""The verifier `math` on references as data sets write them, in the surface forms of benchmarks/math_verifier."""
+"""The verifier `math` on references as data sets write them, in the surface forms of
+benchmarks/math_verifier.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,12 @@ def test_wrong_answers_are_drawn_as_asked_and_told_from_right_ones_without_the_v
     drawn = wrong_answers(["18", "1/2", "\\frac{3}{4}"], 200, random.Random(0))
     assert len(drawn) == 200
     assert {item.answer for item in drawn if item.reference == "18"} >= {"17", "19", "-18", "180"}
-    for same in (("0.5", "1/2"), ("18", "18.0"), ("\\dfrac{1}{2}", "\\frac12"), ("( 1,2)", "\\left(1,2\\right)")):
+    for same in (
+        ("0.5", "1/2"),
+        ("18", "18.0"),
+        ("\\dfrac{1}{2}", "\\frac12"),
+        ("( 1,2)", "\\left(1,2\\right)"),
+    ):
         assert _may_be_equal(*same)
     assert not _may_be_equal("18", "180")
 

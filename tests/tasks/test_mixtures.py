@@ -18,7 +18,9 @@ from rollcast.config.tasks import Downstream, Evaluation, Tasks
 from rollcast.tasks.contamination import normal_form
 from rollcast.tasks.prompts import Prompt, load, normalise
 
-texts = st.lists(st.text(alphabet="aAb c", min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=25)
+texts = st.lists(
+    st.text(alphabet="aAb c", min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=25
+)
 
 
 def write(path: Path, prompts: list[str]) -> JsonlDataset:
@@ -33,7 +35,11 @@ def bare(text: str) -> str:
 @settings(max_examples=25)
 @given(math=texts, code=texts, aime=texts, seed=st.integers(0, 3))
 def test_no_text_stands_on_two_sides_whatever_template_it_wears(
-    math: list[str], code: list[str], aime: list[str], seed: int, tmp_path_factory: pytest.TempPathFactory
+    math: list[str],
+    code: list[str],
+    aime: list[str],
+    seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("sets")
     asked = {normalise(text) for text in aime}
@@ -41,7 +47,8 @@ def test_no_text_stands_on_two_sides_whatever_template_it_wears(
     of_math = {normalise(text) for text in math if normal_form(text) not in forms}
     of_code = {normalise(text) for text in code if normal_form(text) not in forms} - of_math
     parts = tuple(
-        Part(dataset=write(folder / f"{name}.jsonl", rows)) for name, rows in (("math", math), ("code", code))
+        Part(dataset=write(folder / f"{name}.jsonl", rows))
+        for name, rows in (("math", math), ("code", code))
     )
     tasks = Tasks(
         dataset=Mixture(parts=parts),
@@ -49,10 +56,14 @@ def test_no_text_stands_on_two_sides_whatever_template_it_wears(
         downstream=(Downstream(dataset=write(folder / "aime.jsonl", aime)),),
     )
     if min(len(of_math), len(of_code)) <= 2:
-        with pytest.raises(UserError, match=r"num_prompts = 2: data set '(math|code)' has only|holds no rows"):
+        with pytest.raises(
+            UserError, match=r"num_prompts = 2: data set '(math|code)' has only|holds no rows"
+        ):
             load(tasks)
         return
-    if len({normal_form(text) for text in of_math | of_code}) <= 4:  # what is held out may be all that is asked
+    if (
+        len({normal_form(text) for text in of_math | of_code}) <= 4
+    ):  # what is held out may be all that is asked
         with contextlib.suppress(UserError):
             load(tasks)
         return
@@ -66,7 +77,9 @@ def test_no_text_stands_on_two_sides_whatever_template_it_wears(
         assert len(held_out) == 2
     assert {bare(prompt.text) for prompt in split.downstream["aime"]} == asked
     kept = len(split.train) + len(split.held_out)
-    left_out = sum(split.skipped.get(reason, 0) for reason in ("duplicate", "downstream", "contaminated"))
+    left_out = sum(
+        split.skipped.get(reason, 0) for reason in ("duplicate", "downstream", "contaminated")
+    )
     assert kept + left_out == len(math) + len(code)
 
 
@@ -90,7 +103,9 @@ def test_a_puzzle_asked_downstream_leaves_training_in_any_order_of_its_numbers()
 def test_a_part_may_hold_out_its_own_number_and_a_downstream_set_be_cut(tmp_path: Path) -> None:
     math = Part(dataset=write(tmp_path / "math.jsonl", [f"m{i}" for i in range(40)]), held_out=9)
     code = Part(dataset=write(tmp_path / "code.jsonl", [f"c{i}" for i in range(20)]), weight=2)
-    aime = Downstream(dataset=write(tmp_path / "aime.jsonl", [f"a{i}" for i in range(30)]), num_prompts=6)
+    aime = Downstream(
+        dataset=write(tmp_path / "aime.jsonl", [f"a{i}" for i in range(30)]), num_prompts=6
+    )
     first, again, other = (
         load(
             Tasks(
@@ -107,7 +122,9 @@ def test_a_part_may_hold_out_its_own_number_and_a_downstream_set_be_cut(tmp_path
     assert first.downstream != other.downstream
 
 
-def test_mixing_a_part_in_leaves_the_held_out_prompts_of_the_other_where_they_were(tmp_path: Path) -> None:
+def test_mixing_a_part_in_leaves_the_held_out_prompts_of_the_other_where_they_were(
+    tmp_path: Path,
+) -> None:
     math = write(tmp_path / "math.jsonl", [f"m{i}" for i in range(40)])
     code = write(tmp_path / "code.jsonl", [f"c{i}" for i in range(40)])
     alone = load(Tasks(dataset=math, evaluation=Evaluation(num_prompts=7)))
@@ -123,7 +140,10 @@ def part(name: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("tasks", "complaint"),
     [
-        ({"dataset": {"kind": "mixture", "parts": [part("a")]}}, "tasks.dataset.parts .*: needs 2 entries at least"),
+        (
+            {"dataset": {"kind": "mixture", "parts": [part("a")]}},
+            "tasks.dataset.parts .*: needs 2 entries at least",
+        ),
         (
             {"dataset": {"kind": "mixture", "parts": [part("a"), part("a")]}},
             "name = .a. is wrong: is given more",
@@ -132,13 +152,19 @@ def part(name: str, **more: Any) -> dict[str, Any]:
             {"dataset": {"kind": "mixture", "name": "a", "parts": [part("a"), part("b")]}},
             "name = .a. is wrong: is given more",
         ),
-        ({"downstream": [part("arithmetic")]}, "tasks.downstream.0.dataset.name = 'arithmetic' is wrong"),
+        (
+            {"downstream": [part("arithmetic")]},
+            "tasks.downstream.0.dataset.name = 'arithmetic' is wrong",
+        ),
         ({"dataset": {"kind": "mixture", "parts": [part("a", weight=0), part("b")]}}, "weight = 0"),
         (
             {"downstream": [part("a", rollouts_per_prompt=512)]},
             "downstream.0.rollouts_per_prompt = 512 is wrong",
         ),
-        ({"evaluation": {"rollouts_per_prompt": 300}}, "tasks.evaluation.rollouts_per_prompt = 300 is wrong"),
+        (
+            {"evaluation": {"rollouts_per_prompt": 300}},
+            "tasks.evaluation.rollouts_per_prompt = 300 is wrong",
+        ),
     ],
 )
 def test_contradictions_are_found_in_the_run_file(tasks: dict[str, Any], complaint: str) -> None:

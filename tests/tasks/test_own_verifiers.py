@@ -1,4 +1,6 @@
-"""Functions of a user's own: found by file and by import path, called with the row, told with file and line."""
+"""Functions of a user's own: found by file and by import path, called with the row, told with file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def fails(completion, row):
     if completion == "writes":
         return float(open("/tmp/rollcast-own", "w").write(completion))
     return 1 / (len(completion) - len("divides"))
-"""
+"""  # noqa: E501
 HELPER = "ONE = 1.0\n\ndef fails():\n    raise RuntimeError('below')\n"
 ROW = {"prompt": "1 + 1", "solution": "2", "level": {"n": 3}}
 
@@ -64,7 +66,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "reward.py").write_text(SOURCE)
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "words.txt").write_text("two words")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(ROW | {"prompt": f"{n} + 1"}) + "\n" for n in range(1, 9)))
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps(ROW | {"prompt": f"{n} + 1"}) + "\n" for n in range(1, 9))
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -101,17 +105,29 @@ def test_a_function_gets_the_completion_and_the_whole_row(
     told = tasks(verifier)
     assert graded(told, "2", sandboxes) == Grade(1.0, "ok")
     assert (
-        grade(verifier, "3", json.dumps(ROW), sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).status
+        grade(
+            verifier,
+            "3",
+            json.dumps(ROW),
+            sandbox=sandboxes[-1],
+            verifiers=Verifiers.from_tasks(told),
+        ).status
         == "wrong"
     )
 
 
-def test_what_is_read_at_import_is_there_in_the_sandbox(folder: Path, sandboxes: list[Sandbox]) -> None:
+def test_what_is_read_at_import_is_there_in_the_sandbox(
+    folder: Path, sandboxes: list[Sandbox]
+) -> None:
     assert graded(tasks("./reward.py:knows_words"), "two", sandboxes).status == "ok"
 
 
-def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: list[Sandbox]) -> None:
-    """The others are in docs/reference/mistakes.md; tests/cli/test_mistakes_of_reward_functions.py makes them."""
+def test_what_fails_is_no_verdict_and_a_true_sentence(
+    folder: Path, sandboxes: list[Sandbox]
+) -> None:
+    """The others are in docs/reference/mistakes.md; tests/cli/test_mistakes_of_reward_functions.py
+    makes them.
+    """
     line = line_of('    return 1 / (len(completion) - len("divides"))')
     says = {
         "text": r"the verifier returned 'yes' \(DIR/reward.py, line \d+\)",
@@ -124,14 +140,24 @@ def test_what_fails_is_no_verdict_and_a_true_sentence(folder: Path, sandboxes: l
     verifiers = Verifiers.from_tasks(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     for completion, sentence in says.items():
-        found = grade("./reward.py:fails", completion, json.dumps(ROW), sandbox=sandboxes[-1], verifiers=verifiers)
+        found = grade(
+            "./reward.py:fails",
+            completion,
+            json.dumps(ROW),
+            sandbox=sandboxes[-1],
+            verifiers=verifiers,
+        )
         assert (found.reward, found.status) == (0.0, "error")
-        assert re.search(sentence.replace("DIR", re.escape(str(folder))), found.failure), found.failure
+        assert re.search(sentence.replace("DIR", re.escape(str(folder))), found.failure), (
+            found.failure
+        )
 
 
 def test_a_module_that_is_nowhere_is_named(folder: Path, sandboxes: list[Sandbox]) -> None:
     said = graded(tasks("nowhere_to_be_found.rewards:f"), "a", sandboxes).failure
-    assert said.startswith("it cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be_found'")
+    assert said.startswith(
+        "it cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be_found'"
+    )
 
 
 def test_trusted_it_has_files_threads_and_the_users_environment(
@@ -146,7 +172,8 @@ def test_trusted_it_has_files_threads_and_the_users_environment(
         "    thread.start(); thread.join()\n"
         "    said = subprocess.run(['cat', 'words.txt'], capture_output=True, text=True).stdout\n"
         "    ours = [name for name in os.environ if name.startswith('ROLLCAST_')]\n"
-        "    return float(seen[0] == said == OPEN.read() and os.environ['THEIR_KEY'] == 'k' and not ours)\n"
+        "    return float(seen[0] == said == OPEN.read() and os.environ['THEIR_KEY'] == 'k' and "
+        "not ours)\n"
         "def leaves(completion, row):\n"
         "    open('pid', 'w').write(str(subprocess.Popen(['sleep', '600']).pid))\n"
         "    return 1.0\n"
@@ -166,8 +193,12 @@ def test_trusted_it_has_files_threads_and_the_users_environment(
             time.sleep(0.05)
 
 
-def test_trusted_gradings_at_once_do_not_hold_one_another_up(folder: Path, sandboxes: list[Sandbox]) -> None:
-    """Each judge must have let go of the others' connections: an end that is held open is never seen."""
+def test_trusted_gradings_at_once_do_not_hold_one_another_up(
+    folder: Path, sandboxes: list[Sandbox]
+) -> None:
+    """Each judge must have let go of the others' connections: an end that is held open is never
+    seen.
+    """
     began, may_end = folder / "began", folder / "may-end"
     (folder / "own.py").write_text(
         "import pathlib, time\n"
@@ -178,17 +209,24 @@ def test_trusted_gradings_at_once_do_not_hold_one_another_up(folder: Path, sandb
         "            time.sleep(0.05)\n"
         "    return 1.0\n"
     )
-    told = tasks("mine", FunctionVerifier(name="mine", code="./own.py:waits", trusted=True), deadline=120.0)
+    told = tasks(
+        "mine", FunctionVerifier(name="mine", code="./own.py:waits", trusted=True), deadline=120.0
+    )
     verifiers = Verifiers.from_tasks(told)
     sandboxes.append(Sandbox(told.grading, verifiers))
     sandboxes[-1].start("mine")
     ended: list[str] = []
 
     def one(completion: str) -> None:
-        assert grade("mine", completion, "{}", sandbox=sandboxes[-1], verifiers=verifiers).status == "ok"
+        assert (
+            grade("mine", completion, "{}", sandbox=sandboxes[-1], verifiers=verifiers).status
+            == "ok"
+        )
         ended.append(completion)
 
-    long, short = (threading.Thread(target=one, args=[completion]) for completion in ("long", "short"))
+    long, short = (
+        threading.Thread(target=one, args=[completion]) for completion in ("long", "short")
+    )
     long.start()
     deadline = time.monotonic() + 60.0
     while not began.exists():
@@ -205,7 +243,8 @@ def test_trusted_gradings_at_once_do_not_hold_one_another_up(folder: Path, sandb
 def test_a_trial_names_the_verifier_and_what_it_failed_on(folder: Path) -> None:
     told = tasks("./reward.py:divides")
     with pytest.raises(
-        UserError, match=r"verifier ./reward.py:divides: gives no verdict on the completion '': ZeroDiv"
+        UserError,
+        match=r"verifier ./reward.py:divides: gives no verdict on the completion '': ZeroDiv",
     ):
         try_verifiers(told, load(told).train)
     sound = tasks("./reward.py:right")
@@ -217,7 +256,10 @@ def test_a_module_that_ends_its_process_or_hangs_is_said_in_a_sentence(
 ) -> None:
     (folder / "ends.py").write_text("import os\nos._exit(3)\n")
     (folder / "hangs.py").write_text("import time\ntime.sleep(600)\n")
-    for name, said in (("ends", "ends the process when it is imported"), ("hangs", "takes more than 1.5 s to import")):
+    for name, said in (
+        ("ends", "ends the process when it is imported"),
+        ("hangs", "takes more than 1.5 s to import"),
+    ):
         monkeypatch.setattr(client, "START_SECONDS", 1.5 if name == "hangs" else 120.0)
         found = graded(tasks(f"./{name}.py:grade"), "x", sandboxes)
         assert (found.reward, found.status) == (0.0, "error")
@@ -225,7 +267,9 @@ def test_a_module_that_ends_its_process_or_hangs_is_said_in_a_sentence(
 
 
 def test_an_answer_of_zero_is_tried_as_well(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"prompt": str(n), "answer": 0}) + "\n" for n in range(4)))
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"prompt": str(n), "answer": 0}) + "\n" for n in range(4))
+    )
     rows = JsonlDataset(name="d", path=tmp_path / "rows.jsonl", verifier="m:f")
     train = load(Tasks(dataset=rows, evaluation=Evaluation(num_prompts=1))).train
     assert {reference_answer(prompt) for prompt in train} == {"0"}
@@ -248,12 +292,19 @@ def test_a_row_with_dates_is_text_and_one_with_bytes_is_refused(tmp_path: Path) 
     for field, refused in ((datetime.date(2026, 1, 2), False), (b"\xff", True)):
         rows = [{"prompt": f"{n}", "extra": field} for n in range(4)]
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
-        told = Tasks(dataset=ParquetDataset(name="d", path=file, verifier="m:f"), evaluation=Evaluation(num_prompts=1))
+        told = Tasks(
+            dataset=ParquetDataset(name="d", path=file, verifier="m:f"),
+            evaluation=Evaluation(num_prompts=1),
+        )
         if refused:
-            with pytest.raises(UserError, match=r"row 1: field 'extra' holds bytes, which is no JSON value"):
+            with pytest.raises(
+                UserError, match=r"row 1: field 'extra' holds bytes, which is no JSON value"
+            ):
                 load(told)
         else:
-            assert {json.loads(prompt.reference)["extra"] for prompt in load(told).train} == {"2026-01-02"}
+            assert {json.loads(prompt.reference)["extra"] for prompt in load(told).train} == {
+                "2026-01-02"
+            }
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "verifiers.md").read_text()
@@ -272,9 +323,19 @@ def test_the_function_of_the_page_does_what_the_page_says(
         (name,) = verifier_names(told)
         assert Verifiers.from_tasks(told).find(name).place == place
         sandboxes.append(Sandbox(told.grading, Verifiers.from_tasks(told)))
-        for completion, reward in (("42", 1.0), (f"<think>{'hm' * 99}</think>It is 42", 1.0), ("hm " * 99 + "42", 0.5)):
+        for completion, reward in (
+            ("42", 1.0),
+            (f"<think>{'hm' * 99}</think>It is 42", 1.0),
+            ("hm " * 99 + "42", 0.5),
+        ):
             row = json.dumps({"prompt": "6 x 7?", "answer": 42})
             assert (
-                grade(name, completion, row, sandbox=sandboxes[-1], verifiers=Verifiers.from_tasks(told)).reward
+                grade(
+                    name,
+                    completion,
+                    row,
+                    sandbox=sandboxes[-1],
+                    verifiers=Verifiers.from_tasks(told),
+                ).reward
                 == reward
             )

@@ -1,4 +1,6 @@
-"""Printed words and returned values of references without a comparison, and that the other rules stay as they are."""
+"""Printed words and returned values of references without a comparison, and that the other rules
+stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -92,12 +94,16 @@ TEXT_OF_NUMBERS = [("0011", "11"), ("12e3", "12000"), ("1000", "1_000"), ("12", 
 
 
 @pytest.mark.parametrize(("expected", "printed", "is_same"), WORDS)
-def test_a_printed_word_is_compared_by_what_the_expected_one_is(expected: str, printed: str, is_same: bool) -> None:
+def test_a_printed_word_is_compared_by_what_the_expected_one_is(
+    expected: str, printed: str, is_same: bool
+) -> None:
     assert ResultComparison({"kind": "stdin"}).same_text(f"{printed}\n", f"{expected}\n") is is_same
 
 
 @pytest.mark.parametrize(("expected", "value", "is_same"), VALUES)
-def test_a_value_is_compared_by_what_the_expected_one_is(expected: Any, value: Any, is_same: bool) -> None:
+def test_a_value_is_compared_by_what_the_expected_one_is(
+    expected: Any, value: Any, is_same: bool
+) -> None:
     assert ResultComparison({"kind": "calls"}).same_value(value, expected) is is_same
 
 
@@ -105,7 +111,9 @@ def test_a_value_is_compared_by_what_the_expected_one_is(expected: Any, value: A
 @pytest.mark.parametrize(
     ("expected", "printed"), [("0011", "11"), ("12e3", "12000"), ("1000", "1_000"), ("12", "１２")]
 )
-def test_references_that_name_a_comparison_keep_it(comparing: Comparing, expected: str, printed: str) -> None:
+def test_references_that_name_a_comparison_keep_it(
+    comparing: Comparing, expected: str, printed: str
+) -> None:
     assert ResultComparison(stdin([], "", comparing)).same_text(printed, expected)
 
 

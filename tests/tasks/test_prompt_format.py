@@ -25,18 +25,22 @@ from rollcast.telemetry.exporter import Exporter
 CHATML = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n"
-    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif "
+    "%}{% endif %}"
 )
 """As Qwen3's template does it: thinking is switched off by an empty block."""
 NO_SYSTEM = (
-    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not "
+    "supported') }}{% endif %}"
     "<|{{ m.role }}|>{{ m.content }}{% endfor %}"
 )
 
 
 def tokenizer(template: str | None = None) -> transformers.PreTrainedTokenizerFast:
     characters = [*string.printable]
-    fast = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(["<eos>", *characters])}, merges=[]))
+    fast = Tokenizer(
+        models.BPE(vocab={c: i for i, c in enumerate(["<eos>", *characters])}, merges=[])
+    )
     fast.decoder = decoders.Fuse()
     made = transformers.PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="<eos>")
     made.chat_template = template
@@ -49,7 +53,10 @@ def rendered(template: str | None, **settings: Any) -> str:
 
 def test_the_chat_template_is_used_where_there_is_one() -> None:
     assert rendered(CHATML) == "<|user|>1+1?<|end|><|assistant|>\n"
-    assert rendered(CHATML, system="Think.") == "<|system|>Think.<|end|><|user|>1+1?<|end|><|assistant|>\n"
+    assert (
+        rendered(CHATML, system="Think.")
+        == "<|system|>Think.<|end|><|user|>1+1?<|end|><|assistant|>\n"
+    )
     assert rendered(CHATML, layout="bare") == "1+1?"
     assert rendered(None) == "1+1?"
 
@@ -60,7 +67,10 @@ def test_the_layout_think_asks_for_a_think_block_and_the_answer_behind_it() -> N
     assert "<think>" in system
     assert "</think>" in system
     assert rest == "1+1?\n\nAssistant:"
-    assert rendered(None, layout="think", system="Be brief.") == "Be brief.\n\nUser: 1+1?\n\nAssistant:"
+    assert (
+        rendered(None, layout="think", system="Be brief.")
+        == "Be brief.\n\nUser: 1+1?\n\nAssistant:"
+    )
 
 
 def test_thinking_is_opened_once_or_switched_off() -> None:
@@ -93,7 +103,9 @@ def test_a_prompt_does_not_end_in_the_end_of_text_that_a_tokenizer_adds(
     made = tokenizer()
     made.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>"})
     special = [(name, made.convert_tokens_to_ids(name)) for name in ("<s>", "</s>")]
-    made.backend_tokenizer.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    made.backend_tokenizer.post_processor = TemplateProcessing(
+        single=single, special_tokens=special
+    )
     if single.endswith("</s>"):
         assert made.decode(made("1+1?")["input_ids"]).endswith("</s>")
     ids = tokenize(made, make_chat("1+1?"), PromptFormat(layout=layout))
@@ -102,7 +114,9 @@ def test_a_prompt_does_not_end_in_the_end_of_text_that_a_tokenizer_adds(
 
 
 def test_a_template_that_refuses_is_one_sentence() -> None:
-    with pytest.raises(UserError, match=r"tasks\.prompt_format: .*System role not supported") as caught:
+    with pytest.raises(
+        UserError, match=r"tasks\.prompt_format: .*System role not supported"
+    ) as caught:
         rendered(NO_SYSTEM, system="Think.")
     assert "\n" not in str(caught.value)
 
@@ -110,7 +124,10 @@ def test_a_template_that_refuses_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"layout": "bare", "system": "x"}, "tasks.prompt_format.layout = 'bare' is wrong: takes neither"),
+        (
+            {"layout": "bare", "system": "x"},
+            "tasks.prompt_format.layout = 'bare' is wrong: takes neither",
+        ),
         (
             {"open_thinking": True, "enable_thinking": False},
             "tasks.prompt_format.open_thinking = true is wrong: contradicts",
@@ -126,7 +143,9 @@ def test_contradictions_are_found_in_the_run_file(settings: dict[str, Any], comp
 def test_interruption_ends_the_thinking_that_the_prompt_asks_for() -> None:
     thinking, answering = rendered(None, layout="think"), rendered(CHATML, enable_thinking=False)
     check_thinking(thinking, Interruption())
-    check_thinking(rendered(CHATML), Interruption(phrase="stop", end_of_thinking="|"))  # asks for no thinking
+    check_thinking(
+        rendered(CHATML), Interruption(phrase="stop", end_of_thinking="|")
+    )  # asks for no thinking
     check_thinking(answering, NoLengthControl())
     with pytest.raises(UserError, match="no thinking to interrupt"):
         check_thinking(answering, Interruption())
@@ -156,7 +175,9 @@ async def test_thinking_that_the_prompt_opened_and_that_never_ended_holds_no_ans
         purpose=Purpose.TRAIN,
         dataset="d",
         prompt_id="p",
-        prompt_token_ids=np.array(tokenize(made, make_chat("6*7?"), PromptFormat(open_thinking=opened)), np.int32),
+        prompt_token_ids=np.array(
+            tokenize(made, make_chat("6*7?"), PromptFormat(open_thinking=opened)), np.int32
+        ),
         num_rollouts=1,
         sampling=Sampling(),
         length=LengthBudget(64),

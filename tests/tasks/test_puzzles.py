@@ -1,4 +1,6 @@
-"""Countdown and knights and knaves, against brute force and against answers nobody should accept."""
+"""Countdown and knights and knaves, against brute force
+and against answers nobody should accept.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_every_generated_puzzle_has_a_solution_and_none_comes_twice() -> None:
 
 def test_too_many_puzzles_of_too_few_numbers_is_a_users_mistake() -> None:
     with pytest.raises(UserError, match=r"size = 9999: only \d+ different countdown puzzles"):
-        distinct_puzzles(CountdownDataset(numbers=(2, 2), max_number=5, max_target=10, size=9_999), 9_999)
+        distinct_puzzles(
+            CountdownDataset(numbers=(2, 2), max_number=5, max_target=10, size=9_999), 9_999
+        )
 
 
 def countdown(answer: str, numbers: list[int], target: int) -> str:
@@ -102,7 +106,9 @@ def test_anything_else_is_wrong_and_quickly_so(answer: str) -> None:
     target=st.integers(-50, 500),
 )
 def test_the_value_is_exact(numbers: list[int], signs: list[str], target: int) -> None:
-    expression = str(numbers[0]) + "".join(f" {s} {n}" for s, n in zip(signs, numbers[1:], strict=False))
+    expression = str(numbers[0]) + "".join(
+        f" {s} {n}" for s, n in zip(signs, numbers[1:], strict=False)
+    )
     value = eval(_as_fractions(expression), {"F": Fraction})
     assert (countdown(expression, numbers, target) == "ok") == (value == target)
     if value.denominator == 1:
@@ -126,7 +132,10 @@ def knights(answer: str) -> str:
     [
         "Zoey is a knight.\nJacob is a knave.\nAnn is a knave.",
         "<think>Zoey is a knave?</think> **Ann**: knave, **Jacob**: knave, **Zoey**: knight",
-        "If Zoey is a knave then Jacob is a knight: no. (1) Zoey is a knight (2) jacob is a Knave (3) Ann is a knave",
+        (
+            "If Zoey is a knave then Jacob is a knight: no. (1) Zoey is a knight (2) jacob is a "
+            "Knave (3) Ann is a knave"
+        ),
     ],
 )
 def test_the_right_kinds_are_accepted(answer: str) -> None:

@@ -1,4 +1,6 @@
-"""Verifiers that are services, against real HTTP servers that answer, hang, fail, lie and never stop."""
+"""Verifiers that are services, against real HTTP servers that answer, hang, fail, lie and never
+stop.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def ask(
         try:
             if one_by_one:
                 return [await services.grade("it", completion, ROW) for completion in completions]
-            return await asyncio.gather(*(services.grade("it", completion, ROW) for completion in completions))
+            return await asyncio.gather(
+                *(services.grade("it", completion, ROW) for completion in completions)
+            )
         finally:
             await services.close()
 
@@ -134,16 +138,32 @@ def flood(handler: BaseHTTPRequestHandler, body: Any) -> None:
         (hang, "timeout", "timeout", "gave no answer within 0.5 s"),
         (drip, "timeout", "timeout", "gave no answer within 0.5 s"),
         (flood, "error", "unreadable", f"answers more than {MAX_ANSWER_BYTES} bytes"),
-        (lambda handler, body: reply(handler, {}, 500), "error", "refused", "answers with status 500"),
-        (lambda handler, body: reply(handler, {}, 404), "error", "refused", "answers with status 404"),
-        (lambda handler, body: reply(handler, b"<html>"), "error", "unreadable", "something else than was asked for"),
-        (lambda handler, body: reply(handler, b"[" * 100_000), "error", "unreadable", "RecursionError"),
-        (lambda handler, body: reply(handler, {"rewards": [1, 1]}), "error", "unreadable", "2 rewards for 1 "),
+        (lambda handler, body: reply(handler, {}, 500), "error", "refused", ("answers with status "
+            "500")),
+        (lambda handler, body: reply(handler, {}, 404), "error", "refused", ("answers with status "
+            "404")),
+        (lambda handler, body: reply(handler, b"<html>"), "error", "unreadable",
+            ("something else than "
+            "was "
+            "asked "
+            "for")),
+        (lambda handler, body: reply(handler, b"[" * 100_000), "error", "unreadable",
+            "RecursionError"),
+        (lambda handler, body: reply(handler, {"rewards": [1, 1]}), "error", "unreadable",
+            "2 rewards for 1 "),
         (lambda handler, body: reply(handler, [1]), "error", "unreadable", "TypeError"),
-        (lambda handler, body: reply(handler, {"rewards": [7]}), "error", "answered", "gave 7; a reward is a number"),
-        (lambda handler, body: reply(handler, {"rewards": ["1"]}), "error", "answered", "gave '1'; a reward is"),
-        (lambda handler, body: reply(handler, b'{"rewards": [NaN]}'), "error", "answered", "gave nan; a reward is"),
-        (lambda handler, body: handler.connection.close(), "error", "unreachable", "cannot be reached"),
+        (lambda handler, body: reply(handler, {"rewards": [7]}), "error", "answered",
+            ("gave 7; a reward is "
+            "a "
+            "number")),
+        (lambda handler, body: reply(handler, {"rewards": ["1"]}), "error", "answered",
+            ("gave '1'; a reward "
+            "is")),
+        (lambda handler, body: reply(handler, b'{"rewards": [NaN]}'), "error", "answered",
+            ("gave nan; a reward "
+            "is")),
+        (lambda handler, body: handler.connection.close(), "error", "unreachable",
+            "cannot be reached"),
     ],
 )  # fmt: skip
 def test_a_service_that_fails_gives_no_verdict_and_never_a_zero_that_counts(
@@ -173,11 +193,16 @@ def test_what_may_pass_is_tried_again_and_a_refusal_is_not() -> None:
 
 def test_a_service_that_fails_again_and_again_is_left_alone() -> None:
     with server(lambda handler, body: reply(handler, {}, 404)) as (url, seen):
-        grades, outcomes = ask(http(url, batch=1, failures=3, pause_seconds=60.0), ["42"] * 8, one_by_one=True)
+        grades, outcomes = ask(
+            http(url, batch=1, failures=3, pause_seconds=60.0), ["42"] * 8, one_by_one=True
+        )
     assert len(seen) == 3
     assert outcomes == {"refused": 3, "paused": 5}
     assert re.search(
-        r"failed 3 times in a row and is left alone for 60 s; the last time: \S+ answers with status 404$",
+        (
+            r"failed 3 times in a row and is left alone for 60 s; the last time: \S+ answers with "
+            r"status 404$"
+        ),
         grades[-1].failure,
     )
 
@@ -260,9 +285,18 @@ def test_the_last_line_of_a_judge_is_the_reward(answer: str, reward: float, stat
     assert (grade.reward, grade.status) == (reward, status), grade.failure
     assert outcomes == {"unreadable" if status == "error" else "answered": 1}
     (sent,) = seen
-    assert (sent["path"], sent["model"], sent["temperature"]) == ("/v1/chat/completions", "judge-7b", 0)
+    assert (sent["path"], sent["model"], sent["temperature"]) == (
+        "/v1/chat/completions",
+        "judge-7b",
+        0,
+    )
     assert sent["messages"] == [
-        {"role": "user", "content": JUDGE_PROMPT.replace("{prompt}", "6 x 7?").replace("{completion}", "It is 42.")}
+        {
+            "role": "user",
+            "content": JUDGE_PROMPT.replace("{prompt}", "6 x 7?").replace(
+                "{completion}", "It is 42."
+            ),
+        }
     ]
 
 
@@ -274,7 +308,10 @@ def test_a_judge_whose_answer_has_another_form_gives_no_verdict() -> None:
 
 def test_a_judge_that_is_cut_off_gives_no_verdict_whatever_stands_last() -> None:
     def cut(handler: BaseHTTPRequestHandler, body: Any) -> None:
-        reply(handler, {"choices": [{"message": {"content": "Right.\nScore: 1"}, "finish_reason": "length"}]})
+        reply(
+            handler,
+            {"choices": [{"message": {"content": "Right.\nScore: 1"}, "finish_reason": "length"}]},
+        )
 
     with server(cut) as (url, _):
         (grade,), _ = ask(JudgeVerifier(name="it", url=url, model="m", tries=1), ["42"])
@@ -300,7 +337,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "verifiers.md").read_text()
 
 def test_the_service_of_the_page_grades_as_its_run_file_says(tmp_path: Path) -> None:
     (source,) = re.findall(r"```python\n# service.py\n(.*?)```", PAGE, re.DOTALL)
-    told = [yaml.safe_load(text)["tasks"] for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    told = [
+        yaml.safe_load(text)["tasks"] for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    ]
     port = free_port("127.0.0.1")
     (tmp_path / "service.py").write_text(source)
     service, judge = (Tasks.model_validate(item).verifiers[0] for item in told[2:])
@@ -313,7 +352,9 @@ def test_the_service_of_the_page_grades_as_its_run_file_says(tmp_path: Path) -> 
         [sys.executable, str(tmp_path / "service.py"), str(port)], stderr=subprocess.DEVNULL
     ) as process:
         try:
-            here = service.model_copy(update={"name": "it", "url": f"http://127.0.0.1:{port}", "tries": 20})
+            here = service.model_copy(
+                update={"name": "it", "url": f"http://127.0.0.1:{port}", "tries": 20}
+            )
             grades, _ = ask(here, ["42", "41"])
         finally:
             process.kill()

@@ -1,4 +1,6 @@
-"""Reward functions as TRL's and verl's users have them, named as verifiers: called as those libraries call them."""
+"""Reward functions as TRL's and verl's users have them, named as verifiers: called as those
+libraries call them.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def ours(completion, row):
 
 def ours_by_other_names(completions, row):
     return float(completions == row["answer"])
-'''
+'''  # noqa: E501
 ROW: dict[str, Any] = {"prompt": "1 + 1", "answer": "2", "ground_truth": "2", "level": 3}
 VERL_ROW: dict[str, Any] = {
     "data_source": "openai/gsm8k",
@@ -162,11 +164,34 @@ def test_trl_gets_lists_of_one_and_verl_the_fields_of_its_rows(rewards: Path) ->
             {"prompt": "1", "answer": "2"},
             "KeyError: 'level' ({file}, line {line}); the row has 'prompt', 'answer'",
         ),
-        ("verl_custom", {"prompt": "1", "answer": "2"}, "KeyError: 'data_source' ({file}, line {line}); the row has "),
-        ("verl_gsm8k", {"prompt": "1"}, "KeyError: 'ground_truth' ({file}, line {line}); the row has 'prompt'"),
-        ("trl_none", ROW, "the verifier returned None ({file}, line {line}); a reward is a number from 0 to 1"),
-        ("trl_number", ROW, "it has TRL's arguments and returned 1.0 for one completion, needs a list of one reward"),
-        ("trl_async", ROW, "it is asynchronous, and a verifier is not; make it a plain function (def)"),
+        (
+            "verl_custom",
+            {"prompt": "1", "answer": "2"},
+            "KeyError: 'data_source' ({file}, line {line}); the row has ",
+        ),
+        (
+            "verl_gsm8k",
+            {"prompt": "1"},
+            "KeyError: 'ground_truth' ({file}, line {line}); the row has 'prompt'",
+        ),
+        (
+            "trl_none",
+            ROW,
+            "the verifier returned None ({file}, line {line}); a reward is a number from 0 to 1",
+        ),
+        (
+            "trl_number",
+            ROW,
+            (
+                "it has TRL's arguments and returned 1.0 for one completion, needs a list of one "
+                "reward"
+            ),
+        ),
+        (
+            "trl_async",
+            ROW,
+            "it is asynchronous, and a verifier is not; make it a plain function (def)",
+        ),
         (
             "verl_no_score",
             VERL_ROW,
@@ -174,16 +199,25 @@ def test_trl_gets_lists_of_one_and_verl_the_fields_of_its_rows(rewards: Path) ->
         ),
     ],
 )
-def test_what_it_cannot_do_is_said(name: str, row: dict[str, Any], sentence: str, rewards: Path) -> None:
+def test_what_it_cannot_do_is_said(
+    name: str, row: dict[str, Any], sentence: str, rewards: Path
+) -> None:
     found = graded(rewards, name, "4", row)
     assert found.status == "error"
-    (line,) = (number for number, text in enumerate(SOURCE.splitlines(), 1) if f"def {name}(" in text)
+    (line,) = (
+        number for number, text in enumerate(SOURCE.splitlines(), 1) if f"def {name}(" in text
+    )
     assert found.failure.startswith(sentence.format(file=rewards, line=line)), found.failure
 
 
 def test_in_the_sandbox_it_is_the_same(rewards: Path, tmp_path: Path) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [ROW | {"prompt": f"{n} + 1", "answer": str(n + 1)} for n in range(5)])
+    rows = write_rows(
+        tmp_path / "rows.jsonl",
+        [ROW | {"prompt": f"{n} + 1", "answer": str(n + 1)} for n in range(5)],
+    )
     tasks = jsonl_tasks(rows, verifier=f"{rewards}:trl_without_more")
     from rollcast.tasks.prompts import load
 
-    assert try_verifiers(tasks, load(tasks).train) == [], "right for the row's own answer, wrong for the others"
+    assert try_verifiers(tasks, load(tasks).train) == [], (
+        "right for the row's own answer, wrong for the others"
+    )

@@ -26,7 +26,9 @@ from rollcast.tasks.mappings import MAPPINGS
 from rollcast.tasks.prompts import load
 from rollcast.tasks.rows import read_rows
 
-ROWS: list[dict[str, Any]] = [{"q": f"question {i}", "truth": {"answer": i, "note": None}} for i in range(200)]
+ROWS: list[dict[str, Any]] = [
+    {"q": f"question {i}", "truth": {"answer": i, "note": None}} for i in range(200)
+]
 
 READ_FROM_THE_HUB = """
 import time
@@ -50,13 +52,17 @@ def rows_of(dataset: RowsDataset) -> list[Any]:
 def test_parquet_and_compressed_lines_hold_the_same_rows(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in ROWS)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet", row_group_size=30)
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet", row_group_size=30
+    )
     lines = rows_of(JsonlDataset(name="d", path=tmp_path / "rows.jsonl.gz"))
     table = rows_of(ParquetDataset(name="d", path=tmp_path / "rows.parquet"))
     assert lines == table == ROWS
 
 
-def test_a_line_may_have_the_longest_length_and_no_byte_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_may_have_the_longest_length_and_no_byte_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n')
     dataset = JsonlDataset(name="d", path=path)
@@ -70,7 +76,11 @@ def test_a_line_may_have_the_longest_length_and_no_byte_more(tmp_path: Path, mon
 def test_a_field_of_a_field_is_named_with_a_dot(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
     dataset = ParquetDataset(
-        name="d", path=tmp_path / "rows.parquet", prompt_field="q", answer_field="truth.answer", verifier="exact"
+        name="d",
+        path=tmp_path / "rows.parquet",
+        prompt_field="q",
+        answer_field="truth.answer",
+        verifier="exact",
     )
     split = load(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=5)))
     assert {prompt.text: prompt.reference for prompt in split.train + split.held_out} == {
@@ -81,7 +91,9 @@ def test_a_field_of_a_field_is_named_with_a_dot(tmp_path: Path) -> None:
 def test_an_answer_that_is_no_json_value_is_named(tmp_path: Path) -> None:
     table = pyarrow.table({"prompt": ["a", "b"], "answer": [b"\xff", b"\xfe"]})
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    with pytest.raises(UserError, match=r"rows\.parquet, row 1: the answer is no JSON value but bytes"):
+    with pytest.raises(
+        UserError, match=r"rows\.parquet, row 1: the answer is no JSON value but bytes"
+    ):
         load(Tasks(dataset=ParquetDataset(name="d", path=tmp_path / "rows.parquet")))
 
 
@@ -125,23 +137,40 @@ def test_a_set_of_the_hub_is_read_by_name_configuration_and_split(
     folder.mkdir()
     for split in ("train", "test"):
         (folder / f"{split}.jsonl").write_text(
-            "".join(json.dumps({"question": f"{split} {i}", "answer": f"#### {i}"}) + "\n" for i in range(4))
+            "".join(
+                json.dumps({"question": f"{split} {i}", "answer": f"#### {i}"}) + "\n"
+                for i in range(4)
+            )
         )
     (folder / "README.md").write_text(
         "---\nconfigs:\n- config_name: main\n  data_files:\n"
         "  - {split: train, path: train.jsonl}\n  - {split: test, path: test.jsonl}\n---\n"
     )
     for split in ("train", "test"):
-        dataset = HuggingfaceDataset(name="d", path=str(folder), config="main", split=split, mapping="gsm8k")
+        dataset = HuggingfaceDataset(
+            name="d", path=str(folder), config="main", split=split, mapping="gsm8k"
+        )
         found = load(Tasks(dataset=dataset, evaluation=Evaluation(num_prompts=1)))
         prompts = found.train + found.held_out
-        assert sorted(prompt.text.splitlines()[0] for prompt in prompts) == [f"{split} {i}" for i in range(4)]
-    with pytest.raises(UserError, match=r"split 'nonsense' cannot be loaded from the Hugging Face hub") as caught:
-        load(Tasks(dataset=HuggingfaceDataset(name="d", path=str(folder), split="nonsense", mapping="gsm8k")))
+        assert sorted(prompt.text.splitlines()[0] for prompt in prompts) == [
+            f"{split} {i}" for i in range(4)
+        ]
+    with pytest.raises(
+        UserError, match=r"split 'nonsense' cannot be loaded from the Hugging Face hub"
+    ) as caught:
+        load(
+            Tasks(
+                dataset=HuggingfaceDataset(
+                    name="d", path=str(folder), split="nonsense", mapping="gsm8k"
+                )
+            )
+        )
     assert "\n" not in str(caught.value)
 
 
-def test_a_hub_out_of_reach_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_out_of_reach_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import datasets.config
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -153,7 +182,9 @@ def test_a_hub_out_of_reach_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_hub_in_trouble_may_be_tried_again_and_a_wrong_name_not(tmp_path: Path) -> None:
-    """A process of its own, against a server of this machine: the library reads its settings when it is imported."""
+    """A process of its own, against a server of this machine: the library reads its settings when
+    it is imported.
+    """
 
     class Hub(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -171,7 +202,9 @@ def test_a_hub_in_trouble_may_be_tried_again_and_a_wrong_name_not(tmp_path: Path
     settings = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", READ_FROM_THE_HUB],
-        env=os.environ | settings | {"HF_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ
+        | settings
+        | {"HF_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -186,7 +219,9 @@ def test_a_hub_in_trouble_may_be_tried_again_and_a_wrong_name_not(tmp_path: Path
     assert (nowhere[0], "nowhere/gsm8k" in nowhere) == ("2", True)
 
 
-def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_library_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"needs the package datasets; install rollcast\[data\]"):
         load(Tasks(dataset=HuggingfaceDataset(name="d", mapping="gsm8k")))
@@ -210,4 +245,6 @@ def test_every_ready_mapping_says_where_its_set_is_published() -> None:
 )
 def test_contradictions_are_found_in_the_run_file(dataset: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        parse_run_config({"run": "r", "model": {"path": "m"}, "tasks": {"dataset": dataset}}, source="test")
+        parse_run_config(
+            {"run": "r", "model": {"path": "m"}, "tasks": {"dataset": dataset}}, source="test"
+        )

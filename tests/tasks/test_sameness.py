@@ -17,7 +17,10 @@ from rollcast.tasks.same_answers import same_answer
 DIFFERENT = [
     ("Compute 2²", "Compute 22"),
     ("Shift each letter by one: ABC", "Shift each letter by one: abc"),
-    ("What does this print?\nif a:\n    b()\nc()", "What does this print?\nif a:\n    b()\n    c()"),
+    (
+        "What does this print?\nif a:\n    b()\nc()",
+        "What does this print?\nif a:\n    b()\n    c()",
+    ),
     ("x₁ + 1", "x1 + 1"),
     ("½ of 8", "1⁄2 of 8"),
     ("Reverse: ﬁn", "Reverse: fin"),
@@ -38,7 +41,9 @@ SAME = [
 
 
 def rows(path: Path, *pairs: tuple[str, Any], **more: Any) -> JsonlDataset:
-    path.write_text("".join(json.dumps({"prompt": prompt, "answer": answer}) + "\n" for prompt, answer in pairs))
+    path.write_text(
+        "".join(json.dumps({"prompt": prompt, "answer": answer}) + "\n" for prompt, answer in pairs)
+    )
     return JsonlDataset(name=path.stem, path=path, **more)
 
 
@@ -51,7 +56,9 @@ def read(dataset: JsonlDataset) -> PromptSplit:
 def test_prompts_that_differ_are_both_kept_under_ids_of_their_own(
     one: str, other: str, answers: str, tmp_path: Path
 ) -> None:
-    split = read(rows(tmp_path / "r.jsonl", (one, answers[0]), (other, answers[1]), ("filler", "x")))
+    split = read(
+        rows(tmp_path / "r.jsonl", (one, answers[0]), (other, answers[1]), ("filler", "x"))
+    )
     kept = [*split.train, *split.held_out]
     assert {prompt.text for prompt in kept} == {one, other, "filler"}
     assert len({prompt.id for prompt in kept}) == 3
@@ -67,13 +74,16 @@ def test_a_prompt_that_comes_twice_counts_once(one: str, other: str, tmp_path: P
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 @pytest.mark.parametrize(
-    ("verifier", "first", "second"), [("exact", "4", "5"), ("math", "4", "5"), ("math", "\\frac{1}{2}", "1/3")]
+    ("verifier", "first", "second"),
+    [("exact", "4", "5"), ("math", "4", "5"), ("math", "\\frac{1}{2}", "1/3")],
 )
 def test_a_prompt_with_two_answers_is_refused_with_both_rows(
     one: str, other: str, verifier: str, first: str, second: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "r.jsonl"
-    dataset = rows(file, ("filler", "x"), (one, first), ("more", "x"), (other, second), verifier=verifier)
+    dataset = rows(
+        file, ("filler", "x"), (one, first), ("more", "x"), (other, second), verifier=verifier
+    )
     with pytest.raises(UserError) as caught:
         read(dataset)
     said = str(caught.value)
@@ -86,29 +96,56 @@ def test_a_prompt_with_two_answers_is_refused_with_both_rows(
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(4, "4"), ("4", "4.0"), ("0.5", "1/2"), ("\\dfrac{1}{2}", "\\frac{1}{2}"), ("(1, 2)", "(1,2)")],
+    [
+        (4, "4"),
+        ("4", "4.0"),
+        ("0.5", "1/2"),
+        ("\\dfrac{1}{2}", "\\frac{1}{2}"),
+        ("(1, 2)", "(1,2)"),
+    ],
 )
 def test_one_answer_in_two_spellings_is_one_answer(first: Any, second: Any, tmp_path: Path) -> None:
-    split = read(rows(tmp_path / "r.jsonl", ("p", first), ("p", second), ("filler", "x"), verifier="math"))
+    split = read(
+        rows(tmp_path / "r.jsonl", ("p", first), ("p", second), ("filler", "x"), verifier="math")
+    )
     assert split.skipped == {"duplicate": 1}
 
 
-def test_two_answers_across_the_parts_of_a_mixture_or_in_a_downstream_set_are_refused(tmp_path: Path) -> None:
+def test_two_answers_across_the_parts_of_a_mixture_or_in_a_downstream_set_are_refused(
+    tmp_path: Path,
+) -> None:
     one = rows(tmp_path / "one.jsonl", ("p", "4"), ("q", "1"), ("r", "1"))
     two = rows(tmp_path / "two.jsonl", ("s", "1"), ("t", "1"), ("p", "5"))
-    with pytest.raises(UserError, match=r"one\.jsonl, line 1 and data set .*two\.jsonl, line 3: .*'4' and '5'"):
-        load(Tasks(dataset=Mixture(parts=(Part(dataset=one), Part(dataset=two))), evaluation=Evaluation(num_prompts=1)))
+    with pytest.raises(
+        UserError, match=r"one\.jsonl, line 1 and data set .*two\.jsonl, line 3: .*'4' and '5'"
+    ):
+        load(
+            Tasks(
+                dataset=Mixture(parts=(Part(dataset=one), Part(dataset=two))),
+                evaluation=Evaluation(num_prompts=1),
+            )
+        )
     torn = rows(tmp_path / "torn.jsonl", ("u", "1"), ("u", "2"))
     with pytest.raises(UserError, match=r"torn\.jsonl, line 1 and data set .*torn\.jsonl, line 2"):
-        load(Tasks(dataset=one, evaluation=Evaluation(num_prompts=1), downstream=(Downstream(dataset=torn),)))
+        load(
+            Tasks(
+                dataset=one,
+                evaluation=Evaluation(num_prompts=1),
+                downstream=(Downstream(dataset=torn),),
+            )
+        )
 
 
 def test_the_answer_field_says_what_rows_of_a_users_own_verifier_agree_on(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
 
     def split(*answers: str) -> PromptSplit:
-        written = [{"prompt": "p", "answer": answer, "number": n} for n, answer in enumerate(answers)]
-        file.write_text("".join(json.dumps(row) + "\n" for row in [*written, {"prompt": "q", "answer": "x"}]))
+        written = [
+            {"prompt": "p", "answer": answer, "number": n} for n, answer in enumerate(answers)
+        ]
+        file.write_text(
+            "".join(json.dumps(row) + "\n" for row in [*written, {"prompt": "q", "answer": "x"}])
+        )
         return read(JsonlDataset(name="own", path=file, verifier="of-another-image"))
 
     assert split("a", "a").skipped == {"duplicate": 1}
@@ -117,9 +154,15 @@ def test_the_answer_field_says_what_rows_of_a_users_own_verifier_agree_on(tmp_pa
 
 
 def test_programs_may_have_other_tests_in_another_row(tmp_path: Path) -> None:
-    """Two lists of tests do not contradict each other; published sets hold a problem more than once."""
+    """Two lists of tests do not contradict each other; published sets hold a problem more than
+    once.
+    """
     tests = [{"kind": "tests", "tests": f"assert f({n}) == {n}"} for n in range(2)]
-    split = read(rows(tmp_path / "r.jsonl", ("p", tests[0]), ("p", tests[1]), ("q", tests[0]), verifier="code"))
+    split = read(
+        rows(
+            tmp_path / "r.jsonl", ("p", tests[0]), ("p", tests[1]), ("q", tests[0]), verifier="code"
+        )
+    )
     assert split.skipped == {"duplicate": 1}
 
 

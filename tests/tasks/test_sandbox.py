@@ -1,4 +1,6 @@
-"""The sandbox's own life: verifiers that misbehave, processes that die, what it refuses, what it hides."""
+"""The sandbox's own life: verifiers that misbehave, processes that die, what it refuses, what it
+hides.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ ADD = "```python\ndef add(a, b): return a + b\n```"
 NEEDS_PROTECTIONS = pytest.mark.protections
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str, **modules: str) -> None:
+def install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str, **modules: str
+) -> None:
     """An installed package with these modules and `entry_points.txt`."""
     for name, source in modules.items():
         (folder / f"{name}.py").write_text(source)
@@ -87,7 +91,10 @@ def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answ
 ) -> None:
     """One process starts all of its gradings, as in a run: none harms the grading after it."""
     monkeypatch.setenv("ROLLCAST_REDIS_PASSWORD", "secret")
-    points = "[rollcast.verifiers]\nharm = hostile:harm\nabsent = nowhere:absent\nbroken = broken:broken\n"
+    points = (
+        "[rollcast.verifiers]\nharm = hostile:harm\nabsent = nowhere:absent\nbroken = "
+        "broken:broken\n"
+    )
     source = HOSTILE.replace("FOLDER", str(tmp_path))
     install(tmp_path, monkeypatch, points, hostile=source, broken="raise RuntimeError('at import')")
     statuses: dict[str, Literal["wrong", "timeout", "error"]] = {
@@ -101,8 +108,15 @@ def test_a_hostile_verifier_costs_a_deadline_and_is_told_apart_from_a_wrong_answ
     if not protections.missing():
         statuses |= {"call": "error", "keep": "error"}
     for completion, status in statuses.items():
-        limits = Limits(1.0, 1.0, Grading().memory_mib << 20, 2.0 if completion == "hang" else LEAST_WAIT_SECONDS)
-        assert sandbox.grade("harm", completion, '"x"', limits=limits) == Grade(0.0, status), completion
+        limits = Limits(
+            1.0,
+            1.0,
+            Grading().memory_mib << 20,
+            2.0 if completion == "hang" else LEAST_WAIT_SECONDS,
+        )
+        assert sandbox.grade("harm", completion, '"x"', limits=limits) == Grade(0.0, status), (
+            completion
+        )
         assert grade("harm", "right", '"x"', sandbox=sandbox) == RIGHT, completion
     assert not (tmp_path / "kept").exists()
     for verifier in ("absent", "broken"):
@@ -114,13 +128,18 @@ def test_the_verifier_of_the_documentation_works_as_it_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
 ) -> None:
     text = (ROOT / "docs" / "sandbox.md").read_text()
-    (source,), (project,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml"))
+    (source,), (project,) = (
+        re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "toml")
+    )
     points = tomllib.loads(project)["project"]["entry-points"]["rollcast.verifiers"]
     ((name, target),) = points.items()
     module = source
     lines = "[rollcast.verifiers]\n" + f"{name} = {target}\n"
     install(tmp_path, monkeypatch, lines, **{target.partition(":")[0]: module})
-    assert grade(name, "<think>2, 3</think>a palindrome: level", '{"length": 5}', sandbox=sandbox) == RIGHT
+    assert (
+        grade(name, "<think>2, 3</think>a palindrome: level", '{"length": 5}', sandbox=sandbox)
+        == RIGHT
+    )
     assert grade(name, "a palindrome: levels", '{"length": 6}', sandbox=sandbox).status == "wrong"
 
 
@@ -141,19 +160,28 @@ def test_a_module_that_hangs_in_its_import_blocks_no_other_verifier(tmp_path: Pa
             assert not sandbox.is_started(hanging)
         finally:
             sandbox.close()
-        assert stuck.result(timeout=60.0) == Grade(0.0, "error"), "closing the sandbox ends the import"
-    assert sandbox.grade("exact", "4", '"4"') == Grade(0.0, "error"), "a closed sandbox starts nothing"
+        assert stuck.result(timeout=60.0) == Grade(0.0, "error"), (
+            "closing the sandbox ends the import"
+        )
+    assert sandbox.grade("exact", "4", '"4"') == Grade(0.0, "error"), (
+        "a closed sandbox starts nothing"
+    )
 
 
-def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(tmp_path: Path) -> None:
+def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(
+    tmp_path: Path,
+) -> None:
     """Also if that process is killed, and had no time to close anything."""
     started = tmp_path / "started"
-    source = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    source = (
+        f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    )
     hanging = own_verifier(tmp_path, source)
     program = (
         "from rollcast.config.tasks import Grading; from rollcast.tasks.grading import Verifiers;"
         "from rollcast.tasks.sandbox.client import Sandbox;"
-        f"Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[{hanging!r}])).grade({hanging!r}, '', '{{}}')"
+        "Sandbox(Grading(deadline_seconds=60.0), "
+        f"Verifiers(named=[{hanging!r}])).grade({hanging!r}, '', '{{}}')"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as grading:
         until = time.monotonic() + 60.0
@@ -165,10 +193,14 @@ def test_a_module_that_hangs_in_its_import_ends_with_the_process_that_grades(tmp
     importing.wait(timeout=30.0)
 
 
-def test_a_failed_import_is_not_tried_again_for_every_grading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_import_is_not_tried_again_for_every_grading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tries = tmp_path / "tries"
     tries.touch()
-    failing = own_verifier(tmp_path, f"open({str(tries)!r}, 'a').write('tried\\n')\nraise RuntimeError('no')")
+    failing = own_verifier(
+        tmp_path, f"open({str(tries)!r}, 'a').write('tried\\n')\nraise RuntimeError('no')"
+    )
     sandbox = Sandbox(Grading(deadline_seconds=60.0), Verifiers(named=[failing]))
     with ThreadPoolExecutor(4) as threads:
         grades = list(threads.map(lambda _: sandbox.grade(failing, "", "{}"), range(8)))
@@ -211,11 +243,16 @@ def processes_of(sandbox: Sandbox) -> list[psutil.Process]:
     return [*servers, *(child for server in servers for child in server.children(recursive=True))]
 
 
-def test_a_judge_killed_before_it_read_its_request_is_a_timeout_and_costs_no_fork_server(sandbox: Sandbox) -> None:
+def test_a_judge_killed_before_it_read_its_request_is_a_timeout_and_costs_no_fork_server(
+    sandbox: Sandbox,
+) -> None:
     assert sandbox.grade("exact", "4", '"4"') == RIGHT
     server = processes_of(sandbox)[0]
     long = json.dumps("x" * 500_000)
-    grades = {sandbox.grade("exact", "4", long, deadline_seconds=seconds) for seconds in (1e-6, 1e-5, 1e-4) * 5}
+    grades = {
+        sandbox.grade("exact", "4", long, deadline_seconds=seconds)
+        for seconds in (1e-6, 1e-5, 1e-4) * 5
+    }
     # A judge may answer before a busy machine has killed it.
     assert Grade(0.0, "timeout") in grades
     assert grades <= {Grade(0.0, "timeout"), Grade(0.0, "wrong")}
@@ -259,7 +296,9 @@ def test_a_program_that_hangs_up_and_lives_on_costs_no_wait(sandbox: Sandbox) ->
 
     def graded(body: str) -> tuple[str, str, float]:
         began = time.monotonic()
-        grade = sandbox.grade("code", f"```python\nimport os, time\ndef add(a, b):\n    {body}\n```", ADDS)
+        grade = sandbox.grade(
+            "code", f"```python\nimport os, time\ndef add(a, b):\n    {body}\n```", ADDS
+        )
         return grade.status, grade.reason, time.monotonic() - began
 
     hung_up = [graded("os.close(3)\n    time.sleep(60)") for _ in range(3)]
@@ -275,7 +314,9 @@ def _many_files() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 4_400:
         pytest.skip(f"this process may open {hard} files only")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4_400 if hard == resource.RLIM_INFINITY else hard, hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (4_400 if hard == resource.RLIM_INFINITY else hard, hard)
+    )
     files = [os.open(os.devnull, os.O_RDONLY)]
     while files[-1] < 4_200:
         files.append(os.dup(files[0]))
@@ -289,8 +330,10 @@ def _many_files() -> Iterator[None]:
 @pytest.mark.usefixtures("_many_files")
 def test_a_program_of_a_grader_with_many_files_has_its_own_four_alone(sandbox: Sandbox) -> None:
     program = (
-        "```python\nimport os\ndef has(number):\n    try: os.fstat(number)\n    except OSError: return False\n"
-        "    return True\ndef found():\n    return [number for number in range(6_000) if has(number)]\n```"
+        "```python\nimport os\ndef has(number):\n    try: os.fstat(number)\n    except OSError: "
+        "return False\n"
+        "    return True\ndef found():\n    return [number for number in range(6_000) if "
+        "has(number)]\n```"
     )
     reference = json.dumps({"kind": "tests", "tests": "assert found() == [0, 1, 2, 3]"})
     assert sandbox.grade("code", program, reference) == RIGHT
@@ -308,7 +351,9 @@ def test_processes_die_with_a_grader_that_is_killed() -> None:
         "print(sandbox._servers['code'].process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as grader:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as grader:
         assert grader.stdout is not None
         server = psutil.Process(int(grader.stdout.readline()))
         deadline = time.monotonic() + 60
@@ -341,7 +386,9 @@ def test_the_clock_of_a_grading_starts_when_it_starts() -> None:
     assert sandbox.grade("code", ADD, ADDS) == RIGHT
     slow = "```python\nimport time\ndef add(a, b):\n    time.sleep(0.4)\n    return a + b\n```"
     with ThreadPoolExecutor(2) as threads:
-        grades = threads.map(lambda _: sandbox.grade("code", slow, ADDS, deadline_seconds=0.6), range(6))
+        grades = threads.map(
+            lambda _: sandbox.grade("code", slow, ADDS, deadline_seconds=0.6), range(6)
+        )
         assert list(grades) == [RIGHT] * 6
     sandbox.close()
 
@@ -353,8 +400,15 @@ def no_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_landlock")
-def test_code_is_refused_with_one_sentence_where_the_kernel_cannot_contain_it(tmp_path: Path) -> None:
-    data = {"kind": "jsonl", "name": "code", "path": str(tmp_path / "code.jsonl"), "verifier": "code"}
+def test_code_is_refused_with_one_sentence_where_the_kernel_cannot_contain_it(
+    tmp_path: Path,
+) -> None:
+    data = {
+        "kind": "jsonl",
+        "name": "code",
+        "path": str(tmp_path / "code.jsonl"),
+        "verifier": "code",
+    }
     with pytest.raises(
         UserError, match=r"tasks\.grading\.sandbox = 'strict'.*lacks Landlock.*sandbox: unsafe"
     ) as refusal:

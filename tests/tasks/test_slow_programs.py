@@ -46,7 +46,9 @@ def fenced(program: str) -> str:
 
 
 def graded_when_free(sandbox: Sandbox, program: str, reference: Any, limits: Limits) -> Grade:
-    """Graded again while other programs of the machine leave it no processor core: no answer was judged then."""
+    """Graded again while other programs of the machine leave it no processor core: no answer was
+    judged then.
+    """
     until = time.monotonic() + BUSY_SECONDS
     while True:
         grade = sandbox.grade("code", program, json.dumps(reference), limits=limits)
@@ -63,13 +65,17 @@ def graded_when_free(sandbox: Sandbox, program: str, reference: Any, limits: Lim
         stdin([{"input": "1", "output": ""}] * 500),
     ],
 )
-def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(sandbox: Sandbox, reference: Any) -> None:
+def test_a_program_at_work_when_the_whole_gradings_time_is_over_is_wrong(
+    sandbox: Sandbox, reference: Any
+) -> None:
     """Each test has time left, all of them together have not."""
     limits = hasty(deadline_seconds=1.5, seconds_per_test=600.0)
     program = fenced("import time\ndef f(x):\n    time.sleep(0.4)\n    return x\nf(1)")
     slow = graded_when_free(sandbox, program, reference, limits)
     patient = dataclasses.replace(limits, least_wait_seconds=PATIENT_WAIT_SECONDS)
-    endless = sandbox.grade("code", fenced("while True: pass"), json.dumps(reference), limits=patient)
+    endless = sandbox.grade(
+        "code", fenced("while True: pass"), json.dumps(reference), limits=patient
+    )
     few = reference["kind"] == "tests" and "range" not in reference["tests"]
     assert (slow, slow.reason) == ((RIGHT, "") if few else (WRONG, "time"))
     assert (endless, endless.reason) == (WRONG, "time")

@@ -19,7 +19,9 @@ def words() -> Any:
 
 
 def pieces() -> Any:
-    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0), ("b", -1.0), ("▁", -1.0)], unk_id=0))
+    tokenizer = Tokenizer(
+        models.Unigram([("<unk>", 0.0), ("a", -1.0), ("b", -1.0), ("▁", -1.0)], unk_id=0)
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     return tokenizer
 

@@ -33,20 +33,28 @@ def test_a_whole_tokenizer_is_read(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json", "config.json"])
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.9])
-def test_a_file_that_was_cut_off_is_one_sentence(tiny_model: Path, tmp_path: Path, file: str, part: float) -> None:
+def test_a_file_that_was_cut_off_is_one_sentence(
+    tiny_model: Path, tmp_path: Path, file: str, part: float
+) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)
     whole = (folder / file).read_bytes()
     (folder / file).write_bytes(whole[: int(part * len(whole))])
     if file == "config.json":  # without it, the class named in tokenizer_config.json would do
         (folder / "tokenizer_config.json").unlink()
-    with pytest.raises(UserError, match=rf"model\.path = {folder}: no tokenizer can be read there") as caught:
+    with pytest.raises(
+        UserError, match=rf"model\.path = {folder}: no tokenizer can be read there"
+    ) as caught:
         load_tokenizer(Model(path=str(folder)))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["[]", "null", "1", '{"model": {"type": "none"}}', '{"model": []}'])
-def test_valid_json_that_is_no_tokenizer_is_one_sentence(tiny_model: Path, tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["[]", "null", "1", '{"model": {"type": "none"}}', '{"model": []}']
+)
+def test_valid_json_that_is_no_tokenizer_is_one_sentence(
+    tiny_model: Path, tmp_path: Path, content: str
+) -> None:
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)
     (folder / "tokenizer.json").write_text(json.dumps(json.loads(content)))
@@ -74,12 +82,16 @@ PROMPTS = {
 
 @pytest.fixture(scope="module")
 def with_added_tokens(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tokenizer has 57 tokens and 20 added ones, the model 64 rows: <tool7> is the first without one."""
+    """The tokenizer has 57 tokens and 20 added ones, the model 64 rows: <tool7> is the first
+    without one.
+    """
     folder = tmp_path_factory.mktemp("added") / "model"
     shutil.copytree(tiny_model, folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert len(tokenizer) + 7 == VOCABULARY
-    tokenizer.add_special_tokens({"additional_special_tokens": [f"<tool{number}>" for number in range(NUM_ADDED)]})
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [f"<tool{number}>" for number in range(NUM_ADDED)]}
+    )
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -98,7 +110,10 @@ def test_a_prompt_with_a_token_that_has_no_embedding_is_refused(
         assert max(kept[0].token_ids) < VOCABULARY
         check_embedding_rows(str(with_added_tokens), split, read)
         return
-    sentence = rf"model\.path = {with_added_tokens}: the tokenizer makes token \d+ of '{refused}' in the prompt '"
+    sentence = (
+        rf"model\.path = {with_added_tokens}: the tokenizer makes token \d+ of '{refused}' in the "
+        r"prompt '"
+    )
     with pytest.raises(UserError, match=sentence):
         tokenize_prompts(tokenizer, [prompt], 200)
     for split in (

@@ -43,7 +43,9 @@ def sandbox() -> Iterator[Sandbox]:
         ("a</think>5</think>6", "6", RIGHT),
     ],
 )
-def test_exact_reads_the_answer_after_the_think_block(completion: str, reference: str, expected: Grade) -> None:
+def test_exact_reads_the_answer_after_the_think_block(
+    completion: str, reference: str, expected: Grade
+) -> None:
     assert grade("exact", completion, json.dumps(reference)) == expected
 
 
@@ -78,7 +80,9 @@ def test_arithmetic_wants_the_number_alone_after_the_bar(completion: str) -> Non
         ("no idea", "8", WRONG),
     ],
 )
-def test_math_agrees_with_algebra(completion: str, reference: str, expected: Grade, sandbox: Sandbox) -> None:
+def test_math_agrees_with_algebra(
+    completion: str, reference: str, expected: Grade, sandbox: Sandbox
+) -> None:
     assert grade("math", completion, json.dumps(reference), sandbox=sandbox) == expected
 
 
@@ -88,17 +92,28 @@ def test_an_unreadable_reference_is_the_graders_error_not_a_wrong_answer() -> No
 
 @pytest.mark.parametrize(
     ("verifier", "cases", "seconds"),
-    [("code", 1, 10.0), ("code", 4, 12.0), ("code", 60, 50.0), ("code", None, 50.0), ("math", 60, 10.0)],
+    [
+        ("code", 1, 10.0),
+        ("code", 4, 12.0),
+        ("code", 60, 50.0),
+        ("code", None, 50.0),
+        ("math", 60, 10.0),
+    ],
 )
 def test_the_more_tests_a_task_has_the_longer_its_grading_may_take(
     verifier: str, cases: int | None, seconds: float
 ) -> None:
     case = {"input": '{"output": 1} "output": ', "output": '"output": '}
-    reference = json.dumps({"kind": "tests", "tests": "f()"} if cases is None else {"cases": [case] * cases})
+    reference = json.dumps(
+        {"kind": "tests", "tests": "f()"} if cases is None else {"cases": [case] * cases}
+    )
     settings = Grading(seconds_per_test=3.0)
     assert grading_seconds(settings, verifier, reference) == seconds
     assert settings.longest_seconds == 50.0
-    assert grading_seconds(settings.model_copy(update={"deadline_seconds": 7.0}), verifier, reference) == 7.0
+    assert (
+        grading_seconds(settings.model_copy(update={"deadline_seconds": 7.0}), verifier, reference)
+        == 7.0
+    )
 
 
 def test_an_unknown_verifier_is_named_with_the_known_ones() -> None:

@@ -1,4 +1,6 @@
-"""What /metrics says, read back by prometheus_client's own parser and compared with its own histogram."""
+"""What /metrics says, read back by prometheus_client's own parser and compared with its own
+histogram.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_many_equal_observations_equal_single_ones(observations: list[tuple[int,
     exporter = Exporter("r")
     registry = CollectorRegistry()
     metric = trainer_metrics.STALENESS
-    reference = Histogram(metric.name, metric.help, ("run",), buckets=metric.buckets, registry=registry).labels("r")
+    reference = Histogram(
+        metric.name, metric.help, ("run",), buckets=metric.buckets, registry=registry
+    ).labels("r")
     for value, count in observations:
         exporter.observe(metric, value, count=count)
         for _ in range(count):
@@ -79,7 +83,9 @@ def test_two_threads_may_use_a_metric_first_at_once() -> None:
         for _ in range(rounds):
             exporter, together = Exporter("r"), threading.Barrier(threads)
 
-            def use_all(exporter: Exporter = exporter, together: threading.Barrier = together) -> None:
+            def use_all(
+                exporter: Exporter = exporter, together: threading.Barrier = together
+            ) -> None:
                 together.wait(10.0)
                 for metric in metrics:
                     exporter.add(metric)
@@ -102,7 +108,7 @@ def test_the_metrics_of_every_file_are_listed() -> None:
 
 
 UNITS = ("seconds", "device_hours", "bytes", "ratio")
-OTHER_SCALES = r"_(ms|milliseconds|us|ns|minutes|days|kb|mb|gb|kib|mib|gib|percent|pct)(_|$)|(?<!_device)_hours"
+OTHER_SCALES = r"_(ms|milliseconds|us|ns|minutes|days|kb|mb|gb|kib|mib|gib|percent|pct)(_|$)|(?<!_device)_hours"  # noqa: E501
 UNIT_BY_HELP = {
     r"(Time|Wall time|Pause)\b": "seconds",
     r"Compute\b": "device_hours",

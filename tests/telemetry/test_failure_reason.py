@@ -1,4 +1,6 @@
-"""The reason that a log ends with: of real tracebacks, and of what vLLM 0.32 wrote when its engine died."""
+"""The reason that a log ends with: of real tracebacks, and of what vLLM 0.32 wrote when its engine
+died.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,11 @@ Triton is installed, but doesn't include CPU backend. Disabling Triton.
 (MainProcess pid=9539) ERROR 11-26 07:39:41 [async_llm.py:906]     outputs = await engine_core.get_output_async()
 (MainProcess pid=9539) ERROR 11-26 07:39:41 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
 encountered an issue. See stack trace (above) for the root cause.
-"""
-LOCATED = "2026-11-26T07:39:41.123456Z [error    ] generator ends  reason=left the weight group service=generator-0\n"
+"""  # noqa: E501
+LOCATED = (
+    "2026-11-26T07:39:41.123456Z [error    ] generator ends  reason=left the weight group "
+    "service=generator-0\n"
+)
 
 
 def traceback_of(program: str) -> str:
@@ -39,14 +44,20 @@ def traceback_of(program: str) -> str:
     [
         ("raise ValueError('no such thing')", "ValueError: no such thing"),
         ("raise ValueError", "ValueError"),
-        ("import json; json.loads('{')", "JSONDecodeError: Expecting property name enclosed in double quotes: line 1"),
-        ("try:\n open('/nowhere/x')\nexcept OSError as e:\n raise RuntimeError('cannot load') from e",
+        (("import json; "
+            "json.loads('{')"), ("JSONDecodeError: Expecting property name enclosed in double "
+                "quotes: "
+                "line 1")),
+        (("try:\n open('/nowhere/x')\nexcept OSError as e:\n raise RuntimeError('cannot load') "
+            "from e"),
          "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/x'"),
-        ("try:\n raise OSError(28, 'No space left on device')\nexcept OSError:\n raise RuntimeError('cannot close')",
+        (("try:\n raise OSError(28, 'No space left on device')\nexcept OSError:\n raise "
+            "RuntimeError('cannot close')"),
          "OSError: [Errno 28] No space left on device"),
         ("try:\n {}['gpt5']\nexcept KeyError:\n raise ValueError('unknown architecture gpt5')",
          "ValueError: unknown architecture gpt5"),
-        ("raise ValueError('1 validation error for ModelConfig\\n  Value error, Mamba is not supported')",
+        (("raise ValueError('1 validation error for ModelConfig\\n  Value error, Mamba is not "
+            "supported')"),
          "ValueError: 1 validation error for ModelConfig Value error, Mamba is not supported"),
     ],
 )  # fmt: skip
@@ -72,7 +83,9 @@ def test_a_sentence_between_two_tracebacks_belongs_to_neither() -> None:
 
 def test_of_an_engine_and_its_front_end_the_one_that_knows_why() -> None:
     assert failure_reason(OF_VLLM) == "RuntimeError: Unsupported configuration: head_dim=16 isa=2"
-    assert failure_reason(OF_VLLM + traceback_of("raise KeyError('x')")) == "KeyError: 'x'", "what came last counts"
+    assert failure_reason(OF_VLLM + traceback_of("raise KeyError('x')")) == "KeyError: 'x'", (
+        "what came last counts"
+    )
 
 
 def test_what_names_no_reason_is_better_than_nothing() -> None:
@@ -91,12 +104,16 @@ def test_sentences_and_lines_of_the_log_count_as_a_traceback_does_and_the_last_i
 
 
 def test_a_request_that_was_open_at_the_end_is_no_reason() -> None:
-    cancelled = traceback_of("import asyncio; raise asyncio.CancelledError('Task cancelled, timeout exceeded')")
+    cancelled = traceback_of(
+        "import asyncio; raise asyncio.CancelledError('Task cancelled, timeout exceeded')"
+    )
     found = failure_reason(LOCATED + 3 * cancelled)
     assert found == "generator ends  reason=left the weight group service=generator-0"
 
 
-@pytest.mark.parametrize("log", ["", "\n\n", "nothing went wrong\n", "Traceback (most recent call last):\n  File"])
+@pytest.mark.parametrize(
+    "log", ["", "\n\n", "nothing went wrong\n", "Traceback (most recent call last):\n  File"]
+)
 def test_a_log_without_a_reason_names_none(log: str) -> None:
     assert failure_reason(log) is None
 

@@ -1,4 +1,6 @@
-"""What a service imports at its start is not looked through for garbage; what it does afterwards is."""
+"""What a service imports at its start is not looked through for garbage; what it does afterwards
+is.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ VMSTAT = "pgfault 12345\noom_kill 7\n"
 def written(folder: Path, **files: str) -> Path:
     folder.mkdir()
     for name, text in files.items():
-        (folder / name.replace("_", ".", 1) if name.startswith("memory_") else folder / name).write_text(text)
+        (
+            folder / name.replace("_", ".", 1) if name.startswith("memory_") else folder / name
+        ).write_text(text)
     return folder
 
 
@@ -49,4 +51,7 @@ def test_an_end_is_told_in_words() -> None:
     assert how_it_ended(-signal.SIGTERM, 0) == "killed by SIGTERM"
     assert how_it_ended(-35, 0) == "killed by signal 35"
     assert how_it_ended(-signal.SIGKILL, kills()) == "killed by SIGKILL"
-    assert how_it_ended(-signal.SIGKILL, kills() - 1) == "killed by the kernel, which ran out of host memory"
+    assert (
+        how_it_ended(-signal.SIGKILL, kills() - 1)
+        == "killed by the kernel, which ran out of host memory"
+    )

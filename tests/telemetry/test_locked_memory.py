@@ -37,6 +37,8 @@ def test_a_process_that_cannot_register_memory_says_so(
         assert "LimitMEMLOCK" in said
 
 
-def test_without_an_rdma_device_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_rdma_device_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (0, 0))
     assert why_not_registered(tmp_path / "infiniband") is None

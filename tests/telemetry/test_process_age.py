@@ -18,5 +18,7 @@ print(process_age_seconds())
 
 def test_a_process_knows_its_age_whatever_the_wall_clock_says() -> None:
     began = time.monotonic()
-    said = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     assert 0.49 < float(said) < time.monotonic() - began + 0.02

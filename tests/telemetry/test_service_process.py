@@ -38,8 +38,13 @@ def test_a_wrong_run_file_is_one_sentence_and_exit_code_2(tmp_path: Path) -> Non
 @pytest.mark.parametrize("service", SERVICES)
 def test_nothing_heavy_is_imported_before_the_arguments_are_right(service: str) -> None:
     heavy = ("pydantic", "numpy", "grpc", "redis", "httpx", "starlette", "kubernetes", "torch")
-    program = f"import sys, rollcast.{service}.__main__; print(*sorted(set({heavy!r}) & set(sys.modules)))"
-    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    program = (
+        f"import sys, rollcast.{service}.__main__; print(*sorted(set({heavy!r}) & "
+        "set(sys.modules)))"
+    )
+    imported = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert imported.stdout.split() == []
 
 
@@ -59,7 +64,10 @@ for error in (UserError, PassingError):
 
 
 def test_only_a_mistake_of_the_user_ends_with_2(tmp_path: Path) -> None:
-    """A Job that ends with 2 is not tried again. In processes of their own: the logger keeps its standard error."""
+    """A Job that ends with 2 is not tried again.
+
+    In processes of their own: the logger keeps its standard error.
+    """
     run_file = tmp_path / "run.yaml"
     run_file.write_text("run: r\nmodel: {path: m}\n")
     command = [sys.executable, "-c", FAIL_EACH, "--config", str(run_file)]

@@ -1,4 +1,6 @@
-"""A service that waits for its end is woken by the signal, whichever thread and moment it comes to."""
+"""A service that waits for its end is woken by the signal, whichever thread
+and moment it comes to.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ print(stop(), flush=True)
 
 
 def started(waits: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM.format(waits=waits)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(waits=waits)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "waits\n"
     return process
@@ -38,7 +42,9 @@ def said(process: subprocess.Popen[str]) -> str:
         process.wait()
 
 
-@pytest.mark.parametrize("waits", ["assert stop.wait()", "assert stop.wait(3600.0)", "while not stop.wait(1e-4): pass"])
+@pytest.mark.parametrize(
+    "waits", ["assert stop.wait()", "assert stop.wait(3600.0)", "while not stop.wait(1e-4): pass"]
+)
 def test_a_signal_to_another_thread_ends_the_wait(waits: str) -> None:
     process = started(waits)
     time.sleep(0.2)  # it waits by then, mostly: it must end either way
@@ -58,7 +64,8 @@ def test_a_signal_at_any_moment_ends_the_wait(number: signal.Signals) -> None:
 
 def test_without_a_signal_it_waits_as_long_as_it_is_asked_to() -> None:
     process = started(
-        "began = time.monotonic(); assert not stop.wait(0.2); assert time.monotonic() - began >= 0.2; "
+        "began = time.monotonic(); assert not stop.wait(0.2); assert time.monotonic() - began >= "
+        "0.2; "
         "assert not stop.wait(0.0)"
     )
     assert said(process) == "False\n"

@@ -1,4 +1,6 @@
-"""Idle shares by the formula, compared with the simulation of the real gate and schedule on the same rates."""
+"""Idle shares by the formula, compared with the simulation of the real gate and schedule on the
+same rates.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ RECIPE = {"prompts_per_step": 8, "rollouts_per_prompt": 4}
 
 
 def balance_of(
-    model: dict[str, Any] = QWEN3_4B, *, generators: int = 4, ranks: int = 1, slots: int = 48, **assumed: Any
+    model: dict[str, Any] = QWEN3_4B,
+    *,
+    generators: int = 4,
+    ranks: int = 1,
+    slots: int = 48,
+    **assumed: Any,
 ) -> Balance:
     trainer = {"activation_checkpointing": True}
     generator = {"slots": slots, "gpu_memory_utilization": 0.78}
@@ -34,7 +41,10 @@ def balance_of(
 
 
 def simulated_trainer_idle(balance: Balance) -> float:
-    """By discrete events. The engine's speed is a straight line through one rollout and all slots."""
+    """By discrete events.
+
+    The engine's speed is a straight line through one rollout and all slots.
+    """
     generator = balance.generator
     slots = generator.plan.worker.slots
     full = slots / generator.tokens_per_second_with(slots)
@@ -42,7 +52,9 @@ def simulated_trainer_idle(balance: Balance) -> float:
     recipe = generator.plan.config.recipe
     rates = Rates(
         schedule=PipelineRL(max_staleness=8, groups_per_step=recipe.prompts_per_step),
-        lengths=lognormal_with_mean(balance.trainer.lengths.mean, 0.8, recipe.max_completion_tokens),
+        lengths=lognormal_with_mean(
+            balance.trainer.lengths.mean, 0.8, recipe.max_completion_tokens
+        ),
         rollouts_per_group=recipe.rollouts_per_prompt,
         engine=EngineSpeed(
             slots=slots,
@@ -60,7 +72,9 @@ def simulated_trainer_idle(balance: Balance) -> float:
     [(1, 48, 0.7, 0.9), (4, 16, 0.4, 0.6), (2, 48, 0.5, 0.6), (4, 48, 0.3, 0.5)],
     ids=["one generator", "few slots", "two generators", "the staleness bound"],
 )
-def test_the_trainer_waits_as_long_as_in_the_simulation(generators: int, slots: int, least: float, most: float) -> None:
+def test_the_trainer_waits_as_long_as_in_the_simulation(
+    generators: int, slots: int, least: float, most: float
+) -> None:
     balance = balance_of(generators=generators, slots=slots)
     assert least <= balance.trainer_idle <= most, "else the case is another one"
     assert balance.trainer_idle == pytest.approx(simulated_trainer_idle(balance), abs=0.1)
@@ -71,7 +85,9 @@ def test_one_side_waits_and_the_other_does_not() -> None:
     assert starved.generator_idle == 0 < starved.trainer_idle
     spare = balance_of(generators=12, slots=16)
     assert spare.trainer_idle == 0 < spare.generator_idle
-    assert spare.generator_idle == pytest.approx(1 - spare.sampling_seconds / spare.trainer.update_seconds)
+    assert spare.generator_idle == pytest.approx(
+        1 - spare.sampling_seconds / spare.trainer.update_seconds
+    )
 
 
 def test_more_slots_than_the_kv_cache_holds_on_average_decode_no_faster_and_are_named() -> None:
@@ -84,7 +100,12 @@ def test_more_slots_than_the_kv_cache_holds_on_average_decode_no_faster_and_are_
     (said,) = full_cache(over)
     slots = int(said.rpartition("set it to ")[2])
     assert list(full_cache(balance_of(QWEN3_8B, slots=slots))) == []
-    assert over.generator.preemption_share > 0.9 > 0.1 > balance_of(QWEN3_8B, slots=48).generator.preemption_share
+    assert (
+        over.generator.preemption_share
+        > 0.9
+        > 0.1
+        > balance_of(QWEN3_8B, slots=48).generator.preemption_share
+    )
 
 
 def test_more_rollouts_at_once_are_faster_together_and_slower_each() -> None:
@@ -112,7 +133,11 @@ def test_a_teacher_of_the_same_shape_takes_a_third_of_the_policys_passes() -> No
 
 
 def test_a_schedule_that_does_not_run_ahead_takes_the_sum() -> None:
-    plan = plan_of(QWEN3_4B, ranks=1, recipe=RECIPE | {"schedule": {"kind": "ppo-off-policy", "max_staleness": 1}})
+    plan = plan_of(
+        QWEN3_4B,
+        ranks=1,
+        recipe=RECIPE | {"schedule": {"kind": "ppo-off-policy", "max_staleness": 1}},
+    )
     balance = predict(plan, H100, 4, Assumptions())
     assert balance.step_seconds == balance.trainer.update_seconds + balance.sampling_seconds
     assert balance.trainer_idle + balance.generator_idle == pytest.approx(1)
@@ -129,7 +154,9 @@ def test_a_shared_gpu_takes_turns() -> None:
     shared = replace(apart, shares_gpu=True)
     assert apart.gpu_idle is None
     assert shared.gpu_idle is not None
-    assert shared.step_seconds > max(apart.trainer.update_seconds, apart.sampling_seconds * apart.generator.gpu_share)
+    assert shared.step_seconds > max(
+        apart.trainer.update_seconds, apart.sampling_seconds * apart.generator.gpu_share
+    )
     assert 0 <= shared.gpu_idle < apart.trainer_idle
 
 

@@ -14,8 +14,12 @@ SAMPLES = 40_000
 GROUP = 16
 
 
-@pytest.mark.parametrize(("mean", "spread", "budget"), [(4_300, 0.8, 14_336), (400, 0.8, 512), (1_000, 0.3, 100_000)])
-def test_the_moments_are_those_of_the_simulated_lengths(mean: float, spread: float, budget: float) -> None:
+@pytest.mark.parametrize(
+    ("mean", "spread", "budget"), [(4_300, 0.8, 14_336), (400, 0.8, 512), (1_000, 0.3, 100_000)]
+)
+def test_the_moments_are_those_of_the_simulated_lengths(
+    mean: float, spread: float, budget: float
+) -> None:
     draw = lognormal_with_mean(mean, spread, budget)
     rng = random.Random(0)
     drawn = [draw(rng) for _ in range(SAMPLES)]
@@ -36,4 +40,6 @@ def test_the_tokens_of_a_running_rollout_are_those_of_a_look_at_a_random_moment(
     lengths = lengths_with_mean(1_000, 0.8, 4_000)
     assert lengths.mean_position == pytest.approx(fmean(seen), rel=0.03)
     mean = fmean(seen)
-    assert lengths.variance_of_running == pytest.approx(fmean((x - mean) ** 2 for x in seen), rel=0.05)
+    assert lengths.variance_of_running == pytest.approx(
+        fmean((x - mean) ** 2 for x in seen), rel=0.05
+    )

@@ -45,7 +45,11 @@ def ask(
     verifier: str = "exact",
 ) -> None:
     """`datasets`: one letter for each task, repeated. `environment`: None = tasks of one turn."""
-    episode = None if environment is None else EpisodeTask(environment, "[]", max_turns=1, max_seconds=60.0)
+    episode = (
+        None
+        if environment is None
+        else EpisodeTask(environment, "[]", max_turns=1, max_seconds=60.0)
+    )
     tasks = [
         PromptTask(
             sequence=sequence,
@@ -67,4 +71,8 @@ def ask(
 
 
 def points(open_evaluations: OpenEvaluations) -> list[EvaluationRecord]:
-    return [closed.evaluation for closed in open_evaluations.close_finished(generators=True) if closed.evaluation]
+    return [
+        closed.evaluation
+        for closed in open_evaluations.close_finished(generators=True)
+        if closed.evaluation
+    ]

@@ -11,9 +11,17 @@ from testkit.forked_programs import ForkedPrograms
 
 
 def run_ranks(
-    trainers: ForkedPrograms, folder: Path, module: str, *arguments: object, world_size: int = 2, seconds: float = 120
+    trainers: ForkedPrograms,
+    folder: Path,
+    module: str,
+    *arguments: object,
+    world_size: int = 2,
+    seconds: float = 120,
 ) -> None:
-    """Run `python -m module arguments` as each of the ranks; asserts that all end well. Their logs are in `folder`."""
+    """Run `python -m module arguments` as each of the ranks; asserts that all end well.
+
+    Their logs are in `folder`.
+    """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     common = {
         "WORLD_SIZE": str(world_size),
@@ -23,7 +31,9 @@ def run_ranks(
     }
     logs = [folder / f"rank-{rank}.log" for rank in range(world_size)]
     processes = [
-        trainers.start(module, [str(argument) for argument in arguments], log, {**common, "RANK": str(rank)})
+        trainers.start(
+            module, [str(argument) for argument in arguments], log, {**common, "RANK": str(rank)}
+        )
         for rank, log in enumerate(logs)
     ]
     deadline = time.monotonic() + seconds

@@ -1,4 +1,6 @@
-"""A trainer's intake with a generator on the in-memory twin of wire 1, whose calls may find Redis away."""
+"""A trainer's intake with a generator on the in-memory twin of wire 1, whose calls may find Redis
+away.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from testkit.trainer.states import make_state
 class FlakyQueue:
     """The trainer's end; the n-th call raises QueueAway, before or after it took effect.
 
-    A read whose reply was lost is the queue's own matter: it finds the entries again (`tests/rollouts`).
+    A read whose reply was lost is the queue's own matter: it finds the entries again
+    (`tests/rollouts`).
     """
 
     def __init__(self, queue: MemoryTrainerQueue) -> None:
@@ -77,7 +80,9 @@ class Desk:
             note_answer=GroupSignals(Recipe(), self.exporter).note,
         )
 
-    def make_task(self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN) -> PromptTask:
+    def make_task(
+        self, sequence: int, prompt_id: str, purpose: Purpose = Purpose.TRAIN
+    ) -> PromptTask:
         return PromptTask(
             sequence=sequence,
             incarnation=2,
@@ -93,15 +98,27 @@ class Desk:
         )
 
     def dispatch(self, *prompt_ids: str) -> None:
-        self.queue.dispatch([self.make_task(self.ledger.dispatch(prompt_id, 2), prompt_id) for prompt_id in prompt_ids])
+        self.queue.dispatch(
+            [
+                self.make_task(self.ledger.dispatch(prompt_id, 2), prompt_id)
+                for prompt_id in prompt_ids
+            ]
+        )
 
     def ask(self, *prompt_ids: str) -> None:
-        tasks = [self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL) for prompt_id in prompt_ids]
-        self.open_evaluations.ask(EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None, 0), tasks)
+        tasks = [
+            self.make_task(self.ledger.take_sequence(), prompt_id, Purpose.EVAL)
+            for prompt_id in prompt_ids
+        ]
+        self.open_evaluations.ask(
+            EvaluationPlan("d", 1, 2), Moment(2, 1, 0.0, 0.0, 2, 0, None, 0), tasks
+        )
         self.queue.dispatch(tasks)
 
     async def answer(self, version: PolicyVersion) -> list[Claimed]:
-        claimed = await self.generator.claim(train=9, evals=9, first_version=lambda: version, block_seconds=0.0)
+        claimed = await self.generator.claim(
+            train=9, evals=9, first_version=lambda: version, block_seconds=0.0
+        )
         for one in claimed:
             assert await self.generator.publish(one, wrong_answer(one, version))
         return claimed
@@ -117,4 +134,6 @@ class Desk:
 
 def wrong_answer(claimed: Claimed, version: PolicyVersion) -> RolloutGroup:
     rollouts = [make_graded_rollout(index, 0.0, version, length=4) for index in range(2)]
-    return make_answer_group(claimed.task, rollouts, incarnation=2, dataset="d", first_version=version)
+    return make_answer_group(
+        claimed.task, rollouts, incarnation=2, dataset="d", first_version=version
+    )

@@ -23,7 +23,9 @@ def killed(*_: Any) -> Any:
 
 def main() -> None:
     model, run_folder = map(Path, sys.argv[1:])
-    group = LearnerGroup.build(make_config(model, run_folder), join_ranks(timeout_seconds=30, threads=1))
+    group = LearnerGroup.build(
+        make_config(model, run_folder), join_ranks(timeout_seconds=30, threads=1)
+    )
     for step in range(3):
         group.update(make_sequences(step))
     group.save(PolicyVersion(1, 3), {"next": 3}).result()

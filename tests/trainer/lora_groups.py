@@ -14,7 +14,13 @@ LORA = {"rank": 4, "alpha": 12}
 
 
 def build(
-    ranks: Ranks, model: Path, folder: Path, *, dtype: str = "float32", lora: Mapping[str, Any] = LORA, **changes: Any
+    ranks: Ranks,
+    model: Path,
+    folder: Path,
+    *,
+    dtype: str = "float32",
+    lora: Mapping[str, Any] = LORA,
+    **changes: Any,
 ) -> LearnerGroup:
     optimizer = {"learning_rate": 1e-2, "warmup_steps": 0, "epsilon": 1e-8, "max_grad_norm": 1e9}
     recipe = {"optimizer": optimizer, **changes}

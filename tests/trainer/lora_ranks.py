@@ -1,4 +1,5 @@
-"""Run as a process: one rank of a run with LoRA. Rank 0 drives the learner and writes what it saw into the run folder.
+"""Run as a process: one rank of a run with LoRA. Rank 0 drives the learner and writes what it saw
+into the run folder.
 
 python -m tests.trainer.lora_ranks MODEL RUN_FOLDER        with torchrun's environment variables
 """
@@ -41,7 +42,9 @@ def main() -> None:
 
 
 def built(model: Path, run_folder: Path, dtype: str, ranks: Ranks) -> LearnerGroup:
-    return LearnerGroup.build(make_config(model, run_folder, recipe=RECIPE, model={**MODEL, "dtype": dtype}), ranks)
+    return LearnerGroup.build(
+        make_config(model, run_folder, recipe=RECIPE, model={**MODEL, "dtype": dtype}), ranks
+    )
 
 
 def drive(group: LearnerGroup) -> dict[str, Any]:

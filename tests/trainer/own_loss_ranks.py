@@ -1,7 +1,8 @@
-"""Run as a process: one rank of two whose recipe has a loss that raises on rank 1 alone. Both must end.
+"""Run as a process: one rank of two whose recipe has a loss that raises on rank 1 alone. Both must
+end.
 
 python -m tests.trainer.own_loss_ranks MODEL RUN_FOLDER FUNCTION        with torchrun's environment variables
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def main() -> None:
     recipe = {"loss": {"kind": "python", "function": function}}
     group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=recipe), ranks)
     if ranks.rank > 0:
-        with pytest.raises(UserError, match=r"^recipe.loss .*: RuntimeError: on one rank alone \(.*line 20\)$"):
+        with pytest.raises(
+            UserError, match=r"^recipe.loss .*: RuntimeError: on one rank alone \(.*line 20\)$"
+        ):
             group.follow()
     else:
         with pytest.raises(RuntimeError):  # of a collective without the other rank

@@ -20,9 +20,14 @@ from tests.trainer.tiny_models import make_config
 def held(group: LearnerGroup) -> dict[str, Any]:
     """Whole weights by name, this rank's buffers, and the rows of those that it publishes."""
     return {
-        "weights": {name: weight.full_tensor().detach() for name, weight in group.learner.policy.named_weights()},
+        "weights": {
+            name: weight.full_tensor().detach()
+            for name, weight in group.learner.policy.named_weights()
+        },
         "buffers": dict(group.learner.policy.causal_lm.named_buffers()),
-        "published": {name: rows.to_local() for name, rows in group.learner.policy.published_buffers()},
+        "published": {
+            name: rows.to_local() for name, rows in group.learner.policy.published_buffers()
+        },
     }
 
 
@@ -32,7 +37,9 @@ def main() -> None:
     found: dict[str, Any] = {}
     for model in models:
         try:
-            found[model] = held(LearnerGroup.build(make_config(Path(model), Path(results).parent), ranks))
+            found[model] = held(
+                LearnerGroup.build(make_config(Path(model), Path(results).parent), ranks)
+            )
         except UserError as error:
             found[model] = str(error)
     torch.save(found, f"{results}.{ranks.rank}")

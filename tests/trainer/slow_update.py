@@ -14,7 +14,12 @@ RATIO_MAX = 5.0
 
 
 def slow_loss(
-    model: nn.Module, reference: nn.Module, sequences: list[TrainingSequence], *, kl: float, entropy: float
+    model: nn.Module,
+    reference: nn.Module,
+    sequences: list[TrainingSequence],
+    *,
+    kl: float,
+    entropy: float,
 ) -> tuple[Tensor, float]:
     """-J and the mean estimate (k1) of the KL, token by token, from the whole rows of logits."""
     objective, distance = torch.zeros((), dtype=torch.float64), 0.0

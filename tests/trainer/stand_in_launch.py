@@ -1,4 +1,5 @@
-"""The launcher as a program, with little patience and with ranks that a test wrote in place of the trainer's.
+"""The launcher as a program, with little patience and with ranks that a test wrote in place of the
+trainer's.
 
 python -m tests.trainer.stand_in_launch RANK_FILE LAUNCHER_ARGUMENT...
 """

@@ -18,4 +18,6 @@ def change_config(folder: Path, **changes: object) -> None:
 
 def store(source: Path, target: Path, *, dtype: torch.dtype = torch.float32, **how: Any) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors"))
-    transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(target, **how)
+    transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype).save_pretrained(
+        target, **how
+    )

@@ -1,4 +1,6 @@
-"""A small HTTP server that answers as vLLM does with `prompt_logprobs`, and misbehaves as it is told to."""
+"""A small HTTP server that answers as vLLM does with `prompt_logprobs`, and misbehaves as it is
+told to.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def logprob(position: int, token: int) -> float:
     return -0.25 - (token % 7) / 3 - position / 100
 
 
-def completion(body: dict[str, Any], *, value: Callable[[int, int], Any] = logprob) -> dict[str, Any]:
+def completion(
+    body: dict[str, Any], *, value: Callable[[int, int], Any] = logprob
+) -> dict[str, Any]:
     """vLLM's answer to /v1/completions."""
     rows: list[dict[str, Any] | None] = [
         {str(token): {"logprob": value(position, token), "rank": 1, "decoded_token": "x"}}

@@ -1,4 +1,6 @@
-"""Which rollouts are trained on: truncated and ungraded ones, the length penalty, and what is exported of them."""
+"""Which rollouts are trained on: truncated and ungraded ones, the length penalty, and what is
+exported of them.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +68,16 @@ def rollout(
 
 
 def group(sequence: int, rollouts: list[Rollout]) -> RolloutGroup:
-    return make_answer_group(make_task(sequence, prompt_token_ids=np.ones(2, np.int32)), rollouts, first_version=V)
+    return make_answer_group(
+        make_task(sequence, prompt_token_ids=np.ones(2, np.int32)), rollouts, first_version=V
+    )
 
 
 def trained(groups: list[RolloutGroup], recipe: Recipe) -> list[tuple[int, float]]:
     """Index and advantage of each trained rollout; the token ids are the index."""
-    return [(int(s.token_ids[0]), round(s.advantage, 4)) for s in assemble(groups, recipe).sequences]
+    return [
+        (int(s.token_ids[0]), round(s.advantage, 4)) for s in assemble(groups, recipe).sequences
+    ]
 
 
 def test_truncated_and_ungraded_rollouts_take_part_in_nothing() -> None:
@@ -107,7 +113,10 @@ TRUNCATED_CASES: list[tuple[list[tuple[float, StopReason]], list[float]]] = [
     ([(0.5, StopReason.LENGTH), (0.5, StopReason.END)], [0.0, 0.5]),
     ([(1.0, StopReason.LENGTH), (1.0, StopReason.END), (0.0, StopReason.END)], [0.0, 1.0, 0.0]),
     ([(0.0, StopReason.LENGTH), (1.0, StopReason.END)], [0.0, 1.0]),
-    ([(0.25, StopReason.LENGTH), (0.25, StopReason.END), (1.0, StopReason.LENGTH)], [0.0, 0.25, 0.0]),
+    (
+        [(0.25, StopReason.LENGTH), (0.25, StopReason.END), (1.0, StopReason.LENGTH)],
+        [0.0, 0.25, 0.0],
+    ),
     ([(1.0, StopReason.END), (1.0, StopReason.END)], []),
     ([(1.0, StopReason.END), (0.0, StopReason.END)], [1.0, 0.0]),
     ([(0.9, StopReason.LENGTH), (0.1, StopReason.END)], [0.0, 0.1]),
@@ -132,33 +141,58 @@ def test_a_truncated_answer_that_matches_is_trained_on_as_wrong(
 
 def test_a_truncated_match_is_wrong_before_any_length_penalty(tmp_path: Path) -> None:
     cut = rollout(0, 1.0, length=8, stop=StopReason.LENGTH)
-    assert shaped_reward(cut, Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))) == 0.0
+    assert (
+        shaped_reward(cut, Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4)))
+        == 0.0
+    )
     assert shaped_reward(cut, Recipe(length_control=NoLengthControl())) == 0.0
-    (tmp_path / "own.py").write_text("def penalty(c):\n    return -0.25 if c.reward == 0 and c.truncated else 0.0\n")
+    (tmp_path / "own.py").write_text(
+        "def penalty(c):\n    return -0.25 if c.reward == 0 and c.truncated else 0.0\n"
+    )
     own = OwnPart(function=f"{tmp_path}/own.py:penalty")
     assert shaped_reward(cut, Recipe(length_control=own)) == -0.25
 
 
 def test_the_penalty_is_taken_off_correct_answers_only() -> None:
     recipe = Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))
-    lengths = {4: 1.0, 6: 1.0, 7: 0.875, 8: 0.75, 10: 0.5, 12: 0.5}  # half of Eq 9: right and wrong are 1 apart, not 2
+    lengths = {
+        4: 1.0,
+        6: 1.0,
+        7: 0.875,
+        8: 0.75,
+        10: 0.5,
+        12: 0.5,
+    }  # half of Eq 9: right and wrong are 1 apart, not 2
     assert {n: shaped_reward(rollout(0, 1.0, length=n), recipe) for n in lengths} == lengths
     assert {shaped_reward(rollout(0, 0.0, length=n), recipe) for n in lengths} == {0.0}
-    assert shaped_reward(rollout(0, 1.0, length=12), Recipe(length_control=NoLengthControl())) == 1.0
+    assert (
+        shaped_reward(rollout(0, 1.0, length=12), Recipe(length_control=NoLengthControl())) == 1.0
+    )
 
 
 def test_an_answer_in_part_keeps_half_of_its_lead_over_a_wrong_one() -> None:
     recipe = Recipe(length_control=LengthPenalty(max_tokens=10, cache_tokens=4))
-    assert {n: shaped_reward(rollout(0, 0.5, length=n), recipe) for n in (4, 8, 12)} == {4: 0.5, 8: 0.375, 12: 0.25}
+    assert {n: shaped_reward(rollout(0, 0.5, length=n), recipe) for n in (4, 8, 12)} == {
+        4: 0.5,
+        8: 0.375,
+        12: 0.25,
+    }
 
 
 @pytest.mark.parametrize("kind", ["config", "docs/reference/recipes.md"])
 def test_what_is_said_of_the_longest_right_answer_is_what_it_counts(kind: str) -> None:
     counts = shaped_reward(rollout(0, 1.0, length=14_000), Recipe(length_control=LengthPenalty()))
-    text = LengthPenalty.model_json_schema()["properties"]["kind"]["description"] if kind == "config" else ""
+    text = (
+        LengthPenalty.model_json_schema()["properties"]["kind"]["description"]
+        if kind == "config"
+        else ""
+    )
     text = text or (Path(__file__).parents[2] / kind).read_text()
     said = " ".join(text.split())
-    assert f"the longest correct answer counts {counts:g}, half-way between right and wrong, as in the paper" in said
+    assert (
+        f"the longest correct answer counts {counts:g}, half-way between right and wrong, as "
+        "in the paper"
+    ) in said
 
 
 @pytest.mark.parametrize("name", ["qwen-dapo", "magistral", "scalerl-without-interruption"])
@@ -179,9 +213,12 @@ def test_a_group_that_is_all_right_is_filtered_whatever_its_lengths(name: str) -
 
 def test_truncation_and_interruption_are_exported_as_shares_of_the_batch() -> None:
     rollouts = [
-        rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END) for i in range(8)
+        rollout(i, 1.0, interrupted=i < 3, stop=StopReason.LENGTH if i == 7 else StopReason.END)
+        for i in range(8)
     ]
-    statistics = export_batch(exporter := Exporter("r"), [group(0, rollouts[:4]), group(1, rollouts[4:])])
+    statistics = export_batch(
+        exporter := Exporter("r"), [group(0, rollouts[:4]), group(1, rollouts[4:])]
+    )
     assert statistics["interrupted_ratio"] == 3 / 8
     assert statistics["truncation_ratio"] == 1 / 8
     text = exporter.render().decode()
@@ -194,7 +231,9 @@ def test_clamped_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
     config.run_folder.mkdir()
     reporter = make_reporter(config.run_folder, exporter)
     for clamped in (3, 4):
-        stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001, clamped_ratios=clamped)
+        stats = UpdateStats(
+            True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001, clamped_ratios=clamped
+        )
         reporter.step(stats, 0.0)
     assert 'rollcast_clamped_ratios_total{run="r"} 7.0' in exporter.render().decode()
     written = (config.run_folder / "steps.jsonl").read_text().splitlines()
@@ -230,7 +269,21 @@ def test_ratios_are_exported_and_written_down(tmp_path: Path) -> None:
 def test_shares_that_are_not_known_are_no_series(tmp_path: Path) -> None:
     config, exporter = make_config(tmp_path, tmp_path), Exporter("r")
     config.run_folder.mkdir()
-    stats = UpdateStats(True, 0.1, 1.0, 0.0, 0.0, 0.0, 1.0, 9, 9, 1, 0.001, ratios_cut_low=None, ratios_cut_high=None)
+    stats = UpdateStats(
+        True,
+        0.1,
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        1.0,
+        9,
+        9,
+        1,
+        0.001,
+        ratios_cut_low=None,
+        ratios_cut_high=None,
+    )
     make_reporter(config.run_folder, exporter).step(stats, 0.0)
     assert "rollcast_ratios_cut_share{" not in exporter.render().decode()
     (line,) = (config.run_folder / "steps.jsonl").read_text().splitlines()
@@ -246,14 +299,18 @@ def test_coefficients_depend_on_the_prompts_pass_rate_if_the_recipe_says_so() ->
         for switch in (False, True)
     )
     assert {(one.kl_factor, one.entropy_factor) for one in plain} == {(1.0, 1.0)}
-    assert [(one.kl_factor, one.entropy_factor) for one in scaled] == [(0.5, 1.5)] * 8 + [(1.0, 1.0)] * 2
+    assert [(one.kl_factor, one.entropy_factor) for one in scaled] == [(0.5, 1.5)] * 8 + [
+        (1.0, 1.0)
+    ] * 2
 
 
 def test_coefficients_stay_where_a_teacher_alone_judges_and_no_rollout_has_a_verdict() -> None:
     ungraded = [rollout(i, 0.0, status=GradingStatus.ERROR) for i in range(3)]
     groups = [group(0, ungraded), group(1, [*ungraded, rollout(3, 1.0)])]
     teacher = {"teacher": {"kind": "folder", "path": "t"}, "with_reward": False}
-    recipe = Recipe.model_validate({"distillation": teacher, "scale_by_difficulty": True, "entropy_bonus": 0.01})
+    recipe = Recipe.model_validate(
+        {"distillation": teacher, "scale_by_difficulty": True, "entropy_bonus": 0.01}
+    )
     found = [(one.kl_factor, one.entropy_factor) for one in assemble(groups, recipe).sequences]
     assert found == [(1.0, 1.0)] * 3 + [(2.0, 0.0)] * 4
 
@@ -277,7 +334,9 @@ def advantage(batch):
 """
 
 
-def test_a_filter_of_ones_own_is_asked_once_a_group_and_an_advantage_only_about_batches(tmp_path: Path) -> None:
+def test_a_filter_of_ones_own_is_asked_once_a_group_and_an_advantage_only_about_batches(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "own_once.py").write_text(OWN)
     recipe = own_recipe(tmp_path / "own_once.py", filter="keeps", advantage="advantage")
     asked = load_function(f"{tmp_path}/own_once.py:keeps").__globals__["asked"]
@@ -300,9 +359,12 @@ def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_pa
     with capture_logs() as logs:
         for number in range(MIN_GROUPS_TO_WARN):
             signals.note(group(number, [rollout(0, 1.0), rollout(1, 0.0)]))
-    assert 'rollcast_group_signals_total{run="r",signal="filtered"} 12.0' in exporter.render().decode()
+    assert (
+        'rollcast_group_signals_total{run="r",signal="filtered"} 12.0' in exporter.render().decode()
+    )
     assert [line["event"] for line in logs] == [
-        "none of the first 12 groups can be trained on: 12 with False from recipe.filter; correct the function of "
+        "none of the first 12 groups can be trained on: 12 with False from recipe.filter; correct "
+        "the function of "
         "recipe.filter, which drops them, or remove it"
     ]
 
@@ -310,14 +372,22 @@ def test_groups_that_a_filter_of_ones_own_drops_are_counted_and_warned_of(tmp_pa
 def own_recipe(file: Path, **functions: str) -> Recipe:
     """With these functions of the file, by their settings."""
     return Recipe.model_validate(
-        {setting: {"kind": "python", "function": f"{file}:{name}"} for setting, name in functions.items()}
+        {
+            setting: {"kind": "python", "function": f"{file}:{name}"}
+            for setting, name in functions.items()
+        }
     )
 
 
 @pytest.mark.parametrize(("truncated", "warns"), [(1, False), (2, True)])
-def test_more_than_a_tenth_of_truncated_rollouts_is_a_warning(tmp_path: Path, truncated: int, warns: bool) -> None:
+def test_more_than_a_tenth_of_truncated_rollouts_is_a_warning(
+    tmp_path: Path, truncated: int, warns: bool
+) -> None:
     reporter = make_reporter(tmp_path, Exporter("r"))
-    rollouts = [rollout(i, 1.0, stop=StopReason.LENGTH if i < truncated else StopReason.END) for i in range(10)]
+    rollouts = [
+        rollout(i, 1.0, stop=StopReason.LENGTH if i < truncated else StopReason.END)
+        for i in range(10)
+    ]
     with capture_logs() as logs:
         reporter.batch([group(0, rollouts)], [])
     assert any("a tenth of the rollouts is truncated" in line["event"] for line in logs) == warns

@@ -13,7 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rollcast.config.errors import UserError
 from rollcast.trainer.learner.attention import bounded_flash, packed_attention
-from rollcast.trainer.learner.batch import TrainingSequence, packed_tokens, padded_tokens, plan_micro_batches
+from rollcast.trainer.learner.batch import (
+    TrainingSequence,
+    packed_tokens,
+    padded_tokens,
+    plan_micro_batches,
+)
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import Ranks
@@ -40,7 +45,9 @@ def group_of(ranks: Ranks, model: Path, folder: Path, **trainer: object) -> Lear
     return LearnerGroup.build(make_config(model, folder, trainer=trainer), ranks)
 
 
-def test_the_kernel_that_is_named_is_the_one_that_runs(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_the_kernel_that_is_named_is_the_one_that_runs(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = group_of(ranks, untied_model, tmp_path)
     assert group.learner.attention_kernel == "flash"
     with Kernels() as seen:
@@ -48,7 +55,9 @@ def test_the_kernel_that_is_named_is_the_one_that_runs(ranks: Ranks, untied_mode
     assert seen.names == {"aten._scaled_dot_product_flash_attention_for_cpu.default"}
 
 
-def test_a_preferred_kernel_is_named_only_if_it_can_run(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_preferred_kernel_is_named_only_if_it_can_run(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     """A CPU has no cuDNN: the others stay."""
     group = group_of(ranks, untied_model, tmp_path, attention="cudnn")
     assert group.learner.attention_kernel in ("flash", "math")
@@ -74,7 +83,12 @@ def test_packed_sequences_have_the_logprobs_and_gradients_of_padded_ones(
         logprobs, _ = policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
         (logprobs * upstream).sum().backward()
         weights: dict[str, Any] = dict(policy.named_weights())
-        found.append((logprobs.detach(), {name: weight.grad.full_tensor() for name, weight in weights.items()}))
+        found.append(
+            (
+                logprobs.detach(),
+                {name: weight.grad.full_tensor() for name, weight in weights.items()},
+            )
+        )
     (expected, expected_gradients), (packed, packed_gradients) = found
     torch.testing.assert_close(packed, expected, rtol=0, atol=2e-5)
     for name, gradient in expected_gradients.items():
@@ -103,7 +117,9 @@ EXPERTS = {
 
 
 @pytest.mark.parametrize(
-    ("model_type", "settings"), [("mistral", SHAPE), ("qwen2_moe", SHAPE | EXPERTS)], ids=["mistral", "qwen2_moe"]
+    ("model_type", "settings"),
+    [("mistral", SHAPE), ("qwen2_moe", SHAPE | EXPERTS)],
+    ids=["mistral", "qwen2_moe"],
 )
 def test_packed_sequences_keep_the_window(
     ranks: Ranks, tmp_path: Path, model_type: str, settings: dict[str, Any]
@@ -119,16 +135,30 @@ def test_packed_sequences_keep_the_window(
     found = []
     for packing in (False, True):
         policy = group_of(ranks, tmp_path, tmp_path, packing=packing).learner.policy
-        batch = (pack_micro_batch if packing else pad_micro_batch)(tuple(make_sequences(3)), ranks.device)
-        found.append(policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)[0].detach())
+        batch = (pack_micro_batch if packing else pad_micro_batch)(
+            tuple(make_sequences(3)), ranks.device
+        )
+        found.append(
+            policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)[
+                0
+            ].detach()
+        )
     torch.testing.assert_close(*found, rtol=0, atol=2e-5)
 
 
 def test_a_mask_of_the_models_own_is_refused() -> None:
     states = torch.zeros(1, 2, 6, 8)
-    with pytest.raises(UserError, match=r"^trainer\.packing = true: .* mask or scores of its own; set it to false$"):
+    with pytest.raises(
+        UserError, match=r"^trainer\.packing = true: .* mask or scores of its own; set it to false$"
+    ):
         packed_attention(
-            None, states, states, states, torch.zeros(1, 1, 6, 6), cu_seq_lens_q=torch.tensor([0, 6]), max_length_q=6
+            None,
+            states,
+            states,
+            states,
+            torch.zeros(1, 1, 6, 6),
+            cu_seq_lens_q=torch.tensor([0, 6]),
+            max_length_q=6,
         )
 
 
@@ -137,7 +167,9 @@ def test_an_update_of_packed_sequences_is_that_of_padded_ones(
     ranks: Ranks, untied_model: Path, tmp_path: Path, recomputed: object
 ) -> None:
     padded = group_of(ranks, untied_model, tmp_path)
-    packed = group_of(ranks, untied_model, tmp_path, packing=True, activation_checkpointing=recomputed)
+    packed = group_of(
+        ranks, untied_model, tmp_path, packing=True, activation_checkpointing=recomputed
+    )
     assert packed.learner.attention_kernel == "one sequence at a time"
     expected, found = padded.update(make_sequences(5)), packed.update(make_sequences(5))
     assert found.loss == pytest.approx(expected.loss, rel=1e-5, abs=1e-6)
@@ -146,7 +178,9 @@ def test_an_update_of_packed_sequences_is_that_of_padded_ones(
     assert found.micro_batches < expected.micro_batches, "no padding was saved"
 
 
-def test_a_rank_without_packed_sequences_takes_part(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_rank_without_packed_sequences_takes_part(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     batch = pack_micro_batch((), ranks.device)
     assert (tuple(batch.input_ids.shape), len(batch.targets)) == ((1, 1), 0)
     policy = group_of(ranks, untied_model, tmp_path, packing=True).learner.policy
@@ -157,13 +191,18 @@ def test_a_rank_without_packed_sequences_takes_part(ranks: Ranks, untied_model: 
 
 @pytest.mark.parametrize(
     ("architecture", "reason"),
-    [("gemma2", "attention cannot be replaced"), ("llama4", "layers of the kind chunked_attention")],
+    [
+        ("gemma2", "attention cannot be replaced"),
+        ("llama4", "layers of the kind chunked_attention"),
+    ],
 )
 def test_a_model_whose_attention_is_another_is_not_packed(
     ranks: Ranks, tmp_path: Path, architecture: str, reason: str
 ) -> None:
     make_architecture(tmp_path, architecture)
-    with pytest.raises(UserError, match=rf"^trainer\.packing = true: .*{reason}.*; set it to false$"):
+    with pytest.raises(
+        UserError, match=rf"^trainer\.packing = true: .*{reason}.*; set it to false$"
+    ):
         group_of(ranks, tmp_path, tmp_path, packing=True)
 
 
@@ -176,13 +215,21 @@ def test_packed_micro_batches_are_full_of_tokens() -> None:
 
 
 def test_the_call_of_flash_attention_is_one_that_torch_takes() -> None:
-    """Tensors without memory: arguments and shapes are checked, forward and backward. A GPU alone computes numbers."""
+    """Tensors without memory: arguments and shapes are checked, forward and backward.
+
+    A GPU alone computes numbers.
+    """
     with FakeTensorMode():
         heads = (4, 2, 2)
-        query, key, value = (torch.empty(1, count, 10, 8, dtype=torch.bfloat16, requires_grad=True) for count in heads)
+        query, key, value = (
+            torch.empty(1, count, 10, 8, dtype=torch.bfloat16, requires_grad=True)
+            for count in heads
+        )
         bounds = torch.empty(3, dtype=torch.int32)
         attended = bounded_flash(query, key, value, bounds, 6, scaling=0.3, window=4)
         assert tuple(attended.shape) == (1, 10, 4, 8)
         attended.sum().backward()
         gradients = (one.grad for one in (query, key, value))
-        assert [None if one is None else tuple(one.shape) for one in gradients] == [(1, n, 10, 8) for n in heads]
+        assert [None if one is None else tuple(one.shape) for one in gradients] == [
+            (1, n, 10, 8) for n in heads
+        ]

@@ -35,7 +35,9 @@ def sequence(num_prompt: int, num_tokens: int, seed: int = 0) -> TrainingSequenc
 
 def with_experts(plain: TrainingSequence) -> TrainingSequence:
     shape = (plain.num_tokens - 1, 3, 2)
-    return dataclasses.replace(plain, routed_experts=np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8))
+    return dataclasses.replace(
+        plain, routed_experts=np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+    )
 
 
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 60)), min_size=1, max_size=40)
@@ -50,7 +52,9 @@ def test_plan_uses_every_sequence_once_within_the_budget(
     assert len(ranks) == world_size
     assert len({len(micro_batches) for micro_batches in ranks}) == 1
     planned = [micro_batch for micro_batches in ranks for micro_batch in micro_batches]
-    assert Counter(id(s) for micro_batch in planned for s in micro_batch) == Counter(id(s) for s in sequences)
+    assert Counter(id(s) for micro_batch in planned for s in micro_batch) == Counter(
+        id(s) for s in sequences
+    )
     assert all(padded_tokens(m) <= max_tokens or len(m) == 1 for m in planned)
     # Never so many empty passes that one round less would have done.
     assert sum(not micro_batch for micro_batch in planned) < world_size
@@ -60,10 +64,14 @@ def test_plan_uses_every_sequence_once_within_the_budget(
 def test_plan_is_balanced(world_size: int) -> None:
     rng = np.random.default_rng(0)
     sizes = np.clip(rng.lognormal(4, 0.8, 512), 10, 1000).astype(int)
-    ranks = plan_micro_batches([sequence(10, n) for n in sizes], world_size=world_size, max_tokens=2000)
+    ranks = plan_micro_batches(
+        [sequence(10, n) for n in sizes], world_size=world_size, max_tokens=2000
+    )
     # The ranks run in lock-step: a row takes as long as its largest micro-batch.
     elapsed = sum(max(map(padded_tokens, row)) for row in zip(*ranks, strict=True))
-    work = sum(padded_tokens(micro_batch) for micro_batches in ranks for micro_batch in micro_batches)
+    work = sum(
+        padded_tokens(micro_batch) for micro_batches in ranks for micro_batch in micro_batches
+    )
     assert elapsed <= 1.1 * work / world_size
 
 
@@ -72,17 +80,26 @@ def test_codec_round_trip(sizes: list[tuple[int, int]], total: float) -> None:
     sequences = [sequence(prompt, tokens, seed) for seed, (prompt, tokens) in enumerate(sizes)]
     sequences = [with_experts(one) if place % 3 else one for place, one in enumerate(sequences)]
     sequences = [
-        dataclasses.replace(one, kl_factor=0.1 * place, entropy_factor=2.0) for place, one in enumerate(sequences)
+        dataclasses.replace(one, kl_factor=0.1 * place, entropy_factor=2.0)
+        for place, one in enumerate(sequences)
     ]
     micro_batches = [tuple(sequences[::2]), (), tuple(sequences[1::2])]
     decoded, found = decode_micro_batches(encode_micro_batches(micro_batches, total))
     assert found == total
-    assert [len(micro_batch) for micro_batch in decoded] == [len(micro_batch) for micro_batch in micro_batches]
+    assert [len(micro_batch) for micro_batch in decoded] == [
+        len(micro_batch) for micro_batch in micro_batches
+    ]
     for left, right in zip(micro_batches, decoded, strict=True):
         for a, b in zip(left, right, strict=True):
             for name in ("advantage", "weight", "kl_factor", "entropy_factor"):
                 assert getattr(a, name) == getattr(b, name)
-            for name in ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts"):
+            for name in (
+                "prompt_token_ids",
+                "token_ids",
+                "generator_logprobs",
+                "loss_mask",
+                "routed_experts",
+            ):
                 np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 

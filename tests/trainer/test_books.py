@@ -17,12 +17,16 @@ from testkit.trainer.quick_control import CharTokenizer
 
 
 def rows(path: Path, prompts: list[str]) -> dict[str, Any]:
-    path.write_text("".join(json.dumps({"prompt": prompt, "answer": "1"}) + "\n" for prompt in prompts))
+    path.write_text(
+        "".join(json.dumps({"prompt": prompt, "answer": "1"}) + "\n" for prompt in prompts)
+    )
     return {"kind": "jsonl", "name": path.stem, "path": str(path), "verifier": "exact"}
 
 
 def test_prompts_that_are_too_long_are_counted_in_every_set(tmp_path: Path) -> None:
-    """A token is a character here: of 60 rows to train on or hold out half are too long, of 5 downstream two."""
+    """A token is a character here: of 60 rows to train on or hold out half are too long, of 5
+    downstream two.
+    """
     own = [f"q{number}" + "+" * 10 * (number % 2) for number in range(60)]
     downstream = ["a", "b", "c", "far too long", "too long as well"]
     config = parse_run_config(
@@ -43,7 +47,9 @@ def test_prompts_that_are_too_long_are_counted_in_every_set(tmp_path: Path) -> N
         },
         source="test",
     )
-    books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter := Exporter("r"), Progress())
+    books = _read_books(
+        config.tasks, config.recipe, CharTokenizer(), exporter := Exporter("r"), Progress()
+    )
     assert 30 - 20 <= len(books.train) < 40, "some that are too long are among those held out"
     assert len(books.train) + len(books.held_out) == 30
     assert 'rollcast_prompts_skipped{reason="too_long",run="r"} 32.0' in exporter.render().decode()
@@ -73,16 +79,29 @@ def test_a_resumed_run_keeps_the_prompts_that_it_began_with_and_says_so(
     )
     for split_rules, num_trained in ((1, 17), (2, 16)):
         exporter = Exporter("r")
-        books = _read_books(config.tasks, config.recipe, CharTokenizer(), exporter, Progress(split_rules=split_rules))
+        books = _read_books(
+            config.tasks,
+            config.recipe,
+            CharTokenizer(),
+            exporter,
+            Progress(split_rules=split_rules),
+        )
         assert len(books.train) == num_trained
         assert len(books.held_out) == 4
-        is_left_out = 'rollcast_prompts_skipped{reason="contaminated",run="r"} 1.0' in exporter.render().decode()
+        is_left_out = (
+            'rollcast_prompts_skipped{reason="contaminated",run="r"} 1.0'
+            in exporter.render().decode()
+        )
         assert is_left_out is (split_rules == 2)
-        said = "1 training prompt asks what a held-out or downstream prompt asks, in another spelling"
+        said = (
+            "1 training prompt asks what a held-out or downstream prompt asks, in another spelling"
+        )
         assert (said in capsys.readouterr().out) is (split_rules == 1)
 
 
-def test_a_resumed_run_with_other_prompts_is_refused_also_where_only_held_out_ones_differ(tmp_path: Path) -> None:
+def test_a_resumed_run_with_other_prompts_is_refused_also_where_only_held_out_ones_differ(
+    tmp_path: Path,
+) -> None:
     own = [f"q{number}" for number in range(20)]
     settings: dict[str, Any] = {
         "run": "r",
@@ -97,10 +116,18 @@ def test_a_resumed_run_with_other_prompts_is_refused_also_where_only_held_out_on
     }
     config = parse_run_config(settings, source="test")
     progress = Progress.from_json(Progress().as_json())
-    held_out = next(iter(_read_books(config.tasks, config.recipe, CharTokenizer(), Exporter("r"), progress).held_out))
+    held_out = next(
+        iter(
+            _read_books(
+                config.tasks, config.recipe, CharTokenizer(), Exporter("r"), progress
+            ).held_out
+        )
+    )
     again = Progress.from_json(progress.as_json())
     books = _read_books(config.tasks, config.recipe, CharTokenizer(), Exporter("r"), again)
     changed = books.held_out[held_out].prompt.text
     rows(tmp_path / "own.jsonl", [f"{text}?" if text == changed else text for text in own])
-    with pytest.raises(UserError, match=r"tasks\.dataset: its training and held-out prompts are not those that"):
+    with pytest.raises(
+        UserError, match=r"tasks\.dataset: its training and held-out prompts are not those that"
+    ):
         _read_books(config.tasks, config.recipe, CharTokenizer(), Exporter("r"), again)

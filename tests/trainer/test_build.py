@@ -29,12 +29,18 @@ from testkit.trainer.states import make_state
 
 def claim_all(broker: MemoryBroker, owner: str) -> list[Claimed]:
     generator = MemoryGeneratorQueue(broker, owner)
-    return asyncio.run(generator.claim(train=8, evals=0, first_version=lambda: VERSION, block_seconds=0.0))
+    return asyncio.run(
+        generator.claim(train=8, evals=0, first_version=lambda: VERSION, block_seconds=0.0)
+    )
 
 
-def make_fleet(state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]) -> Fleet:
+def make_fleet(
+    state: TrainerState, queue: MemoryTrainerQueue, counted: list[tuple[str, int, str]]
+) -> Fleet:
     """Without generators; `counted` is told what is redone."""
-    reporter: Any = SimpleNamespace(count_group=lambda *what: counted.append(what), no_generator=lambda: None)
+    reporter: Any = SimpleNamespace(
+        count_group=lambda *what: counted.append(what), no_generator=lambda: None
+    )
     schedule: Any = None
     intake: Any = SimpleNamespace(snapshot=queue.outstanding())
     publisher: Any = SimpleNamespace(members=list)
@@ -81,11 +87,15 @@ def test_claims_are_not_swept_while_nobody_could_have_renewed_them(
 ) -> None:
     """Redis was away for long: owners have a whole silence from its return on, and no longer."""
     now = 1_000.0
-    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now))
+    monkeypatch.setattr(
+        fleet_module, "time", SimpleNamespace(time=lambda: now, monotonic=lambda: now)
+    )
     broker, counted = MemoryBroker(clock=lambda: now), list[tuple[str, int, str]]()
     queue = MemoryTrainerQueue(broker)
     silence = fleet_module.MAX_SILENT_HEARTBEATS * Weights().heartbeat_timeout_seconds
-    fleet = make_fleet(make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1"})), queue, counted)
+    fleet = make_fleet(
+        make_state(tmp_path, ledger=Ledger(outstanding={1: "prompt-1"})), queue, counted
+    )
     queue.dispatch([make_task(1)])
     claim_all(broker, "g")
     now += 10 * silence

@@ -67,7 +67,9 @@ def test_a_checkpoint_is_of_the_moment_though_training_goes_on(
     group.save(PolicyVersion(1, 2), {})  # waits for the one before
     assert writing.done()
     group.restore(writing.result())
-    assert all(torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True))
+    assert all(
+        torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True)
+    )
 
 
 def test_random_numbers_continue(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
@@ -78,8 +80,12 @@ def test_random_numbers_continue(ranks: Ranks, untied_model: Path, tmp_path: Pat
     assert torch.equal(torch.rand(4), expected)
 
 
-def test_the_newest_are_kept_by_version_not_by_name(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = LearnerGroup.build(make_config(untied_model, tmp_path, trainer={"keep_checkpoints": 2}), ranks)
+def test_the_newest_are_kept_by_version_not_by_name(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    group = LearnerGroup.build(
+        make_config(untied_model, tmp_path, trainer={"keep_checkpoints": 2}), ranks
+    )
     for version in ("1.9", "1.10", "2.10", "10.11"):
         path = saved(group, version, {"version": version})
     assert checkpoints(path.parent)[0] == path
@@ -94,13 +100,17 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert checkpoints(tmp_path) == []
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     group.save(PolicyVersion(1, 1), {}).result()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(PassingError, match=r"^checkpoint folder .* cannot be written \(.*\); free space"):
+        with pytest.raises(
+            PassingError, match=r"^checkpoint folder .* cannot be written \(.*\); free space"
+        ):
             group.save(PolicyVersion(1, 2), {}).result()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -108,7 +118,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_mod
     group.save(PolicyVersion(1, 2), {}).result()
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     (tmp_path / "test").write_text("a file is in the way")
     with pytest.raises(UserError, match="cannot be written") as error:
@@ -116,10 +128,18 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(ranks: Ranks, untied_model
     assert error.value.exit_code == 2
 
 
-def test_another_models_checkpoint_is_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    path = LearnerGroup.build(make_config(untied_model, tmp_path), ranks).save(PolicyVersion(1, 1), {}).result()
+def test_another_models_checkpoint_is_refused(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    path = (
+        LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
+        .save(PolicyVersion(1, 1), {})
+        .result()
+    )
     other = write_model(tmp_path / "other", tied=False, hidden=24)
-    with pytest.raises(UserError, match=r"holds weights\..* with shape \(\d+, 32\), model.path needs \(\d+, 24\)"):
+    with pytest.raises(
+        UserError, match=r"holds weights\..* with shape \(\d+, 32\), model.path needs \(\d+, 24\)"
+    ):
         LearnerGroup.build(make_config(other, tmp_path), ranks).restore(path)
 
 
@@ -138,7 +158,9 @@ FAULTS = [
 
 def spoil(path: Path, fault: str) -> None:
     """Take away, halve or change one file of a checkpoint."""
-    name = {"controller": "controller.json", "metadata": ".metadata", "tensors": "__0_0.distcp"}[fault.split()[1]]
+    name = {"controller": "controller.json", "metadata": ".metadata", "tensors": "__0_0.distcp"}[
+        fault.split()[1]
+    ]
     data = bytearray((path / name).read_bytes())
     if fault.startswith("no"):
         (path / name).unlink()
@@ -167,7 +189,9 @@ def test_a_resumed_run_goes_on_from_the_newest_whole_checkpoint(
         newest_whole(config, group)
 
 
-def test_a_chosen_step_is_continued_or_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_chosen_step_is_continued_or_refused(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     paths = [saved(group, f"1.{step}", Progress(step=step).as_json()) for step in (1, 2)]
     place = paths[0].parent
@@ -181,11 +205,15 @@ def test_a_chosen_step_is_continued_or_refused(ranks: Ranks, untied_model: Path,
         "; remove it to resume from an older one, or name another step: kept are those of steps 1"
     )
     saved(group, "2.3", Progress(step=3).as_json())
-    assert restore("r", place, group, resume=True, step=2) == Progress(step=3), "a restarted trainer continues its own"
+    assert restore("r", place, group, resume=True, step=2) == Progress(step=3), (
+        "a restarted trainer continues its own"
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_damaged_checkpoint_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str) -> None:
+def test_a_damaged_checkpoint_is_one_sentence(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     path = saved(group, "1.1", {})
     spoil(path, fault)
@@ -194,8 +222,12 @@ def test_a_damaged_checkpoint_is_one_sentence(ranks: Ranks, untied_model: Path, 
     assert "\n" not in str(error.value)
 
 
-def test_the_controllers_state_is_readable_json(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    path = saved(LearnerGroup.build(make_config(untied_model, tmp_path), ranks), "1.1", {"curriculum": [3]})
+def test_the_controllers_state_is_readable_json(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    path = saved(
+        LearnerGroup.build(make_config(untied_model, tmp_path), ranks), "1.1", {"curriculum": [3]}
+    )
     assert json.loads((path / "controller.json").read_text())["controller"] == {"curriculum": [3]}
 
 
@@ -207,7 +239,9 @@ def test_what_the_controller_learned_since_is_kept_at_the_same_version(
     group.update(make_sequences(0))
     first = group.save(PolicyVersion(1, 1), {"settled": 3}).result()
     assert group.save(PolicyVersion(1, 1), {"settled": 7}).result() == first
-    assert LearnerGroup.build(make_config(untied_model, tmp_path), ranks).restore(first) == {"settled": 7}
+    assert LearnerGroup.build(make_config(untied_model, tmp_path), ranks).restore(first) == {
+        "settled": 7
+    }
 
 
 def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
@@ -216,10 +250,14 @@ def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
     """Of a chain of runs everything is counted; nothing of it is the new run's own compute."""
     earlier = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     earlier.update(make_sequences(0))
-    spent = Progress(step=1, incarnation=1, compute_state={"generator": 2.0, "trainer": 1.5}, spent_before=0.25)
+    spent = Progress(
+        step=1, incarnation=1, compute_state={"generator": 2.0, "trainer": 1.5}, spent_before=0.25
+    )
     saved(earlier, "1.1", spent.as_json())
     config = make_config(
-        untied_model, tmp_path / "later", model={"path": str(untied_model), "from_run": str(tmp_path / "test")}
+        untied_model,
+        tmp_path / "later",
+        model={"path": str(untied_model), "from_run": str(tmp_path / "test")},
     )
     later = LearnerGroup.build(config, ranks)
     make_folder(config.run_folder)
@@ -230,8 +268,15 @@ def test_a_new_run_begins_with_anothers_weights_and_says_what_they_cost(
         assert torch.equal(found.full_tensor(), expected.full_tensor())
     before = spent_before(config.run_folder)
     assert before is not None
-    assert before.sentence == f"before this run: 3.75 device-hours ({tmp_path / 'test'}, 1.1), no part of the curve"
-    moments = [value for weight in later.learner.weights for value in later.learner.optimizer.state[weight].values()]
+    assert (
+        before.sentence
+        == f"before this run: 3.75 device-hours ({tmp_path / 'test'}, 1.1), no part of the curve"
+    )
+    moments = [
+        value
+        for weight in later.learner.weights
+        for value in later.learner.optimizer.state[weight].values()
+    ]
     assert not any(torch.count_nonzero(getattr(value, "_local_tensor", value)) for value in moments)
 
 
@@ -240,9 +285,12 @@ def test_a_checkpoint_of_a_larger_model_is_not_loaded_in_part(
     ranks: Ranks, untied_model: Path, tmp_path: Path, smaller: dict[str, Any]
 ) -> None:
     path = saved(LearnerGroup.build(make_config(untied_model, tmp_path), ranks), "1.1", {})
-    group = LearnerGroup.build(make_config(write_model(tmp_path / "smaller", **smaller), tmp_path / "other"), ranks)
+    group = LearnerGroup.build(
+        make_config(write_model(tmp_path / "smaller", **smaller), tmp_path / "other"), ranks
+    )
     with pytest.raises(
-        UserError, match=r"^checkpoint .* holds .*, which model\.path does not have; give the model that it"
+        UserError,
+        match=r"^checkpoint .* holds .*, which model\.path does not have; give the model that it",
     ):
         load_weights(path, group.learner)
 
@@ -261,11 +309,16 @@ def test_a_new_run_begins_with_the_checkpoint_of_a_step_of_another(
     later = LearnerGroup.build(config, ranks)
     make_folder(config.run_folder)
     begin(config.run_folder, config.model, later)
-    assert all(torch.equal(found.full_tensor(), one) for found, one in zip(later.learner.weights, first, strict=True))
+    assert all(
+        torch.equal(found.full_tensor(), one)
+        for found, one in zip(later.learner.weights, first, strict=True)
+    )
     before = spent_before(config.run_folder)
     assert before is not None
     assert before.version == "1.1"
-    with pytest.raises(UserError, match=r"^model\.from_step = 3: .* of that step; kept are those of steps 1, 2$"):
+    with pytest.raises(
+        UserError, match=r"^model\.from_step = 3: .* of that step; kept are those of steps 1, 2$"
+    ):
         begin(config.run_folder, config.model.model_copy(update={"from_step": 3}), later)
 
 
@@ -273,10 +326,14 @@ def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_on
     ranks: Ranks, untied_model: Path, tmp_path: Path
 ) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
-    paths = [saved(group, f"1.{step}", Progress(step=step, incarnation=1).as_json()) for step in (1, 2)]
+    paths = [
+        saved(group, f"1.{step}", Progress(step=step, incarnation=1).as_json()) for step in (1, 2)
+    ]
     spoil(paths[1], "flipped tensors")
     config = make_config(
-        untied_model, tmp_path / "later", model={"path": str(untied_model), "from_run": str(paths[0].parent)}
+        untied_model,
+        tmp_path / "later",
+        model={"path": str(untied_model), "from_run": str(paths[0].parent)},
     )
     make_folder(config.run_folder)
     begin(config.run_folder, config.model, group)
@@ -284,9 +341,13 @@ def test_a_damaged_earlier_run_gives_the_checkpoint_before_and_none_at_all_is_on
     assert before is not None
     assert (before.version, before.device_hours) == ("1.1", None)
     nothing = make_config(
-        untied_model, tmp_path / "later", model={"path": str(untied_model), "from_run": str(tmp_path)}
+        untied_model,
+        tmp_path / "later",
+        model={"path": str(untied_model), "from_run": str(tmp_path)},
     )
-    with pytest.raises(UserError, match=r"^model\.from_run = .*: holds no checkpoint; give the folder of a run"):
+    with pytest.raises(
+        UserError, match=r"^model\.from_run = .*: holds no checkpoint; give the folder of a run"
+    ):
         begin(nothing.run_folder, nothing.model, group)
 
 
@@ -298,8 +359,13 @@ def test_what_a_fine_tuned_model_cost_is_said_where_it_is_known(
     make_folder(plain.run_folder)
     assert begin(plain.run_folder, plain.model, group) == Progress()
     assert spent_before(plain.run_folder) is None
-    tuned = make_config(untied_model, tmp_path, model={"path": str(untied_model), "spent_device_hours": 12.0})
+    tuned = make_config(
+        untied_model, tmp_path, model={"path": str(untied_model), "spent_device_hours": 12.0}
+    )
     assert begin(tuned.run_folder, tuned.model, group) == Progress(spent_before=12.0)
     before = spent_before(tuned.run_folder)
     assert before is not None
-    assert before.sentence == f"before this run: 12 device-hours ({untied_model}), no part of the curve"
+    assert (
+        before.sentence
+        == f"before this run: 12 device-hours ({untied_model}), no part of the curve"
+    )

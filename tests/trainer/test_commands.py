@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from rollcast.trainer.learner.commands import CHUNK_BYTES, CommandKind, CommandReceiver, CommandSender, RankCommand
+from rollcast.trainer.learner.commands import (
+    CHUNK_BYTES,
+    CommandKind,
+    CommandReceiver,
+    CommandSender,
+    RankCommand,
+)
 
 SERVER = """
 import time
@@ -46,7 +52,9 @@ def test_commands_arrive_in_order_and_whole() -> None:
                 RankCommand(CommandKind.SAVE, b"1.5"),
                 RankCommand(CommandKind.STOP),
             ]
-    assert server.num_keys() <= 1  # what was read is deleted: nothing grows with the number of steps
+    assert (
+        server.num_keys() <= 1
+    )  # what was read is deleted: nothing grows with the number of steps
 
 
 def test_a_long_wait_is_silent_and_ends_with_the_command(capfd: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +74,10 @@ def test_a_long_wait_is_silent_and_ends_with_the_command(capfd: pytest.CaptureFi
 
 def test_a_lost_store_ends_the_wait() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+        [sys.executable, "-c", SERVER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert child.stdout is not None
     with child:

@@ -17,7 +17,9 @@ from tests.trainer.tiny_models import make_config, make_sequences
 
 pytestmark = [
     pytest.mark.timeout(600),  # the compiler takes minutes on a busy machine
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+    ),
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
 ]
 """Warnings of torch's own code while it compiles."""
@@ -29,7 +31,9 @@ VECTOR_ROUNDING = 1e-5
 
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compiles as in a run, except that the graphs are executed by torch's own kernels: no C++ compiler is needed."""
+    """Compiles as in a run, except that the graphs are executed by torch's own kernels: no C++
+    compiler is needed.
+    """
     monkeypatch.setattr(reading, "COMPILER", "aot_eager_decomp_partition")
     torch._dynamo.reset()
     counters.clear()
@@ -44,7 +48,9 @@ def test_compiled_layers_compute_the_same_and_are_compiled_once(
     """Takes some seconds: forward and backward are traced, and tracing is what is tested."""
     seeds = (2, 5)
     expected = passes(policy_of(ranks, untied_model, tmp_path), ranks, seeds)
-    policy = policy_of(ranks, untied_model, tmp_path, compile=True, activation_checkpointing="selective")
+    policy = policy_of(
+        ranks, untied_model, tmp_path, compile=True, activation_checkpointing="selective"
+    )
     found = passes(policy, ranks, seeds)
     assert (found - expected).norm() / expected.norm() < ROUNDING
     compilations = counters["stats"]["unique_graphs"]
@@ -54,7 +60,9 @@ def test_compiled_layers_compute_the_same_and_are_compiled_once(
     assert counters["stats"]["unique_graphs"] == compilations, "another length was compiled again"
 
 
-def test_code_of_the_real_compiler_computes_the_same(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_code_of_the_real_compiler_computes_the_same(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     expected = passes(policy_of(ranks, untied_model, tmp_path), ranks, (2,))
     found = passes(policy_of(ranks, untied_model, tmp_path, compile=True), ranks, (2,))
     torch._dynamo.reset()
@@ -66,8 +74,13 @@ def test_compiled_layers_turn_their_adapters_off_for_the_reference(
 ) -> None:
     def updates(compiled: bool) -> list[tuple[float, float | None]]:
         lora = {"lora": {"rank": 4, "alpha": 12}, "dtype": "float32"}
-        recipe = {"kl": {"coefficient": 0.3}, "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0}}
-        config = make_config(untied_model, tmp_path, model=lora, recipe=recipe, trainer={"compile": compiled})
+        recipe = {
+            "kl": {"coefficient": 0.3},
+            "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
+        }
+        config = make_config(
+            untied_model, tmp_path, model=lora, recipe=recipe, trainer={"compile": compiled}
+        )
         group = LearnerGroup.build(config, ranks)
         stats = [group.update(make_sequences(5)) for _ in range(3)]
         return [(one.loss, one.kl) for one in stats]

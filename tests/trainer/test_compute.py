@@ -78,7 +78,9 @@ def test_a_generator_counts_from_the_start_of_its_process(tmp_path: Path) -> Non
     first = clock.ledger(tmp_path / "compute.json")
     first.start(1, None, start_up=0.0)
     clock.now += 3600
-    first.tick(4, [4200.0, 4200.0, 1800.0, 0.0])  # two of them were there ten minutes before the trainer
+    first.tick(
+        4, [4200.0, 4200.0, 1800.0, 0.0]
+    )  # two of them were there ten minutes before the trainer
     clock.now += 3600
     first.tick(4)
     assert first.state == first.spent == pytest.approx({GENERATOR: 8.5 / 3 + 4.0, TRAINER: 2.0})
@@ -110,7 +112,9 @@ def test_a_new_name_is_worth_two_hours_at_most_however_old_the_run_is(tmp_path: 
 
 
 @pytest.mark.parametrize("said", [4501.0, 86_400.0, 1e300, float("inf")])
-def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most(said: float, tmp_path: Path) -> None:
+def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most(
+    said: float, tmp_path: Path
+) -> None:
     clock = Clock()
     ledger = clock.ledger(tmp_path / "compute.json")
     ledger.start(1, None, allocated_seconds=600, start_up=0.0)
@@ -118,7 +122,8 @@ def test_a_generator_is_believed_a_quarter_of_an_hour_before_the_trainer_at_most
     ledger.tick(1, [said])
     assert ledger.state == ledger.spent == pytest.approx({GENERATOR: 1.25, TRAINER: 1.0})
     ledger.save(stopped=True)
-    clock.now += 300  # the whole run was stopped, for so long that a generator may have waited five minutes of it
+    # the whole run was stopped, for so long that a generator may have waited five minutes of it
+    clock.now += 300
     again = clock.ledger(tmp_path / "compute.json")
     again.start(1, dict(ledger.state), start_up=0.0)
     clock.now += 360
@@ -142,7 +147,9 @@ def test_a_wall_clock_that_is_set_changes_nothing(jump: float, tmp_path: Path) -
         ledger.tick(3)
     assert ledger.state == ledger.spent == pytest.approx({GENERATOR: 7.0, TRAINER: 4.0})
     ledger.save()
-    clock.now += 180  # in the absence of a trainer the wall clock is all there is; it stays as it is here
+    clock.now += (
+        180  # in the absence of a trainer the wall clock is all there is; it stays as it is here
+    )
     again = clock.ledger(tmp_path / "compute.json")
     again.start(2, dict(ledger.state), start_up=0.0)
     assert again.spent == pytest.approx({GENERATOR: 7.0 + 3 * 0.05, TRAINER: 4.0})
@@ -195,7 +202,11 @@ def test_a_long_absence_is_a_stopped_run(tmp_path: Path) -> None:
     assert second.spent == {GENERATOR: 0.0, TRAINER: 0.0}
 
 
-GOOD = {"spent": {"generator": 1.0, "trainer": 2.0}, "devices": {"generator": 1, "trainer": 1}, "at": 5.0}
+GOOD = {
+    "spent": {"generator": 1.0, "trainer": 2.0},
+    "devices": {"generator": 1, "trainer": 1},
+    "at": 5.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +232,9 @@ def test_a_spoilt_file_of_what_was_spent_is_one_sentence(content: str, tmp_path:
     path = tmp_path / "compute.json"
     path.write_bytes(content.encode("latin-1"))
     ledger = ComputeLedger(path)
-    with pytest.raises(UserError, match=rf"folder: {path} does not contain the device-hours spent; remove it"):
+    with pytest.raises(
+        UserError, match=rf"folder: {path} does not contain the device-hours spent; remove it"
+    ):
         ledger.start(1, None, start_up=0.0)
     path.write_text(json.dumps(GOOD))
     ledger.start(1, None, start_up=0.0)
@@ -235,12 +248,16 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Pa
     ledger.save()
     before = path.read_bytes()
     (tmp_path / "compute.tmp").mkdir()
-    with pytest.raises(UserError, match=rf"folder: {path} cannot be written \(Is a directory\)") as error:
+    with pytest.raises(
+        UserError, match=rf"folder: {path} cannot be written \(Is a directory\)"
+    ) as error:
         ledger.save(stopped=True)
     assert error.value.exit_code == 2
     (tmp_path / "compute.tmp").rmdir()
     (tmp_path / "compute.tmp").symlink_to("/dev/full")
-    with pytest.raises(PassingError, match=rf"folder: {path} cannot be written \(No space left on device\)"):
+    with pytest.raises(
+        PassingError, match=rf"folder: {path} cannot be written \(No space left on device\)"
+    ):
         ledger.save(stopped=True)
     assert path.read_bytes() == before
     path.unlink()
@@ -250,7 +267,9 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path: Pa
 
 
 def test_the_start_up_lasts_until_rollouts_come_and_goes_on_after_a_restart(tmp_path: Path) -> None:
-    """Two devices: an hour until the first rollouts, two of learning, killed; half an hour until those of the next."""
+    """Two devices: an hour until the first rollouts, two of learning, killed; half an hour until
+    those of the next.
+    """
     clock = Clock()
     ledger = clock.ledger(tmp_path / "compute.json")
     ledger.start(1, None, start_up=0.0)
@@ -314,18 +333,24 @@ def test_a_checkpoint_that_lacks_a_field_is_damaged_and_one_of_a_later_release_i
     whole = Progress(step=5).as_json()
     with pytest.raises(MalformedProgress, match="lacks start_up"):
         Progress.from_json({name: value for name, value in whole.items() if name != "start_up"})
-    with pytest.raises(UserError, match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with"):
+    with pytest.raises(
+        UserError,
+        match="checkpoint: holds tomorrow, which this Rollcast does not know; resume with",
+    ):
         Progress.from_json({**whole, "tomorrow": 1})
 
 
 def test_a_checkpoint_without_rules_is_of_the_first_and_one_of_newer_rules_is_refused() -> None:
     whole = Progress(step=5).as_json()
     assert (whole["split_rules"], whole["grading_rules"]) == (SPLIT_RULES, GRADING_RULES)
-    earlier = Progress.from_json({name: value for name, value in whole.items() if not name.endswith("_rules")})
+    earlier = Progress.from_json(
+        {name: value for name, value in whole.items() if not name.endswith("_rules")}
+    )
     assert (earlier.step, earlier.split_rules, earlier.grading_rules) == (5, 1, 1)
     for name in ("split_rules", "grading_rules"):
         with pytest.raises(
-            UserError, match=f"checkpoint: {name} is 99, and this Rollcast knows 2 at most; resume with"
+            UserError,
+            match=f"checkpoint: {name} is 99, and this Rollcast knows 2 at most; resume with",
         ):
             Progress.from_json({**whole, name: 99})
         with pytest.raises(MalformedProgress, match=name):
@@ -369,7 +394,9 @@ def test_a_run_without_a_counted_teacher_has_no_such_role(tmp_path: Path) -> Non
     ledger.tick(1)
     ledger.save()
     assert (
-        set(ledger.state) == set(json.loads((tmp_path / "compute.json").read_text())["spent"]) == {GENERATOR, TRAINER}
+        set(ledger.state)
+        == set(json.loads((tmp_path / "compute.json").read_text())["spent"])
+        == {GENERATOR, TRAINER}
     )
 
 

@@ -50,12 +50,17 @@ def test_a_run_ends_at_its_budget_with_balanced_books(tmp_path: Path) -> None:
     assert [line["step"] for line in lines(config, "evaluations.jsonl")] == [0, 2, 4, 6, 8, 10]
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["used"] + outcomes["filtered"] >= 40
-    assert max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"]) <= 3
+    assert (
+        max(int(age) for line in lines(config, "steps.jsonl") for age in line["staleness_tokens"])
+        <= 3
+    )
     assert list(learners.saved)[-1] == "1.10"
     samples = parse_page(controller._reporter._exporter.render().decode())
     told = {(sample.name, sample.labels.get("role")): sample.value for sample in samples}
     generated = told[trainer_metrics.TOKENS.name, "generator"]
-    waiting = sum(delivery.group.num_tokens for delivery in controller._pipeline.intake.ready.values())
+    waiting = sum(
+        delivery.group.num_tokens for delivery in controller._pipeline.intake.ready.values()
+    )
     assert told[trainer_metrics.CONSUMED_TOKENS.name, None] == generated - waiting > 0, (
         "what came was consumed or lies ready"
     )
@@ -82,7 +87,9 @@ def test_a_run_whose_prompts_are_all_solved_ends(tmp_path: Path) -> None:
 
 
 class ImperfectEvaluations(AnsweringQueue):
-    """Of three held-out prompts the first is never graded, and the answers to the second match but are cut off."""
+    """Of three held-out prompts the first is never graded, and the answers to the second match but
+    are cut off.
+    """
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         asyncio.run(answer_everything(self._generator, self._answers, spoil=self._spoilt))
@@ -95,7 +102,10 @@ class ImperfectEvaluations(AnsweringQueue):
                 rollout.grading_status = GradingStatus.TIMEOUT
         if group.purpose is Purpose.EVAL and group.prompt_id == "p101":
             most = group.length.max_tokens
-            group.rollouts = [make_graded_rollout(index, 1.0, self._answers.version, length=most) for index in range(2)]
+            group.rollouts = [
+                make_graded_rollout(index, 1.0, self._answers.version, length=most)
+                for index in range(2)
+            ]
             for rollout in group.rollouts:
                 rollout.stop_reason = StopReason.LENGTH
         return group
@@ -104,7 +114,9 @@ class ImperfectEvaluations(AnsweringQueue):
 def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path, steps=4), MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(0))
-    controller = make_controller(config, ImperfectEvaluations(broker, answers), answers, QuickLearners())
+    controller = make_controller(
+        config, ImperfectEvaluations(broker, answers), answers, QuickLearners()
+    )
     with capture_logs() as logs:
         assert run(controller, answers) is TrainerEnding.FINISHED
     found = lines(config, "evaluations.jsonl")
@@ -113,15 +125,23 @@ def test_what_an_evaluation_lacks_is_recorded_exported_and_told(tmp_path: Path) 
     assert [[line[name] for name in counts] for line in found] == 3 * [[3, 2, 0, 4, 2]]
     page = parse_page(controller._reporter._exporter.render().decode())
     lost = {
-        item.labels["reason"]: item.value for item in page if item.name == evaluation_metrics.EVAL_PROMPTS_LOST.name
+        item.labels["reason"]: item.value
+        for item in page
+        if item.name == evaluation_metrics.EVAL_PROMPTS_LOST.name
     }
     assert lost == {"given_up": 0, "deadline": 0, "no_verdict": 3}
     matches = {
-        item.labels["purpose"]: item.value for item in page if item.name == trainer_metrics.TRUNCATED_MATCHES.name
+        item.labels["purpose"]: item.value
+        for item in page
+        if item.name == trainer_metrics.TRUNCATED_MATCHES.name
     }
     assert matches["eval"] == 6
     incomplete = [line for line in logs if line["event"].startswith("an evaluation is incomplete")]
-    assert [(line["step"], line["prompts"], line["asked"]) for line in incomplete] == [(0, 2, 3), (2, 2, 3), (4, 2, 3)]
+    assert [(line["step"], line["prompts"], line["asked"]) for line in incomplete] == [
+        (0, 2, 3),
+        (2, 2, 3),
+        (4, 2, 3),
+    ]
 
 
 def test_a_trainer_says_once_why_none_of_its_first_groups_is_used(tmp_path: Path) -> None:
@@ -156,7 +176,9 @@ class SteadyQueue(AnsweringQueue):
 
 
 def test_no_batch_is_left_behind_while_weights_are_waited_for(tmp_path: Path) -> None:
-    """Every prompt leaves training after its first group, and each step's acknowledgement comes some turns late."""
+    """Every prompt leaves training after its first group, and each step's acknowledgement comes
+    some turns late.
+    """
     config, broker = make_config(tmp_path), MemoryBroker()
     recipe = config.recipe.model_copy(update={"no_positive_resampling": 0.5})
     config = config.model_copy(update={"recipe": recipe})
@@ -193,16 +215,23 @@ def test_a_few_right_answers_among_gradings_that_failed_remove_no_prompt(tmp_pat
 
 @pytest.mark.parametrize("second", ["wrong", "defective"])
 def test_a_second_answer_to_a_group_in_training_ends_no_run(tmp_path: Path, second: str) -> None:
-    """Redis loses everything during an update, and what is under way is asked and answered once more."""
+    """Redis loses everything during an update, and what is under way is asked and answered once
+    more.
+    """
     config, broker = make_config(tmp_path, steps=5), MemoryBroker()
-    config = config.model_copy(update={"recipe": config.recipe.model_copy(update={"refill_filtered": True})})
+    config = config.model_copy(
+        update={"recipe": config.recipe.model_copy(update={"refill_filtered": True})}
+    )
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(8))
     learners, queue = QuickLearners(), SteadyQueue(broker, answers)
     controller = make_controller(config, queue, answers, learners)
 
     def update(sequences: list[Any], between: Any) -> UpdateStats:
         broker.tasks.clear()
-        tasks = [controller._pipeline._make_task(*item) for item in controller.state.ledger.outstanding.items()]
+        tasks = [
+            controller._pipeline._make_task(*item)
+            for item in controller.state.ledger.outstanding.items()
+        ]
         queue.dispatch(tasks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(answers, "pass_rate", 0.0)
@@ -240,14 +269,17 @@ def test_an_update_does_not_wait_for_redis_twice(tmp_path: Path) -> None:
     assert asked == 1
 
 
-def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(tmp_path: Path) -> None:
+def test_stop_when_ends_a_saturated_run_with_checkpoint_export_and_the_reason(
+    tmp_path: Path,
+) -> None:
     config, broker = make_config(tmp_path, steps=100), MemoryBroker()
     config = config.model_copy(update={"stop_when": StopWhen()})
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(7))
     queue, learners = AnsweringQueue(broker, answers), QuickLearners()
     queue.held_out_solved = True
     controller = make_controller(config, queue, answers, learners)
-    # Its steps take no time: a minute passes at each look instead, since the curve is over device-hours.
+    # Its steps take no time: a minute passes at each look instead, since the curve is over
+    # device-hours.
     minutes = itertools.count(1)
     compute = controller.state.compute
     compute.clock = lambda: 60.0 * next(minutes)
@@ -287,7 +319,10 @@ def test_groups_are_held_until_the_next_checkpoint_is_on_the_disk(tmp_path: Path
 
     train_to(5)
     assert list(learners.saved) == ["1.3"], "training went on"
-    told = [(line["what"], line.get("step"), line.get("version")) for line in lines(config, "tasks.jsonl")]
+    told = [
+        (line["what"], line.get("step"), line.get("version"))
+        for line in lines(config, "tasks.jsonl")
+    ]
     between = told[told.index(("step", 3, None)) : told.index(("step", 4, None))]
     assert ("checkpoint", None, "1.3") in between, (
         "the books are cut where the state was taken, not where it was written"

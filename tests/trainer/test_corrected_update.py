@@ -1,4 +1,6 @@
-"""Ratios that a step reports, and corrections of the loss, in whole updates against plain Hugging Face models."""
+"""Ratios that a step reports, and corrections of the loss, in whole updates against plain Hugging
+Face models.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,19 @@ def logprobs(model: Any, sequence: TrainingSequence) -> Tensor:
 
 
 def slow_reinforce(model: Any, sequences: list[TrainingSequence]) -> Tensor:
-    """-J of `reinforce` with the ratio of each token's sequence truncated, and tokens outside [LOW, HIGH] left out."""
+    """-J of `reinforce` with the ratio of each token's sequence truncated, and tokens outside [LOW,
+    HIGH] left out.
+    """
     objective, denominator = torch.zeros((), dtype=torch.float64), 0.0
     for s in sequences:
         own = logprobs(model, s)
-        ratios = [math.exp(p.item() - float(q)) for p, q in zip(own, s.generator_logprobs, strict=True)]
-        kept = [bool(live) and LOW <= ratio <= HIGH for live, ratio in zip(s.loss_mask, ratios, strict=True)]
+        ratios = [
+            math.exp(p.item() - float(q)) for p, q in zip(own, s.generator_logprobs, strict=True)
+        ]
+        kept = [
+            bool(live) and LOW <= ratio <= HIGH
+            for live, ratio in zip(s.loss_mask, ratios, strict=True)
+        ]
         product = math.prod(ratio for ratio, is_kept in zip(ratios, kept, strict=True) if is_kept)
         for logprob, is_kept in zip(own, kept, strict=True):
             if is_kept:
@@ -80,7 +89,9 @@ def test_a_corrected_update_equals_a_slow_loop(
     gradients = dict(plain.named_parameters())
     found, expected = [], []
     for name, weight in learner.policy.named_weights():
-        moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - learner.settings.betas[0])
+        moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (
+            1 - learner.settings.betas[0]
+        )
         gradient = gradients[name].grad
         assert gradient is not None
         found.append(moment.double().flatten())
@@ -93,7 +104,10 @@ def test_a_corrected_update_equals_a_slow_loop(
     ("loss", "corrections"),
     [
         ({"kind": "cispo", "ratio_max": TRUNCATED}, {}),
-        ({"kind": "dapo", "clip_low": 0.2, "clip_high": 0.1}, {"mask": {"ratio_min": LOW, "ratio_max": HIGH}}),
+        (
+            {"kind": "dapo", "clip_low": 0.2, "clip_high": 0.1},
+            {"mask": {"ratio_min": LOW, "ratio_max": HIGH}},
+        ),
         ({"kind": "reinforce"}, {"truncation": {"ratio_max": TRUNCATED}}),
     ],
 )
@@ -115,9 +129,13 @@ def test_a_step_reports_its_ratios(
         advantages.append(np.full(len(ratios[-1]), s.advantage))
     rho, advantage = np.concatenate(ratios), np.concatenate(advantages)
     stats = group.update(sequences)
-    assert stats.effective_sample_share == pytest.approx(rho.sum() ** 2 / (len(rho) * (rho**2).sum()), rel=1e-4)
+    assert stats.effective_sample_share == pytest.approx(
+        rho.sum() ** 2 / (len(rho) * (rho**2).sum()), rel=1e-4
+    )
     assert stats.generator_kl == pytest.approx((rho - 1 - np.log(rho)).mean(), rel=1e-3)
-    is_masked = (rho < LOW) | (rho > HIGH) if corrections.get("mask") else np.zeros(len(rho), dtype=bool)
+    is_masked = (
+        (rho < LOW) | (rho > HIGH) if corrections.get("mask") else np.zeros(len(rho), dtype=bool)
+    )
     is_high = (rho > TRUNCATED) & ~is_masked
     is_low = np.zeros(len(rho), dtype=bool)
     if loss["kind"] == "dapo":

@@ -36,8 +36,14 @@ def test_a_good_group_has_none() -> None:
     group.rollouts[0].logprobs[0] = 5e-5
     group.rollouts[1].reward = 0.1
     assert found(task, group) is None
-    for seconds in (-3600.0, 2 * 86_400.0):  # a clock that was set back; a weekend without a trainer
-        assert found(task, dataclasses.replace(group, started_at=1e9, finished_at=1e9 + seconds)) is None
+    for seconds in (
+        -3600.0,
+        2 * 86_400.0,
+    ):  # a clock that was set back; a weekend without a trainer
+        assert (
+            found(task, dataclasses.replace(group, started_at=1e9, finished_at=1e9 + seconds))
+            is None
+        )
 
 
 @pytest.mark.parametrize(
@@ -110,5 +116,8 @@ def test_experts_that_cannot_be_replayed_are_named(experts: Any, told: str) -> N
     assert finder.find(group, task) is None
     group.rollouts[1].routed_experts = experts
     assert told in str(finder.find(group, task))
-    task, group = dataclasses.replace(task, purpose=Purpose.EVAL), dataclasses.replace(group, purpose=Purpose.EVAL)
+    task, group = (
+        dataclasses.replace(task, purpose=Purpose.EVAL),
+        dataclasses.replace(group, purpose=Purpose.EVAL),
+    )
     assert finder.find(group, task) is None, "nothing is trained on an evaluation"

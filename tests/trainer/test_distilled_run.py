@@ -1,4 +1,6 @@
-"""A whole run of the controller with a teacher behind an endpoint: steps, records, metrics and compute."""
+"""A whole run of the controller with a teacher behind an endpoint: steps, records, metrics and
+compute.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def run_with(
         config = config.model_copy(update={"recipe": recipe})
         answers = Answers(pass_rate, PolicyVersion(0, 0), random.Random(1))
         learners = Rememberers()
-        controller = make_controller(config, AnsweringQueue(MemoryBroker(), answers), answers, learners)
+        controller = make_controller(
+            config, AnsweringQueue(MemoryBroker(), answers), answers, learners
+        )
         controller.start()
         try:
             ending = run(controller, answers)
@@ -87,7 +91,9 @@ def test_right_answers_remove_no_prompt_from_what_a_teacher_alone_judges(tmp_pat
 
 @pytest.mark.timeout(60)
 def test_a_run_ends_when_its_teacher_answers_nothing_any_more(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"8 groups in a row got no answer.* answers with status 400"):
+    with pytest.raises(
+        UserError, match=r"8 groups in a row got no answer.* answers with status 400"
+    ):
         run_with(lambda *_: (400, b""), tmp_path, pass_rate=0.5)
 
 

@@ -1,4 +1,6 @@
-"""Whole updates with token-level advantages and with a held teacher, against plain Hugging Face models."""
+"""Whole updates with token-level advantages and with a held teacher, against plain Hugging Face
+models.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from torch import Tensor, nn
 
 from rollcast.config.errors import UserError
 from rollcast.recipe.losses.make import make_loss
-from rollcast.trainer.learner.batch import TrainingSequence, decode_micro_batches, denominator, encode_micro_batches
+from rollcast.trainer.learner.batch import (
+    TrainingSequence,
+    decode_micro_batches,
+    denominator,
+    encode_micro_batches,
+)
 from rollcast.trainer.learner.device_batch import pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.learner import Learner, Reference
@@ -65,10 +72,14 @@ def slow_loss(
             if not s.loss_mask[position]:
                 continue
             generator = float(s.generator_logprobs[position])
-            advantage = s.advantage if s.token_advantages is None else float(s.token_advantages[position])
+            advantage = (
+                s.advantage if s.token_advantages is None else float(s.token_advantages[position])
+            )
             if teacher is not None:
                 with torch.no_grad():
-                    distances.append(generator - rows_of(teacher, s)[first + position, token].item())
+                    distances.append(
+                        generator - rows_of(teacher, s)[first + position, token].item()
+                    )
                 advantage -= COEFFICIENT * distances[-1]
             logprob = rows[first + position, token]
             ratio = min(math.exp(logprob.item() - generator), RATIO_MAX)
@@ -81,7 +92,9 @@ def with_token_advantages(sequences: list[TrainingSequence]) -> list[TrainingSeq
     """Every second sequence has advantages of its tokens."""
     rng = np.random.default_rng(3)
     return [
-        replace(s, token_advantages=rng.normal(size=len(s.token_ids)).astype(np.float32)) if index % 2 else s
+        replace(s, token_advantages=rng.normal(size=len(s.token_ids)).astype(np.float32))
+        if index % 2
+        else s
         for index, s in enumerate(sequences)
     ]
 
@@ -97,11 +110,15 @@ def test_an_update_equals_a_slow_float64_loop(
         settings=config.recipe.optimizer.model_copy(update={"max_grad_norm": 1e9}),
         loss=make_loss(config.recipe.loss),
         ranks=ranks,
-        teacher=HeldTeacher(Reference(shard(teacher_model, ranks), 0.0).logprobs, COEFFICIENT) if is_taught else None,
+        teacher=HeldTeacher(Reference(shard(teacher_model, ranks), 0.0).logprobs, COEFFICIENT)
+        if is_taught
+        else None,
     )
     plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64)
     teacher = (
-        transformers.AutoModelForCausalLM.from_pretrained(teacher_model, dtype=torch.float64) if is_taught else None
+        transformers.AutoModelForCausalLM.from_pretrained(teacher_model, dtype=torch.float64)
+        if is_taught
+        else None
     )
     sequences = make_sequences(5)
     if of_tokens:
@@ -123,7 +140,9 @@ def test_the_distance_to_the_teacher_is_counted_again_in_each_update(
 ) -> None:
     """The recorded log-probs stay those of the start, so the first two updates measure the same."""
     distillation = {"teacher": {"kind": "folder", "path": str(teacher_model)}}
-    group = LearnerGroup.build(make_config(model, tmp_path, recipe={"distillation": distillation}), ranks)
+    group = LearnerGroup.build(
+        make_config(model, tmp_path, recipe={"distillation": distillation}), ranks
+    )
     teacher = group.learner.teacher
     assert teacher is not None
     first = group.update(make_sequences(5)).teacher_kl
@@ -132,14 +151,21 @@ def test_the_distance_to_the_teacher_is_counted_again_in_each_update(
     assert len(group.specs) == len(list(group.learner.policy.named_weights()))
 
 
-def test_a_teacher_that_does_not_fit_is_named(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_teacher_that_does_not_fit_is_named(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     def build(path: Path) -> None:
         changes = {"distillation": {"teacher": {"kind": "folder", "path": str(path)}}}
         LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
 
-    with pytest.raises(UserError, match=r"recipe\.distillation\.teacher\.path = .*absent.*: there is no such folder"):
+    with pytest.raises(
+        UserError,
+        match=r"recipe\.distillation\.teacher\.path = .*absent.*: there is no such folder",
+    ):
         build(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"teacher\.path = .* has a vocabulary of 53, model\.path one of 61"):
+    with pytest.raises(
+        UserError, match=r"teacher\.path = .* has a vocabulary of 53, model\.path one of 61"
+    ):
         build(write_model(tmp_path / "smaller", vocab=53))
     build(write_model(tmp_path / "larger", vocab=67))
 

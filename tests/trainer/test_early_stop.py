@@ -47,7 +47,9 @@ def stopped_at(
     stop = EarlyStop(settings, budget, [])
     for step in range(0, last + 1, 20):
         law = 0.2 + (top - 0.2) / (1 + (midpoint / max(step, 1e-9)) ** 2)
-        stop.observe(evaluation(step, float(np.clip(law + 0.004 * rng.standard_normal(), 0, 1)), 0.01 * step))
+        stop.observe(
+            evaluation(step, float(np.clip(law + 0.004 * rng.standard_normal(), 0, 1)), 0.01 * step)
+        )
         if stop.reason is not None:
             return step, stop.reason
     return None, ""
@@ -69,7 +71,9 @@ def test_a_saturated_run_is_ended_without_any_budget() -> None:
     assert "saturated" in reason
     flat_below_it = stopped_at(StopWhen(least_gain=0.0), Budget(), midpoint=12, last=800, top=0.8)
     assert flat_below_it[0] is not None, "a flat top is saturated at any level"
-    assert stopped_at(StopWhen(least_gain=0.0, on_saturated=False), Budget(), midpoint=12, last=800) == (None, "")
+    assert stopped_at(
+        StopWhen(least_gain=0.0, on_saturated=False), Budget(), midpoint=12, last=800
+    ) == (None, "")
 
 
 def test_a_run_that_still_climbs_goes_on() -> None:
@@ -99,11 +103,15 @@ def test_a_restart_decides_as_if_there_had_been_none() -> None:
     assert resumed.reason is None
     resumed.observe(point(step - 10))
     assert resumed.reason == undisturbed.reason
-    assert EarlyStop(settings, budget, points).reason == undisturbed.reason, "a run that ended so ends at once"
+    assert EarlyStop(settings, budget, points).reason == undisturbed.reason, (
+        "a run that ended so ends at once"
+    )
 
 
 def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
-    """Between the points of a run that still climbs, points at its ceiling of which half the prompts are lost."""
+    """Between the points of a run that still climbs, points at its ceiling of which half the
+    prompts are lost.
+    """
     points: list[CurveRow] = []
     stop = EarlyStop(StopWhen(least_gain=0.05), Budget(steps=4000), points)
     for step in range(0, 400, 20):
@@ -112,12 +120,16 @@ def test_an_evaluation_with_too_few_prompts_graded_is_left_out() -> None:
         stop.observe(replace(lossy, num_prompts=20, asked_prompts=40, missing_prompts=20))
     assert stop.reason is None
     assert [point[0] for point in points] == list(range(0, 400, 20))
-    stop.observe(replace(evaluation(400, 0.5, 4.0), num_prompts=36, asked_prompts=40, missing_prompts=4))
+    stop.observe(
+        replace(evaluation(400, 0.5, 4.0), num_prompts=36, asked_prompts=40, missing_prompts=4)
+    )
     assert points[-1][:2] == (400, 0.5), "nine tenths are enough"
 
 
 def test_the_rule_judges_by_the_axis_of_the_forecast(tmp_path: Path) -> None:
-    """2 device-hours of start-up, then 0.01 a step; from step 200 on twice the devices, so that a step costs twice."""
+    """2 device-hours of start-up, then 0.01 a step; from step 200 on twice the devices, so that a
+    step costs twice.
+    """
     points: list[CurveRow] = []
     stop = EarlyStop(StopWhen(), Budget(device_hours=20.0), points)
     lines = []

@@ -1,4 +1,6 @@
-"""An episode is held against the budgets of its task, and an older generator's single answer is not taken for one."""
+"""An episode is held against the budgets of its task, and an older generator's single answer is not
+taken for one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import pytest
 
 from rollcast.config.recipe import Recipe
 from rollcast.rollouts.codec import decode_group, encode_group
-from rollcast.rollouts.records import EpisodeEnd, LegKind, LengthBudget, PromptTask, Rollout, RolloutGroup, StopReason
+from rollcast.rollouts.records import (
+    EpisodeEnd,
+    LegKind,
+    LengthBudget,
+    PromptTask,
+    Rollout,
+    RolloutGroup,
+    StopReason,
+)
 from rollcast.trainer.control.assembly import assemble
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.ledger import Ledger
@@ -31,7 +41,10 @@ NEWEST = PolicyVersion(VERSION.incarnation, VERSION.step + 1)
 def answered(seed: int = 0) -> tuple[PromptTask, RolloutGroup]:
     task = make_task(3, episode=EPISODE_TASK)
     rng = np.random.default_rng(seed)
-    rollouts = [make_episode(rng, index, turns=(3, 2), vocab=VOCAB, reward=float(index)) for index in range(2)]
+    rollouts = [
+        make_episode(rng, index, turns=(3, 2), vocab=VOCAB, reward=float(index))
+        for index in range(2)
+    ]
     return task, make_answer_group(task, rollouts)
 
 
@@ -56,7 +69,9 @@ def test_an_older_generators_single_answer_is_not_taken_for_an_episode() -> None
 
 def test_an_episode_is_not_taken_for_a_single_answer() -> None:
     task, group = answered()
-    assert "is an episode in the environment 'world'" in str(found(dataclasses.replace(task, episode=None), group))
+    assert "is an episode in the environment 'world'" in str(
+        found(dataclasses.replace(task, episode=None), group)
+    )
     other = dataclasses.replace(EPISODE_TASK, environment="other")
     assert "is of the environment 'world'; the task asked for 'other'" in str(
         found(dataclasses.replace(task, episode=other), group)
@@ -71,7 +86,12 @@ def test_an_episode_that_ends_before_its_first_token_is_no_defect(end: EpisodeEn
     failed.episode = dataclasses.replace(failed.episode, turns=())
     nothing = np.zeros(0, np.int32)
     failed = dataclasses.replace(
-        failed, token_ids=nothing, logprobs=np.zeros(0, np.float32), version_spans=(), legs=(), kv_marks=()
+        failed,
+        token_ids=nothing,
+        logprobs=np.zeros(0, np.float32),
+        version_spans=(),
+        legs=(),
+        kv_marks=(),
     )
     group.rollouts[1] = failed
     assert found(task, decode_group(encode_group(group))) is None
@@ -131,7 +151,9 @@ def name_a_later_version(rollout: Rollout) -> None:
     assert rollout.episode is not None
     branch = rollout.episode.branches[0]
     later = PolicyVersion(VERSION.incarnation, VERSION.step + 9)
-    branch.version_spans = tuple(dataclasses.replace(span, version=later) for span in branch.version_spans)
+    branch.version_spans = tuple(
+        dataclasses.replace(span, version=later) for span in branch.version_spans
+    )
 
 
 def misplace_a_mark(rollout: Rollout) -> None:
@@ -164,7 +186,9 @@ def test_defects_of_an_episode_are_named(spoil: Callable[[Rollout], None], told:
 
 def test_only_an_environment_with_masks_of_its_own_takes_the_loss_from_sampled_tokens() -> None:
     state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=NEWEST)
-    finder = DefectFinder(state, VOCAB, MAX_LENGTH, masking_environments=frozenset({EPISODE_TASK.environment}))
+    finder = DefectFinder(
+        state, VOCAB, MAX_LENGTH, masking_environments=frozenset({EPISODE_TASK.environment})
+    )
     task, group = answered()
     mask_one_sampled_more(group.rollouts[1])
     assert finder.find(group, task) is None
@@ -175,7 +199,10 @@ def test_only_an_environment_with_masks_of_its_own_takes_the_loss_from_sampled_t
 def test_the_budgets_of_the_task_bound_an_episode() -> None:
     task, group = answered()
     total = max(sum(len(one.token_ids) for one in rollout.sequences) for rollout in group.rollouts)
-    for budget, said in ((total, "None"), (total - 1, f"has {total} tokens, at most {total - 1} are allowed")):
+    for budget, said in (
+        (total, "None"),
+        (total - 1, f"has {total} tokens, at most {total - 1} are allowed"),
+    ):
         length = LengthBudget(budget)
         asked = dataclasses.replace(task, length=length)
         assert said in str(found(asked, dataclasses.replace(group, length=length)))
@@ -187,7 +214,11 @@ def test_every_sequence_says_which_experts_it_used() -> None:
     task, group = answered()
     for rollout in group.rollouts:
         for sequence in rollout.sequences:
-            inputs = len(rollout.sequence_prompt(sequence, task.prompt_token_ids)) + len(sequence.token_ids) - 1
+            inputs = (
+                len(rollout.sequence_prompt(sequence, task.prompt_token_ids))
+                + len(sequence.token_ids)
+                - 1
+            )
             sequence.routed_experts = np.zeros((inputs, 3, 2), np.uint8)
     finder = DefectFinder(make_state(published=NEWEST), VOCAB, MAX_LENGTH, Routing(3, 8, 2))
     assert finder.find(group, task) is None
@@ -214,7 +245,9 @@ def test_an_answer_is_compared_with_the_budgets_of_its_own_dispatch() -> None:
 
 
 def test_an_older_program_reads_the_rest_of_an_episode() -> None:
-    """Fields 16 and 17 are new: to older programs they are unknown, and the rest stands where it stood."""
+    """Fields 16 and 17 are new: to older programs they are unknown, and the rest stands where it
+    stood.
+    """
     numbers = {field.name: field.number for field in pb.Rollout.DESCRIPTOR.fields}
     assert numbers["episode"] == max(numbers.values()) == 16
     assert pb.PromptTask.DESCRIPTOR.fields_by_name["episode"].number == 17

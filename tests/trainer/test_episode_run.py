@@ -1,4 +1,6 @@
-"""A whole run of episodes over the real queue, gate and ledger: nothing is lost, nothing is used twice."""
+"""A whole run of episodes over the real queue, gate and ledger: nothing is lost, nothing is used
+twice.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ from testkit.trainer.quick_control import (
 
 def episode_config(folder: Path, **budget: int) -> RunConfig:
     config = make_config(folder, **budget)
-    return config.model_copy(update={"recipe": config.recipe.model_copy(update={"max_completion_tokens": 40})})
+    return config.model_copy(
+        update={"recipe": config.recipe.model_copy(update={"max_completion_tokens": 40})}
+    )
 
 
 def test_groups_of_episodes_are_trained_on_and_the_books_balance(tmp_path: Path) -> None:
     config, broker = episode_config(tmp_path, steps=8), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
-    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners(), environment="world")
+    controller = make_controller(
+        config, AnsweringQueue(broker, answers), answers, QuickLearners(), environment="world"
+    )
     run(controller, answers)
     written = lines(config, "tasks.jsonl")
     outcomes = check_every_task_once(written)
@@ -73,7 +79,9 @@ def test_a_restart_in_the_middle_uses_no_episode_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_answers_of_an_older_generator_are_refused_and_asked_again(tmp_path: Path, purpose: Purpose) -> None:
+def test_answers_of_an_older_generator_are_refused_and_asked_again(
+    tmp_path: Path, purpose: Purpose
+) -> None:
     """It reads the task without the fields that it does not know, and answers the prompt once."""
     config, broker = episode_config(tmp_path, steps=3), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
@@ -82,7 +90,9 @@ def test_answers_of_an_older_generator_are_refused_and_asked_again(tmp_path: Pat
     def older(group: RolloutGroup) -> RolloutGroup:
         if group.purpose is purpose and remaining[0]:
             remaining[0] -= 1
-            group.rollouts = [make_graded_rollout(one.index, 1.0, answers.version) for one in group.rollouts]
+            group.rollouts = [
+                make_graded_rollout(one.index, 1.0, answers.version) for one in group.rollouts
+            ]
         return group
 
     queue = AnsweringQueue(broker, answers)

@@ -1,4 +1,6 @@
-"""Episodes that come back are counted by environment, stand in the step's record, and each environment has a curve."""
+"""Episodes that come back are counted by environment, stand in the step's record, and each
+environment has a curve.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.rollouts.records import Branch, Episode, EpisodeEnd, EpisodeTask, Rollout, RolloutGroup, Turn
+from rollcast.rollouts.records import (
+    Branch,
+    Episode,
+    EpisodeEnd,
+    EpisodeTask,
+    Rollout,
+    RolloutGroup,
+    Turn,
+)
 from rollcast.runfolder.records import StepRecord, parse
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 from rollcast.telemetry.exporter import Exporter
@@ -22,7 +32,9 @@ from testkit.rollouts.examples import make_answer_group, make_graded_rollout, ma
 NOW = Moment(1, 7, 2.5, 0.5, 3, 99, 0.25, 0)
 
 
-def make_episode(environment: str, turns: int, end: EpisodeEnd = EpisodeEnd.ANSWERED, **fields: Any) -> Episode:
+def make_episode(
+    environment: str, turns: int, end: EpisodeEnd = EpisodeEnd.ANSWERED, **fields: Any
+) -> Episode:
     """Two calls in every turn, of which the last turn's second one is malformed."""
     made = [Turn(0, 2 * place, 2 * place + 1, tool_calls=2) for place in range(turns - 1)]
     made.append(Turn(0, 2 * turns, 2 * turns + 1, tool_calls=2, malformed_calls=1))
@@ -44,7 +56,9 @@ def sample(exporter: Exporter, name: str, **labels: str) -> float | None:
 def test_every_figure_is_counted_by_environment() -> None:
     branch = Branch(np.zeros(2, np.int32), np.zeros(3, np.int32), np.zeros(3, np.float32))
     episodes = [
-        make_episode("search", 3, environment_seconds=6.0, sampling_seconds=2.0, branches=(branch,)),
+        make_episode(
+            "search", 3, environment_seconds=6.0, sampling_seconds=2.0, branches=(branch,)
+        ),
         make_episode("search", 5, EpisodeEnd.TURNS, environment_seconds=1.0, sampling_seconds=1.0),
         make_episode("shell", 1, EpisodeEnd.FAILED, restarts=2, reason="it hangs"),
         None,
@@ -76,9 +90,15 @@ def test_a_step_has_the_means_of_its_episodes_and_nothing_without_any() -> None:
         "malformed_calls_share": pytest.approx(2 / 8),
         "environment_seconds_share": pytest.approx(6 / 12),
     }
-    assert parse(json.dumps({"step": 1, **statistics}).encode(), StepRecord).environment_seconds_share == 0.5
+    assert (
+        parse(json.dumps({"step": 1, **statistics}).encode(), StepRecord).environment_seconds_share
+        == 0.5
+    )
     assert statistics_of_episodes([]) == {}
-    assert statistics_of_episodes([Episode("search")]) == {"episode_turns_mean": 0.0, "episode_calls_mean": 0.0}
+    assert statistics_of_episodes([Episode("search")]) == {
+        "episode_turns_mean": 0.0,
+        "episode_calls_mean": 0.0,
+    }
 
 
 def close_one(environments: Sequence[str | None], plan: EvaluationPlan) -> Closed:
@@ -92,7 +112,9 @@ def close_one(environments: Sequence[str | None], plan: EvaluationPlan) -> Close
     open_evaluations.ask(plan, NOW, tasks)
     version = PolicyVersion(1, 0)
     for sequence, task in enumerate(tasks):
-        rollouts: list[Rollout] = [make_graded_rollout(index, float(index < sequence), version) for index in range(4)]
+        rollouts: list[Rollout] = [
+            make_graded_rollout(index, float(index < sequence), version) for index in range(4)
+        ]
         open_evaluations.add(make_answer_group(task, rollouts, first_version=version))
     (closed,) = open_evaluations.close_finished(generators=True)
     return closed

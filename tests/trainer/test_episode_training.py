@@ -36,7 +36,11 @@ def make_groups(seed: int = 0, num_groups: int = 3, **changes: Any) -> list[Roll
             make_episode(rng, index, turns=shape, reward=float((index + sequence) % 2), **changes)
             for index, shape in enumerate(SHAPES)
         ]
-        groups.append(make_answer_group(make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts))
+        groups.append(
+            make_answer_group(
+                make_task(sequence, num_rollouts=len(SHAPES), episode=EPISODE_TASK), rollouts
+            )
+        )
     return groups
 
 
@@ -74,7 +78,10 @@ def test_a_branch_without_sampled_tokens_is_left_out() -> None:
     assert rollout.episode is not None
     branch = rollout.episode.branches[0]
     branch.loss_masked = ((0, len(branch.token_ids)),)
-    assert len(assemble(groups, Recipe()).sequences) == len(assemble(make_groups(), Recipe()).sequences) - 1
+    assert (
+        len(assemble(groups, Recipe()).sequences)
+        == len(assemble(make_groups(), Recipe()).sequences) - 1
+    )
 
 
 def test_a_branch_brings_its_own_experts_and_loses_those_of_trailing_tokens() -> None:
@@ -82,7 +89,11 @@ def test_a_branch_brings_its_own_experts_and_loses_those_of_trailing_tokens() ->
     for group in groups:
         for rollout in group.rollouts:
             for sequence in rollout.sequences:
-                inputs = len(rollout.sequence_prompt(sequence, group.prompt_token_ids)) + len(sequence.token_ids) - 1
+                inputs = (
+                    len(rollout.sequence_prompt(sequence, group.prompt_token_ids))
+                    + len(sequence.token_ids)
+                    - 1
+                )
                 sequence.routed_experts = np.full((inputs, 2, 2), inputs % 250, dtype=np.uint8)
     for one in assemble(groups, Recipe()).sequences:
         assert one.routed_experts is not None
@@ -91,7 +102,9 @@ def test_a_branch_brings_its_own_experts_and_loses_those_of_trailing_tokens() ->
 
 @pytest.mark.parametrize("aggregation", ["prompt", "sample", "token"])
 def test_aggregation_counts_an_episode_once(aggregation: Any) -> None:
-    """The weights of an episode's tokens, over all its sequences, add up to what the docstring says."""
+    """The weights of an episode's tokens, over all its sequences, add up to what the docstring
+    says.
+    """
     groups = make_groups()
     sequences = assemble(groups, Recipe(aggregation=aggregation)).sequences
     found = iter(sequences)
@@ -128,9 +141,11 @@ def test_by_default_all_sampled_tokens_have_the_episodes_advantage() -> None:
                 assert one.advantage == pytest.approx(rollout.reward - mean)
 
 
-def slow_turn_advantages(groups: list[RolloutGroup], discount: float) -> dict[tuple[int, int, int], float]:
-    """By group, rollout and turn: the return less the mean over the group's episodes of their mean returns, over the
-    batch's deviation, in which each episode counts once."""
+def slow_turn_advantages(
+    groups: list[RolloutGroup], discount: float
+) -> dict[tuple[int, int, int], float]:
+    """By group, rollout and turn: the return less the mean over the group's episodes of their mean
+    returns, over the batch's deviation, in which each episode counts once."""
     returns: dict[tuple[int, int], list[float]] = {}
     for g, group in enumerate(groups):
         for rollout in group.rollouts:
@@ -148,7 +163,11 @@ def slow_turn_advantages(groups: list[RolloutGroup], discount: float) -> dict[tu
         centred[g, index] = [value - sum(means) / len(means) for value in values]
     squares = [sum(value**2 for value in values) / len(values) for values in centred.values()]
     deviation = (sum(squares) / len(squares)) ** 0.5 + STD_EPSILON
-    return {(g, i, m): value / deviation for (g, i), values in centred.items() for m, value in enumerate(values)}
+    return {
+        (g, i, m): value / deviation
+        for (g, i), values in centred.items()
+        for m, value in enumerate(values)
+    }
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.5])
@@ -168,12 +187,15 @@ def test_turn_credit_equals_a_loop_over_every_token(discount: float) -> None:
                         for m, turn in enumerate(rollout.episode.turns)
                         if turn.sequence == number and turn.start <= position < turn.end
                     ]
-                    assert one.token_advantages[position] == pytest.approx(wanted[g, rollout.index, turn], rel=1e-5)
+                    assert one.token_advantages[position] == pytest.approx(
+                        wanted[g, rollout.index, turn], rel=1e-5
+                    )
 
 
 def test_single_answers_are_episodes_of_one_turn_under_turn_credit() -> None:
     group = make_answer_group(
-        make_task(0), [make_graded_rollout(0, 1.0), make_graded_rollout(1, 0.0), make_graded_rollout(2, 0.0)]
+        make_task(0),
+        [make_graded_rollout(0, 1.0), make_graded_rollout(1, 0.0), make_graded_rollout(2, 0.0)],
     )
     whole = assemble([group], Recipe()).sequences
     for one, other in zip(assemble([group], turn_recipe()).sequences, whole, strict=True):
@@ -187,11 +209,16 @@ def test_a_failed_environment_enters_neither_mean_nor_deviation(recipe: Recipe) 
     with_failed = [
         dataclasses.replace(
             group,
-            rollouts=[*group.rollouts, make_episode(np.random.default_rng(9), 4, turns=(2,), end=EpisodeEnd.FAILED)],
+            rollouts=[
+                *group.rollouts,
+                make_episode(np.random.default_rng(9), 4, turns=(2,), end=EpisodeEnd.FAILED),
+            ],
         )
         for group in groups
     ]
-    for one, other in zip(assemble(with_failed, recipe).sequences, assemble(groups, recipe).sequences, strict=True):
+    for one, other in zip(
+        assemble(with_failed, recipe).sequences, assemble(groups, recipe).sequences, strict=True
+    ):
         assert one.advantage == other.advantage
         np.testing.assert_array_equal(one.token_advantages, other.token_advantages)
         assert one.weight == other.weight
@@ -237,9 +264,15 @@ def test_turns_with_equal_sums_differ_where_their_rewards_do(
     for index, (turns, reward) in enumerate(zip(of_turns, rewards, strict=True)):
         made = make_episode(rng, index, turns=(len(turns),), reward=reward)
         assert made.episode is not None
-        credited = tuple(dataclasses.replace(t, reward=r) for t, r in zip(made.episode.turns, turns, strict=True))
-        rollouts.append(dataclasses.replace(made, episode=dataclasses.replace(made.episode, turns=credited)))
-    group = make_answer_group(make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+        credited = tuple(
+            dataclasses.replace(t, reward=r) for t, r in zip(made.episode.turns, turns, strict=True)
+        )
+        rollouts.append(
+            dataclasses.replace(made, episode=dataclasses.replace(made.episode, turns=credited))
+        )
+    group = make_answer_group(
+        make_task(0, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts
+    )
     recipe = turn_recipe(1.0)
     assert can_be_trained_on(group, recipe, GroupFilter(recipe)) is is_usable
     assert bool(assemble([group], recipe).sequences) is is_usable
@@ -263,11 +296,15 @@ def test_a_teacher_adds_its_part_to_the_credit_of_turns() -> None:
     answers: dict[int, list[Any]] = {}
     for group in groups:
         answers[group.sequence] = [
-            tuple(rng.uniform(-5, 0, len(s.token_ids)).astype(np.float32) for s in rollout.sequences)
+            tuple(
+                rng.uniform(-5, 0, len(s.token_ids)).astype(np.float32) for s in rollout.sequences
+            )
             for rollout in group.rollouts
         ]
     teacher = EndpointTeacher(url="http://none", model="t", devices=1)
-    recipe = turn_recipe(distillation=Distillation(teacher=teacher, coefficient=0.4, with_reward=True))
+    recipe = turn_recipe(
+        distillation=Distillation(teacher=teacher, coefficient=0.4, with_reward=True)
+    )
     batch = assemble(groups, recipe, answers)
     found = iter(batch.sequences)
     of_turns = iter(assemble(groups, turn_recipe()).sequences)
@@ -282,7 +319,9 @@ def test_a_teacher_adds_its_part_to_the_credit_of_turns() -> None:
                     theirs = float(answers[group.sequence][rollout.index][number][position])
                     distance = float(one.generator_logprobs[position]) - theirs
                     wanted = plain.token_advantages[position] - 0.4 * distance
-                    assert one.token_advantages[position] == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+                    assert one.token_advantages[position] == pytest.approx(
+                        wanted, rel=1e-5, abs=1e-6
+                    )
                     distances.append(distance)
     assert batch.teacher_kl == pytest.approx(np.mean(distances), rel=1e-6)
 
@@ -290,7 +329,12 @@ def test_a_teacher_adds_its_part_to_the_credit_of_turns() -> None:
 def test_staleness_counts_the_tokens_of_branches() -> None:
     groups = make_groups(has_trailing=True)
     counts = count_staleness(groups, VERSION.step + 3)
-    tokens = [len(s.token_ids) for group in groups for rollout in group.rollouts for s in rollout.sequences]
+    tokens = [
+        len(s.token_ids)
+        for group in groups
+        for rollout in group.rollouts
+        for s in rollout.sequences
+    ]
     assert sum(counts.values()) == sum(tokens)
     assert set(counts) <= {2, 3}
 
@@ -304,12 +348,17 @@ def test_parts_of_ones_own_see_an_episode_as_one_rollout(tmp_path: Path) -> None
         "LEAST = 0\n"
     )
     groups = make_groups(has_trailing=True)
-    parts = {name: OwnPart(kind="python", function=f"{file}:{name}") for name in ("tokens", "long", "short")}
+    parts = {
+        name: OwnPart(kind="python", function=f"{file}:{name}")
+        for name in ("tokens", "long", "short")
+    }
     recipe = Recipe(advantage=parts["tokens"], filter=parts["long"], length_control=parts["short"])
     found = iter(assemble(groups, recipe).sequences)
     for group in groups:
         for rollout in group.rollouts:
             for _ in rollout.sequences:
                 assert next(found).advantage == loss_tokens(rollout)
-            assert shaped_reward(rollout, recipe) == pytest.approx(rollout.reward - rollout.num_tokens / 100)
+            assert shaped_reward(rollout, recipe) == pytest.approx(
+                rollout.reward - rollout.num_tokens / 100
+            )
     assert next(found, None) is None

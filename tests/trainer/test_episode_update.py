@@ -1,4 +1,6 @@
-"""Whole updates on episodes, with splits, given tokens and a failed environment, against a loop over every token."""
+"""Whole updates on episodes, with splits, given tokens and a failed environment, against a loop
+over every token.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,23 @@ def make_groups() -> list[RolloutGroup]:
     groups = []
     for sequence in range(2):
         rollouts = [
-            make_episode(rng, index, turns=shape, reward=float((index + sequence) % 2), vocab=VOCAB, has_trailing=True)
+            make_episode(
+                rng,
+                index,
+                turns=shape,
+                reward=float((index + sequence) % 2),
+                vocab=VOCAB,
+                has_trailing=True,
+            )
             for index, shape in enumerate(SHAPES)
         ]
-        rollouts.append(make_episode(rng, len(SHAPES), turns=(2,), vocab=VOCAB, end=EpisodeEnd.FAILED))
+        rollouts.append(
+            make_episode(rng, len(SHAPES), turns=(2,), vocab=VOCAB, end=EpisodeEnd.FAILED)
+        )
         groups.append(
-            make_answer_group(make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts)
+            make_answer_group(
+                make_task(sequence, num_rollouts=len(rollouts), episode=EPISODE_TASK), rollouts
+            )
         )
     return groups
 
@@ -62,15 +75,22 @@ def slow_advantages(group: RolloutGroup, *, by_turns: bool) -> dict[tuple[int, i
         discount = DISCOUNT if by_turns else 1.0
         last = len(rewards) - 1
         returns[rollout.index] = [
-            sum(discount ** (n - m) * rewards[n] for n in range(m, last + 1)) + discount ** (last - m) * rollout.reward
+            sum(discount ** (n - m) * rewards[n] for n in range(m, last + 1))
+            + discount ** (last - m) * rollout.reward
             for m in range(last + 1)
         ]
     baseline = sum(sum(values) / len(values) for values in returns.values()) / len(returns)
-    return {(index, m): value - baseline for index, values in returns.items() for m, value in enumerate(values)}
+    return {
+        (index, m): value - baseline
+        for index, values in returns.items()
+        for m, value in enumerate(values)
+    }
 
 
 def slow_loss(model: nn.Module, groups: list[RolloutGroup], *, by_turns: bool) -> Tensor:
-    """-J with CISPO: the mean over prompts of the mean over the sampled tokens of their episodes with a verdict."""
+    """-J with CISPO: the mean over prompts of the mean over the sampled tokens of their episodes
+    with a verdict.
+    """
     objective = torch.zeros((), dtype=torch.float64)
     for group in groups:
         advantages = slow_advantages(group, by_turns=by_turns)
@@ -85,14 +105,18 @@ def slow_loss(model: nn.Module, groups: list[RolloutGroup], *, by_turns: bool) -
                 rows = rows_of(model, prompt, sequence)
                 for position in range(turn.start, turn.end):
                     logprob = rows[len(prompt) - 1 + position, int(sequence.token_ids[position])]
-                    ratio = min(math.exp(logprob.item() - float(sequence.logprobs[position])), RATIO_MAX)
+                    ratio = min(
+                        math.exp(logprob.item() - float(sequence.logprobs[position])), RATIO_MAX
+                    )
                     terms.append(ratio * advantages[rollout.index, m] * logprob)
         objective = objective + torch.stack(terms).mean()
     return -objective / len(groups)
 
 
 @pytest.mark.parametrize("by_turns", [False, True], ids=["episode", "turn"])
-def test_an_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_path: Path, by_turns: bool) -> None:
+def test_an_update_equals_a_slow_float64_loop(
+    ranks: Ranks, model: Path, tmp_path: Path, by_turns: bool
+) -> None:
     config = make_config(model, tmp_path)
     policy = shard_policy(
         transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64),
@@ -119,4 +143,6 @@ def test_an_update_equals_a_slow_float64_loop(ranks: Ranks, model: Path, tmp_pat
     beta = learner.settings.betas[0]
     for name, weight in learner.policy.named_weights():
         moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - beta)
-        torch.testing.assert_close(moment, gradients[name].grad, rtol=100 * tolerance, atol=10 * tolerance)
+        torch.testing.assert_close(
+            moment, gradients[name].grad, rtol=100 * tolerance, atol=10 * tolerance
+        )

@@ -52,7 +52,12 @@ def test_mean_of_prompt_means_and_version_span() -> None:
     assert not open_evaluations.add(make_group(1, [0, 0, 0, 0])), "an answer counts once"
     (point,) = points(open_evaluations)
     assert point.pass_rate == pytest.approx(0.75)
-    assert (point.samples, point.num_prompts, point.missing_prompts, point.generated_tokens) == (8, 2, 0, 24)
+    assert (point.samples, point.num_prompts, point.missing_prompts, point.generated_tokens) == (
+        8,
+        2,
+        0,
+        24,
+    )
     assert (point.version_min, point.version_max) == ("1.0", "1.1")
     assert not open_evaluations.pending
 
@@ -72,7 +77,9 @@ def test_what_a_grader_hung_at_is_left_out_and_counted_as_such() -> None:
     open_evaluations = OpenEvaluations("run", deadline_seconds=60)
     ask(open_evaluations, range(2))
     group = make_group(0, [1, 0, 0, 0])
-    for rollout, failed in zip(group.rollouts[2:], (GradingStatus.TIMEOUT, GradingStatus.ERROR), strict=True):
+    for rollout, failed in zip(
+        group.rollouts[2:], (GradingStatus.TIMEOUT, GradingStatus.ERROR), strict=True
+    ):
         rollout.grading_status = failed
     open_evaluations.add(group)
     open_evaluations.add(make_group(1, [0, 0], GradingStatus.TIMEOUT))
@@ -105,7 +112,9 @@ def test_prompts_that_are_given_up_are_not_waited_for_and_count_as_missing() -> 
 
 
 @settings(max_examples=100)
-@given(st.lists(st.sampled_from(["right", "ungraded", "given up", "late"]), min_size=1, max_size=12))
+@given(
+    st.lists(st.sampled_from(["right", "ungraded", "given up", "late"]), min_size=1, max_size=12)
+)
 def test_every_prompt_of_an_evaluation_is_accounted_for(fates: list[str]) -> None:
     now = [0.0]
     open_evaluations = OpenEvaluations("run", deadline_seconds=10, clock=lambda: now[0])
@@ -170,7 +179,9 @@ ERRORS: list[tuple[list[list[float]], float]] = [
 
 
 @pytest.mark.parametrize(("rewards", "error"), ERRORS)
-def test_one_completion_a_prompt_varies_as_its_rewards_do(rewards: list[list[float]], error: float) -> None:
+def test_one_completion_a_prompt_varies_as_its_rewards_do(
+    rewards: list[list[float]], error: float
+) -> None:
     assert sampling_standard_error([np.array(values) for values in rewards]) == pytest.approx(error)
 
 
@@ -217,16 +228,30 @@ def test_the_whole_of_a_mixture_is_the_weighted_mean_of_its_parts() -> None:
     whole = closed.evaluation
     assert whole is not None
     of_a, of_b = closed.parts
-    assert (of_a.dataset, of_b.dataset, whole.dataset, closed.dataset) == ("part:a", "part:b", "both", "both")
+    assert (of_a.dataset, of_b.dataset, whole.dataset, closed.dataset) == (
+        "part:a",
+        "part:b",
+        "both",
+        "both",
+    )
     assert (of_a.pass_rate, of_b.pass_rate) == (pytest.approx(3 / 4), pytest.approx(1 / 4))
     assert whole.pass_rate == pytest.approx(0.75 * 3 / 4 + 0.25 * 1 / 4)
     assert of_a.standard_error is not None
     assert of_b.standard_error is not None
     expected = np.hypot(0.75 * of_a.standard_error, 0.25 * of_b.standard_error)
     assert whole.standard_error == pytest.approx(expected)
-    assert of_b.standard_error_new_prompts == pytest.approx(np.std([0.25, 0.5, 0.0], ddof=1) / 3**0.5)
+    assert of_b.standard_error_new_prompts == pytest.approx(
+        np.std([0.25, 0.5, 0.0], ddof=1) / 3**0.5
+    )
     assert whole.standard_error_new_prompts is None, "part a has one prompt"
-    for field in ("samples", "num_prompts", "generated_tokens", "missing_prompts", "asked_prompts", "ungraded"):
+    for field in (
+        "samples",
+        "num_prompts",
+        "generated_tokens",
+        "missing_prompts",
+        "asked_prompts",
+        "ungraded",
+    ):
         assert getattr(whole, field) == getattr(of_a, field) + getattr(of_b, field)
     assert (of_a.num_prompts, of_b.num_prompts) == (1, 3)
 
@@ -239,12 +264,16 @@ def test_the_standard_error_of_a_mixture_is_the_spread_of_repeated_samplings() -
         open_evaluations = OpenEvaluations("run", deadline_seconds=60)
         ask(open_evaluations, range(40), MIXED, datasets="a" * 10 + "b" * 30)
         for sequence, rate in enumerate([*rates["a"], *rates["b"]]):
-            open_evaluations.add(make_group(sequence, (rng.random(4) < rate).astype(float).tolist()))
+            open_evaluations.add(
+                make_group(sequence, (rng.random(4) < rate).astype(float).tolist())
+            )
         (closed,) = open_evaluations.close_finished(generators=True)
         assert closed.evaluation is not None
         values.append(closed.evaluation.pass_rate)
         errors.append(closed.evaluation.standard_error or 0.0)
-    assert np.mean(values) == pytest.approx(0.75 * rates["a"].mean() + 0.25 * rates["b"].mean(), abs=0.01)
+    assert np.mean(values) == pytest.approx(
+        0.75 * rates["a"].mean() + 0.25 * rates["b"].mean(), abs=0.01
+    )
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
 
 
@@ -282,7 +311,12 @@ def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() 
     ]
     sets[1] |= {"every_steps": 7, "rollouts_per_prompt": 32}
     config = parse_run_config(
-        {"run": "r", "model": {"path": "m"}, "tasks": {"downstream": sets}, "trainer": {"checkpoint_every_steps": 50}},
+        {
+            "run": "r",
+            "model": {"path": "m"},
+            "tasks": {"downstream": sets},
+            "trainer": {"checkpoint_every_steps": 50},
+        },
         source="test",
     )
     curve, *downstream = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
@@ -294,14 +328,20 @@ def test_downstream_sets_are_asked_for_at_checkpoints_or_as_often_as_they_say() 
 
 
 @settings(max_examples=100)
-@given(every=st.integers(1, 9), last=st.integers(0, 40), killed=st.integers(0, 40), lost=st.booleans())
-def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: int, killed: int, lost: bool) -> None:
+@given(
+    every=st.integers(1, 9), last=st.integers(0, 40), killed=st.integers(0, 40), lost=st.booleans()
+)
+def test_every_nth_step_is_evaluated_once_also_over_a_restart(
+    every: int, last: int, killed: int, lost: bool
+) -> None:
     """`lost`: the answers to the last evaluation before the kill never came."""
     plan = EvaluationPlan("d", every, 2)
     asked: list[int] = []
     evaluated = -1
     for step in range(killed + 1):
-        if plan.is_due(step, at_start=step == 0, asked_step=max(asked, default=-1), evaluated_step=evaluated):
+        if plan.is_due(
+            step, at_start=step == 0, asked_step=max(asked, default=-1), evaluated_step=evaluated
+        ):
             asked.append(step)
             evaluated = step
     assert asked == list(range(0, killed + 1, every))
@@ -309,7 +349,12 @@ def test_every_nth_step_is_evaluated_once_also_over_a_restart(every: int, last: 
         evaluated = asked[-2] if len(asked) > 1 else -1
     again: list[int] = []
     for step in range(killed, killed + last + 1):
-        if plan.is_due(step, at_start=step == killed, asked_step=max(again, default=-1), evaluated_step=evaluated):
+        if plan.is_due(
+            step,
+            at_start=step == killed,
+            asked_step=max(again, default=-1),
+            evaluated_step=evaluated,
+        ):
             again.append(step)
             evaluated = step
     wanted = [step for step in range(killed + 1, killed + last + 1) if step % every == 0]
@@ -327,6 +372,10 @@ def test_sixteen_evaluations_of_every_data_set_stay_exposed() -> None:
         series.show(replace(point, step=step))
         if step % 2 == 0:
             series.show(replace(point, dataset="downstream:e", step=step))
-    found = re.findall(r'rollcast_eval_pass_rate\{dataset="([^"]+)",.*step="(\d+)"', exporter.render().decode())
+    found = re.findall(
+        r'rollcast_eval_pass_rate\{dataset="([^"]+)",.*step="(\d+)"', exporter.render().decode()
+    )
     assert sorted(int(step) for dataset, step in found if dataset == "d") == list(range(24, 40))
-    assert sorted(int(step) for dataset, step in found if dataset == "downstream:e") == list(range(8, 40, 2))
+    assert sorted(int(step) for dataset, step in found if dataset == "downstream:e") == list(
+        range(8, 40, 2)
+    )

@@ -32,7 +32,9 @@ CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_export_loads_and_has_the_policys_logits(ranks: Ranks, model: Path, tmp_path: Path, dtype: str) -> None:
+def test_an_export_loads_and_has_the_policys_logits(
+    ranks: Ranks, model: Path, tmp_path: Path, dtype: str
+) -> None:
     group = LearnerGroup.build(make_config(model, tmp_path, model={"dtype": dtype}), ranks)
     for step in range(2):
         group.update(make_sequences(step))
@@ -40,7 +42,10 @@ def test_an_export_loads_and_has_the_policys_logits(ranks: Ranks, model: Path, t
     exported = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "export").eval()
     assert exported.dtype == getattr(torch, dtype)
     plain = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=exported.dtype).eval()
-    trained = {name: weight.full_tensor().to(exported.dtype) for name, weight in group.learner.policy.named_weights()}
+    trained = {
+        name: weight.full_tensor().to(exported.dtype)
+        for name, weight in group.learner.policy.named_weights()
+    }
     assert not plain.load_state_dict(trained, strict=False).unexpected_keys
     ids = torch.arange(VOCAB)[None]
     with torch.no_grad():
@@ -61,8 +66,16 @@ def test_an_export_holds_all_that_serving_needs(ranks: Ranks, tmp_path: Path) ->
 
     generation = transformers.GenerationConfig.from_pretrained(tmp_path / "export")
     assert generation.eos_token_id == [1, 7]
-    assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 0.6, 20, 0.95)
-    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "export").chat_template == tokenizer.chat_template
+    assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (
+        True,
+        0.6,
+        20,
+        0.95,
+    )
+    assert (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "export").chat_template
+        == tokenizer.chat_template
+    )
     assert files(source).keys() <= files(tmp_path / "export").keys()
 
 
@@ -108,7 +121,8 @@ def test_a_big_model_is_exported_in_several_files(ranks: Ranks, tmp_path: Path, 
     assert stored == load_file(tmp_path / "source" / "model.safetensors").keys()
     assert all(path.stat().st_size < 110_000 for path in files)
     exported, plain = (
-        dict(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / n).named_parameters()) for n in FOLDERS
+        dict(transformers.AutoModelForCausalLM.from_pretrained(tmp_path / n).named_parameters())
+        for n in FOLDERS
     )
     assert exported.keys() == plain.keys()
     assert all(torch.equal(exported[name], plain[name]) for name in plain)
@@ -123,18 +137,30 @@ def test_every_file_of_the_source_but_its_weights_is_there(ranks: Ranks, tmp_pat
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).write_bytes(b"much")
     LearnerGroup.build(make_config(source, tmp_path), ranks).export(tmp_path / "export")
-    left_out = {"model.safetensors.index.json", "optimizer.pt", "pytorch_model.bin", "checkpoint-5/optimizer.pt"}
+    left_out = {
+        "model.safetensors.index.json",
+        "optimizer.pt",
+        "pytorch_model.bin",
+        "checkpoint-5/optimizer.pt",
+    }
     assert files(tmp_path / "export").keys() == files(source).keys() - left_out
     unchanged = files(source).keys() - left_out - {"config.json", "model.safetensors"}
-    assert all((tmp_path / "export" / name).read_bytes() == (source / name).read_bytes() for name in unchanged)
+    assert all(
+        (tmp_path / "export" / name).read_bytes() == (source / name).read_bytes()
+        for name in unchanged
+    )
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(PassingError, match=r"^export folder .* cannot be written \(.*\); free space"):
+        with pytest.raises(
+            PassingError, match=r"^export folder .* cannot be written \(.*\); free space"
+        ):
             group.export(tmp_path / "export")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -142,27 +168,39 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(ranks: Ranks, untied_mod
 
 
 def test_staged_weights_are_the_models(ranks: Ranks, model: Path, tmp_path: Path) -> None:
-    config = make_config(model, tmp_path, model={"dtype": "bfloat16"}, weights={"bucket_bytes": 1 << 16})
+    config = make_config(
+        model, tmp_path, model={"dtype": "bfloat16"}, weights={"bucket_bytes": 1 << 16}
+    )
     group = LearnerGroup.build(config, ranks)
     group.stage(0, PolicyVersion(1, 0))
-    expected = dict(transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
+    expected = dict(
+        transformers.AutoModelForCausalLM.from_pretrained(
+            model, dtype=torch.float32
+        ).named_parameters()
+    )
     found = dict(group.slots[0].views())
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name].bfloat16()) for name in found)
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     group = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"export folder .* cannot be written"):
         group.export(tmp_path / "file" / "export")
 
 
-def test_an_export_names_the_parts_of_the_recipe_that_were_functions(ranks: Ranks, tmp_path: Path) -> None:
+def test_an_export_names_the_parts_of_the_recipe_that_were_functions(
+    ranks: Ranks, tmp_path: Path
+) -> None:
     source = write_model(tmp_path / "source")
     (tmp_path / "mine.py").write_text("def keeps(group):\n    return True\n")
     config = make_config(
-        source, tmp_path, recipe={"filter": {"kind": "python", "function": f"{tmp_path}/mine.py:keeps"}}
+        source,
+        tmp_path,
+        recipe={"filter": {"kind": "python", "function": f"{tmp_path}/mine.py:keeps"}},
     )
     config = config.model_copy(update={"recipe": with_digests(config.recipe)})
     LearnerGroup.build(config, ranks).export(tmp_path / "export")
@@ -184,7 +222,9 @@ def test_a_clusters_trainer_fills_in_the_digest_of_what_is_ones_own(
         seen.append(config)
         raise UserError("built")
 
-    monkeypatch.setattr("rollcast.trainer.service.join_ranks", lambda **_: SimpleNamespace(leave=lambda: None))
+    monkeypatch.setattr(
+        "rollcast.trainer.service.join_ranks", lambda **_: SimpleNamespace(leave=lambda: None)
+    )
     monkeypatch.setattr(LearnerGroup, "build", build)
     with pytest.raises(UserError, match=r"^built$"):
         serve(config.model_copy(update={"recipe": recipe}), resume=False)

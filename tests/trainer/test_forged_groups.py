@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.rollouts.records import EpisodeEnd, KvMark, PromptTask, Purpose, RolloutGroup, Sampling, VersionSpan
+from rollcast.rollouts.records import (
+    EpisodeEnd,
+    KvMark,
+    PromptTask,
+    Purpose,
+    RolloutGroup,
+    Sampling,
+    VersionSpan,
+)
 from rollcast.tasks.tokens import end_token_ids
 from rollcast.trainer.control.defects import MIN_CERTAIN_TOKENS, DefectFinder
 from rollcast.trainer.control.state import SurvivingHistory
@@ -36,7 +44,9 @@ def answered() -> tuple[PromptTask, RolloutGroup]:
 def played() -> tuple[PromptTask, RolloutGroup]:
     task = make_task(3, episode=EPISODE_TASK)
     rng = np.random.default_rng(1)
-    return task, make_answer_group(task, [make_episode(rng, index, turns=(3, 2), vocab=VOCAB) for index in range(2)])
+    return task, make_answer_group(
+        task, [make_episode(rng, index, turns=(3, 2), vocab=VOCAB) for index in range(2)]
+    )
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
@@ -85,7 +95,10 @@ def be_certain(group: RolloutGroup) -> None:
 
 
 ONE_ANSWER: dict[str, tuple[Callable[[RolloutGroup], None], str]] = {
-    "begun in the far future": (set_group(started_at=1e12, finished_at=1e12 + 1), "far in the future"),
+    "begun in the far future": (
+        set_group(started_at=1e12, finished_at=1e12 + 1),
+        "far in the future",
+    ),
     "begun next week": (
         lambda group: set_group(started_at=time.time() + 6e5, finished_at=time.time() + 6e5)(group),
         "future",
@@ -94,9 +107,15 @@ ONE_ANSWER: dict[str, tuple[Callable[[RolloutGroup], None], str]] = {
     "handed back a hundred thousand times": (set_group(hand_backs=100_000), "handed back"),
     "preempted 2^31 times": (set_rollout(preemptions=1 << 31), "was preempted"),
     "preempted ten thousand times": (set_rollout(preemptions=10_000), "was preempted"),
-    "a thousand KV marks": (set_rollout(kv_marks=(KvMark(3, 2, VERSION),) * 1_000), "1000 KV marks in 200 tokens"),
+    "a thousand KV marks": (
+        set_rollout(kv_marks=(KvMark(3, 2, VERSION),) * 1_000),
+        "1000 KV marks in 200 tokens",
+    ),
     "certain of each token": (be_certain, "log-probability 0"),
-    "ended without an end": (set_rollout(token_ids=np.full(LENGTH, 7, np.int32)), "which ends no text"),
+    "ended without an end": (
+        set_rollout(token_ids=np.full(LENGTH, 7, np.int32)),
+        "which ends no text",
+    ),
     "ended before its end": (
         set_rollout(
             token_ids=np.arange(50, dtype=np.int32),
@@ -115,7 +134,10 @@ EPISODES: dict[str, tuple[Callable[[RolloutGroup], None], str]] = {
     "a turn that costs a million": (set_turn(reward=-1e6), "reward of -1e+06 for turn 0"),
     "a turn without a reward": (set_turn(reward=float("nan")), "reward of nan for turn 0"),
     "a turn of 2^31 calls": (set_turn(tool_calls=1 << 31), "calls in turn 0"),
-    "more malformed calls than calls": (set_turn(tool_calls=1, malformed_calls=2), "2 malformed of 1 calls"),
+    "more malformed calls than calls": (
+        set_turn(tool_calls=1, malformed_calls=2),
+        "2 malformed of 1 calls",
+    ),
     "an environment that took ages": (set_episode(environment_seconds=1e30), "took 1e+30 s"),
     "sampling that took ages": (set_episode(sampling_seconds=1e7), "took 1e+07 s"),
     "a turn that took ages": (set_turn(environment_seconds=1e30), "took 1e+30 s"),
@@ -143,10 +165,14 @@ def test_a_forged_episode_has_a_defect(what: str) -> None:
 
 
 RIGHT: dict[str, Callable[[RolloutGroup], None]] = {
-    "a clock that goes ahead": lambda group: set_group(started_at=time.time() + 3_600, finished_at=time.time())(group),
+    "a clock that goes ahead": lambda group: set_group(
+        started_at=time.time() + 3_600, finished_at=time.time()
+    )(group),
     "many hand-backs": set_group(hand_backs=100),
     "many preemptions": set_rollout(preemptions=900),
-    "a mark at each token": set_rollout(kv_marks=tuple(KvMark(n, 2, VERSION) for n in range(1, LENGTH))),
+    "a mark at each token": set_rollout(
+        kv_marks=tuple(KvMark(n, 2, VERSION) for n in range(1, LENGTH))
+    ),
     "marks at one token": set_rollout(kv_marks=(KvMark(3, 2, VERSION), KvMark(3, 1, VERSION))),
     "certain of one rollout": set_rollout(logprobs=np.zeros(LENGTH, np.float32)),
 }
@@ -163,15 +189,28 @@ def test_certainty_is_right_where_it_is_asked_for_or_little() -> None:
     task, group = answered()
     be_certain(group)
     assert found(task, group)
-    for sampling in (Sampling(top_k=1), Sampling(top_p=1e-6), Sampling(top_p=0.9), Sampling(temperature=0.01)):
-        sharp = dataclasses.replace(task, sampling=sampling), dataclasses.replace(group, sampling=sampling)
+    for sampling in (
+        Sampling(top_k=1),
+        Sampling(top_p=1e-6),
+        Sampling(top_p=0.9),
+        Sampling(temperature=0.01),
+    ):
+        sharp = (
+            dataclasses.replace(task, sampling=sampling),
+            dataclasses.replace(group, sampling=sampling),
+        )
         assert found(*sharp) is None
-    measured = dataclasses.replace(task, purpose=Purpose.EVAL), dataclasses.replace(group, purpose=Purpose.EVAL)
+    measured = (
+        dataclasses.replace(task, purpose=Purpose.EVAL),
+        dataclasses.replace(group, purpose=Purpose.EVAL),
+    )
     assert found(*measured) is None
     few = MIN_CERTAIN_TOKENS // 2 - 1
     rollouts = [make_rollout(index, few, logprobs=np.zeros(few, np.float32)) for index in range(2)]
     state = make_state(history=SurvivingHistory((), VERSION.incarnation), published=NEWEST)
-    assert DefectFinder(state, VOCAB, MAX_LENGTH).find(make_answer_group(task, rollouts), task) is None
+    assert (
+        DefectFinder(state, VOCAB, MAX_LENGTH).find(make_answer_group(task, rollouts), task) is None
+    )
 
 
 def test_the_ends_of_a_text_are_those_of_tokenizer_and_model(tmp_path: Any) -> None:

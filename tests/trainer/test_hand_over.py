@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from rollcast.recipe.staleness import Group
 from rollcast.rollouts.records import Claim, Purpose
-from rollcast.trainer.control.hand_over import MIN_SPEED_RATIO, GroupOutlook, HandOvers, groups_to_move
+from rollcast.trainer.control.hand_over import (
+    MIN_SPEED_RATIO,
+    GroupOutlook,
+    HandOvers,
+    groups_to_move,
+)
 from rollcast.wire.version import PolicyVersion
 
 LAG, STEP = 8, 10
@@ -46,7 +51,8 @@ def moves(
 
 MOVED = {"owner": [5]}
 NEEDS_40_SECONDS = {"owner": 1.0, "peer": 1000 / 38}
-"""A peer needs 2 s for the move and 38 s for the longest rollout: at 80 s, eight steps, it is time."""
+"""A peer needs 2 s for the move and 38 s for the longest rollout: at 80 s, eight steps, it is
+time."""
 
 
 @pytest.mark.parametrize(
@@ -66,21 +72,29 @@ NEEDS_40_SECONDS = {"owner": 1.0, "peer": 1000 / 38}
         ({"owner": 12.0, "peer": 24.0}, {}, MOVED),  # 84 s
         ({"owner": 12.0, "peer": 23.9}, {}, {}),  # not twice as fast
         ({"owner": 12.0, "peer": 24.0}, {"claimed_at": -60.0}, {}),  # 280 tokens left: 24 s
-        ({"owner": 12.0, "peer": 24.0}, {"claimed_at": -84.0}, MOVED),  # the longest is outlasted: up to the budget
+        (
+            {"owner": 12.0, "peer": 24.0},
+            {"claimed_at": -84.0},
+            MOVED,
+        ),  # the longest is outlasted: up to the budget
         ({"owner": 0.0, "peer": 24.0}, {}, {}),
         ({"peer": 24.0}, {}, {}),  # the owner drains, or is no member
         ({"owner": 1.0}, {}, {}),
         ({}, {}, {}),
     ],
 )
-def test_a_group_moves_if_it_would_be_late_here_and_sooner_there(rates: Any, changes: Any, expected: Any) -> None:
+def test_a_group_moves_if_it_would_be_late_here_and_sooner_there(
+    rates: Any, changes: Any, expected: Any
+) -> None:
     assert moves(rates, **changes) == expected
 
 
 def test_a_long_queue_makes_moving_pointless() -> None:
     rates = {"owner": 12.0, "peer": 24.0}
     assert moves(rates) == MOVED
-    assert moves(rates, outlook=GroupOutlook(10.0, 1000, 3000, queue_seconds=60.0)) == {}, "2 + 60 + 42 s against 84 s"
+    assert moves(rates, outlook=GroupOutlook(10.0, 1000, 3000, queue_seconds=60.0)) == {}, (
+        "2 + 60 + 42 s against 84 s"
+    )
 
 
 def test_an_unseen_start_counts_as_the_oldest_possible() -> None:
@@ -100,7 +114,9 @@ def test_an_unseen_start_counts_as_the_oldest_possible() -> None:
 def test_whatever_moves_would_be_late_and_has_a_faster_peer(
     owner: float, peers: list[float], elapsed: float, steps_left: int, queue_seconds: float
 ) -> None:
-    outlook = GroupOutlook(OUTLOOK.step_seconds, OUTLOOK.longest_tokens, OUTLOOK.token_budget, queue_seconds)
+    outlook = GroupOutlook(
+        OUTLOOK.step_seconds, OUTLOOK.longest_tokens, OUTLOOK.token_budget, queue_seconds
+    )
     rates = {"owner": owner} | {f"peer{index}": rate for index, rate in enumerate(peers)}
     step = STEP + LAG - steps_left
     moved = moves(rates, now=elapsed, outlook=outlook, step=step)
@@ -108,9 +124,13 @@ def test_whatever_moves_would_be_late_and_has_a_faster_peer(
         fastest = max(peers)
         assert fastest >= MIN_SPEED_RATIO * owner
         assert elapsed + outlook.token_budget / owner > steps_left * outlook.step_seconds
-        slower_queue = GroupOutlook(outlook.step_seconds, outlook.longest_tokens, outlook.token_budget, 1e9)
+        slower_queue = GroupOutlook(
+            outlook.step_seconds, outlook.longest_tokens, outlook.token_budget, 1e9
+        )
         assert not moves(rates, now=elapsed, outlook=slower_queue, step=step)
-        assert not moves({"owner": owner, "peer": 1.9 * owner}, now=elapsed, outlook=outlook, step=step)
+        assert not moves(
+            {"owner": owner, "peer": 1.9 * owner}, now=elapsed, outlook=outlook, step=step
+        )
 
 
 def test_each_owner_is_asked_once_for_each_task() -> None:
@@ -122,7 +142,12 @@ def test_each_owner_is_asked_once_for_each_task() -> None:
 
     hand_overs = HandOvers()
     assert hand_overs.request({"a": [1, 2], "gone": [3]}, {1, 2, 3}, ask) == {"a": [1, 2]}
-    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}, ask) == {"a": [4], "b": [1]}
+    assert hand_overs.request({"a": [2, 4], "b": [1], "gone": [3]}, {1, 2, 3, 4}, ask) == {
+        "a": [4],
+        "b": [1],
+    }
     assert asked[-1] == ("gone", [3]), "nobody was asked the first time"
     hand_overs.request({}, {4}, ask)
-    assert hand_overs.request({"a": [1, 4]}, {1, 4}, ask) == {"a": [1]}, "settled tasks are forgotten"
+    assert hand_overs.request({"a": [1, 4]}, {1, 4}, ask) == {"a": [1]}, (
+        "settled tasks are forgotten"
+    )

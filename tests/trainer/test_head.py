@@ -24,7 +24,11 @@ def full_logits(
 
 def example(num_tokens: int, dtype: torch.dtype) -> tuple[Tensor, nn.Parameter, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(num_tokens)
-    hidden = torch.randn(num_tokens, 12, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    hidden = (
+        torch.randn(num_tokens, 12, generator=generator, dtype=torch.float64)
+        .to(dtype)
+        .requires_grad_()
+    )
     weight = nn.Parameter(torch.randn(37, 12, generator=generator, dtype=torch.float64).to(dtype))
     targets = torch.randint(37, (num_tokens,), generator=generator)
     upstream = torch.randn(num_tokens, generator=generator, dtype=torch.float64)
@@ -35,17 +39,26 @@ def example(num_tokens: int, dtype: torch.dtype) -> tuple[Tensor, nn.Parameter, 
 @pytest.mark.parametrize(("num_tokens", "chunk_tokens"), [(1, 8), (16, 8), (23, 8), (23, 100)])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize(
-    "shape", [PLAIN, LogitShape(cap=2.0), LogitShape(scale=0.3), LogitShape(cap=3.0, scale=1.7)], ids=str
+    "shape",
+    [PLAIN, LogitShape(cap=2.0), LogitShape(scale=0.3), LogitShape(cap=3.0, scale=1.7)],
+    ids=str,
 )
 def test_equals_full_logits(
-    dtype: torch.dtype, tolerance: float, num_tokens: int, chunk_tokens: int, temperature: float, shape: LogitShape
+    dtype: torch.dtype,
+    tolerance: float,
+    num_tokens: int,
+    chunk_tokens: int,
+    temperature: float,
+    shape: LogitShape,
 ) -> None:
     hidden, weight, targets, upstream = example(num_tokens, dtype)
     wide_hidden, wide_weight = (t.detach().double().requires_grad_() for t in (hidden, weight))
     expected, expected_entropy = full_logits(wide_hidden, wide_weight, targets, temperature, shape)
     expected.backward(upstream)
 
-    head = Head(weight, precision="fp32", shape=shape, temperature=temperature, chunk_tokens=chunk_tokens)
+    head = Head(
+        weight, precision="fp32", shape=shape, temperature=temperature, chunk_tokens=chunk_tokens
+    )
     logprobs, entropy = head(hidden, targets)
     logprobs.backward(upstream.to(logprobs.dtype))
 

@@ -15,7 +15,10 @@ def test_steps_after_the_checkpoint_are_lost() -> None:
     assert [history.survives(PolicyVersion(1, step)) for step in (4, 5)] == [True, False]
     never = [(2, 0), (2, 3), (3, 0), (3, 7)]
     assert all(history.never_was(PolicyVersion(*version)) for version in never)
-    assert not any(history.never_was(PolicyVersion(*version)) for version in [*surviving, (1, 5), (2, 9), (4, 0)])
+    assert not any(
+        history.never_was(PolicyVersion(*version))
+        for version in [*surviving, (1, 5), (2, 9), (4, 0)]
+    )
     assert history.earlier == ((1, 4), (2, 8))
 
 

@@ -43,27 +43,36 @@ FUTURE = PolicyVersion(1, 900)
 
 def every_rollout(**changes: Any) -> Spoil:
     def spoil(group: RolloutGroup) -> RolloutGroup:
-        return dataclasses.replace(group, rollouts=[dataclasses.replace(item, **changes) for item in group.rollouts])
+        return dataclasses.replace(
+            group, rollouts=[dataclasses.replace(item, **changes) for item in group.rollouts]
+        )
 
     return spoil
 
 
 def a_thousand(group: RolloutGroup) -> RolloutGroup:
-    rollouts: list[Rollout] = [dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)]
+    rollouts: list[Rollout] = [
+        dataclasses.replace(group.rollouts[0], index=index) for index in range(1000)
+    ]
     return dataclasses.replace(group, rollouts=rollouts)
 
 
 class SpoilingQueue(AnsweringQueue):
     """The first answer to the task 5 (after `first`), and every answer to the task 6, is spoilt."""
 
-    def __init__(self, broker: MemoryBroker, answers: Answers, spoil: Spoil, first: int = 0) -> None:
+    def __init__(
+        self, broker: MemoryBroker, answers: Answers, spoil: Spoil, first: int = 0
+    ) -> None:
         super().__init__(broker, answers)
         self._spoil = spoil
         self._once, self._always = first + 5, first + 6
 
     def read(self, max_groups: int, block_seconds: float) -> Any:
         def spoil(group: RolloutGroup) -> RolloutGroup:
-            is_spoilt = group.sequence == self._always or (group.sequence, group.attempt) == (self._once, 0)
+            is_spoilt = group.sequence == self._always or (group.sequence, group.attempt) == (
+                self._once,
+                0,
+            )
             return self._spoil(group) if is_spoilt else group
 
         asyncio.run(answer_everything(self._generator, self._answers, spoil=spoil))
@@ -75,32 +84,47 @@ class SpoilingQueue(AnsweringQueue):
     [
         pytest.param(every_rollout(reward=1e30), id="reward"),
         pytest.param(every_rollout(logprobs=np.full(3, 80.0, np.float32)), id="log-probability"),
-        pytest.param(every_rollout(version_spans=(VersionSpan(FUTURE, 0, 3),)), id="version of the future"),
-        pytest.param(lambda group: dataclasses.replace(group, started_at=-1e308, finished_at=1e308), id="times"),
+        pytest.param(
+            every_rollout(version_spans=(VersionSpan(FUTURE, 0, 3),)), id="version of the future"
+        ),
+        pytest.param(
+            lambda group: dataclasses.replace(group, started_at=-1e308, finished_at=1e308),
+            id="times",
+        ),
         pytest.param(a_thousand, id="thousand rollouts"),
         pytest.param(lambda group: dataclasses.replace(group, prompt_id="p3"), id="another prompt"),
-        pytest.param(lambda group: dataclasses.replace(group, prompt_id="unheard of"), id="unknown prompt"),
         pytest.param(
-            lambda group: dataclasses.replace(group, prompt_token_ids=np.full(2, 7, np.int32)), id="other tokens"
+            lambda group: dataclasses.replace(group, prompt_id="unheard of"), id="unknown prompt"
+        ),
+        pytest.param(
+            lambda group: dataclasses.replace(group, prompt_token_ids=np.full(2, 7, np.int32)),
+            id="other tokens",
         ),
     ],
 )
 def test_what_nobody_asked_for_is_never_trained_on(tmp_path: Path, spoil: Spoil) -> None:
     config, broker = make_config(tmp_path, steps=8), MemoryBroker()
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(2))
-    controller = make_controller(config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners())
+    controller = make_controller(
+        config, SpoilingQueue(broker, answers, spoil), answers, QuickLearners()
+    )
     assert run(controller, answers) is TrainerEnding.FINISHED
     assert read_group_count(controller, "defective") == 1 + MAX_FAILURES
     outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
     assert outcomes["dead"] == 1, "the task that nobody answered well"
     used = {
-        task for line in lines(config, "tasks.jsonl") if line["what"] in ("used", "filtered") for task in line["tasks"]
+        task
+        for line in lines(config, "tasks.jsonl")
+        if line["what"] in ("used", "filtered")
+        for task in line["tasks"]
     }
     assert 5 in used, "it was asked again"
 
 
 def never_was(group: RolloutGroup) -> RolloutGroup:
-    """Begun by weights of the checkpoint at step 6 and, it says, ended by those of a step before it."""
+    """Begun by weights of the checkpoint at step 6 and, it says, ended by those of a step before
+    it.
+    """
     spoilt = every_rollout(version_spans=(VersionSpan(PolicyVersion(2, 0), 0, 3),))(group)
     return dataclasses.replace(spoilt, first_version=PolicyVersion(1, 6))
 
@@ -161,9 +185,17 @@ def throw_garbage(settings: Redis, rng: random.Random) -> None:
             "t": "0-1",
             "d": rng.randbytes(9),
         }
-        entry |= {rng.choice(list(entry)): rng.choice([b"garbage", b"two words", rng.randbytes(5), b"9" * 40])}
+        entry |= {
+            rng.choice(list(entry)): rng.choice(
+                [b"garbage", b"two words", rng.randbytes(5), b"9" * 40]
+            )
+        }
         raw.xadd(rng.choice([keys.rollouts, keys.tasks, keys.evals]), entry)
-        raw.hset(keys.inflight, rng.choice(known), rng.choice([b"waiting", b"finished 0 train x y", rng.randbytes(9)]))
+        raw.hset(
+            keys.inflight,
+            rng.choice(known),
+            rng.choice([b"waiting", b"finished 0 train x y", rng.randbytes(9)]),
+        )
 
 
 def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
@@ -172,7 +204,9 @@ def test_a_run_goes_on_and_resumes_among_garbage(tmp_path: Path) -> None:
     server.start()
     try:
         answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(4)), QuickLearners()
-        first = make_controller(config, RedisAnsweringQueue(server.settings, answers), answers, learners)
+        first = make_controller(
+            config, RedisAnsweringQueue(server.settings, answers), answers, learners
+        )
         first._reporter.record_start()
         assert run(first, answers, limit=5) is TrainerEnding.INTERRUPTED
         first.close()

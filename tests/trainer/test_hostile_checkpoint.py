@@ -1,4 +1,6 @@
-"""Checkpoints that were changed, or made to harm: no code of theirs runs, and each is read or is one sentence."""
+"""Checkpoints that were changed, or made to harm: no code of theirs runs, and each is read or is
+one sentence.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NEST = "[" * 100_000 + "]" * 100_000
 
 
 @pytest.fixture(scope="module")
-def group(ranks: Ranks, untied_model: Path, tmp_path_factory: pytest.TempPathFactory) -> LearnerGroup:
+def group(
+    ranks: Ranks, untied_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> LearnerGroup:
     """Of all tests: what is refused changes nothing of it, and none makes an update."""
     return LearnerGroup.build(make_config(untied_model, tmp_path_factory.mktemp("hostile")), ranks)
 
@@ -83,7 +87,9 @@ class _Runs:
 
 
 @pytest.mark.parametrize("place", ["alone", "inside"])
-def test_code_in_the_metadata_never_runs(group: LearnerGroup, path: Path, tmp_path: Path, place: str) -> None:
+def test_code_in_the_metadata_never_runs(
+    group: LearnerGroup, path: Path, tmp_path: Path, place: str
+) -> None:
     ran = tmp_path / "ran"
     harmful: Any = _Runs(ran)
     if place == "inside":
@@ -94,7 +100,9 @@ def test_code_in_the_metadata_never_runs(group: LearnerGroup, path: Path, tmp_pa
     assert not ran.exists()
 
 
-def test_code_in_the_place_of_a_tensor_never_runs(group: LearnerGroup, path: Path, tmp_path: Path) -> None:
+def test_code_in_the_place_of_a_tensor_never_runs(
+    group: LearnerGroup, path: Path, tmp_path: Path
+) -> None:
     """torch unpickles what the metadata calls bytes."""
     ran, name = tmp_path / "ran", "rng.0.cpu"
     harmful = BytesIO()
@@ -103,7 +111,9 @@ def test_code_in_the_place_of_a_tensor_never_runs(group: LearnerGroup, path: Pat
     file = next(iter(metadata.storage_data.values())).relative_path
     content = (path / file).read_bytes()
     metadata.state_dict_metadata[name] = BytesStorageMetadata()
-    metadata.storage_data[MetadataIndex(name)] = _StorageInfo(file, len(content), len(harmful.getvalue()))
+    metadata.storage_data[MetadataIndex(name)] = _StorageInfo(
+        file, len(content), len(harmful.getvalue())
+    )
     written(path / file, content + harmful.getvalue())
     written(path / ".metadata", pickle.dumps(metadata))
     assert f"{name} is not a tensor" in refusal(group, path)
@@ -114,7 +124,9 @@ def test_code_in_the_place_of_a_tensor_never_runs(group: LearnerGroup, path: Pat
 def test_no_file_is_read_before_all_are_as_they_were_written(
     group: LearnerGroup, path: Path, tmp_path: Path, changed: str
 ) -> None:
-    """Metadata that asks for code is not even looked at while it, or another file, is not what its checksum says."""
+    """Metadata that asks for code is not even looked at while it, or another file, is not what its
+    checksum says.
+    """
     ran = tmp_path / "ran"
     written(path / ".metadata", pickle.dumps(_Runs(ran)))
     content = (path / changed).read_bytes()
@@ -124,15 +136,22 @@ def test_no_file_is_read_before_all_are_as_they_were_written(
 
 
 HASHED = (
-    b"\x80\x04}(" + b"K\x01K\x01\x86\x94" + b"".join(b"h%c" % (n) * 2 + b"\x86\x94" for n in range(60)) + b"K\x01u."
+    b"\x80\x04}("
+    + b"K\x01K\x01\x86\x94"
+    + b"".join(b"h%c" % (n) * 2 + b"\x86\x94" for n in range(60))
+    + b"K\x01u."
 )
 """A key whose hash takes 2**60 steps."""
 FAR = b"\x80\x04Nr\xff\xff\xff\x7f."
 """A memory of 2**31 places."""
 
 
-@pytest.mark.parametrize("metadata", [b"", b"\x80", HASHED, FAR, b"\x80\x04].", b"cos\nsystem\n(S'true'\ntR."])
-def test_metadata_that_is_none_is_one_sentence(group: LearnerGroup, path: Path, metadata: bytes) -> None:
+@pytest.mark.parametrize(
+    "metadata", [b"", b"\x80", HASHED, FAR, b"\x80\x04].", b"cos\nsystem\n(S'true'\ntR."]
+)
+def test_metadata_that_is_none_is_one_sentence(
+    group: LearnerGroup, path: Path, metadata: bytes
+) -> None:
     written(path / ".metadata", metadata)
     assert ".metadata is damaged" in refusal(group, path)
 
@@ -151,19 +170,26 @@ def test_damaged_metadata_is_read_right_or_is_one_sentence(group: LearnerGroup, 
         except UserError as error:
             refused.append(str(error))
         else:
-            assert all(torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True))
+            assert all(
+                torch.equal(found, wanted)
+                for found, wanted in zip(state(group), expected, strict=True)
+            )
     assert len(refused) > 20
     assert not any("\n" in sentence for sentence in refused)
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
-def test_a_file_without_its_checksum_is_not_read(group: LearnerGroup, path: Path, name: str) -> None:
+def test_a_file_without_its_checksum_is_not_read(
+    group: LearnerGroup, path: Path, name: str
+) -> None:
     (path / f"{name}.crc32").unlink()
     assert f"{name}.crc32 does not exist" in refusal(group, path)
 
 
 @pytest.mark.parametrize("checksum", ["", "1", "x y", "1 2 3", "9" * 5_000 + " 1"])
-def test_a_checksum_that_is_none_is_one_sentence(group: LearnerGroup, path: Path, checksum: str) -> None:
+def test_a_checksum_that_is_none_is_one_sentence(
+    group: LearnerGroup, path: Path, checksum: str
+) -> None:
     (path / ".metadata.crc32").write_text(checksum)
     assert ".metadata.crc32 is not as it was written" in refusal(group, path)
 
@@ -207,9 +233,12 @@ def test_a_changed_controllers_file_is_noticed(group: LearnerGroup) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"step": "x"}, {"step": -1}, {"earlier": [[1]]}, {"uses": [1]}, {"curve": [[1, 2]]}, {"compute_state": 3},
-        {"ledger": {"next_sequence": 1}}, {"ledger": {"next_sequence": 1, "outstanding": {"x": "p"}, "held": {}}},
-        {"curriculum": {"prompts": 1}}, {"downstream_steps": None}, {"compute_state": {"generator": 1.0}},
+        {"step": "x"}, {"step": -1}, {"earlier": [[1]]}, {"uses": [1]}, {"curve": [[1, 2]]},
+        {"compute_state": 3},
+        {"ledger": {"next_sequence": 1}}, {"ledger": {"next_sequence": 1, "outstanding": {"x": "p"},
+            "held": {}}},
+        {"curriculum": {"prompts": 1}}, {"downstream_steps": None},
+        {"compute_state": {"generator": 1.0}},
         {"ledger": {"next_sequence": 10**15, "outstanding": {}, "held": {}}},
         {"ledger": {"next_sequence": 1, "outstanding": {}, "held": {"0": "1-x"}}},
     ],
@@ -223,14 +252,18 @@ def test_a_state_that_no_controller_had_gives_the_checkpoint_before(
     found = newest_whole(group.config, group)
     assert found is not None
     assert found.step == 1
-    assert [str(newest) in line for line in capsys.readouterr().out.splitlines() if "damaged" in line] == [True]
+    assert [
+        str(newest) in line for line in capsys.readouterr().out.splitlines() if "damaged" in line
+    ] == [True]
 
 
 def test_a_newer_checkpoint_is_not_passed_over(group: LearnerGroup) -> None:
     saved(group, "1.1", step=1)
     path = saved(group, "1.2", step=2)
     (path / "controller.json").write_text(with_checksum('{"format": 3, "updates": 1}'))
-    with pytest.raises(UserError, match=r"is of format 3, this Rollcast knows 2 at most; resume with the release"):
+    with pytest.raises(
+        UserError, match=r"is of format 3, this Rollcast knows 2 at most; resume with the release"
+    ):
         newest_whole(group.config, group)
 
 

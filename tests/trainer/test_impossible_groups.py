@@ -1,4 +1,6 @@
-"""Groups that no honest generator produces: every field of a group is compared with its task, or has bounds."""
+"""Groups that no honest generator produces: every field of a group is compared with its task, or
+has bounds.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,20 @@ from testkit.trainer.states import make_state
 
 LENGTH, BUDGET, VOCAB = 6, 12, 16
 COPIED = {
-    "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "sampling", "length", "eval_step",
+    "incarnation", "purpose", "dataset", "prompt_id", "prompt_token_ids", "sampling", "length",
+    "eval_step",
 }  # fmt: skip
 """Fields of a group that a generator copies from its task."""
-FREE = {"sequence", "attempt", "rollouts", "first_version", "generator", "started_at", "finished_at", "hand_backs"}
+FREE = {
+    "sequence",
+    "attempt",
+    "rollouts",
+    "first_version",
+    "generator",
+    "started_at",
+    "finished_at",
+    "hand_backs",
+}
 """Fields that it says itself. By its sequence the task is found, so that it cannot differ."""
 
 
@@ -49,7 +61,9 @@ def a_task(**changes: Any) -> PromptTask:
 
 
 def an_answer(task: PromptTask) -> RolloutGroup:
-    return make_answer_group(task, [make_rollout(index, LENGTH) for index in range(task.num_rollouts)])
+    return make_answer_group(
+        task, [make_rollout(index, LENGTH) for index in range(task.num_rollouts)]
+    )
 
 
 def found(task: PromptTask, group: RolloutGroup) -> str | None:
@@ -58,7 +72,9 @@ def found(task: PromptTask, group: RolloutGroup) -> str | None:
 
 
 def with_rollout(group: RolloutGroup, **changes: Any) -> RolloutGroup:
-    return dataclasses.replace(group, rollouts=[group.rollouts[0], dataclasses.replace(group.rollouts[1], **changes)])
+    return dataclasses.replace(
+        group, rollouts=[group.rollouts[0], dataclasses.replace(group.rollouts[1], **changes)]
+    )
 
 
 def test_every_field_of_a_group_is_either_copied_or_said() -> None:
@@ -81,7 +97,8 @@ OTHERS: dict[str, Any] = {
     "dataset": st.text(max_size=9) | st.just("d" * (1 << 20)),
     "prompt_id": st.text(max_size=9) | st.just("p" * (1 << 20)),
     "prompt_token_ids": tokens.map(lambda ids: np.array(ids, np.int32)),
-    "sampling": st.builds(Sampling, numbers, numbers, counts, counts) | st.just(Sampling(temperature=float("nan"))),
+    "sampling": st.builds(Sampling, numbers, numbers, counts, counts)
+    | st.just(Sampling(temperature=float("nan"))),
     "length": st.builds(LengthBudget, counts, counts, counts, counts, tokens, tokens, counts),
     "eval_step": st.integers(1, 2**32 - 1),
 }
@@ -92,13 +109,20 @@ OTHERS: dict[str, Any] = {
 def test_no_copied_field_can_be_another(data: st.DataObject, name: str) -> None:
     task = a_task()
     value: Any = data.draw(OTHERS[name])
-    same = np.array_equal(value, task.prompt_token_ids) if name == "prompt_token_ids" else value == getattr(task, name)
+    same = (
+        np.array_equal(value, task.prompt_token_ids)
+        if name == "prompt_token_ids"
+        else value == getattr(task, name)
+    )
     told = found(task, dataclasses.replace(an_answer(task), **dict[str, Any]({name: value})))
     assert (told is None) is same
     assert len(told or "") < 1000
 
 
-@given(st.sampled_from(list(GradingStatus)), st.floats(width=32) | st.sampled_from([0.0, 0.5, 1.0, -1.0]))
+@given(
+    st.sampled_from(list(GradingStatus)),
+    st.floats(width=32) | st.sampled_from([0.0, 0.5, 1.0, -1.0]),
+)
 def test_a_reward_is_that_of_its_verdict(status: GradingStatus, reward: float) -> None:
     task = a_task()
     right, none = status is GradingStatus.OK, status is not GradingStatus.UNGRADED
@@ -107,21 +131,30 @@ def test_a_reward_is_that_of_its_verdict(status: GradingStatus, reward: float) -
     assert (told is None) == possible
 
 
-@given(st.lists(st.floats(-103.25, 0.0, width=32), min_size=LENGTH, max_size=LENGTH), st.integers(0, LENGTH - 1))
+@given(
+    st.lists(st.floats(-103.25, 0.0, width=32), min_size=LENGTH, max_size=LENGTH),
+    st.integers(0, LENGTH - 1),
+)
 def test_a_log_probability_is_one_of_float32(values: list[float], place: int) -> None:
     task, logprobs = a_task(), np.array(values, np.float32)
     assert found(task, with_rollout(an_answer(task), logprobs=logprobs)) is None
     for wrong in (-1e30, -3.4e38, -105.0, -np.inf, np.inf, np.nan, 2e-4, 1e30):
         spoilt = logprobs.copy()
         spoilt[place] = wrong
-        assert "rollout 1 has a log-prob" in str(found(task, with_rollout(an_answer(task), logprobs=spoilt)))
+        assert "rollout 1 has a log-prob" in str(
+            found(task, with_rollout(an_answer(task), logprobs=spoilt))
+        )
 
 
 @given(st.integers(0, 40), st.sampled_from([StopReason.END, StopReason.LENGTH]))
-def test_a_rollout_has_at_most_its_budget_and_is_truncated_only_there(length: int, stop_reason: StopReason) -> None:
+def test_a_rollout_has_at_most_its_budget_and_is_truncated_only_there(
+    length: int, stop_reason: StopReason
+) -> None:
     task = a_task()
     group = an_answer(task)
-    group.rollouts[1] = make_rollout(1, length, stop_reason=stop_reason, token_ids=np.zeros(length, np.int32))
+    group.rollouts[1] = make_rollout(
+        1, length, stop_reason=stop_reason, token_ids=np.zeros(length, np.int32)
+    )
     possible = length == BUDGET if stop_reason is StopReason.LENGTH else 1 <= length <= BUDGET
     assert (found(task, group) is None) == possible
 
@@ -156,7 +189,9 @@ def interrupted(phrase_at: int, answer: int, **changes: Any) -> Rollout:
         (interrupted(3, 2, token_ids=np.zeros(7, np.int32)), "another phrase"),
     ],
 )
-def test_only_the_phrase_of_an_interrupted_rollout_carries_no_loss(rollout: Rollout, told: str | None) -> None:
+def test_only_the_phrase_of_an_interrupted_rollout_carries_no_loss(
+    rollout: Rollout, told: str | None
+) -> None:
     task = a_task()
     task.length = LengthBudget(BUDGET, 3, 4, 3, phrase=(9, 8))
     group = an_answer(task)
@@ -167,7 +202,13 @@ def test_only_the_phrase_of_an_interrupted_rollout_carries_no_loss(rollout: Roll
         assert "its task interrupts none" in str(found(task, group))
 
 
-@given(st.randoms(use_true_random=False), st.integers(3, 6), st.integers(0, 3), st.integers(1, 4), st.booleans())
+@given(
+    st.randoms(use_true_random=False),
+    st.integers(3, 6),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.booleans(),
+)
 @settings(deadline=None)
 def test_what_the_generator_makes_of_a_task_passes(
     rng: random.Random, low: int, more: int, answer: int, has_marker: bool
@@ -176,7 +217,9 @@ def test_what_the_generator_makes_of_a_task_passes(
     phrase, marker = (9, 8), (7,) if has_marker else ()
     most = low + more + len(phrase) + answer + rng.randint(0, 3)
     task = a_task()
-    task.length = LengthBudget(most, low, low + more, answer, phrase=phrase, end_of_thinking=marker, seed=5)
+    task.length = LengthBudget(
+        most, low, low + more, answer, phrase=phrase, end_of_thinking=marker, seed=5
+    )
     group = an_answer(task)
     for index in range(task.num_rollouts):
         completion = Completion(task, index, lambda token_ids: " ".join(map(str, token_ids)))
@@ -194,7 +237,9 @@ def test_what_the_generator_makes_of_a_task_passes(
             if is_end:
                 completion.stop_reason = StopReason.END
         rollout = completion.rollout()
-        group.rollouts[index] = dataclasses.replace(rollout, grading_status=GradingStatus.WRONG, partial=False)
+        group.rollouts[index] = dataclasses.replace(
+            rollout, grading_status=GradingStatus.WRONG, partial=False
+        )
     assert found(task, decode_group(encode_group(group))) is None
 
 
@@ -232,7 +277,9 @@ def test_what_a_rollout_says_has_bounds(change: dict[str, Any], told: str) -> No
 
 
 def test_a_group_is_compared_with_the_task_of_its_own_incarnation() -> None:
-    """The temperature, the budget, the data set's name and the prompt's template were changed before the resume."""
+    """The temperature, the budget, the data set's name and the prompt's template were changed
+    before the resume.
+    """
     ledger = Ledger()
     before = a_task(incarnation=1, dataset="old", prompt_token_ids=np.array([4, 4], np.int32))
     now = dataclasses.replace(make_task(3), incarnation=2, length=LengthBudget(99))

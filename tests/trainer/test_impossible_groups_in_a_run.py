@@ -55,14 +55,20 @@ class SpoilingGenerator(RedisGeneratorQueue):
         message = Message.FromString(encode_group(group))
         if self._is_spoilt(claimed):
             self._spoil(message)
-        return await self._let_go_with("publish", claimed, group.first_version, message.SerializeToString())
+        return await self._let_go_with(
+            "publish", claimed, group.first_version, message.SerializeToString()
+        )
 
 
 class SpoiltQueue(RedisTrainerQueue):
     """Before each read a generator answers everything that waits."""
 
     def __init__(
-        self, settings: Redis, answers: Answers, spoil: Spoil, is_spoilt: Callable[[Claimed], bool] | None = None
+        self,
+        settings: Redis,
+        answers: Answers,
+        spoil: Spoil,
+        is_spoilt: Callable[[Claimed], bool] | None = None,
     ) -> None:
         super().__init__(settings, "r")
         self._settings = settings
@@ -152,16 +158,25 @@ LOW = np.array([-1.0, -1e30, -1.0], "<f4").tobytes()
         pytest.param(longer, id="longer than the budget"),
         pytest.param(hotter, id="sampling"),
         pytest.param(set_to(dataset="another"), id="data set"),
-        pytest.param(every_rollout(grading_status=pb.GRADING_STATUS_WRONG, reward=0.9), id="wrong with a reward"),
-        pytest.param(every_rollout(grading_status=pb.GRADING_STATUS_UNSPECIFIED, reward=0.9), id="ungraded"),
-        pytest.param(every_rollout(grading_status=pb.GRADING_STATUS_UNSPECIFIED, reward=0.0), id="not graded"),
+        pytest.param(
+            every_rollout(grading_status=pb.GRADING_STATUS_WRONG, reward=0.9),
+            id="wrong with a reward",
+        ),
+        pytest.param(
+            every_rollout(grading_status=pb.GRADING_STATUS_UNSPECIFIED, reward=0.9), id="ungraded"
+        ),
+        pytest.param(
+            every_rollout(grading_status=pb.GRADING_STATUS_UNSPECIFIED, reward=0.0), id="not graded"
+        ),
         pytest.param(set_to(generator="g" * (1 << 20)), id="long name"),
         pytest.param(set_to(prompt_id="p" * (1 << 20)), id="long prompt"),
         pytest.param(other_purpose, id="purpose"),
         pytest.param(every_rollout(logprobs=np.full(3, np.nan, "<f4").tobytes()), id="unreadable"),
     ],
 )
-def test_an_impossible_group_costs_its_task_one_of_three_failures(tmp_path: Path, server: Server, spoil: Spoil) -> None:
+def test_an_impossible_group_costs_its_task_one_of_three_failures(
+    tmp_path: Path, server: Server, spoil: Spoil
+) -> None:
     config = make_config(tmp_path, steps=4)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(5))
     queue = SpoiltQueue(server.settings, answers, spoil)
@@ -172,14 +187,26 @@ def test_an_impossible_group_costs_its_task_one_of_three_failures(tmp_path: Path
         outcomes = check_every_task_once(lines(config, "tasks.jsonl"))
         assert outcomes["dead"] == 1, "the task that nobody answered well, and no other"
         marks = lines(config, "tasks.jsonl")
-        used = {task for mark in marks if mark["what"] in ("used", "filtered") for task in mark["tasks"]}
+        used = {
+            task for mark in marks if mark["what"] in ("used", "filtered") for task in mark["tasks"]
+        }
         always, once = queue.spoilt[Purpose.TRAIN]
         assert once in used, "it was asked again"
         assert always not in used
         first = EvaluationRecord(**lines(config, "evaluations.jsonl")[0])
-        assert (first.asked_prompts, first.num_prompts, first.missing_prompts, first.given_up_prompts) == (3, 2, 1, 1)
+        assert (
+            first.asked_prompts,
+            first.num_prompts,
+            first.missing_prompts,
+            first.given_up_prompts,
+        ) == (3, 2, 1, 1)
         assert counted(controller, "dead") == 2
-        lost = [item.value for item in page(controller, evaluation_metrics.EVAL_PROMPTS_LOST.name, reason="given_up")]
+        lost = [
+            item.value
+            for item in page(
+                controller, evaluation_metrics.EVAL_PROMPTS_LOST.name, reason="given_up"
+            )
+        ]
         assert lost == [1.0]
     finally:
         controller.close()
@@ -187,15 +214,23 @@ def test_an_impossible_group_costs_its_task_one_of_three_failures(tmp_path: Path
 
 def page(controller: Controller, name: str, **labels: str) -> list[Any]:
     samples = parse_page(controller._reporter._exporter.render().decode())
-    return [item for item in samples if item.name == name and labels.items() <= dict(item.labels).items()]
+    return [
+        item
+        for item in samples
+        if item.name == name and labels.items() <= dict(item.labels).items()
+    ]
 
 
 def counted(controller: Controller, outcome: str) -> float:
-    return sum(item.value for item in page(controller, trainer_metrics.GROUPS.name, outcome=outcome))
+    return sum(
+        item.value for item in page(controller, trainer_metrics.GROUPS.name, outcome=outcome)
+    )
 
 
 def test_a_record_with_another_purpose_takes_no_prompt(tmp_path: Path, server: Server) -> None:
-    """What the queue says of a task is not believed: an unreadable answer published as one of an evaluation."""
+    """What the queue says of a task is not believed: an unreadable answer published as one of an
+    evaluation.
+    """
     config = make_config(tmp_path, steps=3)
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(6))
 
@@ -218,8 +253,12 @@ def test_a_record_with_another_purpose_takes_no_prompt(tmp_path: Path, server: S
         controller.close()
 
 
-def test_groups_of_before_a_resume_are_compared_with_their_own_tasks(tmp_path: Path, server: Server) -> None:
-    """The second incarnation asks for shorter and cooler answers; those to the first's tasks are not defective."""
+def test_groups_of_before_a_resume_are_compared_with_their_own_tasks(
+    tmp_path: Path, server: Server
+) -> None:
+    """The second incarnation asks for shorter and cooler answers; those to the first's tasks are
+    not defective.
+    """
     config = make_config(tmp_path, steps=12)
     answers, learners = Answers(0.5, PolicyVersion(1, 0), random.Random(7)), QuickLearners()
 
@@ -252,9 +291,13 @@ def test_groups_of_before_a_resume_are_compared_with_their_own_tasks(tmp_path: P
     try:
         assert run(second, answers) is TrainerEnding.FINISHED
         assert own == {1, 2}
-        assert counted(second, "defective") == 2, "the two that were sampled otherwise than their own task says"
+        assert counted(second, "defective") == 2, (
+            "the two that were sampled otherwise than their own task says"
+        )
         marks = lines(config, "tasks.jsonl")
-        used = {task for mark in marks if mark["what"] in ("used", "filtered") for task in mark["tasks"]}
+        used = {
+            task for mark in marks if mark["what"] in ("used", "filtered") for task in mark["tasks"]
+        }
         assert kept & used
     finally:
         second.close()

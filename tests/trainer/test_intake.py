@@ -12,7 +12,9 @@ from tests.trainer.intake_desk import Desk
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("fail_in", range(1, 8))
 async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) -> None:
-    """Four training groups and two evaluation answers; one of lost versions, one whose every answer is defective."""
+    """Four training groups and two evaluation answers; one of lost versions, one whose every answer
+    is defective.
+    """
     desk = Desk()
     desk.dispatch("lost")
     await desk.answer(PolicyVersion(1, 9))
@@ -26,7 +28,9 @@ async def test_an_outage_at_any_call_loses_nothing(fail_in: int, after: bool) ->
         await desk.answer(PolicyVersion(2, 7))
         desk.turn()
         desk.turn()
-    assert sorted(desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready) == ["a", "b", "lost"]
+    assert sorted(
+        desk.intake.ready[sequence].group.prompt_id for sequence in desk.intake.ready
+    ) == ["a", "b", "lost"]
     assert sorted(desk.ledger.outstanding.values()) == ["a", "b", "lost"]
     assert desk.open_evaluations.unanswered_tasks() == {}
     assert desk.outcomes["dead"] == 1
@@ -80,7 +84,10 @@ async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> Non
     desk.ask("e", "bad")
     for attempt in range(MAX_FAILURES):
         claims = await desk.answer(PolicyVersion(2, 6))
-        assert [claim.task.attempt for claim in claims if claim.task.prompt_id == "bad"] == [attempt, attempt]
+        assert [claim.task.attempt for claim in claims if claim.task.prompt_id == "bad"] == [
+            attempt,
+            attempt,
+        ]
         assert desk.ledger.outstanding == {0: "a", 1: "bad"}
         desk.turn()
     assert await desk.answer(PolicyVersion(2, 6)) == [], "nothing is asked again"
@@ -92,7 +99,9 @@ async def test_a_task_whose_answers_cannot_be_used_is_dead_at_the_third() -> Non
     assert (closed.evaluation.num_prompts, closed.evaluation.samples) == (1, 2)
     page = desk.exporter.render().decode()
     assert f'rollcast_groups_total{{outcome="defective",run="r"}} {2 * MAX_FAILURES}.0' in page
-    assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in page, "of the evaluation; the other is counted above"
+    assert 'rollcast_groups_total{outcome="dead",run="r"} 1.0' in page, (
+        "of the evaluation; the other is counted above"
+    )
     assert len(desk.queue.outstanding().finished) == 1
 
 
@@ -115,12 +124,16 @@ async def test_a_second_answer_to_a_group_in_training_is_a_duplicate() -> None:
     desk.intake.done_with([delivery.stream_id for delivery in taken])
     desk.turn()
     assert desk.intake.groups() == ()
-    assert 'rollcast_groups_total{outcome="duplicate",run="r"} 1.0' in desk.exporter.render().decode()
+    assert (
+        'rollcast_groups_total{outcome="duplicate",run="r"} 1.0' in desk.exporter.render().decode()
+    )
     assert len(desk.queue.outstanding().finished) == 0
 
 
 async def test_an_answer_that_is_there_outlives_its_task_given_up_on_redis() -> None:
-    """Redis forgot the answer of a generator that never heard of it, and the task died of three silent owners."""
+    """Redis forgot the answer of a generator that never heard of it, and the task died of three
+    silent owners.
+    """
     desk = Desk()
     desk.dispatch("a", "b")
     (first, second) = await desk.answer(PolicyVersion(2, 6))
@@ -129,7 +142,9 @@ async def test_an_answer_that_is_there_outlives_its_task_given_up_on_redis() -> 
     desk.queue.retire([0, 1])
     desk.queue.dispatch([first.task, second.task])
     for _ in range(MAX_FAILURES):
-        await desk.generator.claim(train=2, evals=0, first_version=lambda: PolicyVersion(2, 6), block_seconds=0.0)
+        await desk.generator.claim(
+            train=2, evals=0, first_version=lambda: PolicyVersion(2, 6), block_seconds=0.0
+        )
         desk.queue.sweep(0.0)
     desk.turn()
     assert desk.outcomes == {}

@@ -1,4 +1,6 @@
-"""Forced interruption from the generator's completions to the gradient: the phrase is context and nothing else."""
+"""Forced interruption from the generator's completions to the gradient: the phrase is context and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def make_task(sequence: int, prompt: list[int], length: LengthBudget) -> PromptT
 
 
 def sampled(task: PromptTask, index: int, rng: random.Random) -> Rollout:
-    """One completion as the generator makes it; the "model" never ends its text early, and thinks long or briefly."""
+    """One completion as the generator makes it; the "model" never ends its text early, and thinks
+    long or briefly.
+    """
     completion = Completion(task, index, lambda token_ids: "".join(map(chr, token_ids)))
     brief = rng.random() < 0.3
     while (leg := completion.next_leg()) is not None:
@@ -86,7 +90,9 @@ def sampled(task: PromptTask, index: int, rng: random.Random) -> Rollout:
         tokens = [rng.randrange(2, 40) for _ in range(leg.max_tokens)]
         if brief and not completion.token_ids:
             tokens[LOW - 2] = MARKER[0]
-        completion.append(tokens, [rng.uniform(-6, -2) for _ in tokens], [VersionSpan(V, 0, len(tokens))])
+        completion.append(
+            tokens, [rng.uniform(-6, -2) for _ in tokens], [VersionSpan(V, 0, len(tokens))]
+        )
         if completion.interrupted or brief:
             break
     completion.stop_reason = StopReason.END
@@ -111,8 +117,12 @@ def groups() -> list[RolloutGroup]:
 
 def budget_of(max_tokens: int) -> LengthBudget:
     """Thinking is cut at HIGH, always."""
-    control = Interruption.model_validate(RECIPE["length_control"]).model_copy(update={"position": (HIGH, HIGH)})
-    return length_budget(Recipe(length_control=control, max_completion_tokens=max_tokens), encode, SEED)
+    control = Interruption.model_validate(RECIPE["length_control"]).model_copy(
+        update={"position": (HIGH, HIGH)}
+    )
+    return length_budget(
+        Recipe(length_control=control, max_completion_tokens=max_tokens), encode, SEED
+    )
 
 
 def test_behind_the_last_position_there_is_room_for_the_phrase_and_a_whole_answer() -> None:
@@ -122,16 +132,22 @@ def test_behind_the_last_position_there_is_room_for_the_phrase_and_a_whole_answe
 
 
 def test_a_budget_that_forgets_the_phrase_is_refused() -> None:
-    with pytest.raises(UserError, match=r"max_completion_tokens = 19: .*the 3 tokens of its phrase .* take 20") as told:
+    with pytest.raises(
+        UserError, match=r"max_completion_tokens = 19: .*the 3 tokens of its phrase .* take 20"
+    ) as told:
         budget_of(HIGH + len(PHRASE) + ANSWER - 1)
     assert "\n" not in str(told.value)
 
 
-def test_thinking_stops_at_the_drawn_position_and_the_answer_follows(groups: list[RolloutGroup]) -> None:
+def test_thinking_stops_at_the_drawn_position_and_the_answer_follows(
+    groups: list[RolloutGroup],
+) -> None:
     interrupted = 0
     for group in groups:
         for rollout in group.rollouts:
-            cut = interruption_position(seed=SEED, sequence=group.sequence, rollout=rollout.index, low=LOW, high=HIGH)
+            cut = interruption_position(
+                seed=SEED, sequence=group.sequence, rollout=rollout.index, low=LOW, high=HIGH
+            )
             ends = {leg.kind: leg.end for leg in rollout.legs}
             thinking = rollout.token_ids[: ends[LegKind.THINKING]].tolist()
             if rollout.interrupted:
@@ -141,22 +157,30 @@ def test_thinking_stops_at_the_drawn_position_and_the_answer_follows(groups: lis
                 assert rollout.token_ids[cut : cut + len(PHRASE)].tolist() == PHRASE
                 assert rollout.num_tokens - cut - len(PHRASE) == ANSWER
             else:
-                assert MARKER[0] in thinking[:cut], "it stopped thinking by itself before the position"
+                assert MARKER[0] in thinking[:cut], (
+                    "it stopped thinking by itself before the position"
+                )
             assert rollout.num_tokens <= BUDGET
     rollouts = sum(len(group.rollouts) for group in groups)
     assert 0 < interrupted < rollouts
     statistics = export_batch(exporter := Exporter("r"), groups)
     assert statistics["interrupted_ratio"] == interrupted / rollouts
-    assert f'rollcast_interrupted_ratio{{run="r"}} {interrupted / rollouts}' in exporter.render().decode()
+    assert (
+        f'rollcast_interrupted_ratio{{run="r"}} {interrupted / rollouts}'
+        in exporter.render().decode()
+    )
 
 
 def slow_gradient(
     model: torch.nn.Module, groups: list[RolloutGroup], *, phrase_carries_loss: bool
 ) -> dict[str, Tensor]:
-    """ScaleRL's objective, token by token; optionally with the mistake of training on the phrase."""
+    """ScaleRL's objective, token by token; optionally with the mistake
+    of training on the phrase.
+    """
     varied = [group for group in groups if len({rollout.reward for rollout in group.rollouts}) > 1]
     centred = {
-        (group.sequence, rollout.index): rollout.reward - float(np.mean([other.reward for other in group.rollouts]))
+        (group.sequence, rollout.index): rollout.reward
+        - float(np.mean([other.reward for other in group.rollouts]))
         for group in varied
         for rollout in group.rollouts
     }
@@ -168,25 +192,37 @@ def slow_gradient(
             prompt, tokens = group.prompt_token_ids.tolist(), rollout.token_ids.tolist()
             rows = torch.log_softmax(model(input_ids=torch.tensor([prompt + tokens])).logits[0], 1)
             phrase = {
-                position for leg in rollout.legs if leg.kind is LegKind.PHRASE for position in range(leg.start, leg.end)
+                position
+                for leg in rollout.legs
+                if leg.kind is LegKind.PHRASE
+                for position in range(leg.start, leg.end)
             }
             for position, token in enumerate(tokens):
                 if position in phrase and not phrase_carries_loss:
                     continue
                 logprob = rows[len(prompt) + position - 1, token]
                 ratio = min(math.exp(logprob.item() - float(rollout.logprobs[position])), 5.0)
-                inner = inner + ratio * centred[group.sequence, rollout.index] / (deviation + 1e-6) * logprob
+                inner = (
+                    inner
+                    + ratio * centred[group.sequence, rollout.index] / (deviation + 1e-6) * logprob
+                )
                 count += 1
         objective = objective + inner / count
     model.zero_grad()
     (-objective / len(varied)).backward()
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 def test_the_phrase_carries_no_loss(
     ranks: Ranks, untied_model: Path, tmp_path: Path, groups: list[RolloutGroup]
 ) -> None:
-    """The update's whole gradient is that of the sampled tokens; training on the phrase as well would be another."""
+    """The update's whole gradient is that of the sampled tokens; training on the phrase as well
+    would be another.
+    """
     config = make_config(untied_model, tmp_path, recipe=RECIPE)
     learner_group = LearnerGroup.build(config, ranks)
     learner = learner_group.learner
@@ -198,7 +234,8 @@ def test_the_phrase_carries_no_loss(
     right = slow_gradient(plain, groups, phrase_carries_loss=False)
     wrong = slow_gradient(plain, groups, phrase_carries_loss=True)
     moments = {
-        name: learner.optimizer.state[weight]["exp_avg"].full_tensor().double() / (1 - learner.settings.betas[0])
+        name: learner.optimizer.state[weight]["exp_avg"].full_tensor().double()
+        / (1 - learner.settings.betas[0])
         for name, weight in learner.policy.named_weights()
     }
 

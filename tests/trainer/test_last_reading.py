@@ -1,4 +1,6 @@
-"""The end of a real trainer: its last evaluation stays on /metrics until those who read it have come again."""
+"""The end of a real trainer: its last evaluation stays on /metrics until those who read it have
+come again.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,12 @@ PATIENCE_SECONDS = 6.0
 
 
 @contextmanager
-def ending_trainer(folder: Path, trainers: ForkedPrograms, patience: float = LAST_READING_SECONDS) -> Iterator[System]:
-    """A trainer whose budget is used up at once, and which waits for the answers to its only evaluation."""
+def ending_trainer(
+    folder: Path, trainers: ForkedPrograms, patience: float = LAST_READING_SECONDS
+) -> Iterator[System]:
+    """A trainer whose budget is used up at once, and which waits for the answers to its only
+    evaluation.
+    """
     make_tiny_model(folder / "model", max_length=128)
     settings = {
         "run": "short",
@@ -67,7 +73,9 @@ def ending_trainer(folder: Path, trainers: ForkedPrograms, patience: float = LAS
             system.folder / "trainer.log",
             settings={"LAST_READING_SECONDS": patience},
         )
-        wait_for(lambda: is_on(system, "training ends"), START_SECONDS, "the trainer's last evaluation")
+        wait_for(
+            lambda: is_on(system, "training ends"), START_SECONDS, "the trainer's last evaluation"
+        )
         yield system
 
 
@@ -84,7 +92,9 @@ def answer_evaluation(system: System) -> None:
         queue = RedisGeneratorQueue(Redis(port=system.redis_port), system.settings["run"], "g")
         answered = 0
         while answered < 4:
-            for claimed in await queue.claim(train=0, evals=4, first_version=lambda: VERSION, block_seconds=1.0):
+            for claimed in await queue.claim(
+                train=0, evals=4, first_version=lambda: VERSION, block_seconds=1.0
+            ):
                 assert await queue.publish(claimed, answered_group(claimed))
                 answered += 1
         await queue.close()
@@ -94,7 +104,10 @@ def answer_evaluation(system: System) -> None:
 
 def answered_group(claimed: Claimed) -> RolloutGroup:
     """Every second rollout is right."""
-    rollouts = [make_graded_rollout(index, float(index % 2), VERSION) for index in range(claimed.task.num_rollouts)]
+    rollouts = [
+        make_graded_rollout(index, float(index % 2), VERSION)
+        for index in range(claimed.task.num_rollouts)
+    ]
     return make_answer_group(claimed.task, rollouts, first_version=VERSION)
 
 
@@ -113,12 +126,15 @@ def has_read(forecaster: Path) -> bool:
         port = int(port_file(forecaster, "forecaster").read_text())
         lines = httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
         return any(
-            line.startswith(forecaster_metrics.FORECAST_SOURCE_UP.name) and line.endswith(" 1.0") for line in lines
+            line.startswith(forecaster_metrics.FORECAST_SOURCE_UP.name) and line.endswith(" 1.0")
+            for line in lines
         )
     return False
 
 
-def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: Path, trainers: ForkedPrograms) -> None:
+def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(
+    tmp_path: Path, trainers: ForkedPrograms
+) -> None:
     with ending_trainer(tmp_path, trainers) as system:
         assert pass_rate(system) is None
         answer_evaluation(system)
@@ -129,7 +145,9 @@ def test_the_last_evaluation_is_there_for_who_reads_every_few_seconds(tmp_path: 
         assert system.processes["trainer"].wait(20) == 0
 
 
-def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, trainers: ForkedPrograms) -> None:
+def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(
+    tmp_path: Path, trainers: ForkedPrograms
+) -> None:
     with ending_trainer(tmp_path, trainers) as system:
         answer_evaluation(system)
         wait_for(lambda: (system.run_folder / "model").exists(), 60, "the exported model")
@@ -139,7 +157,9 @@ def test_sigterm_ends_the_wait_at_once_and_the_run_is_finished(tmp_path: Path, t
         assert time.monotonic() - began < 25, "of the thirty that it would wait"
 
 
-def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trainers: ForkedPrograms) -> None:
+def test_nobody_is_waited_for_for_longer_than_half_a_minute(
+    tmp_path: Path, trainers: ForkedPrograms
+) -> None:
     assert LAST_READING_SECONDS == 30.0
     with ending_trainer(tmp_path, trainers, PATIENCE_SECONDS) as system:
         answer_evaluation(system)
@@ -153,13 +173,17 @@ def test_nobody_is_waited_for_for_longer_than_half_a_minute(tmp_path: Path, trai
 def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
     tmp_path: Path, trainers: ForkedPrograms
 ) -> None:
-    """It reads the page alone, every five seconds; what shows the run reads it ten times a second."""
+    """It reads the page alone, every five seconds; what shows the run reads it ten times a
+    second.
+    """
     with ending_trainer(tmp_path / "trainer", trainers) as system, ExitStack() as stack:
         elsewhere = tmp_path / "forecaster"
         elsewhere.mkdir()
         page = f"http://127.0.0.1:{system.settings['trainer']['http_port']}/metrics"
         config = run_file(elsewhere, {"kind": "scrape", "urls": [page], "every_seconds": 5.0})
-        forecaster = subprocess.Popen([sys.executable, "-m", "rollcast.forecaster", "--config", str(config)])
+        forecaster = subprocess.Popen(
+            [sys.executable, "-m", "rollcast.forecaster", "--config", str(config)]
+        )
         stack.callback(forecaster.wait)
         stack.callback(forecaster.kill)
         wait_for(lambda: has_read(elsewhere / "demo"), 120, "the forecaster's first look")
@@ -176,4 +200,6 @@ def test_a_forecaster_sees_the_last_evaluation_though_others_read_more_often(
         assert system.processes["trainer"].wait(90) == 0, system.log("trainer")[-3000:]
         time.sleep(1.0)
         with closing(sqlite3.connect(elsewhere / "demo" / "forecasts.sqlite")) as connection:
-            assert connection.execute("SELECT run, step, pass_rate FROM evaluations").fetchall() == [("short", 0, 0.5)]
+            assert connection.execute(
+                "SELECT run, step, pass_rate FROM evaluations"
+            ).fetchall() == [("short", 0, 0.5)]

@@ -1,6 +1,8 @@
-"""The launcher of the trainer's ranks: environment, exit codes, signals, the lock; with real processes.
+"""The launcher of the trainer's ranks: environment, exit codes, signals, the lock; with real
+processes.
 
-The ranks are stand-ins: real ones would need torch and seconds, and what a rank does is not the launcher's business.
+The ranks are stand-ins: real ones would need torch and seconds, and what a rank does is not the
+launcher's business.
 """
 
 from __future__ import annotations
@@ -69,12 +71,22 @@ class Launches:
         self._launchers = launchers
 
     def start(
-        self, plan: dict[str, object], *arguments: str, index: str = "0", out: str = ".", **variables: str
+        self,
+        plan: dict[str, object],
+        *arguments: str,
+        index: str = "0",
+        out: str = ".",
+        **variables: str,
     ) -> Forked:
         """`out`: folder, beside the run file, into which ranks write what they saw."""
         folder = self.run_file.parent
         (folder / "rank.py").write_text(RANK)
-        environment = {"OUT": str(folder / out), "PLAN": json.dumps(plan), "JOB_COMPLETION_INDEX": index, **variables}
+        environment = {
+            "OUT": str(folder / out),
+            "PLAN": json.dumps(plan),
+            "JOB_COMPLETION_INDEX": index,
+            **variables,
+        }
         command = [str(folder / "rank.py"), *arguments, f"--config={self.run_file}", "--resume"]
         return self._launchers.start(LAUNCHER, command, self.log, environment)
 
@@ -110,7 +122,10 @@ def seen(run_file: Path, rank: int) -> dict[str, object]:
 
 def test_one_rank_opens_no_store(launches: Launches, run_file: Path) -> None:
     assert launches.start({}).wait(60) == 0
-    assert seen(run_file, 0) == {"environment": {}, "arguments": ["--config", str(run_file), "--resume"]}
+    assert seen(run_file, 0) == {
+        "environment": {},
+        "arguments": ["--config", str(run_file), "--resume"],
+    }
 
 
 def test_ranks_of_one_machine_need_no_name(launches: Launches, run_file: Path) -> None:
@@ -145,8 +160,12 @@ def test_ranks_of_the_second_machine_know_their_place(launches: Launches, run_fi
         ({"0": 0, "1": 0}, 0),
     ],
 )
-def test_the_exit_code_says_what_happened(launches: Launches, plan: dict[str, object], code: int) -> None:
-    """A user's mistake wins; a rank that hangs because another failed is ended and its signal is not the answer."""
+def test_the_exit_code_says_what_happened(
+    launches: Launches, plan: dict[str, object], code: int
+) -> None:
+    """A user's mistake wins; a rank that hangs because another failed is ended and its signal is
+    not the answer.
+    """
     assert launches.start(plan, "--ranks=2").wait(60) == code
 
 
@@ -177,9 +196,18 @@ MARK = "ROLLCAST_RANKS_RESTARTED"
     ids=str,
 )
 def test_ranks_start_again_where_the_pod_stays(
-    launches: Launches, run_file: Path, plan: list[object], marked: bool, min_work_seconds: str, code: int, starts: int
+    launches: Launches,
+    run_file: Path,
+    plan: list[object],
+    marked: bool,
+    min_work_seconds: str,
+    code: int,
+    starts: int,
 ) -> None:
-    """143 without a signal of our own: another machine was moved. A failure counts if it came soon."""
+    """143 without a signal of our own: another machine was moved.
+
+    A failure counts if it came soon.
+    """
     mark = run_file.parent / "restarted"
     variables = {"MIN_WORK_SECONDS": min_work_seconds} | ({MARK: str(mark)} if marked else {})
     assert launches.start({"0": plan}, **variables).wait(60) == code
@@ -187,9 +215,13 @@ def test_ranks_start_again_where_the_pod_stays(
     assert mark.exists() is (starts > 1), "the liveness probe must know that ranks start"
 
 
-def test_whoever_was_asked_to_go_does_not_start_ranks_again(launches: Launches, run_file: Path) -> None:
+def test_whoever_was_asked_to_go_does_not_start_ranks_again(
+    launches: Launches, run_file: Path
+) -> None:
     plan = ["until-stopped", 0]
-    process = launches.start({"0": plan}, MIN_WORK_SECONDS="0", **{MARK: str(run_file.parent / "restarted")})
+    process = launches.start(
+        {"0": plan}, MIN_WORK_SECONDS="0", **{MARK: str(run_file.parent / "restarted")}
+    )
     wait_for(run_file.parent / "0.json")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 143
@@ -204,7 +236,9 @@ def test_sigterm_reaches_every_rank(launches: Launches, run_file: Path) -> None:
     assert process.wait(30) == 143
 
 
-def test_the_folder_is_held_until_the_trainer_before_has_ended(launches: Launches, run_file: Path) -> None:
+def test_the_folder_is_held_until_the_trainer_before_has_ended(
+    launches: Launches, run_file: Path
+) -> None:
     folder = run_file.parent / "runs" / "small"
     folder.mkdir(parents=True)
     with (folder / ".trainer.lock").open("a") as lock:
@@ -236,7 +270,10 @@ class Names:
     def __init__(self, launches: Launches, rendered: str, accepted: str) -> None:
         self._launches = launches
         self._folder = launches.run_file.parent
-        self.rendered, self.accepted = self._folder / "rendered-trainer", self._folder / "accepted-trainer"
+        self.rendered, self.accepted = (
+            self._folder / "rendered-trainer",
+            self._folder / "accepted-trainer",
+        )
         self.says(rendered, accepted)
 
     def says(self, rendered: str, accepted: str) -> None:
@@ -250,8 +287,12 @@ class Names:
         return self._launches.start({"0": plan}, f"--job={job}", *files, out=out)
 
 
-def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(launches: Launches, run_file: Path) -> None:
-    """An upgrade changes `rendered` first, then makes the Job; `accepted` changes after the API server took it all."""
+def test_a_trainer_leaves_when_its_successor_was_accepted_and_not_before(
+    launches: Launches, run_file: Path
+) -> None:
+    """An upgrade changes `rendered` first, then makes the Job; `accepted` changes after the API
+    server took it all.
+    """
     names = Names(launches, rendered="a", accepted="a")
     older = names.start("a", "older", "until-stopped")
     wait_for(run_file.parent / "older" / "0.json")
@@ -289,7 +330,9 @@ def test_after_an_upgrade_that_failed_the_trainer_before_stays_and_a_forgotten_o
 def test_all_machines_leave_for_the_accepted_trainer_as_one(
     launches: Launches, run_file: Path, asked: bool, code: int
 ) -> None:
-    """Ranks that another machine ended, which saw the name before; who was asked to go says no more than that."""
+    """Ranks that another machine ended, which saw the name before; who was asked to go says no more
+    than that.
+    """
     process = Names(launches, "b", "b").start("a", "out", "until-stopped" if asked else 143)
     wait_for(run_file.parent / "out" / "0.json")
     if asked:
@@ -298,8 +341,12 @@ def test_all_machines_leave_for_the_accepted_trainer_as_one(
 
 
 @pytest.mark.parametrize("accepted", [None, ""])
-def test_a_trainer_stays_while_none_was_accepted(launches: Launches, run_file: Path, accepted: str | None) -> None:
-    """No file, or an empty one: before the first install has ended, and while Helm replaces the ConfigMap."""
+def test_a_trainer_stays_while_none_was_accepted(
+    launches: Launches, run_file: Path, accepted: str | None
+) -> None:
+    """No file, or an empty one: before the first install has ended, and while Helm replaces the
+    ConfigMap.
+    """
     names = Names(launches, "b", "")
     if accepted is None:
         names.accepted.unlink()
@@ -312,14 +359,17 @@ def test_a_trainer_stays_while_none_was_accepted(launches: Launches, run_file: P
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "sentence"), [("busy", 1, "Text file busy"), ("a file in the way", 2, "Not a directory")]
+    ("fault", "code", "sentence"),
+    [("busy", 1, "Text file busy"), ("a file in the way", 2, "Not a directory")],
 )
 def test_only_what_a_user_must_mend_ends_the_run_for_good(
     launches: Launches, run_file: Path, fault: str, code: int, sentence: str
 ) -> None:
     """Exit code 2 fails the Job; storage that is in trouble for now must not."""
     folder = run_file.parent / "runs" / "small"
-    if fault == "busy":  # a program that runs cannot be opened for writing: not for a matter of rights or paths
+    if (
+        fault == "busy"
+    ):  # a program that runs cannot be opened for writing: not for a matter of rights or paths
         program = run_file.parent / "program"
         shutil.copy("/bin/sleep", program)
         running = subprocess.Popen([program, "60"])

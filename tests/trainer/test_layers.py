@@ -1,4 +1,6 @@
-"""Layers that are recomputed selectively, against the same layers as they were; and what is not compiled."""
+"""Layers that are recomputed selectively, against the same layers as they were; and what is not
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Products(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_selective_recomputation_repeats_no_product(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+def test_selective_recomputation_repeats_no_product(
+    ranks: Ranks, model: Path, tmp_path: Path
+) -> None:
     found = {}
     products: Counter[object] = Counter()
     for mode in (False, "selective", True):
@@ -42,6 +46,7 @@ def test_selective_recomputation_repeats_no_product(ranks: Ranks, model: Path, t
 def test_a_model_with_experts_is_not_compiled(ranks: Ranks, tmp_path: Path) -> None:
     make_architecture(tmp_path, "qwen3_moe")
     with pytest.raises(
-        UserError, match=r"^trainer\.compile = true: this model has weights of three .*; set it to false$"
+        UserError,
+        match=r"^trainer\.compile = true: this model has weights of three .*; set it to false$",
     ):
         policy_of(ranks, tmp_path, tmp_path, compile=True)

@@ -15,7 +15,9 @@ from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 
 @settings(max_examples=100)
 @given(st.lists(st.booleans(), max_size=60))
-def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(settle_some: list[bool]) -> None:
+def test_what_is_outstanding_is_what_was_dispatched_less_what_was_settled(
+    settle_some: list[bool],
+) -> None:
     ledger, expected = Ledger(), {}
     for number, settle in enumerate(settle_some):
         sequence = ledger.dispatch(f"p{number}", 8)
@@ -38,7 +40,9 @@ def test_sequences_never_go_back_after_a_restart() -> None:
         ledger.dispatch(f"p{number}", 8)
     queue = MemoryTrainerQueue(MemoryBroker())
     queue.set_state(NEXT_SEQUENCE, str(ledger.next_sequence).encode())
-    restored = restore_ledger(queue, "state", Progress.from_json(json.loads(json.dumps(checkpoint))))
+    restored = restore_ledger(
+        queue, "state", Progress.from_json(json.loads(json.dumps(checkpoint)))
+    )
     assert restored.outstanding == {number: f"p{number}" for number in range(5)}
     assert restored.dispatch("x", 8) == 9
 

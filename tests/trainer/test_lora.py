@@ -63,27 +63,43 @@ def shake(group: LearnerGroup) -> None:
 
 def test_an_update_is_that_of_pefts_own_model(ranks: Ranks, model: Path, tmp_path: Path) -> None:
     """Loss, KL to the base and gradients. The reference is the base with the adapters off."""
-    group = build(ranks, model, tmp_path, kl={"coefficient": KL, "estimator": "k1"}, entropy_bonus=ENTROPY)
+    group = build(
+        ranks, model, tmp_path, kl={"coefficient": KL, "estimator": "k1"}, entropy_bonus=ENTROPY
+    )
     learner = group.learner
     assert learner.reference is not None
     assert learner.reference.policy is learner.policy, "a second copy"
     shake(group)
     plain = pefts(model, group)
     base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    frozen = [weight.full_tensor().clone() for _, weight in learner.policy.named_weights() if not weight.requires_grad]
+    frozen = [
+        weight.full_tensor().clone()
+        for _, weight in learner.policy.named_weights()
+        if not weight.requires_grad
+    ]
     sequences = make_sequences(5)
     loss, distance = slow_loss(plain, base, sequences, kl=KL, entropy=ENTROPY)
     loss.backward()
     stats = group.update(sequences)
     assert stats.loss == pytest.approx(loss.item(), rel=1e-4)
     assert stats.kl == pytest.approx(distance, rel=1e-4)
-    gradients = {name: weight.grad for name, weight in plain.named_parameters() if weight.requires_grad}
+    gradients = {
+        name: weight.grad for name, weight in plain.named_parameters() if weight.requires_grad
+    }
     trained = list(learner.policy.trained_weights())
     assert len(trained) == len(gradients) == 2 * 7 * 2
     for name, weight in trained:
-        moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (1 - learner.settings.betas[0])
-        torch.testing.assert_close(moment, gradients[f"base_model.model.{name}"], rtol=1e-3, atol=1e-5)
-    after = [weight.full_tensor() for _, weight in learner.policy.named_weights() if not weight.requires_grad]
+        moment = learner.optimizer.state[weight]["exp_avg"].full_tensor() / (
+            1 - learner.settings.betas[0]
+        )
+        torch.testing.assert_close(
+            moment, gradients[f"base_model.model.{name}"], rtol=1e-3, atol=1e-5
+        )
+    after = [
+        weight.full_tensor()
+        for _, weight in learner.policy.named_weights()
+        if not weight.requires_grad
+    ]
     assert all(torch.equal(one, other) for one, other in zip(frozen, after, strict=True))
 
 
@@ -92,27 +108,43 @@ def test_the_base_is_in_the_models_dtype_and_only_adapters_are_masters(
     ranks: Ranks, model: Path, tmp_path: Path, dtype: str
 ) -> None:
     group = build(ranks, model, tmp_path, dtype=dtype)
-    stored = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype)).state_dict()
+    stored = transformers.AutoModelForCausalLM.from_pretrained(
+        model, dtype=getattr(torch, dtype)
+    ).state_dict()
     trained = dict(group.learner.policy.trained_weights())
     assert all(weight.dtype == torch.float32 for weight in trained.values())
     for name, weight in group.learner.policy.named_weights():
         assert isinstance(weight, DTensor)
         if name not in trained:
             assert torch.equal(weight.full_tensor(), stored[name.replace(".base_layer", "")])
-    assert {id(weight) for weight in group.learner.weights} == {id(weight) for weight in trained.values()}
+    assert {id(weight) for weight in group.learner.weights} == {
+        id(weight) for weight in trained.values()
+    }
     published = sum(spec.num_bytes for spec in group.specs)
-    assert published == sum(weight.numel() for weight in trained.values()) * getattr(torch, dtype).itemsize
+    assert (
+        published
+        == sum(weight.numel() for weight in trained.values()) * getattr(torch, dtype).itemsize
+    )
     before = [weight.full_tensor().clone() for weight in trained.values()]
     first = group.update(make_sequences(5))
     assert first.applied
-    assert any(not torch.equal(old, new.full_tensor()) for old, new in zip(before, trained.values(), strict=True))
+    assert any(
+        not torch.equal(old, new.full_tensor())
+        for old, new in zip(before, trained.values(), strict=True)
+    )
 
 
-def test_another_seed_draws_other_adapters(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_another_seed_draws_other_adapters(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     def drawn(seed: int) -> torch.Tensor:
-        config = make_config(untied_model, tmp_path, model={"lora": LORA}).model_copy(update={"seed": seed})
+        config = make_config(untied_model, tmp_path, model={"lora": LORA}).model_copy(
+            update={"seed": seed}
+        )
         policy = LearnerGroup.build(config, ranks).learner.policy
-        return next(weight.full_tensor() for name, weight in policy.trained_weights() if "lora_A" in name)
+        return next(
+            weight.full_tensor() for name, weight in policy.trained_weights() if "lora_A" in name
+        )
 
     assert torch.equal(drawn(1), drawn(1))
     assert not torch.equal(drawn(1), drawn(2))
@@ -121,9 +153,21 @@ def test_another_seed_draws_other_adapters(ranks: Ranks, untied_model: Path, tmp
 @pytest.mark.parametrize(
     ("kind", "targets", "sentence"),
     [
-        ("qwen3_moe", "all-linear", r"has experts, which get no adapters .*; give model\.lora\.targets its attention"),
-        ("qwen3_moe", ["q_proj", "experts"], r"has experts, which get no adapters \(model\.lora\.targets: experts\)"),
-        ("mixtral", ["down_proj"], r"has experts, which get no adapters \(model\.lora\.targets: down_proj\)"),
+        (
+            "qwen3_moe",
+            "all-linear",
+            r"has experts, which get no adapters .*; give model\.lora\.targets its attention",
+        ),
+        (
+            "qwen3_moe",
+            ["q_proj", "experts"],
+            r"has experts, which get no adapters \(model\.lora\.targets: experts\)",
+        ),
+        (
+            "mixtral",
+            ["down_proj"],
+            r"has experts, which get no adapters \(model\.lora\.targets: down_proj\)",
+        ),
         (
             "qwen3_moe",
             ["gate_proj", "up_proj"],
@@ -134,15 +178,27 @@ def test_another_seed_draws_other_adapters(ranks: Ranks, untied_model: Path, tmp
             ["o_proj", "gate_proj"],
             r"has experts, which get no adapters \(model\.lora\.targets: gate_proj\)",
         ),
-        ("mixtral", ["w1", "w3"], r"has experts, which get no adapters \(model\.lora\.targets: w1\)"),
+        (
+            "mixtral",
+            ["w1", "w3"],
+            r"has experts, which get no adapters \(model\.lora\.targets: w1\)",
+        ),
         (
             "deepseek_v3",
             ["o_proj", "kv_b_proj"],
             r"has latent attention, .* \(model\.lora\.targets: kv_b_proj\); "
             r"choose among kv_a_proj_with_mqa, o_proj, q_a_proj, q_b_proj$",
         ),
-        ("deepseek_v3", "all-linear", r"its attention, \[q_a_proj, q_b_proj, kv_a_proj_with_mqa, o_proj\]$"),
-        ("qwen3_5", "all-linear", r"such as \[q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj\]$"),
+        (
+            "deepseek_v3",
+            "all-linear",
+            r"its attention, \[q_a_proj, q_b_proj, kv_a_proj_with_mqa, o_proj\]$",
+        ),
+        (
+            "qwen3_5",
+            "all-linear",
+            r"such as \[q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj\]$",
+        ),
         ("qwen3", ["query"], r"has no linear layer 'query' .*; choose among down_proj, gate_proj"),
         ("qwen3", ["lm_head"], r"has no linear layer 'lm_head'"),
     ],
@@ -159,7 +215,8 @@ def test_what_gets_no_adapter_is_refused_in_one_sentence(
 def test_the_text_part_of_a_larger_model_is_refused(ranks: Ranks, tmp_path: Path) -> None:
     make_whole_llama4(tmp_path / "model")
     with pytest.raises(
-        UserError, match=r"has more parts than its text model \(model\.lora\); give its text model alone"
+        UserError,
+        match=r"has more parts than its text model \(model\.lora\); give its text model alone",
     ):
         build(ranks, tmp_path / "model", tmp_path, lora={"targets": ["q_proj"]})
 
@@ -173,8 +230,12 @@ def test_the_attention_of_a_mixture_gets_adapters(ranks: Ranks, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def two_ranks(ranks: Ranks, trainers: ForkedPrograms, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What two gloo ranks and a single one report, for the same run in float32, and two in bfloat16."""
+def two_ranks(
+    ranks: Ranks, trainers: ForkedPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What two gloo ranks and a single one report, for the same run in float32, and two in
+    bfloat16.
+    """
     model = write_model(tmp_path_factory.mktemp("model"))
     alone = built(model, tmp_path_factory.mktemp("one"), "float32", ranks)
     results: dict[str, Any] = {"model": model, "one": drive(alone)}
@@ -201,7 +262,9 @@ def test_a_resumed_run_goes_on_bit_for_bit(two_ranks: Mapping[str, Any], name: s
     assert seen["restored"] == {"step": 3}
     assert seen["moved"] > 0
     for key, expected in (("back", "weights"), ("resumed", "further")):
-        assert all(torch.equal(seen[key][weight], value) for weight, value in seen[expected].items())
+        assert all(
+            torch.equal(seen[key][weight], value) for weight, value in seen[expected].items()
+        )
 
 
 def test_a_checkpoint_holds_the_adapters_alone(two_ranks: Mapping[str, Any]) -> None:
@@ -218,25 +281,33 @@ def test_a_new_run_begins_with_another_runs_adapters(
     seen = two_ranks["two"]
     model = two_ranks["model"]
     group = LearnerGroup.build(
-        make_config(model, tmp_path, model={"lora": {"rank": 5, "alpha": 10}, "dtype": "float32"}), ranks
+        make_config(model, tmp_path, model={"lora": {"rank": 5, "alpha": 10}, "dtype": "float32"}),
+        ranks,
     )
     assert group.take_weights(Path(seen["checkpoint"])) == {"step": 3}
     found = whole_weights(group)
     assert all(torch.equal(found[name], value) for name, value in seen["weights"].items())
     assert group.learner.updates == 0
-    other = LearnerGroup.build(make_config(model, tmp_path, model={"lora": {"rank": 5, "alpha": 20}}), ranks)
+    other = LearnerGroup.build(
+        make_config(model, tmp_path, model={"lora": {"rank": 5, "alpha": 20}}), ranks
+    )
     whole = LearnerGroup.build(make_config(model, tmp_path), ranks)
     for refused in (other, whole):
         with pytest.raises(
-            UserError, match=r"give both runs the same, or train from the folder that `rollcast model merge`"
+            UserError,
+            match=r"give both runs the same, or train from the folder that `rollcast model merge`",
         ):
             refused.take_weights(Path(seen["checkpoint"]))
-    with pytest.raises(UserError, match=r"is of a run with model\.lora = .*; give both runs the same$"):
+    with pytest.raises(
+        UserError, match=r"is of a run with model\.lora = .*; give both runs the same$"
+    ):
         whole.restore(Path(seen["checkpoint"]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, tmp_path: Path, dtype: str) -> None:
+def test_an_exported_adapter_has_the_policys_logits(
+    ranks: Ranks, model: Path, tmp_path: Path, dtype: str
+) -> None:
     """tests/trainer/test_merged_adapters.py merges it."""
     from peft import PeftConfig, PeftModel
 
@@ -244,13 +315,20 @@ def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, t
     for step in range(2):
         group.update(make_sequences(step))
     group.export(tmp_path / "export")
-    tokenizer = {path.name for path in model.iterdir()} - {"config.json", "generation_config.json", "model.safetensors"}
+    tokenizer = {path.name for path in model.iterdir()} - {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+    }
     assert {path.name for path in (tmp_path / "export").iterdir()} == {
         "adapter_model.safetensors",
         "adapter_config.json",
         *tokenizer,
     }
-    exported, own = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "export", model))
+    exported, own = (
+        transformers.AutoTokenizer.from_pretrained(folder)
+        for folder in (tmp_path / "export", model)
+    )
     assert exported.get_vocab() == own.get_vocab()
     base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     ids = torch.arange(VOCAB)[None]
@@ -269,7 +347,8 @@ def test_an_exported_adapter_has_the_policys_logits(ranks: Ranks, model: Path, t
 def test_an_adapter_is_no_model_to_train(ranks: Ranks, tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(
-        UserError, match=r"is an adapter alone; give the folder that `rollcast model merge` makes of it"
+        UserError,
+        match=r"is an adapter alone; give the folder that `rollcast model merge` makes of it",
     ):
         build(ranks, tmp_path, tmp_path)
 

@@ -1,4 +1,6 @@
-"""Episodes that are lost after an answered turn are said once they are many, with the setting that trains them."""
+"""Episodes that are lost after an answered turn are said once they are many, with the setting that
+trains them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def group(*episodes: Episode) -> RolloutGroup:
     rollouts = [make_graded_rollout(index, 0.0, version) for index in range(len(episodes))]
     for rollout, episode in zip(rollouts, episodes, strict=True):
         rollout.episode = episode
-    return make_answer_group(make_task(1, num_rollouts=len(episodes)), rollouts, first_version=version)
+    return make_answer_group(
+        make_task(1, num_rollouts=len(episodes)), rollouts, first_version=version
+    )
 
 
 def answered(name: str = "agent") -> Episode:
@@ -40,9 +44,16 @@ def test_many_lost_episodes_are_said_with_the_code_and_the_setting(tmp_path: Pat
     assert read_losses(tmp_path) == [], "two may be chance"
     episodes.note(group(lost("environment agent: ended with exit code 137: killed"), lost()))
     (told,) = read_losses(tmp_path)
-    assert (told.environment, told.num_episodes, told.num_lost, told.exit_code) == ("agent", 93, 3, 1)
+    assert (told.environment, told.num_episodes, told.num_lost, told.exit_code) == (
+        "agent",
+        93,
+        3,
+        1,
+    )
     sentence = told.sentence()
-    assert sentence.startswith("environment agent loses 3 of 93 episodes (3.2%) after an answered turn, most often: ")
+    assert sentence.startswith(
+        "environment agent loses 3 of 93 episodes (3.2%) after an answered turn, most often: "
+    )
     assert "Tool final_result not found" in sentence
     assert sentence.endswith("train them by model_exit_codes: [1] of environment agent")
     episodes.note(group(lost()))
@@ -52,7 +63,9 @@ def test_many_lost_episodes_are_said_with_the_code_and_the_setting(tmp_path: Pat
 
 
 @pytest.mark.parametrize("reason", ["environment agent: sent no request for 60 seconds", CRASH])
-def test_one_in_a_hundred_and_those_without_a_turn_are_not_said(reason: str, tmp_path: Path) -> None:
+def test_one_in_a_hundred_and_those_without_a_turn_are_not_said(
+    reason: str, tmp_path: Path
+) -> None:
     episodes = LostEpisodes(tmp_path)
     episodes.note(group(*[answered()] * 400, *[lost(reason)] * 4, *[lost(reason, ())] * 100))
     assert not (tmp_path / EPISODE_LOSSES).exists()
@@ -65,7 +78,10 @@ def test_one_in_a_hundred_and_those_without_a_turn_are_not_said(reason: str, tmp
         ("environment a: ended with exit code 3", 3),
         ("environment a: ended with exit code 137: it printed nothing", None),
         ("environment a: ended with exit code 127: agent cannot be started", None),
-        ("environment a: ended with exit code 1; it was refused: max_tokens is too large: boom", None),
+        (
+            "environment a: ended with exit code 1; it was refused: max_tokens is too large: boom",
+            None,
+        ),
         ("environment a: sent no request for 60 seconds", None),
     ],
 )

@@ -1,7 +1,9 @@
-"""The trainer on two machines: two launchers with one real rank each, over gloo. However it ends, none says "done".
+"""The trainer on two machines: two launchers with one real rank each, over gloo. However it ends,
+none says "done".
 
-A Job makes no pod again that ended with 0, and then the others would wait for it for ever. One run folder for all: each
-test goes on from the checkpoint of the one before, the one that leaves none comes last but one, and each can run alone.
+A Job makes no pod again that ended with 0, and then the others would wait for it for ever. One run
+folder for all: each test goes on from the checkpoint of the one before, the one that leaves none
+comes last but one, and each can run alone.
 """
 
 from __future__ import annotations
@@ -31,8 +33,15 @@ def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedPrograms) -
     settings = {
         "run": "machines",
         "model": {"path": str(folder / "model"), "dtype": "float32", "max_length": 128},
-        "tasks": {"dataset": {"kind": "arithmetic", "max_digits": 2, "size": 100}, "evaluation": {"num_prompts": 4}},
-        "recipe": {"length_control": {"kind": "none"}, "prompts_per_step": 4, "max_prompt_tokens": 32}
+        "tasks": {
+            "dataset": {"kind": "arithmetic", "max_digits": 2, "size": 100},
+            "evaluation": {"num_prompts": 4},
+        },
+        "recipe": {
+            "length_control": {"kind": "none"},
+            "prompts_per_step": 4,
+            "max_prompt_tokens": 32,
+        }
         | {"max_completion_tokens": 64},
         "trainer": {"threads": 1, "http_port": free_port("127.0.0.1")},
     }
@@ -42,10 +51,18 @@ def system(tmp_path_factory: pytest.TempPathFactory, trainers: ForkedPrograms) -
 
 def start(system: System, trainers: ForkedPrograms, *, resume: bool = True) -> None:
     """As an Indexed Job starts them: one rank each, the first one's store on a port."""
-    placement = ["--nodes=2", "--ranks=1", "--main-host=localhost", f"--main-port={free_port('127.0.0.1')}"]
+    placement = [
+        "--nodes=2",
+        "--ranks=1",
+        "--main-host=localhost",
+        f"--main-port={free_port('127.0.0.1')}",
+    ]
     arguments = [*placement, "--config", str(system.config), *(["--resume"] if resume else [])]
     for index in (0, 1):
-        log, environment = system.folder / f"trainer-{index}.log", {"JOB_COMPLETION_INDEX": str(index)}
+        log, environment = (
+            system.folder / f"trainer-{index}.log",
+            {"JOB_COMPLETION_INDEX": str(index)},
+        )
         launcher = trainers.start("rollcast.trainer.launch", arguments, log, environment)
         system.processes[f"trainer-{index}"] = launcher
 
@@ -55,7 +72,9 @@ def wait_ready(system: System, former: int) -> None:
 
     def ready() -> bool:
         for index in (0, 1):
-            assert system.processes[f"trainer-{index}"].poll() is None, system.log(f"trainer-{index}")[-3000:]
+            assert system.processes[f"trainer-{index}"].poll() is None, system.log(
+                f"trainer-{index}"
+            )[-3000:]
         return "trainer ready" in system.log("trainer-0")[former:]
 
     wait_for(ready, START_SECONDS, "a trainer that waits for rollouts")
@@ -79,10 +98,14 @@ def checkpoints(system: System) -> set[str]:
 
 
 @pytest.mark.parametrize("index", [1, 0])
-def test_sigterm_to_either_machine_ends_both_with_a_checkpoint_to_go_on_from(running: System, index: int) -> None:
+def test_sigterm_to_either_machine_ends_both_with_a_checkpoint_to_go_on_from(
+    running: System, index: int
+) -> None:
     before = checkpoints(running)
     running.processes[f"trainer-{index}"].terminate()
-    assert exit_codes(running) == [143, 143], running.log("trainer-0")[-2000:] + running.log("trainer-1")[-2000:]
+    assert exit_codes(running) == [143, 143], (
+        running.log("trainer-0")[-2000:] + running.log("trainer-1")[-2000:]
+    )
     assert checkpoints(running) - before == {f"{len(before) + 1}.0"}
 
 
@@ -109,7 +132,9 @@ def test_a_rank_lost_in_a_collective_is_a_sentence_at_the_other(running: System)
     assert "error: another trainer rank ended or does not answer (" in running.log("trainer-0")
 
 
-def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(system: System, trainers: ForkedPrograms) -> None:
+def test_a_users_mistake_at_rank_0_is_a_failure_of_the_other(
+    system: System, trainers: ForkedPrograms
+) -> None:
     (system.run_folder / "checkpoints" / "1.0").mkdir(parents=True, exist_ok=True)
     start(system, trainers, resume=False)
     assert exit_codes(system) == [2, 1]

@@ -19,7 +19,9 @@ from tests.trainer.tiny_models import VOCAB, make_config, make_sequences
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1.3])
-def test_logprobs_equal_plain_transformers(ranks: Ranks, model: Path, tmp_path: Path, temperature: float) -> None:
+def test_logprobs_equal_plain_transformers(
+    ranks: Ranks, model: Path, tmp_path: Path, temperature: float
+) -> None:
     config = make_config(model, tmp_path, recipe={"temperature": temperature})
     policy = LearnerGroup.build(config, ranks).learner.policy
     sequences = make_sequences(1)
@@ -64,17 +66,22 @@ class LargestTensor(TorchDispatchMode):
 
 
 def test_no_more_logits_than_a_chunk_ever_exist(ranks: Ranks, model: Path, tmp_path: Path) -> None:
-    config = make_config(model, tmp_path, trainer={"tokens_per_micro_batch": 10_000, "logits_chunk_tokens": 5})
+    config = make_config(
+        model, tmp_path, trainer={"tokens_per_micro_batch": 10_000, "logits_chunk_tokens": 5}
+    )
     group = LearnerGroup.build(config, ranks)
     with LargestTensor() as seen:
         stats = group.update(make_sequences(0, num_groups=6))
     assert stats.micro_batches == 1
     assert stats.loss_tokens > 100
-    # The head's weight and its gradient are [V, H]; transposed they show the hidden size, 32, as rows.
+    # The head's weight and its gradient are [V, H]; transposed they show the hidden size, 32, as
+    # rows.
     assert seen.vocabulary_rows <= 32
 
 
-def test_activation_checkpointing_changes_nothing(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_activation_checkpointing_changes_nothing(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     def weights(activation_checkpointing: bool) -> list[Tensor]:
         trainer = {"activation_checkpointing": activation_checkpointing}
         group = LearnerGroup.build(make_config(untied_model, tmp_path, trainer=trainer), ranks)
@@ -85,8 +92,12 @@ def test_activation_checkpointing_changes_nothing(ranks: Ranks, untied_model: Pa
         assert torch.equal(plain, checkpointed)
 
 
-def test_bfloat16_forward_keeps_float32_master_weights(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
-    group = LearnerGroup.build(make_config(untied_model, tmp_path, model={"dtype": "bfloat16"}), ranks)
+def test_bfloat16_forward_keeps_float32_master_weights(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
+    group = LearnerGroup.build(
+        make_config(untied_model, tmp_path, model={"dtype": "bfloat16"}), ranks
+    )
     exact = LearnerGroup.build(make_config(untied_model, tmp_path), ranks)
     stats, expected = group.update(make_sequences(0)), exact.update(make_sequences(0))
     assert {weight.dtype for weight in group.learner.weights} == {torch.float32}
@@ -103,7 +114,9 @@ def test_dropout_is_switched_off(ranks: Ranks, untied_model: Path, tmp_path: Pat
     assert policy.causal_lm.config.attention_dropout == 0.0
 
 
-@pytest.mark.parametrize("fault", ["absent", "no config", "no weights", "cut weights", "one weight missing", "softcap"])
+@pytest.mark.parametrize(
+    "fault", ["absent", "no config", "no weights", "cut weights", "one weight missing", "softcap"]
+)
 def test_a_model_that_cannot_be_trained_is_one_sentence(
     ranks: Ranks, untied_model: Path, tmp_path: Path, fault: str
 ) -> None:
@@ -120,18 +133,28 @@ def test_a_model_that_cannot_be_trained_is_one_sentence(
     elif fault == "one weight missing":
         config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": 3}))
     else:
-        config.write_text(json.dumps({**json.loads(config.read_text()), "final_logit_softcapping": 30.0}))
+        config.write_text(
+            json.dumps({**json.loads(config.read_text()), "final_logit_softcapping": 30.0})
+        )
     with pytest.raises(UserError, match=r"^model\.path = .*; (give|choose|put) ") as error:
         LearnerGroup.build(make_config(folder, tmp_path), ranks)
     assert "\n" not in str(error.value)
 
 
-def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_updates_below_the_resolution_of_bfloat16_are_kept(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     """Weights of 3.0, to which bfloat16 adds no less than 1/64, move by 1e-3 an update."""
     optimizer = {"learning_rate": 1e-3, "warmup_steps": 0, "weight_decay": 0.0}
-    config = make_config(untied_model, tmp_path, model={"dtype": "bfloat16"}, recipe={"optimizer": optimizer})
+    config = make_config(
+        untied_model, tmp_path, model={"dtype": "bfloat16"}, recipe={"optimizer": optimizer}
+    )
     group = LearnerGroup.build(config, ranks)
-    norms = [weight for name, weight in group.learner.policy.named_weights() if name.endswith("norm.weight")]
+    norms = [
+        weight
+        for name, weight in group.learner.policy.named_weights()
+        if name.endswith("norm.weight")
+    ]
     start = torch.cat([weight.full_tensor().detach().clone() for weight in norms])
     rounded = start.bfloat16()
     batch = make_sequences(0)
@@ -139,7 +162,9 @@ def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_
     after_one = torch.cat([weight.full_tensor() for weight in norms])
     moved = after_one - start
     assert (moved.abs() > 3e-4).float().mean() > 0.9
-    assert torch.equal(after_one.bfloat16(), rounded), "one update is too small to be seen in bfloat16"
+    assert torch.equal(after_one.bfloat16(), rounded), (
+        "one update is too small to be seen in bfloat16"
+    )
     for _ in range(19):
         group.update(batch)
     after_all = torch.cat([weight.full_tensor() for weight in norms])
@@ -147,11 +172,15 @@ def test_updates_below_the_resolution_of_bfloat16_are_kept(ranks: Ranks, untied_
     assert steady.float().mean() > 0.2
     assert (after_all.bfloat16() != rounded)[steady].all()
     group.stage(0, PolicyVersion(1, 20))
-    published = torch.cat([value for name, value in group.slots[0].views() if name.endswith("norm.weight")])
+    published = torch.cat(
+        [value for name, value in group.slots[0].views() if name.endswith("norm.weight")]
+    )
     assert torch.equal(published, after_all.bfloat16())
 
 
-def test_the_heads_precision_is_what_the_recipe_says(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+def test_the_heads_precision_is_what_the_recipe_says(
+    ranks: Ranks, model: Path, tmp_path: Path
+) -> None:
     """A bfloat16 model's own hidden states and weights, multiplied by hand."""
     sequence = make_sequences(2)[0]
     ids = torch.tensor([[*sequence.prompt_token_ids, *sequence.token_ids]]).long()
@@ -162,7 +191,9 @@ def test_the_heads_precision_is_what_the_recipe_says(ranks: Ranks, model: Path, 
     positions, targets = torch.arange(ids.shape[1] - 1), ids[0, 1:]
     found = {}
     for precision in ("fp32", "model"):
-        config = make_config(model, tmp_path, model={"dtype": "bfloat16"}, recipe={"lm_head": precision})
+        config = make_config(
+            model, tmp_path, model={"dtype": "bfloat16"}, recipe={"lm_head": precision}
+        )
         policy = LearnerGroup.build(config, ranks).learner.policy
         found[precision] = policy(ids, positions, targets)[0].detach()
 

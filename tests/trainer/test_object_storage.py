@@ -1,4 +1,6 @@
-"""Checkpoints behind a URL: fsspec's own memory, and a real S3 server where s3fs and moto are installed."""
+"""Checkpoints behind a URL: fsspec's own memory, and a real S3 server where s3fs and moto are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from tests.trainer.learner_state import state
 from tests.trainer.tiny_models import make_config, make_sequences, newest_whole
 
 needs_s3 = pytest.mark.skipif(
-    find_spec("s3fs") is None or find_spec("moto") is None, reason="s3fs and moto's server are not installed"
+    find_spec("s3fs") is None or find_spec("moto") is None,
+    reason="s3fs and moto's server are not installed",
 )
 
 
@@ -34,7 +37,11 @@ needs_s3 = pytest.mark.skipif(
 def s3() -> Iterator[str]:
     """A bucket of a server that speaks S3."""
     port = free_port("127.0.0.1")
-    credentials = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+    credentials = {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (credentials | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}).items():
             patch.setenv(name, value)
@@ -67,8 +74,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{root}/{tmp_path.name}"
 
 
-def group_of(ranks: Ranks, model: Path, folder: Path, place: str, **trainer: object) -> LearnerGroup:
-    return LearnerGroup.build(make_config(model, folder, trainer={"checkpoints": place, **trainer}), ranks)
+def group_of(
+    ranks: Ranks, model: Path, folder: Path, place: str, **trainer: object
+) -> LearnerGroup:
+    return LearnerGroup.build(
+        make_config(model, folder, trainer={"checkpoints": place, **trainer}), ranks
+    )
 
 
 def spoil(checkpoint: str, fault: str) -> None:
@@ -86,7 +97,9 @@ def spoil(checkpoint: str, fault: str) -> None:
         files.pipe_file(name, bytes(data))
 
 
-def test_what_was_saved_is_restored_bit_for_bit(ranks: Ranks, untied_model: Path, tmp_path: Path, place: str) -> None:
+def test_what_was_saved_is_restored_bit_for_bit(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, place: str
+) -> None:
     group = group_of(ranks, untied_model, tmp_path, place)
     group.update(make_sequences(0))
     expected = state(group)
@@ -95,22 +108,41 @@ def test_what_was_saved_is_restored_bit_for_bit(ranks: Ranks, untied_model: Path
     assert group.save(PolicyVersion(1, 1), {"next": 4}).result() == written
     group.update(make_sequences(1))
     assert group.restore(written) == {"next": 4}
-    assert all(torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True))
+    assert all(
+        torch.equal(found, wanted) for found, wanted in zip(state(group), expected, strict=True)
+    )
     assert not (tmp_path / "test").exists()
 
 
 @pytest.mark.parametrize(
-    "fault", ["flipped tensors", "cut tensors", "no tensors", "cut metadata", "flipped metadata", "no metadata"]
+    "fault",
+    [
+        "flipped tensors",
+        "cut tensors",
+        "no tensors",
+        "cut metadata",
+        "flipped metadata",
+        "no metadata",
+    ],
 )
 def test_a_damaged_one_is_passed_over_for_the_one_before(
-    ranks: Ranks, untied_model: Path, tmp_path: Path, place: str, fault: str, capsys: pytest.CaptureFixture[str]
+    ranks: Ranks,
+    untied_model: Path,
+    tmp_path: Path,
+    place: str,
+    fault: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     group = group_of(ranks, untied_model, tmp_path, place)
     progress = [Progress(step=step) for step in (1, 2)]
-    paths = [str(group.save(PolicyVersion(1, one.step), one.as_json()).result()) for one in progress]
+    paths = [
+        str(group.save(PolicyVersion(1, one.step), one.as_json()).result()) for one in progress
+    ]
     spoil(paths[1], fault)
     assert newest_whole(group.config, group) == progress[0]
-    assert [paths[1] in line for line in capsys.readouterr().out.splitlines() if "damaged" in line] == [True]
+    assert [
+        paths[1] in line for line in capsys.readouterr().out.splitlines() if "damaged" in line
+    ] == [True]
 
 
 def test_what_was_never_completed_is_no_checkpoint_and_makes_room_for_the_next(
@@ -165,14 +197,17 @@ def test_what_a_storage_refuses_to_remove_or_to_tell_is_neither_gutted_nor_taken
 
 def test_a_protocol_without_its_library_is_one_sentence() -> None:
     with pytest.raises(
-        UserError, match=r"^checkpoints at gss://b/test cannot be reached \(.*gss.*\); give a folder"
+        UserError,
+        match=r"^checkpoints at gss://b/test cannot be reached \(.*gss.*\); give a folder",
     ) as e:
         storage_at("gss://b/test")
     assert "\n" not in str(e.value)
 
 
 @needs_s3
-def test_a_bucket_that_is_not_there_is_one_sentence(ranks: Ranks, untied_model: Path, tmp_path: Path, s3: str) -> None:
+def test_a_bucket_that_is_not_there_is_one_sentence(
+    ranks: Ranks, untied_model: Path, tmp_path: Path, s3: str
+) -> None:
     group = group_of(ranks, untied_model, tmp_path, "s3://nowhere")
     with pytest.raises(
         UserError, match=r"^checkpoint folder s3://nowhere/test cannot be written \(.*\); mend the"
@@ -192,7 +227,9 @@ def test_a_server_that_is_away_may_come_back(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     fsspec.filesystem("s3").clear_instance_cache()
-    with pytest.raises(UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); mend") as error:
+    with pytest.raises(
+        UserError, match=r"^checkpoints at s3://b/test cannot be listed \(.*\); mend"
+    ) as error:
         checkpoints("s3://b/test")
     assert error.value.exit_code == 1
     fsspec.filesystem("s3").clear_instance_cache()

@@ -1,4 +1,6 @@
-"""A loss of the user's own in the learner: CISPO written again trains as the shipped one; an error is one sentence."""
+"""A loss of the user's own in the learner: CISPO written again trains as the shipped one; an error
+is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -40,38 +42,53 @@ def fails_on_one_rank(inputs):
 """
 
 
-def trained(ranks: Ranks, model: Path, folder: Path, loss: dict[str, str]) -> tuple[UpdateStats, torch.Tensor]:
+def trained(
+    ranks: Ranks, model: Path, folder: Path, loss: dict[str, str]
+) -> tuple[UpdateStats, torch.Tensor]:
     group = LearnerGroup.build(make_config(model, folder, recipe={"loss": loss}), ranks)
     stats = group.update(make_sequences(1))
     weights = [weight.full_tensor().flatten() for weight in group.learner.weights]
     return stats, torch.cat(weights)
 
 
-def test_cispo_of_ones_own_trains_as_the_shipped_one(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+def test_cispo_of_ones_own_trains_as_the_shipped_one(
+    ranks: Ranks, model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     own = {"kind": "python", "function": f"{tmp_path}/mine.py:cispo"}
     stats, weights = trained(ranks, model, tmp_path, own)
     expected_stats, expected = trained(ranks, model, tmp_path, {"kind": "cispo"})
     assert stats.loss == pytest.approx(expected_stats.loss, rel=1e-6)
     torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-7)
-    assert (stats.ratios_cut_low, stats.ratios_cut_high) == (None, None), "what the function cuts is not known"
+    assert (stats.ratios_cut_low, stats.ratios_cut_high) == (None, None), (
+        "what the function cuts is not known"
+    )
     assert expected_stats.ratios_cut_high is not None
 
 
-def test_an_error_in_an_update_names_setting_function_and_line(ranks: Ranks, model: Path, tmp_path: Path) -> None:
+def test_an_error_in_an_update_names_setting_function_and_line(
+    ranks: Ranks, model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "later.py").write_text(MINE)
     own = {"kind": "python", "function": f"{tmp_path}/later.py:fails_later"}
     with pytest.raises(
-        UserError, match=r"^recipe.loss .*:fails_later: RuntimeError: many tokens \(.*later.py, line 9\)$"
+        UserError,
+        match=r"^recipe.loss .*:fails_later: RuntimeError: many tokens \(.*later.py, line 9\)$",
     ):
         trained(ranks, model, tmp_path, own)
 
 
-def test_refused_memory_is_no_error_of_the_function(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_refused_memory_is_no_error_of_the_function(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "hungry.py").write_text(MINE)
     own = {"kind": "python", "function": f"{tmp_path}/hungry.py:hungry"}
     with pytest.raises(
-        OutOfMemory, match=r"^out of GPU memory: an update does not fit \(it asked for 2.50 GiB more\); lower trainer"
+        OutOfMemory,
+        match=(
+            r"^out of GPU memory: an update does not fit \(it asked for 2.50 GiB more\); lower "
+            r"trainer"
+        ),
     ):
         trained(ranks, untied_model, tmp_path, own)
 

@@ -23,7 +23,9 @@ from testkit.rollouts.examples import make_group, make_task
 def verdict_seconds(config: RunConfig) -> float:
     """The longest wait for a verdict under these settings."""
     return longest_verdict_seconds(
-        config.tasks, num_slots=config.generator.most_slots, grading_seconds=config.longest_grading_seconds
+        config.tasks,
+        num_slots=config.generator.most_slots,
+        grading_seconds=config.longest_grading_seconds,
     )
 
 
@@ -38,9 +40,13 @@ def claim(at: float) -> Claim:
 
 def test_overdue_is_three_budgets_at_the_slowest_present_rate() -> None:
     pacing = make_pacing(1_000)
-    assert pacing.overdue({1: claim(0.0)}, now_seconds=1e9, redis_back_at=0.0) == [], "nothing is known yet"
+    assert pacing.overdue({1: claim(0.0)}, now_seconds=1e9, redis_back_at=0.0) == [], (
+        "nothing is known yet"
+    )
     pacing.observe_rates([10.0, 40.0, 0.0])
-    assert pacing.overdue({1: claim(0.0), 2: claim(10.0)}, now_seconds=305.0, redis_back_at=0.0) == [1]
+    assert pacing.overdue(
+        {1: claim(0.0), 2: claim(10.0)}, now_seconds=305.0, redis_back_at=0.0
+    ) == [1]
     pacing.observe_rates([40.0])
     assert pacing.overdue({1: claim(0.0)}, now_seconds=80.0, redis_back_at=0.0) == [1], (
         "a generator that left does not count"
@@ -63,9 +69,15 @@ def test_a_group_that_waits_for_graders_is_not_overdue() -> None:
 
 @pytest.mark.parametrize(
     ("verifier", "seconds"),
-    [("exact", 0.0), ("math", 12 * 22.5), ("code", 12 * 22.5)],  # 100 slots, 9 at a time: 12 rounds of 3 times 7.5 s
+    [
+        ("exact", 0.0),
+        ("math", 12 * 22.5),
+        ("code", 12 * 22.5),
+    ],  # 100 slots, 9 at a time: 12 rounds of 3 times 7.5 s
 )
-def test_what_works_in_the_sandbox_may_wait_until_every_slot_before_it_is_graded(verifier: str, seconds: float) -> None:
+def test_what_works_in_the_sandbox_may_wait_until_every_slot_before_it_is_graded(
+    verifier: str, seconds: float
+) -> None:
     config = parse_run_config(
         {
             "run": "r",
@@ -87,7 +99,12 @@ def test_the_wait_for_graders_is_bounded_and_needs_no_verifier_installed_here() 
             "run": "r",
             "model": {"path": "none"},
             "tasks": {
-                "dataset": {"kind": "jsonl", "name": "d", "path": "d.jsonl", "verifier": "of-another-image"},
+                "dataset": {
+                    "kind": "jsonl",
+                    "name": "d",
+                    "path": "d.jsonl",
+                    "verifier": "of-another-image",
+                },
                 "grading": {"processes": 4},
             },
             "generator": {"slots": 64},
@@ -113,7 +130,9 @@ def test_the_time_without_redis_makes_nothing_overdue() -> None:
     assert pacing.overdue({1: claim(0.0)}, now_seconds=161.0, redis_back_at=100.0) == [1]
 
 
-def made(seconds: float, lengths: list[int], *, lifetime: float = 1.0) -> tuple[float, list[RolloutGroup]]:
+def made(
+    seconds: float, lengths: list[int], *, lifetime: float = 1.0
+) -> tuple[float, list[RolloutGroup]]:
     """A step of `seconds` that took groups with rollouts of these lengths."""
     claimed = Claimed(make_task(1), "1-0", PolicyVersion(1, 0))
     groups = [make_group(claimed, "g", length=length) for length in lengths]
@@ -146,5 +165,7 @@ def test_a_group_whose_environments_start_again_is_not_overdue() -> None:
     world = {"kind": "tools", "name": "w", "tools": ["calculator"], "reset_seconds": 20.0}
     world |= {"call_seconds": 5.0, "restarts": 2}
     tasks = Tasks.model_validate({"environments": [world]})
-    assert longest_episode_seconds(tasks, Episodes(max_seconds=100.0)) == 3 * 2 * (20.0 + 100.0 + 5.0)
+    assert longest_episode_seconds(tasks, Episodes(max_seconds=100.0)) == 3 * 2 * (
+        20.0 + 100.0 + 5.0
+    )
     assert longest_episode_seconds(Tasks(), Episodes()) == 0.0

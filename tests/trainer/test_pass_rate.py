@@ -1,4 +1,6 @@
-"""One pass rate in training, in the report of a batch, and in evaluation; what has no verdict is in none of them."""
+"""One pass rate in training, in the report of a batch, and in evaluation; what has no verdict is in
+none of them.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,11 @@ def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
     folder: Any, outcomes: list[Outcome]
 ) -> None:
     group = graded_group(outcomes)
-    verdicts = [(reward, stop_reason is StopReason.LENGTH) for reward, failed, stop_reason in outcomes if not failed]
+    verdicts = [
+        (reward, stop_reason is StopReason.LENGTH)
+        for reward, failed, stop_reason in outcomes
+        if not failed
+    ]
     rewards = [Fraction(0 if truncated else reward) for reward, truncated in verdicts]
     matches = sum(reward > 0 and truncated for reward, truncated in verdicts)
     curriculum, point = observed(group, folder), evaluated(group)
@@ -93,7 +99,11 @@ def test_training_the_report_of_a_batch_and_evaluation_find_the_same_pass_rate(
     assert told_matches(exporter) == matches
     assert statistics["ungraded_ratio"] == pytest.approx(1 - len(rewards) / len(outcomes))
     if not rewards:
-        assert (curriculum.pass_rate(group.prompt_id), curriculum.num_removed, point) == (None, 0, None)
+        assert (curriculum.pass_rate(group.prompt_id), curriculum.num_removed, point) == (
+            None,
+            0,
+            None,
+        )
         return
     expected = pytest.approx(float(sum(rewards) / len(rewards)))
     assert point is not None
@@ -125,14 +135,18 @@ def test_a_truncated_answer_that_matches_is_wrong_in_the_curriculum_and_in_train
     export_batch(exporter, [group])
     assert told_matches(exporter) == 9
     with_one_right = graded_group([truncated] * 9 + [ended(1.0)])
-    kept = assemble([with_one_right], Recipe(exclude_truncated=False, advantage_normalisation="none")).sequences
+    kept = assemble(
+        [with_one_right], Recipe(exclude_truncated=False, advantage_normalisation="none")
+    ).sequences
     assert [sequence.advantage for sequence in kept] == pytest.approx([-0.1] * 9 + [0.9])
     for excludes in (False, True):
         assert assemble([group], Recipe(exclude_truncated=excludes)).sequences == []
 
 
 @pytest.mark.parametrize("failed", FAILED)
-def test_a_prompt_whose_gradings_all_failed_is_not_retired(folder: Any, failed: GradingStatus) -> None:
+def test_a_prompt_whose_gradings_all_failed_is_not_retired(
+    folder: Any, failed: GradingStatus
+) -> None:
     curriculum = observed(graded_group([ended(0.0, failed)] * 16), folder)
     assert (curriculum.pass_rate("p0"), curriculum.num_removed) == (None, 0)
 
@@ -144,7 +158,10 @@ def test_programs_that_never_end_are_learnt_from_and_keep_their_prompt(folder: A
     sandbox = Sandbox(Grading(deadline_seconds=30.0, seconds_per_test=0.3))
     bodies = ["return x", "while True: pass"] * 4
     try:
-        grades = [sandbox.grade("code", f"```python\ndef f(x):\n    {body}\n```", reference) for body in bodies]
+        grades = [
+            sandbox.grade("code", f"```python\ndef f(x):\n    {body}\n```", reference)
+            for body in bodies
+        ]
     finally:
         sandbox.close()
     group = make_group(0, [grade.reward for grade in grades])

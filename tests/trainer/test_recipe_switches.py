@@ -59,7 +59,9 @@ class RecordingLearners(QuickLearners):
         return super().update(sequences, between)
 
 
-def make(folder: Path, *, seed: int, pass_rate: float = 0.4, steps: int = 8, **recipe: Any) -> tuple[Any, ...]:
+def make(
+    folder: Path, *, seed: int, pass_rate: float = 0.4, steps: int = 8, **recipe: Any
+) -> tuple[Any, ...]:
     config = make_config(folder, steps=steps)
     config = config.model_copy(update={"recipe": config.recipe.model_copy(update=recipe)})
     answers = Answers(pass_rate, PolicyVersion(1, 0), random.Random(seed))
@@ -68,7 +70,10 @@ def make(folder: Path, *, seed: int, pass_rate: float = 0.4, steps: int = 8, **r
 
 
 def outcomes_by_step(config: RunConfig) -> list[Counter[str]]:
-    """Groups settled between one step and the next. A batch is settled before its step is marked."""
+    """Groups settled between one step and the next.
+
+    A batch is settled before its step is marked.
+    """
     steps, current = [], Counter[str]()
     for line in lines(config, "tasks.jsonl"):
         if line["what"] in ("used", "filtered"):
@@ -81,13 +86,17 @@ def outcomes_by_step(config: RunConfig) -> list[Counter[str]]:
 
 def gauge(controller: Any, name: str) -> float:
     families = text_string_to_metric_families(controller._reporter._exporter.render().decode())
-    (value,) = [sample.value for family in families for sample in family.samples if sample.name == name]
+    (value,) = [
+        sample.value for family in families for sample in family.samples if sample.name == name
+    ]
     return float(value)
 
 
 @pytest.mark.parametrize("schedule", [None, PPOOffPolicySchedule(max_staleness=2)])
 def test_refilled_batches_are_full(tmp_path: Path, schedule: Any) -> None:
-    """Seven of ten groups of three at a pass rate of 0.1 have no variance; none counts, each is settled once."""
+    """Seven of ten groups of three at a pass rate of 0.1 have no variance; none counts, each is
+    settled once.
+    """
     switches = {"refill_filtered": True} | ({} if schedule is None else {"schedule": schedule})
     config, answers, _, learners, controller = make(tmp_path, seed=0, pass_rate=0.1, **switches)
     assert run(controller, answers) is TrainerEnding.FINISHED
@@ -113,15 +122,21 @@ def test_without_refilling_filtered_groups_count_towards_the_batch(tmp_path: Pat
     assert sum(step["used"] for step in steps) < 32
 
 
-def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart(tmp_path: Path) -> None:
-    config, answers, queue, learners, first = make(tmp_path, seed=1, pass_rate=0.1, refill_filtered=True)
+def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart(
+    tmp_path: Path,
+) -> None:
+    config, answers, queue, learners, first = make(
+        tmp_path, seed=1, pass_rate=0.1, refill_filtered=True
+    )
     assert run(first, answers, limit=4) is TrainerEnding.INTERRUPTED
     progress = Progress.from_json(learners.saved[str(first.state.version)])
     assert progress.curriculum is not None
     settled = sum(map(sum, (step.values() for step in outcomes_by_step(config))))
     history = cast(CurriculumState, progress.curriculum)["history"]
     assert sum(evaluations for _, _, evaluations, _ in history.values()) >= settled
-    second = make_controller(config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress)
+    second = make_controller(
+        config, RecordingQueue(queue.broker, answers), answers, learners, progress=progress
+    )
     second._reporter.record_start()
     assert second.state.curriculum.state() == progress.curriculum
     assert run(second, answers) is TrainerEnding.FINISHED
@@ -131,18 +146,27 @@ def test_refilling_counts_the_history_of_filtered_prompts_and_survives_a_restart
 def test_rollouts_by_difficulty_keep_the_budget_and_prompts_equal_weights(tmp_path: Path) -> None:
     allocation = DifficultyAllocation(least=2, most=12)
     config, answers, queue, learners, controller = make(
-        tmp_path, seed=2, pass_rate=0.1, steps=20, rollouts_per_prompt=6, rollout_allocation=allocation
+        tmp_path,
+        seed=2,
+        pass_rate=0.1,
+        steps=20,
+        rollouts_per_prompt=6,
+        rollout_allocation=allocation,
     )
     assert run(controller, answers) is TrainerEnding.FINISHED
     numbers = Counter(task.num_rollouts for call in queue.calls for task in call)
     assert all(sum(task.num_rollouts for task in call) == 6 * len(call) for call in queue.calls)
     assert 2 <= min(numbers) < 6 < max(numbers) <= 12
-    first_uses = {task.prompt_id: task.num_rollouts for call in reversed(queue.calls) for task in call}
+    first_uses = {
+        task.prompt_id: task.num_rollouts for call in reversed(queue.calls) for task in call
+    }
     assert set(first_uses.values()) == {6}, "a new prompt has the mean"
     for update in learners.updates:  # prompt aggregation: 22 prompts have 22 different texts
         weights: Counter[bytes] = Counter()
         for sequence in update:
-            weights[sequence.prompt_token_ids.tobytes()] += sequence.weight * int(sequence.loss_mask.sum())
+            weights[sequence.prompt_token_ids.tobytes()] += sequence.weight * int(
+                sequence.loss_mask.sum()
+            )
         assert list(weights.values()) == pytest.approx([1.0] * len(weights))
     check_every_task_once(lines(config, "tasks.jsonl"))
 
@@ -162,13 +186,19 @@ def test_fewer_unique_prompts_are_used_more_often(tmp_path: Path) -> None:
     prompt_of = {task.sequence: task.prompt_id for call in queue.calls for task in call}
     assert len(set(prompt_of.values())) == 6
     uses = Counter(
-        prompt_of[task] for line in lines(config, "tasks.jsonl") if line["what"] == "used" for task in line["tasks"]
+        prompt_of[task]
+        for line in lines(config, "tasks.jsonl")
+        if line["what"] == "used"
+        for task in line["tasks"]
     )
     assert len(uses) > 3
     assert gauge(controller, "rollcast_unique_prompts") == len(uses)
     assert gauge(controller, "rollcast_prompt_uses_mean") == pytest.approx(uses.total() / len(uses))
     last = lines(config, "steps.jsonl")[-1]
-    assert (last["unique_prompts"], last["prompt_uses_mean"]) == (len(uses), uses.total() / len(uses))
+    assert (last["unique_prompts"], last["prompt_uses_mean"]) == (
+        len(uses),
+        uses.total() / len(uses),
+    )
 
 
 def test_a_run_whose_few_prompts_are_all_solved_ends(tmp_path: Path) -> None:
@@ -180,6 +210,8 @@ def test_another_number_of_unique_prompts_is_not_the_same_run(tmp_path: Path) ->
     config, answers, queue, learners, first = make(tmp_path, seed=6, unique_prompts=10)
     assert run(first, answers, limit=2) is TrainerEnding.INTERRUPTED
     progress = Progress.from_json(learners.saved[str(first.state.version)])
-    other = config.model_copy(update={"recipe": config.recipe.model_copy(update={"unique_prompts": 9})})
+    other = config.model_copy(
+        update={"recipe": config.recipe.model_copy(update={"unique_prompts": 9})}
+    )
     with pytest.raises(UserError, match="differ from those of the checkpoint"):
         make_controller(other, queue, answers, learners, progress=progress)

@@ -25,8 +25,13 @@ ROUNDING = 1e-5
 """Relative to the largest output."""
 
 
-def token_by_token(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor) -> Tensor:
-    """S <- exp(g) S; S <- S + beta (v - S k) k^T; o = S q (arXiv 2412.06464). One sequence [tokens, heads, size]."""
+def token_by_token(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor
+) -> Tensor:
+    """S <- exp(g) S; S <- S + beta (v - S k) k^T; o = S q (arXiv 2412.06464).
+
+    One sequence [tokens, heads, size].
+    """
     state = torch.zeros(HEADS, SIZE, SIZE, dtype=torch.float64)
     outputs = []
     for at in range(len(query)):
@@ -38,15 +43,22 @@ def token_by_token(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, str
 
 
 @pytest.mark.parametrize("architecture", ["qwen3_5", "qwen3_5_moe", "qwen3_next"])
-def test_strong_decays_do_not_cost_the_tokens_after_them_precision(architecture: str, tmp_path: Path) -> None:
+def test_strong_decays_do_not_cost_the_tokens_after_them_precision(
+    architecture: str, tmp_path: Path
+) -> None:
     make_architecture(tmp_path, architecture)
     causal_lm = skeleton(Model(path=str(tmp_path)))
     rule: Any = getattr(sys.modules[type(causal_lm).__module__], RULE)
     largest = 0.0
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
-        query, key, value = (torch.randn(TOKENS, HEADS, SIZE, generator=generator) for _ in range(3))
-        query, key = torch.nn.functional.normalize(query, dim=-1), torch.nn.functional.normalize(key, dim=-1)
+        query, key, value = (
+            torch.randn(TOKENS, HEADS, SIZE, generator=generator) for _ in range(3)
+        )
+        query, key = (
+            torch.nn.functional.normalize(query, dim=-1),
+            torch.nn.functional.normalize(key, dim=-1),
+        )
         decay = -STRONGEST_DECAY * torch.rand(TOKENS, HEADS, generator=generator)
         decay[CHUNK_TOKENS : 2 * CHUNK_TOKENS] *= WEAK
         strength = torch.rand(TOKENS, HEADS, generator=generator)

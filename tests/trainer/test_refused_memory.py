@@ -52,25 +52,45 @@ without_room("restore:", lambda: group.restore(checkpoint))
 without_room("take:", lambda: group.take_weights(checkpoint))
 without_room("update:", lambda: group.update(make_sequences(0, num_groups=1)))
 """
-STAGED = "what this rank stages for the generators, two versions of its rows in host memory, does not fit"
+STAGED = (
+    "what this rank stages for the generators, two versions of its rows in host memory, does not "
+    "fit"
+)
 SENTENCES = {
     "start": r"this rank's share of model.path = '.*' does not fit.*; give the trainer more ranks",
     "slots": rf"{STAGED}.*; give the trainer more ranks",
-    "save": r"the copy of weights and optimizer that a checkpoint is written from does not fit.*; give the trainer .*",
-    "restore": r"this rank's part of the checkpoint .*1\.2 does not fit.*; give the trainer more ranks",
-    "take": r"this rank's part of the checkpoint .*1\.2 \(model.from_run\) does not fit.*; give the trainer more ranks",
+    "save": (
+        r"the copy of weights and optimizer that a checkpoint is written from does not fit.*; give "
+        r"the trainer .*"
+    ),
+    "restore": (
+        r"this rank's part of the checkpoint .*1\.2 does not fit.*; give the trainer more "
+        r"ranks"
+    ),
+    "take": (
+        r"this rank's part of the checkpoint .*1\.2 \(model.from_run\) does not fit.*; give the "
+        r"trainer more ranks"
+    ),
     "update": r"an update does not fit.*; lower trainer.tokens_per_micro_batch \(now 120\), "
     r"set trainer.activation_checkpointing, or give the trainer more ranks",
 }
 
 
 def test_what_did_not_fit_is_told_in_one_sentence(tmp_path: Path) -> None:
-    """Embeddings and head of 35 MB each, in 8 MB; glibc gives what is of such a size back at once."""
+    """Embeddings and head of 35 MB each, in 8 MB; glibc gives what is
+    of such a size back at once.
+    """
     model = write_model(tmp_path / "model", vocab=270_000)
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(model), str(tmp_path)],
-        # One arena: each further one has 64 MB of address space in reserve, which would be room that no limit counts.
-        env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PATH": ""},
+        # One arena: each further one has 64 MB of address space in reserve, which would be room
+        # that no limit counts.
+        env={
+            "PYTHONPATH": ":".join(sys.path),
+            "OMP_NUM_THREADS": "1",
+            "MALLOC_ARENA_MAX": "1",
+            "PATH": "",
+        },
         timeout=300,
         check=False,
         capture_output=True,
@@ -78,4 +98,6 @@ def test_what_did_not_fit_is_told_in_one_sentence(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     for said, (what, sentence) in zip(ended.stdout.splitlines(), SENTENCES.items(), strict=True):
-        assert re.fullmatch(rf"{EXIT_USER_ERROR} {what}: out of host memory: {sentence}", said), said
+        assert re.fullmatch(rf"{EXIT_USER_ERROR} {what}: out of host memory: {sentence}", said), (
+            said
+        )

@@ -1,4 +1,6 @@
-"""Models that cannot be trained, or not as they are stored: each is one sentence with the way out."""
+"""Models that cannot be trained, or not as they are stored: each is one sentence
+with the way out.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from tests.trainer.slow_model import SMALL
 from tests.trainer.stored_models import change_config, store
 from tests.trainer.tiny_models import make_config
 
-TINY = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+TINY = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
 
 
 def refused(ranks: Ranks, folder: Path, run_folder: Path) -> str:
@@ -39,9 +47,13 @@ def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder_that_is_not_there_is_named(ranks: Ranks, tmp_path: Path) -> None:
-    """Transformers says "Repo id must be in the form ...", as if a name on the hub had been given."""
+    """Transformers says "Repo id must be in the form ...", as
+    if a name on the hub had been given.
+    """
     said = refused(ranks, tmp_path / "typo", tmp_path)
-    assert said.startswith(f"model.path = '{tmp_path}/typo': there is no such folder on this machine; put or mount")
+    assert said.startswith(
+        f"model.path = '{tmp_path}/typo': there is no such folder on this machine; put or mount"
+    )
 
 
 def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
@@ -50,9 +62,13 @@ def test_an_encoder_is_said_to_be_one(ranks: Ranks, tmp_path: Path) -> None:
     assert sentence in refused(ranks, tmp_path, tmp_path)
 
 
-def test_what_takes_more_than_text_is_refused_with_the_way_out(ranks: Ranks, tmp_path: Path) -> None:
+def test_what_takes_more_than_text_is_refused_with_the_way_out(
+    ranks: Ranks, tmp_path: Path
+) -> None:
     transformers.MllamaConfig(
-        text_config=transformers.models.mllama.configuration_mllama.MllamaTextConfig(**TINY).to_dict()
+        text_config=transformers.models.mllama.configuration_mllama.MllamaTextConfig(
+            **TINY
+        ).to_dict()
     ).save_pretrained(tmp_path)
     assert "is a mllama that takes more than text" in refused(ranks, tmp_path, tmp_path)
 
@@ -75,7 +91,9 @@ def test_quantised_weights_are_refused(ranks: Ranks, untied_model: Path, tmp_pat
     assert "is quantised by 'awq'" in refused(ranks, folder, tmp_path)
 
 
-def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_pickled_weights_alone_are_refused(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "model")
     whole = transformers.AutoModelForCausalLM.from_pretrained(folder)
     torch.save(whole.state_dict(), folder / "pytorch_model.bin")
@@ -83,7 +101,9 @@ def test_pickled_weights_alone_are_refused(ranks: Ranks, untied_model: Path, tmp
     assert "give a folder with config.json and safetensors" in refused(ranks, folder, tmp_path)
 
 
-def test_tied_matrices_that_differ_are_refused(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_tied_matrices_that_differ_are_refused(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(untied_model, tmp_path / "model")
     change_config(folder, tie_word_embeddings=True)
     assert "two different matrices that its config calls tied" in refused(ranks, folder, tmp_path)
@@ -100,7 +120,11 @@ def test_numbers_of_few_bits_without_scales_are_refused(
     weight = next(name for name in stored if name.endswith("experts.down_proj"))
     del stored[f"{weight}_scale_inv"]
     if not has_settings:
-        stored = {name: tensor for name, tensor in stored.items() if name == weight or tensor.element_size() > 1}
+        stored = {
+            name: tensor
+            for name, tensor in stored.items()
+            if name == weight or tensor.element_size() > 1
+        }
         change_config(folder, quantization_config=None)
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     assert f"stores {weight} as F8_E4M3 without the scales" in refused(ranks, folder, tmp_path)
@@ -109,7 +133,11 @@ def test_numbers_of_few_bits_without_scales_are_refused(
 def test_factors_of_other_blocks_are_refused(ranks: Ranks, experts: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     write_fp8(experts, folder, tmp_path / "plain")
-    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 24]}
+    settings = {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "weight_block_size": [16, 24],
+    }
     change_config(folder, quantization_config=settings)
     assert "where weight_block_size = [16, 24] asks for" in refused(ranks, folder, tmp_path)
 

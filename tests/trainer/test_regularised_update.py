@@ -1,4 +1,6 @@
-"""KL to a reference policy and the entropy bonus in whole updates, against plain Hugging Face models."""
+"""KL to a reference policy and the entropy bonus in whole updates, against plain Hugging Face
+models.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def test_the_initial_model_is_the_reference_and_the_policy_leaves_it(
     sections: dict[str, Any] = {"recipe": {"kl": {"coefficient": 0.1}}, "model": {"dtype": dtype}}
     group = LearnerGroup.build(make_config(model, tmp_path, **sections), ranks)
     assert group.learner.reference is not None
-    frozen = [weight.full_tensor().clone() for _, weight in group.learner.reference.policy.named_weights()]
+    frozen = [
+        weight.full_tensor().clone() for _, weight in group.learner.reference.policy.named_weights()
+    ]
     distances = [group.update(make_sequences(5)).kl for _ in range(4)]
     assert distances[0] == 0.0
     assert all(distance is not None and distance > 0 for distance in distances[1:])
@@ -92,23 +96,34 @@ def test_the_initial_model_is_the_reference_and_the_policy_leaves_it(
     assert len(group.specs) == len(frozen)
 
 
-def test_the_penalty_holds_the_policy_near_its_reference(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_the_penalty_holds_the_policy_near_its_reference(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     def distance(coefficient: float) -> float:
-        changes = {"kl": {"coefficient": coefficient}, "optimizer": {"learning_rate": 3e-3, "warmup_steps": 0}}
+        changes = {
+            "kl": {"coefficient": coefficient},
+            "optimizer": {"learning_rate": 3e-3, "warmup_steps": 0},
+        }
         group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
         return sum(group.update(make_sequences(5)).kl or 0.0 for _ in range(12))
 
     assert distance(30.0) < 0.5 * distance(1e-6)
 
 
-def test_a_reference_that_does_not_fit_is_named(ranks: Ranks, untied_model: Path, tmp_path: Path) -> None:
+def test_a_reference_that_does_not_fit_is_named(
+    ranks: Ranks, untied_model: Path, tmp_path: Path
+) -> None:
     def build(reference: Path) -> None:
         changes = {"kl": {"reference": str(reference)}}
         LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
 
-    with pytest.raises(UserError, match=r"recipe\.kl\.reference = .*absent.*: there is no such folder"):
+    with pytest.raises(
+        UserError, match=r"recipe\.kl\.reference = .*absent.*: there is no such folder"
+    ):
         build(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"recipe\.kl\.reference = .* has a vocabulary of 67, model\.path one of 61"):
+    with pytest.raises(
+        UserError, match=r"recipe\.kl\.reference = .* has a vocabulary of 67, model\.path one of 61"
+    ):
         build(write_model(tmp_path / "larger", vocab=67))
 
 
@@ -119,7 +134,9 @@ def test_a_larger_batch_has_a_larger_rate_where_the_recipe_says_so(
     changes = {"optimizer": optimizer, "prompts_per_step": 12, "rollouts_per_prompt": 16}
     group = LearnerGroup.build(make_config(untied_model, tmp_path, recipe=changes), ranks)
     assert group.update(make_sequences(5)).learning_rate == pytest.approx(5e-4)
-    assert [parameters["lr"] for parameters in group.learner.optimizer.param_groups] == [pytest.approx(5e-4)]
+    assert [parameters["lr"] for parameters in group.learner.optimizer.param_groups] == [
+        pytest.approx(5e-4)
+    ]
 
 
 def head_inputs(num_tokens: int) -> Iterator[Tensor]:
@@ -148,10 +165,16 @@ def test_entropys_gradient_equals_full_logits(
     if with_logprobs:
         expected = expected + (rows.gather(1, targets[:, None])[:, 0] * upstream).sum()
     expected_gradients = torch.autograd.grad(expected, [hidden, weight])
-    head = Head(weight, precision="fp32", shape=shape, temperature=temperature, chunk_tokens=chunk_tokens)
+    head = Head(
+        weight, precision="fp32", shape=shape, temperature=temperature, chunk_tokens=chunk_tokens
+    )
     logprobs, entropy = head(hidden, targets)
-    total = (entropy * upstream_entropy).sum() + ((logprobs * upstream).sum() if with_logprobs else 0.0)
-    for found, wanted in zip(torch.autograd.grad(total, [hidden, weight]), expected_gradients, strict=True):
+    total = (entropy * upstream_entropy).sum() + (
+        (logprobs * upstream).sum() if with_logprobs else 0.0
+    )
+    for found, wanted in zip(
+        torch.autograd.grad(total, [hidden, weight]), expected_gradients, strict=True
+    ):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -185,6 +208,8 @@ def test_the_logits_of_all_tokens_never_exist_at_once() -> None:
     weight = nn.Parameter(torch.randn(vocab, 8))
     hidden = torch.randn(tokens, 8, requires_grad=True)
     with LargestTensor() as largest:
-        logprobs, entropy = Head(weight, precision="fp32", chunk_tokens=chunk)(hidden, torch.zeros(tokens).long())
+        logprobs, entropy = Head(weight, precision="fp32", chunk_tokens=chunk)(
+            hidden, torch.zeros(tokens).long()
+        )
         (logprobs.sum() + 0.1 * entropy.sum()).backward()
     assert largest.numel == max(chunk * vocab, vocab * 8)

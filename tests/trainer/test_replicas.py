@@ -26,7 +26,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def replicas(trainers: ForkedPrograms, model: Path) -> list[dict[str, Any]]:
     """What each of the four ranks saw."""
-    run_ranks(trainers, model.parent, "tests.trainer.replicas", model, model.parent, world_size=WORLD_SIZE)
+    run_ranks(
+        trainers, model.parent, "tests.trainer.replicas", model, model.parent, world_size=WORLD_SIZE
+    )
     return [torch.load(model.with_name(f"rank-{rank}.pt")) for rank in range(WORLD_SIZE)]
 
 
@@ -69,5 +71,8 @@ def test_one_replica_stages_the_version(
 
 
 def test_ranks_that_cannot_be_grouped_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^trainer\.shard_ranks = 2: it does not divide the 1 trainer ranks; set it"):
+    with pytest.raises(
+        UserError,
+        match=r"^trainer\.shard_ranks = 2: it does not divide the 1 trainer ranks; set it",
+    ):
         join_ranks(timeout_seconds=30, shard_ranks=2)

@@ -58,7 +58,10 @@ def test_an_owed_prompt_that_is_the_last_one_is_trained_on(tmp_path: Path) -> No
 
 
 def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Controller]:
-    """Both incarnations. The checkpoint of step 6 was written before the evaluation of step 6 was answered."""
+    """Both incarnations.
+
+    The checkpoint of step 6 was written before the evaluation of step 6 was answered.
+    """
     broker = MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(3))
     learners = QuickLearners()
@@ -80,7 +83,9 @@ def killed_at_9_and_resumed_at_6(config: RunConfig) -> tuple[Controller, Control
     assert killed
     del learners.save
     progress = Progress.from_json(learners.saved["1.6"])
-    second = make_controller(config, AnsweringQueue(broker, answers), answers, learners, progress=progress)
+    second = make_controller(
+        config, AnsweringQueue(broker, answers), answers, learners, progress=progress
+    )
     second._reporter.record_start()
     assert started_from(first) == {"1": 0.0}
     assert started_from(second) == {"2": 6.0}
@@ -105,7 +110,10 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
     assert written == [(1, 0), (1, 2), (1, 4), (1, 6), *((2, step) for step in range(6, 15, 2))]
     expected = [(1, 0), (1, 2), (1, 4), *((2, step) for step in range(6, 15, 2))]
 
-    pages = [interpret(parse_page(one._reporter._exporter.render().decode()), at=0.0) for one in (first, second)]
+    pages = [
+        interpret(parse_page(one._reporter._exporter.render().decode()), at=0.0)
+        for one in (first, second)
+    ]
     folder = RunFolder(config.run_folder, config.run).read()
     for readings in (pages, [folder], [*pages, folder]):
         log = EvaluationLog()
@@ -114,8 +122,13 @@ def test_an_evaluation_that_was_made_twice_is_one_point_for_every_reader(tmp_pat
             for item in reading.evaluations:
                 log.add(item)
         assert [(item.incarnation, item.step) for item in log.sorted_out().curve_points] == expected
-    assert [(point.incarnation, point.step) for point in StatusReader(config).read().evaluations] == expected
-    rates = {(line["incarnation"], line["step"]): line["pass_rate"] for line in lines(config, "evaluations.jsonl")}
+    assert [
+        (point.incarnation, point.step) for point in StatusReader(config).read().evaluations
+    ] == expected
+    rates = {
+        (line["incarnation"], line["step"]): line["pass_rate"]
+        for line in lines(config, "evaluations.jsonl")
+    }
     curve = read_curve(str(config.run_folder / "evaluations.jsonl"), Columns(), None)
     assert [curve.initial, *curve.pass_rate] == [rates[version] for version in expected]
     assert [(point[0], point[1]) for point in second.state.progress.curve] == [
@@ -134,7 +147,9 @@ def test_the_last_evaluation_is_asked_again_where_redis_lost_it(tmp_path: Path) 
     assert lines(config, "evaluations.jsonl")[-1]["step"] == 4
 
 
-def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatches_it_in_time(tmp_path: Path) -> None:
+def test_a_resume_with_a_smaller_window_gives_up_what_it_cannot_use_and_dispatches_it_in_time(
+    tmp_path: Path,
+) -> None:
     config, broker = make_config(tmp_path, steps=16), MemoryBroker()
     answers = Answers(0.4, PolicyVersion(1, 0), random.Random(5))
     learners, queue = QuickLearners(), AnsweringQueue(broker, answers)

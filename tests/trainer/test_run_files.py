@@ -57,8 +57,14 @@ def limit(size):
 
 def test_the_accountant_reads_a_run_that_died_before_its_first_checkpoint() -> None:
     """The mark of a restart has no version then: empty fields are left out."""
-    marks = [TaskMark("dispatched", tasks=[1]), TaskMark("resumed"), TaskMark("dispatched", tasks=[1, 2])]
-    assert check_every_task_once([as_json(mark) for mark in [*marks, TaskMark("used", tasks=[1])]]) == {
+    marks = [
+        TaskMark("dispatched", tasks=[1]),
+        TaskMark("resumed"),
+        TaskMark("dispatched", tasks=[1, 2]),
+    ]
+    assert check_every_task_once(
+        [as_json(mark) for mark in [*marks, TaskMark("used", tasks=[1])]]
+    ) == {
         "used": 1,
         "open": 1,
     }
@@ -74,22 +80,36 @@ def written(limit: str, path: Path, prefix: list[str]) -> list[str]:
     return [line for line in lines if line]
 
 
-def test_a_file_that_can_grow_no_further_takes_the_next_record_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_a_file_that_can_grow_no_further_takes_the_next_record_on_a_line_of_its_own(
+    tmp_path: Path,
+) -> None:
     """The kernel writes what fits and refuses the rest, as on a full disk."""
     assert written(OF_A_FILE, tmp_path / "steps.jsonl", []) == ['{"step": 1}', '{"step": 3}']
 
 
 def test_a_full_disk_takes_the_next_record_on_a_line_of_its_own(tmp_path: Path) -> None:
-    """A file system of 16 KiB: what a long record had no room for must not keep the room from the next one."""
+    """A file system of 16 KiB: what a long record had no room for must not keep the room from the
+    next one.
+    """
     mount = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     mount += ['mount -t tmpfs -o size=16k none "$0" && exec "$@"', str(tmp_path)]
-    if not shutil.which("unshare") or subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*mount, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("this machine lets nobody mount a file system")
     assert written(OF_A_DISK, tmp_path / "steps.jsonl", mount) == ['{"step": 1}', '{"step": 3}']
 
 
 def evaluation(step: int) -> dict[str, Any]:
-    record = {"run": "r", "dataset": "d", "incarnation": 1, "step": step, "pass_rate": 0.5, "standard_error": 0.01}
+    record = {
+        "run": "r",
+        "dataset": "d",
+        "incarnation": 1,
+        "step": step,
+        "pass_rate": 0.5,
+        "standard_error": 0.01,
+    }
     return {**record, "compute_device_hours": step / 10}
 
 

@@ -1,4 +1,6 @@
-"""What the model wrote at an evaluation stands in the run folder as text, the same prompts every time, bounded."""
+"""What the model wrote at an evaluation stands in the run folder as text, the same prompts every
+time, bounded.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from rollcast.rollouts.records import Branch, Episode, EpisodeEnd, Leg, LegKind, Rollout, Turn, VersionSpan
+from rollcast.rollouts.records import (
+    Branch,
+    Episode,
+    EpisodeEnd,
+    Leg,
+    LegKind,
+    Rollout,
+    Turn,
+    VersionSpan,
+)
 from rollcast.runfolder.records import as_json, parse
 from rollcast.runfolder.samples import SamplesRecord
 from rollcast.trainer.control.evaluation import Closed
@@ -55,11 +66,17 @@ def test_every_evaluation_leaves_samples_of_the_same_prompts(tmp_path: Path) -> 
 
 def test_a_run_of_episodes_leaves_their_turns_their_means_and_their_metrics(tmp_path: Path) -> None:
     config, broker = make_config(tmp_path, steps=4), MemoryBroker()
-    config = config.model_copy(update={"recipe": config.recipe.model_copy(update={"max_completion_tokens": 40})})
+    config = config.model_copy(
+        update={"recipe": config.recipe.model_copy(update={"max_completion_tokens": 40})}
+    )
     answers = Answers(0.5, PolicyVersion(1, 0), random.Random(0))
-    controller = make_controller(config, AnsweringQueue(broker, answers), answers, QuickLearners(), environment="world")
+    controller = make_controller(
+        config, AnsweringQueue(broker, answers), answers, QuickLearners(), environment="world"
+    )
     run(controller, answers)
-    samples = [sample for line in lines(config, "samples.jsonl") for sample in parse_samples(line).samples]
+    samples = [
+        sample for line in lines(config, "samples.jsonl") for sample in parse_samples(line).samples
+    ]
     episodes = [sample.episode for sample in samples if sample.episode is not None]
     assert len(episodes) == len(samples) > 0
     assert {episode.environment for episode in episodes} == {"world"}
@@ -67,7 +84,13 @@ def test_a_run_of_episodes_leaves_their_turns_their_means_and_their_metrics(tmp_
         assert sample.episode is not None
         turns = sample.episode.turns
         assert len(turns) == sample.episode.num_turns
-        written = "".join(token for turn in turns for leg in turn.legs for token in leg.tokens if turn.sequence == 0)
+        written = "".join(
+            token
+            for turn in turns
+            for leg in turn.legs
+            for token in leg.tokens
+            if turn.sequence == 0
+        )
         assert written == sample.completion, "turns and given text make up the first sequence"
     assert all(line["episode_turns_mean"] > 0 for line in lines(config, "steps.jsonl"))
     ended = controller._reporter._exporter.render().decode()
@@ -98,13 +121,17 @@ def of_letters(token_ids: object) -> str:
 
 def recorded(rollout: Rollout) -> SamplesRecord:
     """The record of an evaluation of one prompt, as another process reads it."""
-    group = make_answer_group(make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD)
+    group = make_answer_group(
+        make_task(1, prompt_token_ids=letters("task")), [rollout], first_version=OLD
+    )
     record = make_samples_record(Closed("d", 40, None, (), [], (group,)), 1, of_letters)
     return parse_samples(as_json(record))
 
 
 def test_an_episode_is_recorded_turn_by_turn_with_tokens_versions_and_masks() -> None:
-    """Thinking that is cut by a phrase, a tool's answer, an update in the second turn, and a branch."""
+    """Thinking that is cut by a phrase, a tool's answer, an update in the second turn, and a
+    branch.
+    """
     text = "thinkPHcall" + "<42>" + "answer"
     rollout = Rollout(
         index=0,
@@ -145,8 +172,16 @@ def test_an_episode_is_recorded_turn_by_turn_with_tokens_versions_and_masks() ->
     ]
     assert first.legs[0].logprobs == [round(float(value), 3) for value in rollout.logprobs[:5]]
     assert (first.legs[3].tokens, first.legs[3].logprobs) == (["<42>"], [])
-    assert (first.tool_calls, first.environment_seconds, second.reward, third.malformed_calls) == (1, 0.5, 0.5, 1)
-    assert [(leg.version, leg.tokens) for leg in second.legs] == [("1.7", ["a", "n"]), ("1.8", ["s", "w", "e", "r"])]
+    assert (first.tool_calls, first.environment_seconds, second.reward, third.malformed_calls) == (
+        1,
+        0.5,
+        0.5,
+        1,
+    )
+    assert [(leg.version, leg.tokens) for leg in second.legs] == [
+        ("1.7", ["a", "n"]),
+        ("1.8", ["s", "w", "e", "r"]),
+    ]
     assert [(turn.number, turn.sequence, turn.prompt) for turn in sample.episode.turns] == [
         (1, 0, ""),
         (2, 0, ""),
@@ -162,7 +197,9 @@ def test_a_long_episode_is_bounded_and_keeps_both_ends() -> None:
         turns.append(Turn(0, at, at + 500, tool_calls=1))
         legs += [Leg(LegKind.ANSWER, at, at + 500), Leg(LegKind.GIVEN, at + 500, at + 5_500)]
         at += 5_500
-    rollout = Rollout(0, np.full(at, ord("x"), np.int32), np.zeros(at, np.float32), legs=tuple(legs))
+    rollout = Rollout(
+        0, np.full(at, ord("x"), np.int32), np.zeros(at, np.float32), legs=tuple(legs)
+    )
     rollout.episode = Episode("shell", turns=tuple(turns), end=EpisodeEnd.TURNS)
     record = recorded(rollout)
     assert len(json.dumps(as_json(record))) < 60_000
@@ -172,8 +209,13 @@ def test_a_long_episode_is_bounded_and_keeps_both_ends() -> None:
     assert [turn.number for turn in episode.turns] == [*range(1, 17), *range(45, 61)]
     assert len(episode.turns) == MAX_TURNS
     for turn in episode.turns:
-        assert sum(len(leg.tokens) + leg.num_left_out for leg in turn.legs if leg.kind == "answer") == 500
-    assert sum(len(leg.logprobs) for turn in episode.turns for leg in turn.legs) <= MAX_SAMPLED_TOKENS
+        assert (
+            sum(len(leg.tokens) + leg.num_left_out for leg in turn.legs if leg.kind == "answer")
+            == 500
+        )
+    assert (
+        sum(len(leg.logprobs) for turn in episode.turns for leg in turn.legs) <= MAX_SAMPLED_TOKENS
+    )
 
 
 def test_short_turns_leave_their_share_to_long_ones() -> None:
@@ -192,5 +234,6 @@ def test_a_character_of_several_tokens_is_the_text_of_the_last() -> None:
     texts = token_texts(list(data), lambda ids: bytes(ids).decode(errors="replace"))
     assert texts == ["a", "", "ß", "", "", "→", "", "", "", "🙂"]
     assert (
-        token_texts(list(data[:-1]), lambda ids: bytes(ids).decode(errors="replace"))[-1] == "\N{REPLACEMENT CHARACTER}"
+        token_texts(list(data[:-1]), lambda ids: bytes(ids).decode(errors="replace"))[-1]
+        == "\N{REPLACEMENT CHARACTER}"
     )

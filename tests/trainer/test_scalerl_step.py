@@ -53,4 +53,6 @@ def test_three_updates_are_the_learners(example: Any, ranks: Ranks, tmp_path: Pa
         assert norm == pytest.approx(stats.grad_norm, rel=1e-6)
     expected = dict(policy.named_weights())
     for name, weight in model.named_parameters():
-        torch.testing.assert_close(weight.detach(), expected[name].full_tensor().detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            weight.detach(), expected[name].full_tensor().detach(), rtol=1e-5, atol=1e-6
+        )

@@ -29,7 +29,16 @@ DEQUANTISED = {
     "mxfp4": "mxfp4 as float32",
 }
 """Models stored in 8 or 4 bits, and the same numbers in float32."""
-KINDS = [*ARCHITECTURES, WHOLE, "untied", "tied", "bfloat16", "several files", "stacked", *DEQUANTISED]
+KINDS = [
+    *ARCHITECTURES,
+    WHOLE,
+    "untied",
+    "tied",
+    "bfloat16",
+    "several files",
+    "stacked",
+    *DEQUANTISED,
+]
 ONE_EXPERT = "one expert"
 
 
@@ -72,7 +81,10 @@ def test_what_the_ranks_read_is_the_model_bit_for_bit(
     whole = transformers.AutoModelForCausalLM.from_pretrained(reference, dtype=torch.float32)
     alone = held(LearnerGroup.build(make_config(models[kind], tmp_path), ranks))
     for found in (alone, *(rank[str(models[kind])] for rank in of_ranks)):
-        for part, expected in (("weights", whole.named_parameters()), ("buffers", whole.named_buffers())):
+        for part, expected in (
+            ("weights", whole.named_parameters()),
+            ("buffers", whole.named_buffers()),
+        ):
             wanted = dict(expected)
             assert found[part].keys() == wanted.keys()
             for name, value in wanted.items():
@@ -94,7 +106,9 @@ def test_each_rank_publishes_its_rows_of_a_routers_bias(
         assert torch.equal(torch.cat([rows[name] for rows in published]), stored[name])
 
 
-def test_fewer_experts_than_ranks_are_one_sentence(models: dict[str, Path], of_ranks: list[dict[str, Any]]) -> None:
+def test_fewer_experts_than_ranks_are_one_sentence(
+    models: dict[str, Path], of_ranks: list[dict[str, Any]]
+) -> None:
     for rank in of_ranks:
         said = rank[str(models[ONE_EXPERT])]
         assert said.startswith("2 trainer ranks are more than the 1 experts of a layer"), said
@@ -108,7 +122,9 @@ def test_the_export_of_a_quantised_model_is_not_quantised(
     plain = load_file(models["fp8"].with_name(DEQUANTISED["fp8"]) / "model.safetensors")
     assert exported.keys() == plain.keys()
     assert all(torch.equal(exported[name], plain[name]) for name in plain)
-    assert "quantization_config" not in json.loads((tmp_path / "export" / "config.json").read_text())
+    assert "quantization_config" not in json.loads(
+        (tmp_path / "export" / "config.json").read_text()
+    )
 
 
 def test_an_export_of_a_quantised_model_has_its_layers_for_further_tokens_in_the_models_type(

@@ -1,4 +1,6 @@
-"""A version is staged through one small piece of a device's memory, whatever the size of a weight."""
+"""A version is staged through one small piece of a device's memory, whatever the size
+of a weight.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Buffers that belong to a model's files, as the bias of a router's choice: published, exported, checkpointed."""
+"""Buffers that belong to a model's files, as the bias of a router's choice: published, exported,
+checkpointed.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,21 @@ PUBLISHED = {
 
 
 def biases(group: LearnerGroup) -> list[Tensor]:
-    return [buffer for name, buffer in group.learner.policy.causal_lm.named_buffers() if name.endswith(BIAS)]
+    return [
+        buffer
+        for name, buffer in group.learner.policy.causal_lm.named_buffers()
+        if name.endswith(BIAS)
+    ]
 
 
 @pytest.mark.parametrize("architecture", PUBLISHED)
-def test_an_untrained_export_has_the_logits_of_its_source(ranks: Ranks, tmp_path: Path, architecture: str) -> None:
+def test_an_untrained_export_has_the_logits_of_its_source(
+    ranks: Ranks, tmp_path: Path, architecture: str
+) -> None:
     make_architecture(tmp_path / "source", architecture)
-    LearnerGroup.build(make_config(tmp_path / "source", tmp_path), ranks).export(tmp_path / "export")
+    LearnerGroup.build(make_config(tmp_path / "source", tmp_path), ranks).export(
+        tmp_path / "export"
+    )
     source, exported = (
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32)
         for name in ("source", "export")
@@ -45,7 +55,9 @@ def test_an_untrained_export_has_the_logits_of_its_source(ranks: Ranks, tmp_path
         for name, buffer in source.named_buffers():
             if name.endswith(BIAS):
                 buffer.zero_()
-        assert (source(input_ids=ids).logits - expected).abs().max() > 0.01, "the bias makes no difference"
+        assert (source(input_ids=ids).logits - expected).abs().max() > 0.01, (
+            "the bias makes no difference"
+        )
 
 
 @pytest.mark.parametrize("architecture", PUBLISHED)
@@ -54,7 +66,9 @@ def test_a_bias_keeps_its_precision_to_the_generators_and_into_the_export(
 ) -> None:
     make_architecture(tmp_path / "source", architecture)
     stored = load_file(tmp_path / "source" / "model.safetensors")[PUBLISHED[architecture]]
-    group = LearnerGroup.build(make_config(tmp_path / "source", tmp_path, model={"dtype": "bfloat16"}), ranks)
+    group = LearnerGroup.build(
+        make_config(tmp_path / "source", tmp_path, model={"dtype": "bfloat16"}), ranks
+    )
     group.stage(0, PolicyVersion(1, 0))
     staged = dict(group.slots[0].views())
     group.export(tmp_path / "export")
@@ -79,4 +93,7 @@ def test_a_checkpoint_holds_the_biases(ranks: Ranks, tmp_path: Path) -> None:
     load_weights(path, begun.learner)
     for later in (resumed, begun):
         assert len(biases(later)) == 2
-        assert all(torch.equal(one, other) for one, other in zip(biases(later), biases(earlier), strict=True))
+        assert all(
+            torch.equal(one, other)
+            for one, other in zip(biases(later), biases(earlier), strict=True)
+        )

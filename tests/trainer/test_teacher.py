@@ -1,4 +1,6 @@
-"""A teacher behind an endpoint: its answers, its failures, how a group waits for it, and what is trained on then."""
+"""A teacher behind an endpoint: its answers, its failures, how a group waits for it, and what is
+trained on then.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,21 @@ from rollcast.trainer.control.teacher import (
 from rollcast.trainer.learner.batch import TrainingSequence
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.episodes import make_episode
-from testkit.rollouts.examples import make_answer_group, make_graded_rollout, make_rollout, make_task
+from testkit.rollouts.examples import (
+    make_answer_group,
+    make_graded_rollout,
+    make_rollout,
+    make_task,
+)
 from tests.trainer.intake_desk import Desk
-from tests.trainer.teacher_server import Answer, Behaviour, completion, logprob, teacher_server, working
+from tests.trainer.teacher_server import (
+    Answer,
+    Behaviour,
+    completion,
+    logprob,
+    teacher_server,
+    working,
+)
 
 COEFFICIENT = 0.4
 WAIT_SECONDS = 60.0
@@ -46,17 +60,27 @@ MAX_TOKENS = 64
 
 
 def endpoint(url: str, **changes: Any) -> EndpointTeacher:
-    settings: dict[str, Any] = {"url": url, "model": "teacher", "devices": 1, "deadline_seconds": 30.0}
+    settings: dict[str, Any] = {
+        "url": url,
+        "model": "teacher",
+        "devices": 1,
+        "deadline_seconds": 30.0,
+    }
     return EndpointTeacher(**settings | changes)
 
 
 def distilling(*, with_reward: bool, **changes: Any) -> Recipe:
-    settings = Distillation(teacher=endpoint("http://none"), coefficient=COEFFICIENT, with_reward=with_reward)
+    settings = Distillation(
+        teacher=endpoint("http://none"), coefficient=COEFFICIENT, with_reward=with_reward
+    )
     return Recipe(distillation=settings, **changes)
 
 
 def group(sequence: int = 3, rollouts: list[Rollout] | None = None) -> RolloutGroup:
-    made = rollouts or [make_graded_rollout(0, 1.0, length=4), make_graded_rollout(1, 0.0, length=9)]
+    made = rollouts or [
+        make_graded_rollout(0, 1.0, length=4),
+        make_graded_rollout(1, 0.0, length=9),
+    ]
     return make_answer_group(make_task(sequence), made)
 
 
@@ -89,13 +113,18 @@ def answers_of(teacher: TeacherClient, asked: RolloutGroup) -> TeacherLogprobs:
 def counted(exporter: Exporter) -> dict[str, float]:
     samples = parse_page(exporter.render().decode())
     return {
-        s.labels["outcome"]: s.value for s in samples if s.name == trainer_metrics.TEACHER_ROLLOUTS.name and s.value
+        s.labels["outcome"]: s.value
+        for s in samples
+        if s.name == trainer_metrics.TEACHER_ROLLOUTS.name and s.value
     }
 
 
 def expected(asked: RolloutGroup, index: int) -> list[float]:
     num_prompt = len(asked.prompt_token_ids)
-    return [logprob(num_prompt + i, token) for i, token in enumerate(asked.rollouts[index].token_ids.tolist())]
+    return [
+        logprob(num_prompt + i, token)
+        for i, token in enumerate(asked.rollouts[index].token_ids.tolist())
+    ]
 
 
 def test_each_token_gets_the_teachers_log_prob_at_its_place() -> None:
@@ -118,7 +147,9 @@ def test_each_sequence_of_an_episode_is_asked_about_with_its_own_prompt() -> Non
     assert answer is not None
     for sequence, logprobs in zip(made.sequences, answer, strict=True):
         num_prompt = len(made.sequence_prompt(sequence, asked.prompt_token_ids))
-        wanted = [logprob(num_prompt + i, token) for i, token in enumerate(sequence.token_ids.tolist())]
+        wanted = [
+            logprob(num_prompt + i, token) for i, token in enumerate(sequence.token_ids.tolist())
+        ]
         assert logprobs.tolist() == pytest.approx(wanted, rel=1e-6)
     assert counted(exporter) == {"answered": 1.0}
 
@@ -179,7 +210,9 @@ def test_a_teacher_that_refuses_a_while_is_asked_again() -> None:
 
 
 def test_a_group_waits_for_one_deadline_whatever_others_do() -> None:
-    """One request at a time, and the first hangs: the time that the second one waits for its turn counts too."""
+    """One request at a time, and the first hangs: the time that the second one waits for its turn
+    counts too.
+    """
     release = threading.Event()
 
     def behaviour(path: str, body: dict[str, Any]) -> Answer:
@@ -221,17 +254,25 @@ def test_a_teacher_that_answers_no_group_ends_the_run_with_its_reason() -> None:
     error, url = last_word(lambda *_: (401, b""), deadline_seconds=0.5, requests=1)
     assert error.exit_code == EXIT_USER_ERROR
     assert str(error) == (
-        f"recipe.distillation.teacher.url = {url}: 8 groups in a row got no answer, without which nothing can be "
-        f"trained on ({url} gave no answer within 0.5 s; the last try: {url} answers with status 401); correct the "
+        f"recipe.distillation.teacher.url = {url}: 8 groups in a row got no answer, without which "
+        "nothing can be "
+        f"trained on ({url} gave no answer within 0.5 s; the last try: {url} answers with status "
+        "401); correct the "
         "server, or recipe.distillation.teacher in the run file"
     )
 
 
 @pytest.mark.parametrize(
     ("status", "changes", "code"),
-    [(400, {}, EXIT_USER_ERROR), (200, {}, EXIT_USER_ERROR), (503, {"deadline_seconds": 0.3}, EXIT_FAILED)],
+    [
+        (400, {}, EXIT_USER_ERROR),
+        (200, {}, EXIT_USER_ERROR),
+        (503, {"deadline_seconds": 0.3}, EXIT_FAILED),
+    ],
 )
-def test_only_an_outage_lets_a_supervisor_try_again(status: int, changes: dict[str, Any], code: int) -> None:
+def test_only_an_outage_lets_a_supervisor_try_again(
+    status: int, changes: dict[str, Any], code: int
+) -> None:
     error, _ = last_word(lambda *_: (status, b"<html>"), **changes)
     assert error.exit_code == code
 
@@ -249,11 +290,15 @@ def test_one_answer_is_enough_to_go_on() -> None:
 def test_every_outcome_is_counted_from_zero() -> None:
     with client(working) as (_, exporter):
         samples = parse_page(exporter.render().decode())
-        found = {s.labels["outcome"] for s in samples if s.name == trainer_metrics.TEACHER_ROLLOUTS.name}
+        found = {
+            s.labels["outcome"] for s in samples if s.name == trainer_metrics.TEACHER_ROLLOUTS.name
+        }
     assert found == {"answered", "unreachable", "refused", "unreadable", "timeout"}
 
 
-def test_connections_that_cannot_be_closed_do_not_stop_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_cannot_be_closed_do_not_stop_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def never() -> None:
         await asyncio.sleep(WAIT_SECONDS)
 
@@ -286,7 +331,9 @@ def test_a_wait_for_the_teacher_alone_has_a_name_of_its_own(wait: Wait, reason: 
 
 def pipeline_of(desk: Desk, prompts_per_step: int) -> GroupPipeline:
     no: Any = None
-    return GroupPipeline(no, no, no, no, desk.intake, no, no, Recipe(prompts_per_step=prompts_per_step), 1 << 20, no)
+    return GroupPipeline(
+        no, no, no, no, desk.intake, no, no, Recipe(prompts_per_step=prompts_per_step), 1 << 20, no
+    )
 
 
 def test_a_teacher_that_is_not_there_is_counted_after_the_deadline() -> None:
@@ -348,7 +395,9 @@ async def test_a_group_of_which_nothing_can_be_trained_on_is_not_sent_to_the_tea
     assert asked == []
 
 
-def slow_advantage(sequence: TrainingSequence, position: int, teacher: float, verifier: float) -> float:
+def slow_advantage(
+    sequence: TrainingSequence, position: int, teacher: float, verifier: float
+) -> float:
     student = float(sequence.generator_logprobs[position])
     return verifier - COEFFICIENT * (student - teacher)
 
@@ -360,14 +409,19 @@ def test_advantages_equal_a_slow_loop(with_reward: bool) -> None:
     answers: dict[int, list[Any]] = {}
     for sequence in range(3):
         rollouts = [
-            make_graded_rollout(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12))) for i in range(6)
+            make_graded_rollout(i, float(rng.random() < 0.5), length=int(rng.integers(2, 12)))
+            for i in range(6)
         ]
         groups.append(group(sequence, rollouts))
-        answers[sequence] = [(rng.uniform(-5, 0, len(one.token_ids)).astype(np.float32),) for one in rollouts]
+        answers[sequence] = [
+            (rng.uniform(-5, 0, len(one.token_ids)).astype(np.float32),) for one in rollouts
+        ]
     answers[1][2] = None
     groups[1].rollouts[3].loss_masked = ((0, 1),)
     answers[2][0][0][0] = -9999.0
-    recipe = distilling(with_reward=with_reward, advantage_normalisation="none", zero_variance_filter=False)
+    recipe = distilling(
+        with_reward=with_reward, advantage_normalisation="none", zero_variance_filter=False
+    )
     batch = assemble(groups, recipe, answers)
     rest = iter(batch.sequences)
     distances = []

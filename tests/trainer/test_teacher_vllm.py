@@ -1,4 +1,6 @@
-"""A real vLLM server as a teacher: its log-probs of sampled tokens are those of plain Hugging Face code."""
+"""A real vLLM server as a teacher: its log-probs of sampled tokens are those of plain Hugging Face
+code.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,29 @@ def teacher_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(teacher_folder: Path) -> Iterator[str]:
     port = free_port("127.0.0.1")
-    options = ["--served-model-name", NAME, "--max-model-len", str(MAX_LENGTH + 1), "--dtype", "float32"]
+    options = [
+        "--served-model-name",
+        NAME,
+        "--max-model-len",
+        str(MAX_LENGTH + 1),
+        "--dtype",
+        "float32",
+    ]
     # Not `vllm serve`: in the CPU build the command looks for a distribution named vllm, and fails.
-    program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(teacher_folder)]
+    program = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(teacher_folder),
+    ]
     command = [*program, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", *options]
-    own = {"VLLM_PLUGINS": "", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", UNCOMPILED: "1"}
+    own = {
+        "VLLM_PLUGINS": "",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        UNCOMPILED: "1",
+    }
     with (teacher_folder / "server.log").open("w") as log:
         server = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log)
     try:
@@ -80,7 +100,9 @@ def some_group() -> RolloutGroup:
     return make_answer_group(make_task(5), rollouts)
 
 
-def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, teacher_folder: Path) -> None:
+def test_a_real_server_gives_the_log_probs_that_plain_code_computes(
+    url: str, teacher_folder: Path
+) -> None:
     group = some_group()
     settings = EndpointTeacher(url=url, model=NAME, devices=1)
     client = TeacherClient(settings, Exporter("r"), max_tokens=MAX_LENGTH)
@@ -103,14 +125,20 @@ def test_a_real_server_gives_the_log_probs_that_plain_code_computes(url: str, te
         np.testing.assert_allclose(answer[0], wanted, atol=1e-4)
 
 
-def test_a_real_server_is_compared_with_the_models_tokenizer(url: str, teacher_folder: Path, tmp_path: Path) -> None:
+def test_a_real_server_is_compared_with_the_models_tokenizer(
+    url: str, teacher_folder: Path, tmp_path: Path
+) -> None:
     def check(model: Model) -> None:
         check_teacher(
-            Distillation(teacher=EndpointTeacher(url=url, model=NAME, devices=1)), model, load_tokenizer(model)
+            Distillation(teacher=EndpointTeacher(url=url, model=NAME, devices=1)),
+            model,
+            load_tokenizer(model),
         )
 
     check(Model(path=str(teacher_folder), max_length=MAX_LENGTH))
     with pytest.raises(UserError, match="has another tokenizer"):
         check(Model(path=str(with_tokens_exchanged(tmp_path / "other")), max_length=MAX_LENGTH))
-    with pytest.raises(UserError, match=r"takes 97 tokens, and a rollout may have model\.max_length = 97"):
+    with pytest.raises(
+        UserError, match=r"takes 97 tokens, and a rollout may have model\.max_length = 97"
+    ):
         check(Model(path=str(teacher_folder), max_length=MAX_LENGTH + 1))

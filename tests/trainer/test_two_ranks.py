@@ -23,10 +23,14 @@ def by_tying(
 ) -> dict[str, tuple[Path, dict[str, Any]]]:
     """The model with and without tied matrices, and what the same two ranks saw of each."""
     folders = {name: tmp_path_factory.mktemp(name) for name in ("untied", "tied")}
-    models = {name: write_model(folder / "model", tied=name == "tied") for name, folder in folders.items()}
+    models = {
+        name: write_model(folder / "model", tied=name == "tied") for name, folder in folders.items()
+    }
     arguments = [path for name in folders for path in (models[name], folders[name])]
     run_ranks(trainers, folders["tied"], "tests.trainer.two_ranks", *arguments)
-    return {name: (models[name], torch.load(folder / "results.pt")) for name, folder in folders.items()}
+    return {
+        name: (models[name], torch.load(folder / "results.pt")) for name, folder in folders.items()
+    }
 
 
 @pytest.fixture(params=["untied", "tied"])
@@ -44,13 +48,21 @@ def two_ranks(by_tying: dict[str, tuple[Path, dict[str, Any]]], tying: str) -> d
     return by_tying[tying][1]
 
 
-def test_gathered_weights_are_the_models_bit_for_bit(model: Path, two_ranks: dict[str, Any]) -> None:
-    expected = dict(transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).named_parameters())
+def test_gathered_weights_are_the_models_bit_for_bit(
+    model: Path, two_ranks: dict[str, Any]
+) -> None:
+    expected = dict(
+        transformers.AutoModelForCausalLM.from_pretrained(
+            model, dtype=torch.float32
+        ).named_parameters()
+    )
     assert two_ranks["initial"].keys() == expected.keys()
     assert all(torch.equal(two_ranks["initial"][name], expected[name]) for name in expected)
 
 
-def test_two_ranks_train_like_one(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
+def test_two_ranks_train_like_one(
+    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
+) -> None:
     group = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     stats = [group.update(make_sequences(step)) for step in range(UPDATES)]
     # A loss is a sum that nearly cancels.
@@ -62,16 +74,23 @@ def test_two_ranks_train_like_one(ranks: Ranks, model: Path, tmp_path: Path, two
     for ratios, expected in zip(two_ranks["ratios"], stats, strict=True):
         assert ratios == pytest.approx(ratio_statistics(expected), rel=1e-5)
     for found, expected in zip(two_ranks["gap"], stats, strict=True):
-        assert found == pytest.approx((expected.logprob_gap_mean, expected.logprob_gap_max, expected.entropy), rel=1e-5)
+        assert found == pytest.approx(
+            (expected.logprob_gap_mean, expected.logprob_gap_max, expected.entropy), rel=1e-5
+        )
     assert distance(two_ranks["weights"], whole_weights(group)) < 1e-5
 
 
-def test_the_gradient_is_the_same_to_1e5(ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]) -> None:
+def test_the_gradient_is_the_same_to_1e5(
+    ranks: Ranks, model: Path, tmp_path: Path, two_ranks: dict[str, Any]
+) -> None:
     """AdamW's first moment of the first update is (1 - beta_1) times the clipped gradient."""
 
     def first_moment(group: LearnerGroup) -> dict[str, torch.Tensor]:
         moments = group.learner.optimizer.state
-        return {name: moments[weight]["exp_avg"].full_tensor() for name, weight in group.learner.policy.named_weights()}
+        return {
+            name: moments[weight]["exp_avg"].full_tensor()
+            for name, weight in group.learner.policy.named_weights()
+        }
 
     one = LearnerGroup.build(make_config(model, tmp_path, recipe=taught_by(model)), ranks)
     one.update(make_sequences(0))
@@ -87,7 +106,10 @@ def test_a_rank_without_sequences_takes_part(two_ranks: dict[str, Any]) -> None:
 def test_a_restored_group_repeats_itself_bit_for_bit(two_ranks: dict[str, Any]) -> None:
     assert two_ranks["restored"] == {"step": UPDATES}
     assert two_ranks["single"][0] == two_ranks["single"][2]
-    assert all(torch.equal(two_ranks["resumed"][name], value) for name, value in two_ranks["further"].items())
+    assert all(
+        torch.equal(two_ranks["resumed"][name], value)
+        for name, value in two_ranks["further"].items()
+    )
 
 
 def test_one_rank_continues_the_checkpoint_of_two(
@@ -102,13 +124,19 @@ def test_one_rank_continues_the_checkpoint_of_two(
 
 
 def test_padded_weights_stay_in_the_memory_that_a_checkpoint_was_copied_from(model: Path) -> None:
-    """The copies are kept by it: other memory would take other copies, the first time in the middle of the run."""
+    """The copies are kept by it: other memory would take other copies, the first time in the middle
+    of the run.
+    """
     before, after = torch.load(model.with_name("places.pt"))
     assert before == after
-    assert any(held > rows for _, held, rows in before.values()), "no rows of this rank are fewer than the other's"
+    assert any(held > rows for _, held, rows in before.values()), (
+        "no rows of this rank are fewer than the other's"
+    )
 
 
 def test_two_ranks_export_what_they_hold(two_ranks: dict[str, Any]) -> None:
-    exported = transformers.AutoModelForCausalLM.from_pretrained(Path(two_ranks["checkpoint"]).parents[2] / "export")
+    exported = transformers.AutoModelForCausalLM.from_pretrained(
+        Path(two_ranks["checkpoint"]).parents[2] / "export"
+    )
     found = {name: parameter.detach() for name, parameter in exported.named_parameters()}
     assert distance(found, two_ranks["resumed"]) == 0.0

@@ -1,4 +1,6 @@
-"""Of a model that takes more than text the text model is trained, and an export has the form of the source."""
+"""Of a model that takes more than text the text model is trained, and an export has the form of the
+source.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from tests.trainer.slow_model import SMALL
 from tests.trainer.tiny_models import make_config, make_sequences
 
 KINDS = ("llama4", "qwen3_5", "qwen3_5_moe", "gemma3", "mistral3")
-IMAGES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+IMAGES = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -32,7 +39,9 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         write_tokenizer(folder)
         torch.manual_seed(0)
-        whole = transformers.AutoModelForImageTextToText.from_config(small_whole(request.param), dtype=torch.float32)
+        whole = transformers.AutoModelForImageTextToText.from_config(
+            small_whole(request.param), dtype=torch.float32
+        )
         whole.save_pretrained(folder)
     return folder
 
@@ -41,9 +50,13 @@ def small_whole(kind: str) -> Any:
     text = SMALL | {"head_dim": 8, "sliding_window": 32}
     vision: dict[str, Any] = IMAGES | {"image_size": 28, "patch_size": 14}
     if kind == "gemma3":
-        return transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+        return transformers.Gemma3Config(
+            text_config=text, vision_config=vision, mm_tokens_per_image=4
+        )
     vision |= {"model_type": "pixtral", "head_dim": 8}
-    return transformers.Mistral3Config(text_config=text | {"model_type": "mistral"}, vision_config=vision)
+    return transformers.Mistral3Config(
+        text_config=text | {"model_type": "mistral"}, vision_config=vision
+    )
 
 
 def test_an_export_has_every_tensor_of_the_source_and_only_the_text_models_are_trained(
@@ -58,7 +71,11 @@ def test_an_export_has_every_tensor_of_the_source_and_only_the_text_models_are_t
         name: (tensor.shape, tensor.dtype) for name, tensor in before.items()
     }
     trained = {name for name in before if not torch.equal(before[name], after[name])}
-    rest = {name for name in before if any(part in name for part in ("vision", "visual", "multi_modal", "mtp."))}
+    rest = {
+        name
+        for name in before
+        if any(part in name for part in ("vision", "visual", "multi_modal", "mtp."))
+    }
     assert rest
     assert not trained & rest
     assert len(trained) > len(before.keys() - rest) / 2
@@ -74,13 +91,19 @@ def test_an_export_loads_as_the_whole_model_with_the_learners_logits(
         tmp_path / "export", dtype=torch.float32, output_loading_info=True
     )
     assert not report["missing_keys"]
-    text = transformers.AutoModelForCausalLM.from_config(group.learner.policy.causal_lm.config, dtype=torch.float32)
+    text = transformers.AutoModelForCausalLM.from_config(
+        group.learner.policy.causal_lm.config, dtype=torch.float32
+    )
     weights = {name: weight.full_tensor() for name, weight in group.learner.policy.named_weights()}
     assert not text.load_state_dict(weights, strict=False).unexpected_keys
     ids = torch.arange(3, 43)[None]
     with torch.no_grad():
-        torch.testing.assert_close(whole.eval()(input_ids=ids).logits, text.eval()(input_ids=ids).logits)
-    said, was = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "export", source))
+        torch.testing.assert_close(
+            whole.eval()(input_ids=ids).logits, text.eval()(input_ids=ids).logits
+        )
+    said, was = (
+        json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "export", source)
+    )
     assert without_dtypes(said) == without_dtypes(was)
 
 

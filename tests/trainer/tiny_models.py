@@ -26,7 +26,13 @@ VOCAB = 61
 
 
 def write_model(
-    folder: Path, *, tied: bool = False, seed: int = 0, hidden: int = 32, vocab: int = VOCAB, layers: int = 2
+    folder: Path,
+    *,
+    tied: bool = False,
+    seed: int = 0,
+    hidden: int = 32,
+    vocab: int = VOCAB,
+    layers: int = 2,
 ) -> Path:
     """Write a Qwen3 with random weights and a character tokenizer."""
     torch.manual_seed(seed)
@@ -60,7 +66,9 @@ def newest_whole(config: RunConfig, group: LearnerGroup) -> Progress | None:
     return restore(config.run, place, group, resume=True)
 
 
-def make_config(model_path: Path, run_folder: Path, /, **changes: Mapping[str, object]) -> RunConfig:
+def make_config(
+    model_path: Path, run_folder: Path, /, **changes: Mapping[str, object]
+) -> RunConfig:
     """Return a run file for float32 on CPU; `changes` are merged section by section."""
     sections: dict[str, dict[str, object]] = {
         "model": {"path": str(model_path), "dtype": "float32", "max_length": 128},
@@ -103,7 +111,11 @@ def make_groups(seed: int, *, num_groups: int = 4, num_rollouts: int = 3) -> lis
             )
         prompt = rng.integers(0, VOCAB, int(rng.integers(1, 20))).astype(np.int32)
         groups.append(
-            make_answer_group(make_task(sequence, prompt_token_ids=prompt), rollouts, first_version=PolicyVersion(1, 0))
+            make_answer_group(
+                make_task(sequence, prompt_token_ids=prompt),
+                rollouts,
+                first_version=PolicyVersion(1, 0),
+            )
         )
     return groups
 
@@ -111,7 +123,9 @@ def make_groups(seed: int, *, num_groups: int = 4, num_rollouts: int = 3) -> lis
 def make_sequences(seed: int, **sizes: int) -> list[TrainingSequence]:
     """Return the effective batch of `make_groups` under the ScaleRL recipe."""
     groups = make_groups(seed, **sizes)
-    rollouts = [(position, rollout) for position, group in enumerate(groups) for rollout in group.rollouts]
+    rollouts = [
+        (position, rollout) for position, group in enumerate(groups) for rollout in group.rollouts
+    ]
     effective = effective_batch(
         rewards=np.array([rollout.reward for _, rollout in rollouts]),
         shaped=np.array([rollout.reward for _, rollout in rollouts]),

@@ -1,4 +1,5 @@
-"""Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw into the run folder.
+"""Run as a process: one rank of two. Rank 0 drives the learner and writes what it saw into the run
+folder.
 
 python -m tests.trainer.two_ranks (MODEL RUN_FOLDER)...        with torchrun's environment variables
 """
@@ -43,8 +44,12 @@ def whole_weights(group: LearnerGroup) -> dict[str, torch.Tensor]:
 def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
     """Relative distance of two sets of weights in the 2-norm."""
     assert found.keys() == expected.keys()
-    square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
-    return float((square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5)
+    square = sum(
+        float((found[name].double() - expected[name].double()).square().sum()) for name in expected
+    )
+    return float(
+        (square / sum(float(value.double().square().sum()) for value in expected.values())) ** 0.5
+    )
 
 
 def ratio_statistics(stats: UpdateStats) -> tuple[float | None, ...]:
@@ -53,7 +58,9 @@ def ratio_statistics(stats: UpdateStats) -> tuple[float | None, ...]:
 
 
 def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
-    """Of each weight's rows: address and bytes of the memory that holds them, bytes without padding."""
+    """Of each weight's rows: address and bytes of the memory that holds them, bytes without
+    padding.
+    """
     local = {name: weight.to_local() for name, weight in group.learner.policy.named_weights()}
     return {
         name: (rows.untyped_storage().data_ptr(), rows.untyped_storage().nbytes(), rows.nbytes)
@@ -63,23 +70,33 @@ def places(group: LearnerGroup) -> dict[str, tuple[int, int, int]]:
 
 def taught_by(model: Path | str) -> dict[str, object]:
     """RECIPE with a teacher: this model, before it is trained."""
-    return RECIPE | {"distillation": {"teacher": {"kind": "folder", "path": str(model)}, "with_reward": True}}
+    return RECIPE | {
+        "distillation": {"teacher": {"kind": "folder", "path": str(model)}, "with_reward": True}
+    }
 
 
 def main() -> None:
     models_and_folders = sys.argv[1:]
     ranks = join_ranks(timeout_seconds=30, threads=1)
     for model, run_folder in zip(models_and_folders[::2], models_and_folders[1::2], strict=True):
-        store, lane_store = (PrefixStore(run_folder, whole) for whole in (ranks.store, ranks.lane_store))
-        train(replace(ranks, store=store, lane_store=lane_store), model, run_folder)  # as if no run had been before
+        store, lane_store = (
+            PrefixStore(run_folder, whole) for whole in (ranks.store, ranks.lane_store)
+        )
+        train(
+            replace(ranks, store=store, lane_store=lane_store), model, run_folder
+        )  # as if no run had been before
     ranks.leave()
 
 
 def train(ranks: Ranks, model: str, run_folder: str) -> None:
     results = Path(run_folder) / "results.pt"
-    group = LearnerGroup.build(make_config(Path(model), Path(run_folder), recipe=taught_by(model)), ranks)
+    group = LearnerGroup.build(
+        make_config(Path(model), Path(run_folder), recipe=taught_by(model)), ranks
+    )
     objects = f"file://{run_folder}/objects"
-    CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(PolicyVersion(1, 0), {}).result()
+    CheckpointSaver(group.learner, ObjectStorage(objects), keep=1).begin(
+        PolicyVersion(1, 0), {}
+    ).result()
     dist.barrier()
     load_checkpoint(f"{objects}/1.0", group.learner)
     if ranks.rank > 0:
@@ -93,7 +110,9 @@ def train(ranks: Ranks, model: str, run_folder: str) -> None:
         stats += [group.update(make_sequences(step)) for step in range(1, UPDATES)]
         weights = whole_weights(group)
         checkpoint = group.save(PolicyVersion(1, UPDATES), {"step": UPDATES}).result()
-        single = group.update(make_sequences(7, num_groups=1)[:1])  # less than one sequence for each rank
+        single = group.update(
+            make_sequences(7, num_groups=1)[:1]
+        )  # less than one sequence for each rank
         further = whole_weights(group)
         restored = group.restore(checkpoint)
         again = group.update(make_sequences(7, num_groups=1)[:1])

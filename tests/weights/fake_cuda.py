@@ -1,4 +1,6 @@
-"""What this project's code calls of CUDA, on a machine without a GPU: the runtime keeps errors, streams run late."""
+"""What this project's code calls of CUDA, on a machine without a GPU: the runtime keeps errors,
+streams run late.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,13 @@ import pytest
 
 from rollcast.config.connections import Weights
 from rollcast.telemetry.exporter import Exporter
-from rollcast.weights.plan.manifest import Manifest, TensorSpec, apply_seconds, manifest_to_proto, plan_buckets
+from rollcast.weights.plan.manifest import (
+    Manifest,
+    TensorSpec,
+    apply_seconds,
+    manifest_to_proto,
+    plan_buckets,
+)
 from rollcast.weights.receiver.reception import EngineStuckError, Reception
 from rollcast.weights.receiver.weight_engine import STAGED, ReceiverVerb, ReceiveState
 from rollcast.wire import weights_pb2
@@ -19,7 +25,9 @@ VERSION = PolicyVersion(1, 1)
 
 
 class SlowEngine:
-    """Has received whatever is announced, and applies it after many times the timeout of a version without bytes."""
+    """Has received whatever is announced, and applies it after many times the timeout of a version
+    without bytes.
+    """
 
     async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
         return ReceiveState(STAGED, 1)

@@ -1,4 +1,6 @@
-"""The checksum against its definition: the published XXH3; row sums computed one word at a time in plain integers."""
+"""The checksum against its definition: the published XXH3; row sums computed one word at a time in
+plain integers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Real processes are killed, frozen and cut off: the others go on, and nothing half received is ever applied."""
+"""Real processes are killed, frozen and cut off: the others go on, and nothing half received is
+ever applied.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ RECONNECT_SECONDS = 5.0
 
 @pytest.mark.parametrize("victim_first", [True, False])
 def test_a_generator_killed_in_mid_broadcast_costs_the_others_nothing(
-    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], victim_first: bool
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    victim_first: bool,
 ) -> None:
     trainer = start_trainer()
     names = ["victim", "other"] if victim_first else ["other", "victim"]
@@ -51,7 +55,10 @@ def test_a_generator_frozen_in_mid_broadcast_is_fenced_and_comes_back_as_new(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
     trainer = start_trainer()
-    victim, other = start_generator("victim", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
+    victim, other = (
+        start_generator("victim", trainer.rpc, **SLOW),
+        start_generator("other", trainer.rpc),
+    )
     trainer.publish(0)
     victim.wait("applied")
     trainer.wait_members("victim", "other")
@@ -76,7 +83,9 @@ def test_a_generator_that_applies_for_longer_than_silence_is_borne_is_not_fenced
 ) -> None:
     """A large version out of host memory: its workers neither answer nor step meanwhile."""
     trainer = start_trainer()
-    generator = start_generator("large", trainer.rpc, apply_seconds=1.4 * WEIGHTS["heartbeat_timeout_seconds"])
+    generator = start_generator(
+        "large", trainer.rpc, apply_seconds=1.4 * WEIGHTS["heartbeat_timeout_seconds"]
+    )
     trainer.publish(0)
     trainer.wait_members("large")
     expected = trainer.publish(1)
@@ -89,7 +98,10 @@ def test_a_joiner_killed_while_it_catches_up_does_not_hold_up_the_others(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
     trainer = start_trainer(coalesce_seconds=1.0)
-    joiner, other = start_generator("joiner", trainer.rpc, **SLOW), start_generator("other", trainer.rpc)
+    joiner, other = (
+        start_generator("joiner", trainer.rpc, **SLOW),
+        start_generator("other", trainer.rpc),
+    )
     trainer.publish(0)
     joiner.wait("bucket", index=3)
     joiner.signal(signal.SIGKILL)
@@ -127,7 +139,9 @@ def test_a_trainer_killed_in_mid_broadcast_is_followed_by_its_next_incarnation(
 def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(
     start_process: Callable[..., Process], start_generator: Callable[..., Process]
 ) -> None:
-    """After 19 s the back-off that gRPC's channels share by default has grown to some 10 s, most of it ahead."""
+    """After 19 s the back-off that gRPC's channels share by default has grown to some 10 s, most of
+    it ahead.
+    """
     rpc = {"port": 0}
     first = start_process(trainer_process.run, {"incarnation": 1, "rpc": rpc})
     rpc = {"port": first.wait("started")["port"]}
@@ -154,7 +168,9 @@ def test_a_trainer_that_was_away_for_long_is_joined_again_within_seconds(
 def test_a_trainer_that_was_frozen_fences_nobody(
     start_process: Callable[..., Process], start_generator: Callable[..., Process]
 ) -> None:
-    """For a moment it still counts as reached; for longer it does not, and is joined again when it wakes."""
+    """For a moment it still counts as reached; for longer it does not, and is joined again when it
+    wakes.
+    """
     trainer = start_process(trainer_process.run, {"incarnation": 1, "rpc": {"port": 0}})
     generator = start_generator("patient", {"port": trainer.wait("started")["port"]})
 
@@ -163,14 +179,17 @@ def test_a_trainer_that_was_frozen_fences_nobody(
         return bool(generator.wait("joined")["joined"])
 
     def nothing_under_way(version: str) -> bool:
-        """A trainer that is frozen in the middle of sending costs the group, which is not what is tried here."""
+        """A trainer that is frozen in the middle of sending costs the group, which is not what is
+        tried here.
+        """
         trainer.tell("members")
         return list(trainer.wait("members")["members"]) == [("patient", version)]
 
     trainer.tell(0)
     generator.wait("applied", version="1.0")
     wait_until(lambda: nothing_under_way("1.0"))
-    # A newcomer was caught up in a private group; the group of all opens after that. What came through it: it stands.
+    # A newcomer was caught up in a private group; the group of all opens after that. What came
+    # through it: it stands.
     trainer.tell(1)
     generator.wait("applied", version="1.1")
     wait_until(lambda: nothing_under_way("1.1"))
@@ -217,11 +236,15 @@ def test_a_live_front_end_with_a_hung_engine_is_fenced(
 def test_generators_count_from_their_start_and_after_a_fence_from_there(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
-    """Whatever the wall clock is set to meanwhile: of one it stays as it is, of others it is set back and forward."""
+    """Whatever the wall clock is set to meanwhile: of one it stays as it is, of others it is set
+    back and forward.
+    """
     rpc = {"port": free_port("127.0.0.1")}
     earliest = time.monotonic()
     generators = {
-        name: start_generator(name, rpc, wall_clock_set_seconds=3600.0 * hours, again=f"{name}-again")
+        name: start_generator(
+            name, rpc, wall_clock_set_seconds=3600.0 * hours, again=f"{name}-again"
+        )
         for name, hours in {"as-it-is": 0, "set-back": -7, "set-forward": 7}.items()
     }
     for generator in generators.values():
@@ -263,19 +286,25 @@ def test_a_generator_whose_stream_broke_keeps_its_name_and_its_weights(
         trainer.wait_members("cut-off")
         joined = trainer.publisher.members()
         proxy.cut()
-        wait_until(lambda: not trainer.publisher.members() or not trainer.publisher.members()[0].joined)
+        wait_until(
+            lambda: not trainer.publisher.members() or not trainer.publisher.members()[0].joined
+        )
         trainer.wait_members("cut-off")
         assert trainer.publisher.members()[0].version == joined[0].version == PolicyVersion(1, 0)
         expected = trainer.publish(1)
         assert generator.wait("applied", version="1.1")["digest"] == expected
-        assert [event["event"] for event in generator.events].count("applied") == 2  # 1.0 was not sent again
+        assert [event["event"] for event in generator.events].count(
+            "applied"
+        ) == 2  # 1.0 was not sent again
         assert trainer.removed == []
 
 
 def test_a_generator_that_comes_back_holds_up_the_gate_until_it_caught_up(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
-    """Its engine goes on sampling with what it held: its claims must be reckoned with before it is a member again."""
+    """Its engine goes on sampling with what it held: its claims must be reckoned with before it is
+    a member again.
+    """
     trainer = start_trainer(coalesce_seconds=4.0)
     with Proxy(trainer.rpc["port"]) as proxy:
         generator = start_generator("cut-off", {"port": proxy.port})

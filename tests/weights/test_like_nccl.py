@@ -1,4 +1,6 @@
-"""Groups that fail as NCCL's do: who is lost, frozen or never comes costs the others neither threads nor memory."""
+"""Groups that fail as NCCL's do: who is lost, frozen or never comes costs the others neither
+threads nor memory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from rollcast.weights.sender.lanes import send_slot
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport import lane_transfer
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import PIECES_IN_FLIGHT, GroupAddress, GroupError, RendezvousStore
+from rollcast.weights.transport.process_group import (
+    PIECES_IN_FLIGHT,
+    GroupAddress,
+    GroupError,
+    RendezvousStore,
+)
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 from testkit.weights import like_nccl
@@ -37,7 +44,8 @@ VERSION = PolicyVersion(1, 1)
 BUCKETS = plan_buckets([TensorSpec(f"layer.{i}", "float32", (48, 240)) for i in range(6)], 1 << 16)
 PATIENCE_SECONDS = 30.0
 PIECE_SECONDS = 20.0
-"""Deadline of a piece: far above what is waited for here, so that no deadline explains a quick end."""
+"""Deadline of a piece: far above what is waited for here, so that no deadline explains a quick
+end."""
 
 
 @pytest.fixture
@@ -185,7 +193,9 @@ def test_a_member_that_is_lost_ends_no_other_process(network: Network) -> None:
     wait_until(lambda: members.receivers[0].poll().status == FAILED)
     time.sleep(3 * like_nccl.WATCHDOG_SECONDS)
     assert network.ended_by_watchdog == []
-    assert "TORCH_NCCL_BLOCKING_WAIT" not in os.environ, "the trainer's own groups keep their watchdog"
+    assert "TORCH_NCCL_BLOCKING_WAIT" not in os.environ, (
+        "the trainer's own groups keep their watchdog"
+    )
 
 
 def test_a_member_that_never_comes_holds_neither_threads_nor_memory(network: Network) -> None:
@@ -204,7 +214,9 @@ def test_a_member_that_never_comes_holds_neither_threads_nor_memory(network: Net
     wait_until(lambda: group_threads() <= threads)
 
 
-def test_a_member_that_freezes_while_it_connects_costs_one_thread_for_a_while(network: Network) -> None:
+def test_a_member_that_freezes_while_it_connects_costs_one_thread_for_a_while(
+    network: Network,
+) -> None:
     """It was there, but does not answer NCCL: the call itself has to end."""
     threads = group_threads()
     members = Members(lanes=1, receivers=1)
@@ -228,7 +240,9 @@ def test_a_group_that_does_not_open_ends_at_its_own_deadline(network: Network) -
 
 
 def test_the_lanes_of_an_epoch_open_one_after_the_other(network: Network) -> None:
-    """Of NCCL's communicators one receiver opens one at a time, and each in the order of the lanes."""
+    """Of NCCL's communicators one receiver opens one at a time, and each in the order
+    of the lanes.
+    """
     Members(lanes=6, receivers=2).opened()
     assert network.most_opening[1] == network.most_opening[2] == 1
 
@@ -251,7 +265,9 @@ def test_an_abort_holds_no_thread_but_that_of_its_lane(network: Network) -> None
     wait_until(lambda: group_threads() <= threads)
 
 
-def test_memory_that_an_aborted_lane_may_still_write_is_not_used_again_before(network: Network) -> None:
+def test_memory_that_an_aborted_lane_may_still_write_is_not_used_again_before(
+    network: Network,
+) -> None:
     members = Members(lanes=1, receivers=1).opened()
     members.stage(seed=1)
     members.send()  # and nobody receives it
@@ -263,7 +279,9 @@ def test_memory_that_an_aborted_lane_may_still_write_is_not_used_again_before(ne
     assert network.aborted_on
 
 
-def test_a_lane_that_never_lets_go_costs_new_memory_once(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_never_lets_go_costs_new_memory_once(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     members = Members(lanes=1, receivers=1).opened()
     stuck = threading.Event()
     members.senders[0].submit(lambda group: stuck.wait(PATIENCE_SECONDS))

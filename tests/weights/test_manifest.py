@@ -33,7 +33,9 @@ spec_lists = st.lists(st.tuples(st.sampled_from(sorted(DTYPE_BYTES)), shapes), m
 
 
 @given(spec_lists, st.integers(1, 4000))
-def test_buckets_keep_order_hold_one_dtype_and_are_as_full_as_allowed(specs: list[TensorSpec], limit: int) -> None:
+def test_buckets_keep_order_hold_one_dtype_and_are_as_full_as_allowed(
+    specs: list[TensorSpec], limit: int
+) -> None:
     buckets = plan_buckets(specs, limit)
     assert [tensor for bucket in buckets for tensor in bucket.tensors] == specs
     for bucket in buckets:
@@ -85,8 +87,18 @@ def tensor(**fields: Any) -> weights_pb2.Tensor:
         ([weights_pb2.Bucket(tensors=[tensor()], num_bytes=9)], "says 9 bytes"),
         ([weights_pb2.Bucket(tensors=[tensor(), tensor()], num_bytes=16)], "twice"),
         ([weights_pb2.Bucket(tensors=[], num_bytes=0)], "empty or mixes"),
-        ([weights_pb2.Bucket(tensors=[tensor(), tensor(name="u", dtype="int8")], num_bytes=10)], "mixes dtypes"),
-        ([weights_pb2.Bucket(tensors=[tensor(shape=[1 << 50])], num_bytes=math.prod([1 << 50, 4]))], "more than"),
+        (
+            [weights_pb2.Bucket(tensors=[tensor(), tensor(name="u", dtype="int8")], num_bytes=10)],
+            "mixes dtypes",
+        ),
+        (
+            [
+                weights_pb2.Bucket(
+                    tensors=[tensor(shape=[1 << 50])], num_bytes=math.prod([1 << 50, 4])
+                )
+            ],
+            "more than",
+        ),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(buckets: Any, complaint: str) -> None:

@@ -62,7 +62,9 @@ def test_every_verb_is_a_method_of_the_receiver() -> None:
 
 
 class NoEngine:
-    """Implements WeightEngine without weights: it can enter the groups whose `store_prefix` says so."""
+    """Implements WeightEngine without weights: it can enter the groups whose `store_prefix` says
+    so.
+    """
 
     def __init__(self) -> None:
         self.state = ReceiveState()
@@ -71,11 +73,15 @@ class NoEngine:
         match verb:
             case "join":
                 join = weights_pb2.Join.FromString(*message)
-                self.state = ReceiveState(JOINED if join.store_prefix == WORKS else FAILED, join.epoch)
+                self.state = ReceiveState(
+                    JOINED if join.store_prefix == WORKS else FAILED, join.epoch
+                )
             case "receive":
                 publish = weights_pb2.Publish.FromString(*message)
                 no_room = publish.manifest.lm_head == TOO_LARGE
-                self.state = ReceiveState(FAILED, publish.epoch, reason="it does not fit", no_room=no_room)
+                self.state = ReceiveState(
+                    FAILED, publish.epoch, reason="it does not fit", no_room=no_room
+                )
             case "abandon":
                 self.state = ReceiveState()
         return self.state
@@ -97,9 +103,13 @@ class NoEngine:
 
 
 class CommandingTrainer(WeightSyncServicer):
-    """Sends these commands, each after the answer to the one before; notes what the member then says of itself."""
+    """Sends these commands, each after the answer to the one before; notes what the member then
+    says of itself.
+    """
 
-    def __init__(self, commands: Sequence[weights_pb2.FromTrainer], wire: int = WIRE_VERSION) -> None:
+    def __init__(
+        self, commands: Sequence[weights_pb2.FromTrainer], wire: int = WIRE_VERSION
+    ) -> None:
         self.wire = wire
         self.member: WeightMember
         self.answers: list[tuple[str, bool]] = []
@@ -120,7 +130,9 @@ class CommandingTrainer(WeightSyncServicer):
 
 
 def join_of(epoch: int, outcome: str) -> weights_pb2.FromTrainer:
-    return weights_pb2.FromTrainer(join=weights_pb2.Join(epoch=epoch, store_prefix=outcome, timeout_seconds=5.0))
+    return weights_pb2.FromTrainer(
+        join=weights_pb2.Join(epoch=epoch, store_prefix=outcome, timeout_seconds=5.0)
+    )
 
 
 async def commanded(trainer: CommandingTrainer) -> list[tuple[str, bool]]:
@@ -150,7 +162,9 @@ def make_member(port: int) -> WeightMember:
     )
 
 
-def test_a_trainer_that_has_ended_is_logged_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trainer_that_has_ended_is_logged_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Generators stay after the end of a run without an autoscaler, possibly for days."""
     monkeypatch.setattr(member, "LONGEST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(member, "MIN_LOG_SECONDS", 0.1, raising=False)
@@ -159,16 +173,22 @@ def test_a_trainer_that_has_ended_is_logged_ever_more_seldom(monkeypatch: pytest
         asyncio.run(run_until_first(make_member(closed.getsockname()[1]).run(), asyncio.sleep(3.0)))
     away = [line for line in logs if "not connected" in line["event"]]
     assert 2 <= len(away) <= 7
-    assert all(later["away_seconds"] >= 2 * earlier["away_seconds"] for earlier, later in pairwise(away))
+    assert all(
+        later["away_seconds"] >= 2 * earlier["away_seconds"] for earlier, later in pairwise(away)
+    )
 
 
 @pytest.mark.parametrize("wire", [0, WIRE_VERSION - 1, WIRE_VERSION + 1])
 def test_a_trainer_of_another_wire_version_is_left_alone(wire: int) -> None:
-    """An old trainer admits whoever comes: then the generator refuses, before it claims anything."""
+    """An old trainer admits whoever comes: then the generator refuses,
+    before it claims anything.
+    """
     trainer = CommandingTrainer([join_of(1, WORKS)], wire)
     with pytest.raises(UserError) as refused:
         asyncio.run(commanded(trainer))
-    assert f"the generator speaks wire version {WIRE_VERSION} and the trainer {wire}; " in str(refused.value)
+    assert f"the generator speaks wire version {WIRE_VERSION} and the trainer {wire}; " in str(
+        refused.value
+    )
     assert "images (or installations) of one release" in str(refused.value)
     assert trainer.answers == []
 

@@ -14,7 +14,9 @@ from rollcast.weights.receiver.host_memory import attach, in_host_memory
 from rollcast.weights.sender.staging import StagingSlots
 from tests.weights.fake_cuda import FakeRuntime, LateStream, replace_cuda
 
-BUCKETS = plan_buckets([TensorSpec("a", "bfloat16", (300, 7)), TensorSpec("b", "float32", (70, 3))], 1 << 12)
+BUCKETS = plan_buckets(
+    [TensorSpec("a", "bfloat16", (300, 7)), TensorSpec("b", "float32", (70, 3))], 1 << 12
+)
 
 
 @pytest.fixture

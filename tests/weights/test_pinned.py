@@ -59,7 +59,10 @@ def test_queued_copies_are_exact_whole_and_in_slices() -> None:
         "columns of every expert": numbers.view(16, -1, 11)[..., 3:7],
     }
     device = torch.device("cuda", torch.cuda.current_device())
-    targets = {name: torch.zeros(part.shape, dtype=part.dtype, device=device) for name, part in slices.items()}
+    targets = {
+        name: torch.zeros(part.shape, dtype=part.dtype, device=device)
+        for name, part in slices.items()
+    }
     with QueuedCopies(device):
         for name, part in slices.items():
             targets[name].copy_(part)

@@ -14,7 +14,13 @@ import pytest
 from rollcast.config.connections import Rpc
 from rollcast.weights.receiver.member import report_starting
 from rollcast.weights.sender.roster import Roster, Seat
-from rollcast.weights.sender.sightings import EARLY_SECONDS, LAPSE_SECONDS, MAX_PROCESSES, UNSEEN_SECONDS, Sightings
+from rollcast.weights.sender.sightings import (
+    EARLY_SECONDS,
+    LAPSE_SECONDS,
+    MAX_PROCESSES,
+    UNSEEN_SECONDS,
+    Sightings,
+)
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION
 from rollcast.wire.weights_pb2_grpc import WeightSyncStub
@@ -76,7 +82,13 @@ def test_an_announcement_claims_no_more_than_was_seen(key: bytes) -> None:
     roster = Roster(incarnation=2, lm_head="fp32")
     roster.sightings.open(OPENED_AT)
     announce = weights_pb2.Announce(
-        generator="g", num_workers=1, lm_head="fp32", slots=4, wire=WIRE_VERSION, uncounted_seconds=1e300, key=key
+        generator="g",
+        num_workers=1,
+        lm_head="fp32",
+        slots=4,
+        wire=WIRE_VERSION,
+        uncounted_seconds=1e300,
+        key=key,
     )
     seat = roster.admit(announce, SimpleQueue(), LATER)
     assert isinstance(seat, Seat)
@@ -86,7 +98,9 @@ def test_an_announcement_claims_no_more_than_was_seen(key: bytes) -> None:
 def test_reports_of_a_starting_process_reach_the_trainer(
     start_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over the real port: of two generators that claim an hour each, one has reported for some seconds."""
+    """Over the real port: of two generators that claim an hour each, one has reported for some
+    seconds.
+    """
     monkeypatch.setattr("rollcast.weights.sender.sightings.EARLY_SECONDS", -1.0)
     monkeypatch.setattr("rollcast.weights.sender.sightings.UNSEEN_SECONDS", 0.0)
     monkeypatch.setattr("rollcast.weights.receiver.member.REPORT_SECONDS", 0.2)
@@ -112,7 +126,9 @@ def test_reports_of_a_starting_process_reach_the_trainer(
                 uncounted_seconds=3600.0,
                 key=name.encode(),
             )
-            stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
+            stream = WeightSyncStub(channel).Sync(
+                iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60
+            )
             assert next(stream).WhichOneof("kind") == "welcome"
         since = {member.name: member.allocated_since for member in trainer.publisher.members()}
     assert began <= since["honest"] < began + 3.0
@@ -126,9 +142,13 @@ def test_an_announcement_under_another_name_takes_no_place_while_its_holder_live
     start_generator("holder", trainer.rpc)
     trainer.publish(0)
     trainer.wait_members("holder")
-    announce = weights_pb2.Announce(generator="holder", num_workers=1, lm_head="fp32", slots=4, wire=WIRE_VERSION)
+    announce = weights_pb2.Announce(
+        generator="holder", num_workers=1, lm_head="fp32", slots=4, wire=WIRE_VERSION
+    )
     with grpc.insecure_channel(f"127.0.0.1:{trainer.rpc['port']}") as channel:
-        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60)
+        stream = WeightSyncStub(channel).Sync(
+            iter([weights_pb2.FromGenerator(announce=announce)]), timeout=60
+        )
         assert next(stream).WhichOneof("kind") == "leave"
     trainer.publish(1)
     trainer.wait_members("holder")

@@ -12,7 +12,12 @@ import torch
 
 from rollcast.config.errors import UserError
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, RendezvousStore, WeightGroup
+from rollcast.weights.transport.process_group import (
+    GroupAddress,
+    GroupError,
+    RendezvousStore,
+    WeightGroup,
+)
 
 
 def listening_addresses() -> set[tuple[str, int]]:
@@ -22,7 +27,8 @@ def listening_addresses() -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("bind", "listens"), [("127.0.0.1", "127.0.0.1"), ("127.0.0.3", "127.0.0.3"), ("0.0.0.0", "0.0.0.0")]
+    ("bind", "listens"),
+    [("127.0.0.1", "127.0.0.1"), ("127.0.0.3", "127.0.0.3"), ("0.0.0.0", "0.0.0.0")],
 )
 def test_the_store_listens_where_it_was_told_and_nowhere_else(bind: str, listens: str) -> None:
     before = listening_addresses()
@@ -37,7 +43,9 @@ def test_an_address_of_another_machine_is_named() -> None:
 
 
 def enter(store: RendezvousStore, rank: int, prefix: str) -> int:
-    address = GroupAddress(1, 0, 1, "gloo", store.host, store.port, prefix, rank, 2, 2.0, opening_seconds=2.0)
+    address = GroupAddress(
+        1, 0, 1, "gloo", store.host, store.port, prefix, rank, 2, 2.0, opening_seconds=2.0
+    )
     sent = torch.full((5,), rank + 7, dtype=torch.uint8)
     WeightGroup(address, torch.device("cpu")).broadcast(sent)
     return int(sent[0])
@@ -62,7 +70,19 @@ def test_the_store_keeps_nothing_of_a_group_that_is_over() -> None:
     store = RendezvousStore("127.0.0.1")
     members = [
         GroupWorker(
-            GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, rank, 2, 5.0, opening_seconds=5.0),
+            GroupAddress(
+                1,
+                0,
+                1,
+                "gloo",
+                store.host,
+                store.port,
+                store.prefix,
+                rank,
+                2,
+                5.0,
+                opening_seconds=5.0,
+            ),
             torch.device("cpu"),
         )
         for rank in range(2)

@@ -91,9 +91,13 @@ def test_a_joiner_enters_while_versions_are_published(
 
 
 def test_joiners_are_coalesced_into_one_epoch(
-    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The pieces on their way to them, of every group one, take no more memory of a rank than those of a lone lane."""
+    """The pieces on their way to them, of every group one, take no more memory of a rank than those
+    of a lone lane.
+    """
     open_groups, most = set[Epoch](), [0]
     make, drop = Epoch.__init__, Epoch.drop
 
@@ -115,7 +119,9 @@ def test_joiners_are_coalesced_into_one_epoch(
     trainer.wait_members("g0", "g1", "g2")
     trainer.publish(1)
     assert trainer.publisher.wait_acknowledged(1, 20.0)
-    assert trainer.metric('rollcast_weight_epoch{run="test"}') == 4  # three private groups, one of all
+    assert (
+        trainer.metric('rollcast_weight_epoch{run="test"}') == 4
+    )  # three private groups, one of all
     assert most == [2] == [PIECE_BYTES // piece_bytes(2) // PIECES_IN_FLIGHT]
 
 
@@ -140,7 +146,9 @@ def test_a_slow_publish_coalesces_to_the_newest_version(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
     trainer = start_trainer()
-    generator = start_generator("slow", trainer.rpc, slow_seconds=0.05)  # 12 buckets: 0.6 s for each version
+    generator = start_generator(
+        "slow", trainer.rpc, slow_seconds=0.05
+    )  # 12 buckets: 0.6 s for each version
     trainer.publish(0)
     generator.wait("applied", version="1.0")
     trainer.wait_members("slow")
@@ -169,7 +177,10 @@ def test_one_generator_is_asked_to_hand_tasks_over_even_while_weights_arrive(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
     trainer = start_trainer()
-    slow, fast = start_generator("slow", trainer.rpc, slow_seconds=0.05), start_generator("fast", trainer.rpc)
+    slow, fast = (
+        start_generator("slow", trainer.rpc, slow_seconds=0.05),
+        start_generator("fast", trainer.rpc),
+    )
     trainer.publish(0)
     trainer.wait_members("slow", "fast")
     trainer.publish(1)
@@ -196,7 +207,9 @@ def test_who_lags_behind_what_was_announced_is_not_ready_until_it_caught_up(
         return event["ready"], event["reason"]
 
     trainer = start_trainer()
-    generator = start_generator("slow", trainer.rpc, slow_seconds=0.25)  # 12 buckets: 3 s for each version
+    generator = start_generator(
+        "slow", trainer.rpc, slow_seconds=0.25
+    )  # 12 buckets: 3 s for each version
     trainer.publish(1)
     generator.wait("applied", version="1.1")
     assert readiness(0) == (True, "holds version 1.1")
@@ -230,7 +243,9 @@ def test_while_an_update_keeps_broadcasts_away_nothing_is_sent_and_nobody_joins(
 def test_an_update_begins_when_a_joiner_has_what_it_is_being_sent(
     start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process]
 ) -> None:
-    """Its catch-up shares the GPUs as a publication does, though everybody who is asked has acknowledged."""
+    """Its catch-up shares the GPUs as a publication does, though everybody who is asked has
+    acknowledged.
+    """
     trainer = start_trainer()
     start_generator("first", trainer.rpc)
     trainer.publish(0)
@@ -239,4 +254,7 @@ def test_an_update_begins_when_a_joiner_has_what_it_is_being_sent(
     late.wait("bucket", index=3)
     assert trainer.publisher.wait_acknowledged(0, 0.0)
     with trainer.publisher.kept_away(0, 20.0):
-        assert {member.name for member in trainer.publisher.members() if member.joined} == {"first", "late"}
+        assert {member.name for member in trainer.publisher.members() if member.joined} == {
+            "first",
+            "late",
+        }

@@ -1,4 +1,7 @@
-"""Copies into a model are queued, one for each stretch of memory, and exact. The device is the CPU here."""
+"""Copies into a model are queued, one for each stretch of memory, and exact.
+
+The device is the CPU here.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,17 @@ EXPERTS, ROWS, COLUMNS = 6, 256, 512
 
 
 class Calls(TorchFunctionMode):
-    """Records what crosses the bus: copies from the host, and stretches on their way to a scratch."""
+    """Records what crosses the bus: copies from the host, and stretches on their way
+    to a scratch.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.sources: list[torch.Tensor] = []
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
         keywords = keywords or {}
         if keywords.get("non_blocking"):
             source = arguments[1] if function is torch.Tensor.copy_ else arguments[0]
@@ -39,12 +46,22 @@ def copied(source: torch.Tensor, target: torch.Tensor) -> list[torch.Tensor]:
     with Calls() as calls, QueuedCopies(CPU):
         assert target.copy_(source) is target
     assert target.equal(source.to(target.dtype))
-    assert all(one.is_contiguous() for one in calls.sources), "the host would gather it in new memory"
+    assert all(one.is_contiguous() for one in calls.sources), (
+        "the host would gather it in new memory"
+    )
     return calls.sources
 
 
 def test_a_whole_weight_is_one_copy() -> None:
-    assert len(copied(numbers(EXPERTS, ROWS, COLUMNS), torch.zeros(EXPERTS, ROWS, COLUMNS, dtype=torch.bfloat16))) == 1
+    assert (
+        len(
+            copied(
+                numbers(EXPERTS, ROWS, COLUMNS),
+                torch.zeros(EXPERTS, ROWS, COLUMNS, dtype=torch.bfloat16),
+            )
+        )
+        == 1
+    )
 
 
 def test_a_conversion_is_one_copy() -> None:

@@ -27,16 +27,26 @@ from rollcast.weights.receiver.weight_engine import (
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import send
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, RendezvousStore, WeightGroup
+from rollcast.weights.transport.process_group import (
+    GroupAddress,
+    GroupError,
+    NoRoomError,
+    RendezvousStore,
+    WeightGroup,
+)
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
 CPU = torch.device("cpu")
 VERSION = PolicyVersion(1, 1)
-SPECS = plan_buckets([TensorSpec("a", "float32", (300,)), TensorSpec("b", "bfloat16", (70, 3))], 1 << 16)
+SPECS = plan_buckets(
+    [TensorSpec("a", "float32", (300,)), TensorSpec("b", "bfloat16", (70, 3))], 1 << 16
+)
 
 
-def join_message(store: RendezvousStore, epoch: int, timeout_seconds: float = 5.0, **fields: Any) -> bytes:
+def join_message(
+    store: RendezvousStore, epoch: int, timeout_seconds: float = 5.0, **fields: Any
+) -> bytes:
     fields = {
         "backend": "gloo",
         "rank": 1,
@@ -57,7 +67,9 @@ def join_message(store: RendezvousStore, epoch: int, timeout_seconds: float = 5.
 
 def publish_message(epoch: int, snapshot: Snapshot) -> bytes:
     manifest = Manifest(VERSION, snapshot.specs, "fp32")
-    return weights_pb2.Publish(epoch=epoch, manifest=manifest_to_proto(manifest)).SerializeToString()
+    return weights_pb2.Publish(
+        epoch=epoch, manifest=manifest_to_proto(manifest)
+    ).SerializeToString()
 
 
 def random_version() -> Snapshot:
@@ -78,7 +90,9 @@ def settled(receiver: Receiver) -> ReceiveState:
 
 def meet(store: RendezvousStore, receiver: Receiver, epoch: int) -> WeightGroup:
     receiver.join(join_message(store, epoch))
-    group = WeightGroup(GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
+    group = WeightGroup(
+        GroupAddress(epoch, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU
+    )
     assert settled(receiver) == ReceiveState(JOINED, epoch)
     return group
 
@@ -106,8 +120,12 @@ def test_staged_weights_are_applied_once_and_a_broken_epoch_is_forgotten() -> No
     assert receiver.poll().status == IDLE
 
 
-@pytest.mark.parametrize(("trailer", "reason"), [((1, 1, 7), "checksum"), ((1, 2, 7), "1.2 came over lane 0")])
-def test_other_bytes_than_those_announced_are_never_staged(trailer: tuple[int, int, int], reason: str) -> None:
+@pytest.mark.parametrize(
+    ("trailer", "reason"), [((1, 1, 7), "checksum"), ((1, 2, 7), "1.2 came over lane 0")]
+)
+def test_other_bytes_than_those_announced_are_never_staged(
+    trailer: tuple[int, int, int], reason: str
+) -> None:
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
     receiver.receive(publish_message(1, sent))
@@ -123,14 +141,18 @@ def test_a_version_that_does_not_fit_is_told_from_a_broken_group() -> None:
     store, receiver = RendezvousStore("127.0.0.1"), Receiver(device=CPU)
     meet(store, receiver, 1)
     too_large = plan_buckets([TensorSpec("a", "float32", (1 << 41,))], 1 << 16)
-    message = weights_pb2.Publish(epoch=1, manifest=manifest_to_proto(Manifest(VERSION, too_large, "fp32")))
+    message = weights_pb2.Publish(
+        epoch=1, manifest=manifest_to_proto(Manifest(VERSION, too_large, "fp32"))
+    )
     receiver.receive(message.SerializeToString())
     state = settled(receiver)
     assert (state.status, state.no_room) == (FAILED, True)
     assert state.reason.startswith("weights.stage = device: a version of 8796.1 GB does not fit")
 
 
-def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_that_is_overwritten_while_it_is_sent_is_no_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Pieces of one version and pieces of the next would have a right checksum together."""
     store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), random_version()
     group = meet(store, receiver, 1)
@@ -186,7 +208,10 @@ def test_each_filling_of_a_slot_has_its_own_checksum_and_a_broken_one_has_none()
 def test_a_join_over_what_the_device_cannot_receive_fails() -> None:
     receiver = Receiver(device=CPU)
     receiver.join(join_message(RendezvousStore("127.0.0.1"), 1, backend="nccl"))
-    assert receiver.poll().reason == "the trainer sends over nccl, which this generator on cpu cannot receive"
+    assert (
+        receiver.poll().reason
+        == "the trainer sends over nccl, which this generator on cpu cannot receive"
+    )
 
 
 def test_an_abandoned_group_sends_no_further_piece() -> None:
@@ -213,9 +238,15 @@ def test_a_rendezvous_nobody_else_comes_to_ends_at_its_deadline() -> None:
 
 
 def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
-    store, receiver, sent = RendezvousStore("127.0.0.1"), Receiver(device=CPU), Snapshot.on(CPU, SPECS)
+    store, receiver, sent = (
+        RendezvousStore("127.0.0.1"),
+        Receiver(device=CPU),
+        Snapshot.on(CPU, SPECS),
+    )
     receiver.join(join_message(store, 1, timeout_seconds=1.0))
-    group = WeightGroup(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU)
+    group = WeightGroup(
+        GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 2, 5.0), CPU
+    )
     settled(receiver)
     receiver.receive(publish_message(1, sent))
     assert settled(receiver).status == FAILED
@@ -223,7 +254,9 @@ def test_a_broadcast_nobody_sends_ends_at_its_deadline() -> None:
         group.broadcast(torch.zeros(50_000_000, dtype=torch.uint8))
 
 
-@pytest.mark.parametrize("fields", [{"backend": "mpi"}, {"rank": 2}, {"lanes": 0}, {"lanes": 1 << 20}])
+@pytest.mark.parametrize(
+    "fields", [{"backend": "mpi"}, {"rank": 2}, {"lanes": 0}, {"lanes": 1 << 20}]
+)
 def test_a_contradictory_join_fails(fields: Any) -> None:
     receiver = Receiver(device=CPU)
     receiver.join(join_message(RendezvousStore("127.0.0.1"), 3, **fields))
@@ -246,7 +279,9 @@ def test_a_generator_is_as_far_as_its_slowest_worker() -> None:
     assert merge_states([staged, failed, receiving]).reason == "why"
     no_room = failed._replace(reason="it does not fit", no_room=True)
     for states in ([failed, no_room], [no_room, failed], [receiving, failed, no_room]):
-        assert merge_states(states) == no_room, "what is never tried again must not hide behind another failure"
+        assert merge_states(states) == no_room, (
+            "what is never tried again must not hide behind another failure"
+        )
 
 
 LEAVES_IN_MID_BROADCAST = """
@@ -262,20 +297,28 @@ sides = [
 for side in sides:
     side.opened.result(10)
 sides[1].submit(lambda group: group.broadcast(torch.zeros(8, dtype=torch.uint8)))
-"""
+"""  # noqa: E501
 
 
 def test_memory_that_is_refused_while_a_version_travels_is_no_broken_group() -> None:
-    """A group that broke is opened again; one that lacks room would find none the next time either."""
+    """A group that broke is opened again; one that lacks room would find none the next time
+    either.
+    """
 
     def refused(group: WeightGroup) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB")
 
     store = RendezvousStore("127.0.0.1")
-    worker = GroupWorker(GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 1, 10.0), CPU)
-    with pytest.raises(NoRoomError, match=r"out of memory while a version travelled \(CUDA out of memory"):
+    worker = GroupWorker(
+        GroupAddress(1, 0, 1, "gloo", store.host, store.port, store.prefix, 0, 1, 10.0), CPU
+    )
+    with pytest.raises(
+        NoRoomError, match=r"out of memory while a version travelled \(CUDA out of memory"
+    ):
         worker.submit(refused).result(20)
 
 
 def test_a_process_that_ends_in_mid_broadcast_ends_in_good_order() -> None:
-    assert subprocess.run([sys.executable, "-c", LEAVES_IN_MID_BROADCAST], timeout=60).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", LEAVES_IN_MID_BROADCAST], timeout=60).returncode == 0
+    )

@@ -16,7 +16,9 @@ from testkit.weights.trainer_end import Process, Trainer
 
 @pytest.mark.parametrize("token", [None, "wrong"])
 def test_a_generator_without_the_token_is_refused(
-    start_trainer: Callable[..., Trainer], start_generator: Callable[..., Process], token: str | None
+    start_trainer: Callable[..., Trainer],
+    start_generator: Callable[..., Process],
+    token: str | None,
 ) -> None:
     trainer = start_trainer(rpc={"token": "right"})
     generator = start_generator("intruder", {**trainer.rpc, "token": token})
@@ -45,17 +47,25 @@ def test_a_head_of_other_precision_is_refused(
 
 
 @pytest.mark.parametrize("theirs", [0, WIRE_VERSION - 1, WIRE_VERSION + 1])
-def test_a_generator_of_another_wire_version_is_refused(start_trainer: Callable[..., Trainer], theirs: int) -> None:
+def test_a_generator_of_another_wire_version_is_refused(
+    start_trainer: Callable[..., Trainer], theirs: int
+) -> None:
     """As a process of another release announces itself, over the real stream."""
     trainer = start_trainer()
-    announce = weights_pb2.Announce(generator="other", num_workers=1, lm_head="fp32", slots=4, wire=theirs)
+    announce = weights_pb2.Announce(
+        generator="other", num_workers=1, lm_head="fp32", slots=4, wire=theirs
+    )
     with grpc.insecure_channel(f"127.0.0.1:{trainer.rpc['port']}") as channel:
-        stream = WeightSyncStub(channel).Sync(iter([weights_pb2.FromGenerator(announce=announce)]), timeout=20)
+        stream = WeightSyncStub(channel).Sync(
+            iter([weights_pb2.FromGenerator(announce=announce)]), timeout=20
+        )
         with pytest.raises(grpc.RpcError) as refused:
             next(stream)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     sentence = str(refused.value.details())
-    assert f"the generator speaks wire version {theirs} and the trainer {WIRE_VERSION}; " in sentence
+    assert (
+        f"the generator speaks wire version {theirs} and the trainer {WIRE_VERSION}; " in sentence
+    )
     assert "\n" not in sentence
     assert trainer.publisher.members() == []
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from rollcast.weights.sender.roster import MAX_FAILURES, NAME_TAKEN, Roster, Seat, SeatAnswer, SeatRefusal
+from rollcast.weights.sender.roster import (
+    MAX_FAILURES,
+    NAME_TAKEN,
+    Roster,
+    Seat,
+    SeatAnswer,
+    SeatRefusal,
+)
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving
 
@@ -16,7 +23,14 @@ PATIENCE, SUSPICION = 8.0, 3.0
 
 def announce(name: str = "g", **fields: Any) -> weights_pb2.Announce:
     return weights_pb2.Announce(
-        **{"generator": name, "num_workers": 1, "lm_head": "fp32", "slots": 4, "wire": WIRE_VERSION, **fields}
+        **{
+            "generator": name,
+            "num_workers": 1,
+            "lm_head": "fp32",
+            "slots": 4,
+            "wire": WIRE_VERSION,
+            **fields,
+        }
     )
 
 
@@ -85,7 +99,9 @@ def fail_together(roster: Roster, epoch: int, *seats: Seat) -> None:
         seat.respond(epoch, SeatAnswer(good=False))
 
 
-def test_groups_that_broke_because_members_were_lost_count_against_no_survivor(roster: Roster) -> None:
+def test_groups_that_broke_because_members_were_lost_count_against_no_survivor(
+    roster: Roster,
+) -> None:
     innocent = take_place(roster)
     innocent.joined = True
     for epoch in range(1, 2 * MAX_FAILURES):
@@ -97,7 +113,9 @@ def test_groups_that_broke_because_members_were_lost_count_against_no_survivor(r
     assert innocent.joined
 
 
-def test_members_of_a_group_that_broke_for_no_visible_reason_show_one_by_one_who_is_the_cause(roster: Roster) -> None:
+def test_members_of_a_group_that_broke_for_no_visible_reason_show_one_by_one_who_is_the_cause(
+    roster: Roster,
+) -> None:
     innocent, cause = take_place(roster, name="innocent"), take_place(roster, name="cause")
     for epoch in range(1, 4 * MAX_FAILURES, 4):
         innocent.joined = cause.joined = True
@@ -138,7 +156,12 @@ def test_the_start_up_of_a_generator_counts_once(roster: Roster) -> None:
     )  # its stream broke; it was counted all the time
     assert back.member(None).allocated_since == 60.0
     roster.fence(back, "silent")
-    assert take_place(roster, name="g-2", now=170.0, uncounted_seconds=5.0).member(None).allocated_since == 165.0
+    assert (
+        take_place(roster, name="g-2", now=170.0, uncounted_seconds=5.0)
+        .member(None)
+        .allocated_since
+        == 165.0
+    )
 
 
 def test_a_stream_that_comes_back_takes_over_the_place(roster: Roster) -> None:
@@ -198,7 +221,10 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held: Any, lowe
     ("fields", "complaint"),
     [
         ({"lm_head": "model"}, "lm_head"),
-        ({"router_replay": True}, "recipe.router_replay = true at the generator, false at the trainer; give both"),
+        (
+            {"router_replay": True},
+            "recipe.router_replay = true at the generator, false at the trainer; give both",
+        ),
         ({"num_workers": 0}, "num_workers"),
         ({"num_workers": 1 << 20}, "num_workers"),
         ({"uncounted_seconds": -1.0}, "uncounted_seconds"),
@@ -208,7 +234,9 @@ def test_who_may_sample_counts_for_the_gate_before_it_has_joined(held: Any, lowe
         ({"name": "x" * 300}, "name"),
     ],
 )
-def test_a_contradictory_announcement_is_refused(roster: Roster, fields: Any, complaint: str) -> None:
+def test_a_contradictory_announcement_is_refused(
+    roster: Roster, fields: Any, complaint: str
+) -> None:
     refusal = roster.admit(announce(**fields), SimpleQueue(), 0.0)
     assert isinstance(refusal, SeatRefusal)
     assert complaint in refusal.reason
@@ -216,13 +244,17 @@ def test_a_contradictory_announcement_is_refused(roster: Roster, fields: Any, co
 
 def test_a_trainer_that_replays_refuses_who_does_not_say_that_it_records() -> None:
     """As an older release announces itself: it knows no such field."""
-    refusal = Roster(incarnation=2, lm_head="fp32", router_replay=True).admit(announce(), SimpleQueue(), 0.0)
+    refusal = Roster(incarnation=2, lm_head="fp32", router_replay=True).admit(
+        announce(), SimpleQueue(), 0.0
+    )
     assert isinstance(refusal, SeatRefusal)
     assert "recipe.router_replay = false at the generator, true at the trainer" in refusal.reason
 
 
 @pytest.mark.parametrize(("step", "ready"), [(6, False), (7, True), (8, True)])
-def test_ready_is_joined_and_at_most_one_step_behind(roster: Roster, step: int, ready: bool) -> None:
+def test_ready_is_joined_and_at_most_one_step_behind(
+    roster: Roster, step: int, ready: bool
+) -> None:
     seat = take_place(roster, version=PolicyVersion(2, step).to_proto())
     newest = PolicyVersion(2, 8)
     assert not seat.member(newest).ready

@@ -1,4 +1,6 @@
-"""An update and a broadcast on the same GPUs never run side by side, however long a broadcast takes."""
+"""An update and a broadcast on the same GPUs never run side by side, however long a broadcast
+takes.
+"""
 
 from __future__ import annotations
 

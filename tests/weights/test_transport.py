@@ -25,9 +25,12 @@ def torch_with_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "shares_gpu", "chosen"), [(GPU, False, "nccl"), (GPU, True, "gloo"), (CPU, False, "gloo")]
+    ("device", "shares_gpu", "chosen"),
+    [(GPU, False, "nccl"), (GPU, True, "gloo"), (CPU, False, "gloo")],
 )
-def test_gloo_is_chosen_where_nccl_cannot_be_used(device: torch.device, shares_gpu: bool, chosen: str) -> None:
+def test_gloo_is_chosen_where_nccl_cannot_be_used(
+    device: torch.device, shares_gpu: bool, chosen: str
+) -> None:
     assert backend_for(device, "auto", shares_gpu=shares_gpu) == chosen
     assert backend_for(device, "gloo", shares_gpu=shares_gpu) == "gloo"
     if chosen == "nccl":
@@ -64,6 +67,10 @@ def test_a_generator_takes_the_transport_that_the_trainer_has_chosen(
 
     monkeypatch.setattr(receiver, "GroupWorker", open_lane)
     one = Receiver(device=device)
-    one.join(weights_pb2.Join(epoch=1, backend=backend, rank=1, world_size=2, lanes=1).SerializeToString())
+    one.join(
+        weights_pb2.Join(
+            epoch=1, backend=backend, rank=1, world_size=2, lanes=1
+        ).SerializeToString()
+    )
     assert one.poll().status == status
     assert asked == ([backend] if status == JOINING else [])

@@ -17,8 +17,14 @@ from rollcast.weights.transport.turns import LaneTurns
 
 
 def run_all(receivers: list[LaneTurns], counts: list[int], seed: int) -> list[int]:
-    """Every lane's pieces at every receiver, each piece over only when all have it; the most in hand anywhere."""
-    meetings = {(lane, i): threading.Barrier(len(receivers)) for lane, n in enumerate(counts) for i in range(n)}
+    """Every lane's pieces at every receiver, each piece over only when all have it; the most in
+    hand anywhere.
+    """
+    meetings = {
+        (lane, i): threading.Barrier(len(receivers))
+        for lane, n in enumerate(counts)
+        for i in range(n)
+    }
     in_hand, most = [0] * len(receivers), [0] * len(receivers)
     lock = threading.Lock()
 
@@ -35,14 +41,20 @@ def run_all(receivers: list[LaneTurns], counts: list[int], seed: int) -> list[in
                     in_hand[receiver] -= 1
 
     with ThreadPoolExecutor(len(receivers) * len(counts)) as pool:
-        for future in [pool.submit(lane_of, r, lane) for r in range(len(receivers)) for lane in range(len(counts))]:
+        for future in [
+            pool.submit(lane_of, r, lane)
+            for r in range(len(receivers))
+            for lane in range(len(counts))
+        ]:
             future.result()
     return most
 
 
 @settings(deadline=None, max_examples=15)
 @given(counts=st.lists(st.integers(0, 4), min_size=1, max_size=9), seed=st.integers(0, 99))
-def test_receivers_that_hurry_differently_never_wait_in_a_circle(counts: list[int], seed: int) -> None:
+def test_receivers_that_hurry_differently_never_wait_in_a_circle(
+    counts: list[int], seed: int
+) -> None:
     receivers = [LaneTurns(counts, 3) for _ in range(2)]
     assert max(run_all(receivers, counts, seed)) <= (3 if len(counts) > 3 else sum(counts))
 

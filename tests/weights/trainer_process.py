@@ -12,16 +12,24 @@ from testkit.weights.trainer_end import SPECS, Trainer
 
 
 def run(connection: Connection, settings: dict[str, Any]) -> None:
-    """Commands: a step, to be published, or "members"; events: started, published, members (name and version)."""
+    """Commands: a step, to be published, or "members"; events: started, published, members (name
+    and version).
+    """
     configure_logging("trainer")
     if DEVICE != "cpu":
         use_one_card(f"trainer-{settings['incarnation']}")
-    trainer = Trainer(SPECS, device=DEVICE, incarnation=settings["incarnation"], rpc=settings["rpc"])
+    trainer = Trainer(
+        SPECS, device=DEVICE, incarnation=settings["incarnation"], rpc=settings["rpc"]
+    )
     connection.send({"event": "started", "port": trainer.rpc["port"]})
     while True:
         command = connection.recv()
         if command == "members":
-            members = [(member.name, str(member.version)) for member in trainer.publisher.members() if member.joined]
+            members = [
+                (member.name, str(member.version))
+                for member in trainer.publisher.members()
+                if member.joined
+            ]
             connection.send({"event": "members", "members": members})
         else:
             connection.send({"event": "published", "digest": trainer.publish(command)})

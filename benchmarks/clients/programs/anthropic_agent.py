@@ -19,6 +19,8 @@ with Anthropic() as client:
         calls = [block for block in answer.content if block.type == "tool_use"]
         if not calls:
             break
-        results = [{"type": "tool_result", "tool_use_id": call.id, "content": "sunny"} for call in calls]
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": "sunny"} for call in calls
+        ]
         messages.append({"role": "user", "content": results})
 print(answer.content)

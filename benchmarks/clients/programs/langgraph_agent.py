@@ -14,5 +14,7 @@ def get_weather(city: str) -> str:
 
 
 agent = create_react_agent(ChatOpenAI(model=os.environ["ROLLCAST_MODEL"]), [get_weather])
-answer = agent.invoke({"messages": [{"role": "user", "content": row["prompt"]}]}, {"recursion_limit": 40})
+answer = agent.invoke(
+    {"messages": [{"role": "user", "content": row["prompt"]}]}, {"recursion_limit": 40}
+)
 print(answer["messages"][-1].content)

@@ -2,7 +2,14 @@ import json
 import os
 import sys
 
-from agents import Agent, ModelSettings, Runner, function_tool, set_default_openai_api, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    Runner,
+    function_tool,
+    set_default_openai_api,
+    set_tracing_disabled,
+)
 
 row = json.load(sys.stdin)
 set_default_openai_api(os.environ.get("AGENTS_API", "chat_completions"))
@@ -15,7 +22,9 @@ def get_weather(city: str) -> str:
     return f"It is sunny in {city}."
 
 
-settings = ModelSettings(parallel_tool_calls=False) if os.environ.get("ONE_CALL") else ModelSettings()
+settings = (
+    ModelSettings(parallel_tool_calls=False) if os.environ.get("ONE_CALL") else ModelSettings()
+)
 agent = Agent(
     name="weather",
     instructions="You are helpful.",

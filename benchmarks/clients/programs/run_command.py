@@ -1,4 +1,6 @@
-"""Starts the command of a client that is a program itself, with the session's address and model in its arguments."""
+"""Starts the command of a client that is a program itself, with the session's address and model in
+its arguments.
+"""
 
 import json
 import os

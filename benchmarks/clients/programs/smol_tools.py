@@ -18,6 +18,8 @@ def get_weather(city: str) -> str:
 
 
 model = OpenAIServerModel(
-    os.environ["ROLLCAST_MODEL"], api_base=os.environ["OPENAI_BASE_URL"], api_key=os.environ["OPENAI_API_KEY"]
+    os.environ["ROLLCAST_MODEL"],
+    api_base=os.environ["OPENAI_BASE_URL"],
+    api_key=os.environ["OPENAI_API_KEY"],
 )
 print(ToolCallingAgent(tools=[get_weather], model=model, max_steps=4).run(row["prompt"]))

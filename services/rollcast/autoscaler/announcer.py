@@ -1,4 +1,6 @@
-"""Events that `kubectl describe` shows: one sentence for each change of the number or reason to hold it."""
+"""Events that `kubectl describe` shows: one sentence for each change of the number or reason to
+hold it.
+"""
 
 from collections import deque
 from enum import StrEnum
@@ -30,7 +32,10 @@ class Occasion(StrEnum):
 
 
 class Announcer:
-    """Announces a state once, however long it lasts, and each change of the number. Times in seconds on one clock."""
+    """Announces a state once, however long it lasts, and each change of the number.
+
+    Times in seconds on one clock.
+    """
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Occasion, str]] = deque(maxlen=MAX_WAITING_EVENTS)
@@ -43,12 +48,19 @@ class Announcer:
         """The number changed."""
         self._say(Occasion.RAISED if target > previous_target else Occasion.LOWERED, reason)
 
-    def announce_hold(self, now_seconds: float, is_held: bool, reason: str, patience: float) -> None:
+    def announce_hold(
+        self, now_seconds: float, is_held: bool, reason: str, patience: float
+    ) -> None:
         """`is_held`: nothing can be measured. Announced once it has lasted `patience` seconds."""
         self._state(now_seconds, Occasion.HELD, Occasion.MEASURED, is_held, reason, patience)
 
-    def announce_missing(self, now_seconds: float, are_missing: bool, reason: str, patience: float) -> None:
-        """`are_missing`: fewer generators work than are asked for. Announced once it has lasted `patience` seconds."""
+    def announce_missing(
+        self, now_seconds: float, are_missing: bool, reason: str, patience: float
+    ) -> None:
+        """`are_missing`: fewer generators work than are asked for.
+
+        Announced once it has lasted `patience` seconds.
+        """
         self._state(now_seconds, Occasion.MISSING, Occasion.COMPLETE, are_missing, reason, patience)
 
     def announce_end(self, reason: str) -> None:
@@ -61,7 +73,11 @@ class Announcer:
     def announce_replaced_job(self, job: str) -> None:
         """The trainer's Job was replaced."""
         self._say(
-            Occasion.MOVED, f"Job {job} was made again: its pod had left on request, and the next one must not wait"
+            Occasion.MOVED,
+            (
+                f"Job {job} was made again: its pod had left on request, and the next one must not "
+                "wait"
+            ),
         )
 
     def goes_on(self) -> None:

@@ -1,6 +1,7 @@
 """Access to the cluster's API server: a deadline for each call, and one sentence if it refuses.
 
-All calls of Rollcast to Kubernetes go through this module. An autoscaler without a Deployment never imports the client.
+All calls of Rollcast to Kubernetes go through this module. An autoscaler without a Deployment never
+imports the client.
 """
 
 import os
@@ -28,7 +29,8 @@ class NotFound(ClusterAway):
 def connect(asked_by: str) -> Any:
     """An API client from the pod's service account, or from the file that KUBECONFIG names.
 
-    Raises UserError if there is neither. `asked_by`: the setting that needs a cluster, which begins the sentence.
+    Raises UserError if there is neither. `asked_by`: the setting that needs a cluster, which begins
+    the sentence.
     """
     from kubernetes import client
     from kubernetes import config as kubernetes_config
@@ -41,7 +43,8 @@ def connect(asked_by: str) -> Any:
             kubernetes_config.load_incluster_config(client_configuration=configuration)
     except kubernetes_config.ConfigException as error:
         raise UserError(
-            f"{asked_by}: no access to Kubernetes ({error}); run in a pod with a service account, or set KUBECONFIG"
+            f"{asked_by}: no access to Kubernetes ({error}); run in a pod with a service account, "
+            "or set KUBECONFIG"
         ) from error
     configuration.retries = 0
     return client.ApiClient(configuration)
@@ -55,11 +58,16 @@ def own_namespace(configured_namespace: str | None) -> str:
         with NAMESPACE_FILE.open() as file:
             return file.read(300).strip()
     except OSError as error:
-        raise UserError("autoscaler.namespace is not set and this process is not in a pod; set it") from error
+        raise UserError(
+            "autoscaler.namespace is not set and this process is not in a pod; set it"
+        ) from error
 
 
 def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Call one of the client's methods. `action`: the call in words. Raises NotFound or ClusterAway."""
+    """Call one of the client's methods.
+
+    `action`: the call in words. Raises NotFound or ClusterAway.
+    """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -71,13 +79,20 @@ def ask(action: str, namespace: str, call: Callable[..., T], *arguments: Any, **
         # HTTP status "forbidden": the role of the release lacks a right
         if error.status == 403:
             raise ClusterAway(f"cannot {action}: the service account may not; grant it") from error
-        raise ClusterAway(f"cannot {action}: the API server answered {error.status} {error.reason}") from error
+        raise ClusterAway(
+            f"cannot {action}: the API server answered {error.status} {error.reason}"
+        ) from error
     except (HTTPError, ValueError, OSError) as error:
         raise ClusterAway(f"cannot {action}: {' '.join(str(error).split())[:200]}") from error
 
 
-def list_all(action: str, namespace: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> list[Any]:
-    """The items of all pages of a list, as objects or dictionaries. Raises NotFound or ClusterAway."""
+def list_all(
+    action: str, namespace: str, call: Callable[..., Any], *arguments: Any, **options: Any
+) -> list[Any]:
+    """The items of all pages of a list, as objects or dictionaries.
+
+    Raises NotFound or ClusterAway.
+    """
     items: list[Any] = []
     following: str | None = None
     page_items = 500

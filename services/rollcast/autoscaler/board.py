@@ -31,9 +31,13 @@ class DecisionBoard:
                 self._changed.notify_all()
 
     def wait_newer(self, sequence: int, seconds: float) -> int:
-        """Wait at most `seconds` for a change after `sequence`; returns the sequence number of the last change."""
+        """Wait at most `seconds` for a change after `sequence`; returns the sequence number of the
+        last change.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._sequence > sequence or self._closed, timeout=seconds)
+            self._changed.wait_for(
+                lambda: self._sequence > sequence or self._closed, timeout=seconds
+            )
             return self._sequence
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Adds up samples of metrics pages to totals, over processes that come, go and restart.
 
-Prometheus' `rate()` cannot replace this: by default the autoscaler scrapes the pages itself, without a Prometheus.
+Prometheus' `rate()` cannot replace this: by default the autoscaler scrapes the pages itself,
+without a Prometheus.
 """
 
 from collections import defaultdict
@@ -55,7 +56,10 @@ class _Counter:
     total: float = 0.0
 
     def take(self, value: float) -> float:
-        """Returns the increase. The first value is not counted. After a smaller one the counter restarted at 0."""
+        """Returns the increase.
+
+        The first value is not counted. After a smaller one the counter restarted at 0.
+        """
         rise = 0.0
         if self.last is not None:
             rise = value if value < self.last else value - self.last
@@ -96,8 +100,8 @@ class Collector:
         """Concurrent rollouts of one generator, the minimum over all; None = not reported."""
 
     def take(self, reading: FleetReading, now_seconds: float) -> Totals:
-        """The totals at `now_seconds` (monotonic seconds). Raises NotMeasured; the next reading is then taken as it
-        comes.
+        """The totals at `now_seconds` (monotonic seconds). Raises NotMeasured; the next reading is
+        then taken as it comes.
         """
         trainer = _by_name(reading.trainer, self._run)
         step = _gauge(trainer, trainer_metrics.TRAINER_STEP)
@@ -150,9 +154,13 @@ class Collector:
         return self._step is not None and self._step <= self._max_staleness + 1
 
     def _note_start(self, trainer: dict[str, list[Sample]], step: float) -> None:
-        """After a start the trainer waits while the pipeline fills, for as many steps as the window has batches."""
+        """After a start the trainer waits while the pipeline fills, for as many steps as the window
+        has batches.
+        """
         incarnation = _gauge(trainer, trainer_metrics.INCARNATION)
-        first_step = _gauge(trainer, trainer_metrics.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}")
+        first_step = _gauge(
+            trainer, trainer_metrics.INCARNATION_START, incarnation=f"{incarnation or 0:.0f}"
+        )
         if first_step is not None:
             self._filled_from_step = first_step + self._max_staleness + 1
         elif self._step is None or incarnation != self._incarnation or step < self._step:
@@ -161,7 +169,10 @@ class Collector:
         self._incarnation = incarnation
 
     def _watch(self, pages: dict[Place, tuple[Sample, ...]], now_seconds: float) -> None:
-        """Add what each generator did since its page was last seen. A page seen for the first time only begins."""
+        """Add what each generator did since its page was last seen.
+
+        A page seen for the first time only begins.
+        """
         for generator_id in self._pages.keys() - pages.keys():
             del self._pages[generator_id]
         slot_counts = []
@@ -183,7 +194,8 @@ class Collector:
 
 
 def generators_there(reading: FleetReading, run: str) -> int | None:
-    """Members of the weight group, or readable pages if these are more, as after a start of the trainer.
+    """Members of the weight group, or readable pages if these are more, as after a start of the
+    trainer.
 
     None if neither is visible; there may be generators all the same.
     """
@@ -197,11 +209,18 @@ def inflight_tokens(reading: FleetReading, run: str) -> dict[Place, float]:
         generator_id: _gauge(_by_name(samples, run), generator_metrics.INFLIGHT_TOKENS)
         for generator_id, samples in at_work(reading, run).items()
     }
-    return {generator_key: value for generator_key, value in inflight_by_generator.items() if value is not None}
+    return {
+        generator_key: value
+        for generator_key, value in inflight_by_generator.items()
+        if value is not None
+    }
 
 
 def at_work(reading: FleetReading, run: str) -> dict[Place, tuple[Sample, ...]]:
-    """Pages of generators that have not parked. A parked one samples nothing, and its other gauges do not move."""
+    """Pages of generators that have not parked.
+
+    A parked one samples nothing, and its other gauges do not move.
+    """
     return {
         generator_id: samples
         for generator_id, samples in reading.generators.items()

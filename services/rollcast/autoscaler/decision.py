@@ -1,22 +1,27 @@
-"""Decides the number of generators: a pure function of the measured rates, the earlier decisions and the settings.
+"""Decides the number of generators: a pure function of the measured rates, the earlier decisions
+and the settings.
 
-    need         tokens a second that the trainer consumes while it does not wait for a batch. Other waits reduce it:
+    need         tokens a second that the trainer consumes while it does not wait for a batch. Other
+                 waits reduce it:
                  more generators would not shorten them.
-    capability   tokens a second that one generator delivers. Measured while the trainer waits for batches because all
+    capability   tokens a second that one generator delivers. Measured while the trainer waits for
+                 batches because all
                  generators are full. At other times only a lower bound is measured.
-    n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for now samples)
+    n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for
+                 now samples)
 
-While only a lower bound of capability is known, n* is not known either. Slots are then free and the trainer does not
-wait, so one generator is let go from time to time until capability is measured. Keeping it prevents oscillation. After
-two hours one generator fewer than n* is tried. An autoscaler that starts during a run waits that long before it lets
-the first one go, because it does not know what its predecessor measured. A generator samples fewer tokens a second of
-longer answers, so a capability measured with shorter answers bounds n* from below, one with longer answers from above.
+While only a lower bound of capability is known, n* is not known either. Slots are then free and the
+trainer does not wait, so one generator is let go from time to time until capability is measured.
+Keeping it prevents oscillation. After two hours one generator fewer than n* is tried. An autoscaler
+that starts during a run waits that long before it lets the first one go, because it does not know
+what its predecessor measured. A generator samples fewer tokens a second of longer answers, so a
+capability measured with shorter answers bounds n* from below, one with longer answers from above.
 
-A rise takes effect immediately while the trainer waits for batches, else when n* was larger for a whole window. It
-asks for at most twice the generators that have joined, and for more only once these have: each join begins a new
-measurement. A fall
-goes one pod at a time after n* was smaller for ten minutes. The number never exceeds the groups of the staleness
-window: when that is full and slots are free, another generator would find nothing to claim.
+A rise takes effect immediately while the trainer waits for batches, else when n* was larger for a
+whole window. It asks for at most twice the generators that have joined, and for more only once
+these have: each join begins a new measurement. A fall goes one pod at a time after n* was smaller
+for ten minutes. The number never exceeds the groups of the staleness window: when that is full and
+slots are free, another generator would find nothing to claim.
 """
 
 import math
@@ -28,7 +33,9 @@ from rollcast.config.autoscaler import Autoscaler as Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
-    """Slots as the generators report them, else of the run file, and the staleness window of the run file."""
+    """Slots as the generators report them, else of the run file, and the staleness window of the
+    run file.
+    """
 
     slots: int
     """Concurrent rollouts of one generator."""
@@ -57,7 +64,10 @@ class Memory:
 
     @classmethod
     def make_initial(cls, target: int, now_seconds: float, settings: Settings) -> "Memory":
-        """State at a start. An earlier autoscaler may have measured more, so no generator is let go on trial yet."""
+        """State at a start.
+
+        An earlier autoscaler may have measured more, so no generator is let go on trial yet.
+        """
         return cls(target=target, tries_from=now_seconds + settings.probe_again_seconds)
 
 
@@ -72,9 +82,16 @@ class Decision:
 
 
 def decide(
-    now_seconds: float, measured: WindowRates | str, memory: Memory, limits: ReplicaLimits, settings: Settings
+    now_seconds: float,
+    measured: WindowRates | str,
+    memory: Memory,
+    limits: ReplicaLimits,
+    settings: Settings,
 ) -> Decision:
-    """The number of generators to ask for now. `measured`: the rates, or one sentence on why they are missing."""
+    """The number of generators to ask for now.
+
+    `measured`: the rates, or one sentence on why they are missing.
+    """
     min_generators = settings.least
     # A group is sampled by one generator, so the window has work for W of them.
     max_generators = max(min_generators, min(settings.most, limits.window_groups))
@@ -82,13 +99,20 @@ def decide(
         return _within_bounds(memory, min_generators, max_generators, settings)
     if isinstance(measured, str):
         return _hold(memory, f"holding {memory.target}: {measured}")
-    # Share of the time without Redis above which nothing is decided: the rates then say nothing about generators
+    # Share of the time without Redis above which nothing is decided: the rates then say nothing
+    # about generators
     if measured.redis_wait > 0.2:
-        return _hold(memory, f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time")
-    # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled ones.
+        return _hold(
+            memory,
+            f"holding {memory.target}: Redis was away for {measured.redis_wait:.0%} of the time",
+        )
+    # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled
+    # ones.
     need = measured.sampled if measured.consumption is None else measured.consumption
     memory = _learn(now_seconds, measured, memory, limits, settings)
-    num_generators, explanation = _count_required(now_seconds, need, measured, memory, limits, settings)
+    num_generators, explanation = _count_required(
+        now_seconds, need, measured, memory, limits, settings
+    )
     if num_generators > max_generators:
         explanation += f"; more would be needed, and {_upper_bound(max_generators, settings)}"
     elif num_generators < min_generators:
@@ -104,13 +128,26 @@ def decide(
     )
     memory = replace(memory, required_history=recent)
     calm = [number for at, number in recent if at > now_seconds - settings.window_seconds]
-    if num_generators > memory.target and (_is_starved(measured, limits, settings) or min(calm) > memory.target):
+    if num_generators > memory.target and (
+        _is_starved(measured, limits, settings) or min(calm) > memory.target
+    ):
         num_generators = num_generators if _is_starved(measured, limits, settings) else min(calm)
-        return _rise(now_seconds, num_generators, explanation, need, measured, memory, max_generators, settings)
+        return _rise(
+            now_seconds,
+            num_generators,
+            explanation,
+            need,
+            measured,
+            memory,
+            max_generators,
+            settings,
+        )
     return _fall(now_seconds, explanation, need, memory, settings)
 
 
-def required_generators(need: float, capability: float, measured: WindowRates, settings: Settings) -> float:
+def required_generators(
+    need: float, capability: float, measured: WindowRates, settings: Settings
+) -> float:
     """n*, not rounded."""
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     # Upper limit of the relative growth of lengths that is extrapolated
@@ -121,21 +158,35 @@ def required_generators(need: float, capability: float, measured: WindowRates, s
 
 
 def _learn(
-    now_seconds: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+    now_seconds: float,
+    measured: WindowRates,
+    memory: Memory,
+    limits: ReplicaLimits,
+    settings: Settings,
 ) -> Memory:
     """Update capability, which is at least the rate at which one generator sampled."""
     tokens_per_second = measured.sampled_by_one
     if tokens_per_second <= 0:
         return memory
     if _is_starved(measured, limits, settings):
-        return replace(memory, capability=tokens_per_second, seen_at=now_seconds, seen_tokens=measured.mean_tokens)
+        return replace(
+            memory,
+            capability=tokens_per_second,
+            seen_at=now_seconds,
+            seen_tokens=measured.mean_tokens,
+        )
     if memory.seen_at is None or memory.capability is None:
         return replace(memory, capability=tokens_per_second)
     return replace(memory, capability=max(memory.capability, tokens_per_second))
 
 
 def _count_required(
-    now_seconds: float, need: float, measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+    now_seconds: float,
+    need: float,
+    measured: WindowRates,
+    memory: Memory,
+    limits: ReplicaLimits,
+    settings: Settings,
 ) -> tuple[int, str]:
     """n* rounded, and why."""
     target = memory.target
@@ -144,20 +195,35 @@ def _count_required(
         return target, "nothing was sampled yet"
     starved = _is_starved(measured, limits, settings)
     if starved and not _is_full(measured, limits) and _window_is_full(measured, limits):
-        return target, f"{waits}, but the staleness window is full and slots are free: nothing is left to claim"
+        return (
+            target,
+            (
+                f"{waits}, but the staleness window is full and slots are free: nothing is left to "
+                "claim"
+            ),
+        )
     if memory.seen_at is None:
         if now_seconds < memory.tries_from:
-            return target, f"{waits}; what one generator samples at most is not known since the autoscaler's start"
+            return (
+                target,
+                (
+                    f"{waits}; what one generator samples at most is not known since the "
+                    "autoscaler's start"
+                ),
+            )
         return _probe(measured, memory, limits, settings)
     exact = required_generators(need, memory.capability, measured, settings)
-    explanation = f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
+    explanation = (
+        f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
+    )
     number = math.ceil(exact - 1e-9)
     longer = 0.0
     if measured.mean_tokens is not None and memory.seen_tokens is not None:
         longer = measured.mean_tokens / memory.seen_tokens - 1.0
     fewest, room = _probe(measured, memory, limits, settings)
-    # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from above, from below.
-    # Relative change of the mean completion within which a measured capability still holds.
+    # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from
+    # above, from below. Relative change of the mean completion within which a measured capability
+    # still holds.
     max_length_change = 0.1
     if longer < -max_length_change and not starved:
         return min(fewest, number), room
@@ -165,7 +231,8 @@ def _count_required(
     if not starved and target < exact <= 1.01 * target:
         return target, explanation
     if starved and _is_full(measured, limits):
-        # No working generator is let go while the trainer waits for more, whatever the noisy rates say.
+        # No working generator is let go while the trainer waits for more, whatever the noisy rates
+        # say.
         return max(number, min(target, measured.generators_now)), explanation
     if starved or number > target:
         return number, explanation
@@ -176,21 +243,36 @@ def _count_required(
     return number, explanation
 
 
-def _probe(measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings) -> tuple[int, str]:
-    """The fewest generators that could suffice while slots are free, and why. One is let go at a time."""
+def _probe(
+    measured: WindowRates, memory: Memory, limits: ReplicaLimits, settings: Settings
+) -> tuple[int, str]:
+    """The fewest generators that could suffice while slots are free, and why.
+
+    One is let go at a time.
+    """
     target = memory.target
-    # Share of `most_batch_wait` above which the generators are just enough, so none is let go on trial
+    # Share of `most_batch_wait` above which the generators are just enough, so none is let go on
+    # trial
     if measured.batch_wait > 0.25 * settings.most_batch_wait:
-        return target, f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough"
+        return (
+            target,
+            f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough",
+        )
     if measured.straggler_wait > settings.most_batch_wait:
         explanation = (
-            f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots are free for it"
+            f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots "
+            "are free for it"
         )
         return target, explanation
-    if target > measured.generators_now or target <= measured.generators_now * (1 - settings.ignored_change) - 1:
+    if (
+        target > measured.generators_now
+        or target <= measured.generators_now * (1 - settings.ignored_change) - 1
+    ):
         return target, f"{measured.generators_now} generators work, not yet {target}"
     fewest = math.ceil(measured.generators * measured.running / limits.slots)
-    return min(target, fewest), f"the trainer never waits for a batch and slots are free: {fewest} may do"
+    return min(
+        target, fewest
+    ), f"the trainer never waits for a batch and slots are free: {fewest} may do"
 
 
 def _rise(
@@ -206,8 +288,11 @@ def _rise(
     joined = measured.generators_now
     present = max(memory.target, joined)
     if settings.ignored_change and num_generators > present:
-        num_generators = max(num_generators, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1)
-    # A rise asks for at most this many times the generators that have joined; with those it is measured again
+        num_generators = max(
+            num_generators, math.floor(present * (1 + settings.ignored_change) + 1e-9) + 1
+        )
+    # A rise asks for at most this many times the generators that have joined; with those it is
+    # measured again
     num_generators = min(num_generators, max_generators, max(math.floor(joined * 2.0), joined + 1))
     if num_generators <= memory.target:
         reason = f"keeping {memory.target} until they have joined, {joined} have: {explanation}"
@@ -216,20 +301,27 @@ def _rise(
     return Decision(num_generators, f"raising to {num_generators}: {explanation}", raised, need)
 
 
-def _fall(now_seconds: float, explanation: str, need: float, memory: Memory, settings: Settings) -> Decision:
+def _fall(
+    now_seconds: float, explanation: str, need: float, memory: Memory, settings: Settings
+) -> Decision:
     target = memory.target
     highest = max(num_generators for _, num_generators in memory.required_history)
     if highest >= target:
         return Decision(target, f"keeping {target}: {explanation}", memory, need)
     since = max(memory.rose_at, memory.required_history[0][0])
-    if now_seconds - since < settings.lower_after_seconds or now_seconds - memory.fell_at < _pause(memory, settings):
+    if now_seconds - since < settings.lower_after_seconds or now_seconds - memory.fell_at < _pause(
+        memory, settings
+    ):
         return Decision(target, f"keeping {target} for now: {explanation}", memory, need)
     lowered = replace(memory, target=target - 1, fell_at=now_seconds)
     return Decision(target - 1, f"lowering to {target - 1}: {explanation}", lowered, need)
 
 
 def _pause(memory: Memory, settings: Settings) -> float:
-    """Seconds between two falls. A fall on trial must show its effect before trials reach 5 % of the fleet."""
+    """Seconds between two falls.
+
+    A fall on trial must show its effect before trials reach 5 % of the fleet.
+    """
     if memory.seen_at is not None:
         return settings.lower_every_seconds
     # 0.05: share of the fleet that may go within one window while capability is not known.
@@ -237,11 +329,16 @@ def _pause(memory: Memory, settings: Settings) -> float:
     return max(settings.lower_every_seconds, settings.window_seconds / tries)
 
 
-def _within_bounds(memory: Memory, min_generators: int, max_generators: int, settings: Settings) -> Decision:
-    """Move a number that the bounds do not allow, as after a change of settings, to the nearest that they do."""
+def _within_bounds(
+    memory: Memory, min_generators: int, max_generators: int, settings: Settings
+) -> Decision:
+    """Move a number that the bounds do not allow, as after a change of settings, to the nearest
+    that they do.
+    """
     if memory.target < min_generators:
         return _hold(
-            replace(memory, target=min_generators), f"raising to {min_generators}: {_lower_bound(min_generators)}"
+            replace(memory, target=min_generators),
+            f"raising to {min_generators}: {_lower_bound(min_generators)}",
         )
     return _hold(
         replace(memory, target=max_generators),
@@ -260,16 +357,20 @@ def _upper_bound(max_generators: int, settings: Settings) -> str:
 
 
 def _hold(memory: Memory, reason: str) -> Decision:
-    """Keep the number and forget the earlier n*: a fall needs ten minutes of uninterrupted measurements."""
+    """Keep the number and forget the earlier n*: a fall needs ten minutes of uninterrupted
+    measurements.
+    """
     return Decision(memory.target, reason, replace(memory, required_history=()))
 
 
 def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:
-    """The trainer waits because generators are too few: they are full, sample too little, or the wait goes on for long.
+    """The trainer waits because generators are too few: they are full, sample too little, or the
+    wait goes on for long.
 
     Otherwise enough is sampled but arrives unevenly, as after every change of the fleet.
     """
-    # A straggler blocks dispatch, so after it the trainer waits for groups that could not be dispatched earlier.
+    # A straggler blocks dispatch, so after it the trainer waits for groups that could not be
+    # dispatched earlier.
     if measured.batch_wait <= max(settings.most_batch_wait, measured.straggler_wait):
         return False
     # Sampled tokens as a share of the consumption from which sampling keeps up
@@ -279,7 +380,9 @@ def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings
 
 
 def _is_full(measured: WindowRates, limits: ReplicaLimits) -> bool:
-    """Groups are claimed as soon as they fit: free slots, between none and one group's, are half of that on average."""
+    """Groups are claimed as soon as they fit: free slots, between none and one group's, are half of
+    that on average.
+    """
     return limits.slots - measured.running <= limits.rollouts_per_group / 2
 
 

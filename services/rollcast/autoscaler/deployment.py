@@ -1,4 +1,6 @@
-"""The generators' Deployment: its scale, its pods, who else scales it, and the trainer's Jobs, for which it works."""
+"""The generators' Deployment: its scale, its pods, who else scales it, and the trainer's Jobs, for
+which it works.
+"""
 
 import json
 import time
@@ -37,12 +39,16 @@ class Deployment:
     def rivals(self) -> list[str]:
         """HPAs and ScaledObjects that scale this Deployment too."""
         rival_names = []
-        for hpa in self._list("list HPAs", self._autoscaling.list_namespaced_horizontal_pod_autoscaler):
+        for hpa in self._list(
+            "list HPAs", self._autoscaling.list_namespaced_horizontal_pod_autoscaler
+        ):
             target = hpa.spec.scale_target_ref
             if target.kind == "Deployment" and target.name == self.name:
                 rival_names.append(f"HorizontalPodAutoscaler {hpa.metadata.name}")
         try:
-            scaled_objects = self._list_custom("list ScaledObjects", "keda.sh", "v1alpha1", "scaledobjects")
+            scaled_objects = self._list_custom(
+                "list ScaledObjects", "keda.sh", "v1alpha1", "scaledobjects"
+            )
         except NotFound:
             scaled_objects = []  # KEDA is not installed
         for scaled in scaled_objects:
@@ -63,14 +69,29 @@ class Deployment:
         """Ask for this many replicas."""
         patch = self._apps.patch_namespaced_deployment_scale
         body = {"spec": {"replicas": replicas}}
-        self._call("scale the Deployment", patch, self.name, self._namespace, body, _content_type=MERGE_PATCH)
+        self._call(
+            "scale the Deployment",
+            patch,
+            self.name,
+            self._namespace,
+            body,
+            _content_type=MERGE_PATCH,
+        )
 
     def tell(self, reason: str, message: str, *, warning: bool) -> None:
         """Write an event of the Deployment, one sentence, as `kubectl describe` shows it."""
         timestamp = datetime.now(UTC).isoformat(timespec="seconds")
-        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name, "namespace": self._namespace}
+        target = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": self.name,
+            "namespace": self._namespace,
+        }
         body = {
-            "metadata": {"name": f"{self.name[:200]}.{time.time_ns():x}", "namespace": self._namespace},
+            "metadata": {
+                "name": f"{self.name[:200]}.{time.time_ns():x}",
+                "namespace": self._namespace,
+            },
             "involvedObject": {**target, "uid": self._scale().metadata.uid},
             "reason": reason,
             # Kubernetes refuses messages of events above 1,024 characters
@@ -96,9 +117,16 @@ class Deployment:
         return self._list_custom("list Jobs", *JOBS, label_selector=selector)
 
     def check_job(self, job: Mapping[str, Any]) -> None:
-        """Ask by a dry run, under another name, whether such a Job may be created. Raises ClusterAway if not."""
-        metadata = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
-        metadata["name"] = f"{metadata['name'][:57]}-again"  # the name of a Job has at most 63 letters
+        """Ask by a dry run, under another name, whether such a Job may be created.
+
+        Raises ClusterAway if not.
+        """
+        metadata = {
+            name: value for name, value in job["metadata"].items() if name != "managedFields"
+        }
+        metadata["name"] = (
+            f"{metadata['name'][:57]}-again"  # the name of a Job has at most 63 letters
+        )
         group, version, plural = JOBS
         self._call(
             f"create the trainer's Job {job['metadata']['name']} again",
@@ -113,7 +141,11 @@ class Deployment:
         self._call(
             f"record the trainer's Job in ConfigMap {self._record}",
             self._core.patch_namespaced_config_map,
-            *(self._record, self._namespace, {"data": {RECORDED: None if job is None else json.dumps(job)}}),
+            *(
+                self._record,
+                self._namespace,
+                {"data": {RECORDED: None if job is None else json.dumps(job)}},
+            ),
             _content_type=MERGE_PATCH,
         )
 
@@ -121,14 +153,18 @@ class Deployment:
         """The Job in that ConfigMap; None = it is empty or does not exist."""
         read = self._core.read_namespaced_config_map
         try:
-            record = self._call(f"read ConfigMap {self._record}", read, self._record, self._namespace)
+            record = self._call(
+                f"read ConfigMap {self._record}", read, self._record, self._namespace
+            )
         except NotFound:
             return None
         text = (record.data or {}).get(RECORDED)
         try:
             return None if text is None else dict(json.loads(text))
         except ValueError as error:
-            raise ClusterAway(f"ConfigMap {self._record} holds no Job; remove its key {RECORDED}") from error
+            raise ClusterAway(
+                f"ConfigMap {self._record} holds no Job; remove its key {RECORDED}"
+            ) from error
 
     def delete_job(self, job: Mapping[str, Any]) -> None:
         """Delete this very Job, unless it has changed since it was read."""
@@ -138,17 +174,25 @@ class Deployment:
             f"delete the trainer's Job {metadata['name']}",
             self._custom.delete_namespaced_custom_object,
             *(group, version, self._namespace, plural, metadata["name"]),
-            body={"preconditions": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}},
+            body={
+                "preconditions": {
+                    "uid": metadata["uid"],
+                    "resourceVersion": metadata["resourceVersion"],
+                }
+            },
             propagation_policy="Background",
         )
 
     def create_job(self, job: Mapping[str, Any]) -> None:
-        """Create a Job as its maker did, by the fields of `managedFields`: to Helm it must be Helm's own.
+        """Create a Job as its maker did, by the fields of `managedFields`: to Helm it must be
+        Helm's own.
 
         Helm 4, Argo CD and `kubectl apply --server-side` apply objects; the others create them.
         """
         metadata = dict(job["metadata"])
-        managers = [entry for entry in metadata.pop("managedFields", []) if not entry.get("subresource")]
+        managers = [
+            entry for entry in metadata.pop("managedFields", []) if not entry.get("subresource")
+        ]
         applied = [entry["manager"] for entry in managers if entry["operation"] == "Apply"]
         body = {**job, "metadata": metadata}
         action = f"create the trainer's Job {metadata['name']} again"
@@ -164,10 +208,11 @@ class Deployment:
             self._call(action, create, *address, body, field_manager=manager)
 
     def prefer_idlest(self, inflight: Mapping[str, float]) -> int:
-        """Annotate pods with their tokens in flight, so that those with the fewest go; returns how many were written.
+        """Annotate pods with their tokens in flight, so that those with the fewest go; returns how
+        many were written.
 
-        `inflight`: by name or address of the pod. A pod without an entry does no known work and goes first. A correct
-        annotation is not written again.
+        `inflight`: by name or address of the pod. A pod without an entry does no known work and
+        goes first. A correct annotation is not written again.
         """
         selector = self._scale().status.selector
         if not selector:
@@ -183,7 +228,9 @@ class Deployment:
             body = {"metadata": {"annotations": {DELETION_COST: cost}}}
             try:
                 patch = self._core.patch_namespaced_pod
-                self._call("mark a pod", patch, name, self._namespace, body, _content_type=MERGE_PATCH)
+                self._call(
+                    "mark a pod", patch, name, self._namespace, body, _content_type=MERGE_PATCH
+                )
             except NotFound:
                 continue
             num_annotated += 1
@@ -196,9 +243,13 @@ class Deployment:
     def _list(self, action: str, call: Callable[..., Any], **options: Any) -> list[Any]:
         return list_all(action, self._namespace, call, self._namespace, **options)
 
-    def _list_custom(self, action: str, group: str, version: str, plural: str, **options: Any) -> list[dict[str, Any]]:
+    def _list_custom(
+        self, action: str, group: str, version: str, plural: str, **options: Any
+    ) -> list[dict[str, Any]]:
         call = self._custom.list_namespaced_custom_object
-        return list_all(action, self._namespace, call, group, version, self._namespace, plural, **options)
+        return list_all(
+            action, self._namespace, call, group, version, self._namespace, plural, **options
+        )
 
     def _call(self, action: str, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
         return ask(action, self._namespace, call, *arguments, **options)
@@ -209,11 +260,20 @@ def _is_complete(job: Mapping[str, Any]) -> bool:
 
 
 def was_superseded(job: Mapping[str, Any]) -> bool:
-    """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure policy matches."""
+    """Whether the Job controller reports the exit code of a replaced trainer, which the pod failure
+    policy matches.
+    """
     failure_text = f"failed with exit code {EXIT_SUPERSEDED} "
-    return any(entry.get("type") == "Failed" and failure_text in entry.get("message", "") for entry in _conditions(job))
+    return any(
+        entry.get("type") == "Failed" and failure_text in entry.get("message", "")
+        for entry in _conditions(job)
+    )
 
 
 def _conditions(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conditions that are true."""
-    return [entry for entry in job.get("status", {}).get("conditions", []) if entry.get("status") == "True"]
+    return [
+        entry
+        for entry in job.get("status", {}).get("conditions", [])
+        if entry.get("status") == "True"
+    ]

@@ -1,10 +1,12 @@
-"""Asks the API server, by a dry run, whether it would take a pod of every role. The chart's hook runs it as a program:
+"""Asks the API server, by a dry run, whether it would take a pod of every role. The chart's hook
+runs it as a program:
 
     python -m rollcast.autoscaler.dry_run --namespace NAMESPACE --pods FILE
 
-FILE is a JSON object: role -> `metadata` and `spec` of its pod. A refused pod ends the program with exit code 2 and a
-sentence for each role, so that Helm creates nothing. Whatever may pass by itself (an exhausted quota, a server that
-does not answer) and a missing right are warnings: an install must not depend on this question.
+FILE is a JSON object: role -> `metadata` and `spec` of its pod. A refused pod ends the program with
+exit code 2 and a sentence for each role, so that Helm creates nothing. Whatever may pass by itself
+(an exhausted quota, a server that does not answer) and a missing right are warnings: an install
+must not depend on this question.
 """
 
 import argparse
@@ -18,12 +20,20 @@ from rollcast.config.errors import EXIT_USER_ERROR, UserError
 
 REFUSALS = (400, 403, 422)
 """Statuses that the API server answers to a pod that it does not take as it is."""
-NO_ANSWERS = ("cannot create resource", "exceeded quota", "does not support dry run", "being terminated")
+NO_ANSWERS = (
+    "cannot create resource",
+    "exceeded quota",
+    "does not support dry run",
+    "being terminated",
+)
 """Parts of such messages that do not concern the pod itself."""
 
 
 def ask_for_pod(api: Any, namespace: str, role: str, pod: dict[str, Any]) -> str | None:
-    """The message with which the API server refuses the pod of a role; None = it takes it. Raises ClusterAway."""
+    """The message with which the API server refuses the pod of a role; None = it takes it.
+
+    Raises ClusterAway.
+    """
     from kubernetes import client  # hundreds of modules, which the chart's tests need not load
 
     body = {
@@ -69,9 +79,13 @@ def warn(error: Exception) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Asks the API server whether it would take a pod of every role.")
+    parser = argparse.ArgumentParser(
+        description="Asks the API server whether it would take a pod of every role."
+    )
     parser.add_argument("--namespace", required=True, help="of the release")
-    parser.add_argument("--pods", required=True, type=Path, help="JSON file: role -> metadata and spec of its pod")
+    parser.add_argument(
+        "--pods", required=True, type=Path, help="JSON file: role -> metadata and spec of its pod"
+    )
     arguments = parser.parse_args()
     exit_code = 0
     try:

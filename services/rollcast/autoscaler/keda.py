@@ -1,9 +1,10 @@
 """KEDA's external scaler: an `external-push` trigger asks it for the number of generators.
 
-The metric is the number itself and its target is 1. KEDA makes an HPA with metric type AverageValue, which asks for
-ceil(number / 1) pods. Before the first measurement the metric is the present number: KEDA would count an error, and
-scale a ScaledObject with a `fallback` to that. The answer is UNAVAILABLE only while no number is known. IsActive is
-false only once the run has ended: a run must never be scaled to zero because it cannot be measured.
+The metric is the number itself and its target is 1. KEDA makes an HPA with metric type
+AverageValue, which asks for ceil(number / 1) pods. Before the first measurement the metric is the
+present number: KEDA would count an error, and scale a ScaledObject with a `fallback` to that. The
+answer is UNAVAILABLE only while no number is known. IsActive is false only once the run has ended:
+a run must never be scaled to zero because it cannot be measured.
 """
 
 import threading
@@ -33,9 +34,14 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
         return self._is_active()
 
     def StreamIsActive(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
-        """Answer immediately and at every change of the number, so that KEDA reads it before its next poll."""
+        """Answer immediately and at every change of the number, so that KEDA reads it before its
+        next poll.
+        """
         if not self._streams.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MAX_STREAMS} streams; try again later")
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"more than {MAX_STREAMS} streams; try again later",
+            )
         try:
             sequence = -1
             while context.is_active() and not self._board.closed:
@@ -48,7 +54,9 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
             self._streams.release()
 
     def GetMetricSpec(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
-        spec = externalscaler_pb2.MetricSpec(metricName=METRIC_NAME, targetSize=1, targetSizeFloat=1.0)
+        spec = externalscaler_pb2.MetricSpec(
+            metricName=METRIC_NAME, targetSize=1, targetSizeFloat=1.0
+        )
         return externalscaler_pb2.GetMetricSpecResponse(metricSpecs=[spec])
 
     def GetMetrics(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
@@ -60,7 +68,9 @@ class ExternalScaler(externalscaler_pb2_grpc.ExternalScalerServicer):
             reason = "neither the Deployment nor a metrics page gives the number of generators"
             context.abort(grpc.StatusCode.UNAVAILABLE, reason)
             raise AssertionError("abort raises")
-        value = externalscaler_pb2.MetricValue(metricName=METRIC_NAME, metricValue=target, metricValueFloat=target)
+        value = externalscaler_pb2.MetricValue(
+            metricName=METRIC_NAME, metricValue=target, metricValueFloat=target
+        )
         return externalscaler_pb2.GetMetricsResponse(metricValues=[value])
 
     def _is_active(self) -> Any:

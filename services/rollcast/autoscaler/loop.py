@@ -1,4 +1,7 @@
-"""One turn of the autoscaler: has the run ended? Read, decide, mark pods before a fall, show the number, apply it."""
+"""One turn of the autoscaler: has the run ended?
+
+Read, decide, mark pods before a fall, show the number, apply it.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,23 @@ from typing import TYPE_CHECKING
 from rollcast.autoscaler.announcer import Announcer
 from rollcast.autoscaler.api_server import ClusterAway
 from rollcast.autoscaler.board import DecisionBoard
-from rollcast.autoscaler.collector import Collector, FleetReading, NotMeasured, generators_there, inflight_tokens
+from rollcast.autoscaler.collector import (
+    Collector,
+    FleetReading,
+    NotMeasured,
+    generators_there,
+    inflight_tokens,
+)
 from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
 from rollcast.autoscaler.moved_trainer import MovedTrainer
 from rollcast.autoscaler.sources import FleetSource
-from rollcast.autoscaler.totals import CONSUMPTION_WINDOWS, TREND_SECONDS, Totals, WindowRates, rates
+from rollcast.autoscaler.totals import (
+    CONSUMPTION_WINDOWS,
+    TREND_SECONDS,
+    Totals,
+    WindowRates,
+    rates,
+)
 from rollcast.config.run import RunConfig
 from rollcast.recipe.schedule import Schedule, make_schedule
 from rollcast.telemetry import autoscaler_metrics
@@ -52,7 +67,9 @@ class Loop:
         self._deployment = deployment
         self._board = board
         self._exporter = exporter
-        schedule = make_schedule(config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step)
+        schedule = make_schedule(
+            config.recipe.schedule, groups_per_step=config.recipe.prompts_per_step
+        )
         self._limits = ReplicaLimits(
             slots=config.generator.most_slots,
             rollouts_per_group=config.recipe.most_rollouts_per_prompt,
@@ -97,7 +114,9 @@ class Loop:
         now_seconds = self._clock()
         reading, measured = self._measure(now_seconds)
         for reason, count in self._source.skipped.items():
-            self._exporter.add(autoscaler_metrics.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason)
+            self._exporter.add(
+                autoscaler_metrics.AUTOSCALER_SKIPPED, count - self._counted[reason], reason=reason
+            )
             self._counted[reason] = count
         is_measured = isinstance(measured, WindowRates)
         self._exporter.set(autoscaler_metrics.AUTOSCALER_MEASURED, float(is_measured))
@@ -117,7 +136,11 @@ class Loop:
         self._memory = decision.memory
         self._report(decision, previous_target)
         self._watch(now_seconds, decision, is_measured)
-        if decision.target < previous_target and reading is not None and self._deployment is not None:
+        if (
+            decision.target < previous_target
+            and reading is not None
+            and self._deployment is not None
+        ):
             with self._counting_failures("mark"):
                 self._deployment.prefer_idlest(inflight_tokens(reading, self._run))
         self._show(decision.target)
@@ -126,14 +149,17 @@ class Loop:
     def begin(self) -> None:
         """Show the present number, as far as it is known before the first reading.
 
-        Call it before serving: no client may see an ended run as active, or a running one as unknown.
+        Call it before serving: no client may see an ended run as active, or a running one as
+        unknown.
         """
         now_seconds = self._clock()
         if self.let_go_at_end():
             return
         self._memory = self._first(now_seconds, None)
         if self._memory is not None:
-            self._show(decide(now_seconds, self._reason, self._memory, self._limits, self._settings).target)
+            self._show(
+                decide(now_seconds, self._reason, self._memory, self._limits, self._settings).target
+            )
 
     def let_go_at_end(self) -> bool:
         """Ask for 0 generators if the run has ended; returns whether it has."""
@@ -156,12 +182,16 @@ class Loop:
         return True
 
     def _ask_for_end(self) -> bool | None:
-        """Whether the trainer's Jobs are complete; the earlier answer if they are gone. Raises ClusterAway."""
+        """Whether the trainer's Jobs are complete; the earlier answer if they are gone.
+
+        Raises ClusterAway.
+        """
         if self._deployment is None or self._settings.trainer_jobs is None:
             return None
         complete = self._deployment.jobs_are_complete(self._settings.trainer_jobs)
         if complete is None and self._run_has_ended is None:
-            # Finished Jobs are removed after a while. A Deployment at 0 was then let go by an earlier autoscaler.
+            # Finished Jobs are removed after a while. A Deployment at 0 was then let go by an
+            # earlier autoscaler.
             return self._deployment.replicas() == 0
         return self._run_has_ended if complete is None else complete
 
@@ -179,16 +209,26 @@ class Loop:
             return reading, str(error)
         self._measured_at = now_seconds
         self._history.append(totals)
-        oldest = now_seconds - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds) - 60.0
+        oldest = (
+            now_seconds
+            - max(TREND_SECONDS, CONSUMPTION_WINDOWS * self._settings.window_seconds)
+            - 60.0
+        )
         while self._history[0].at < oldest:
             self._history.popleft()
         window_rates = rates(tuple(self._history), self._settings.window_seconds)
-        return reading, window_rates or "too little was measured since the last start of a pod or of the trainer"
+        return (
+            reading,
+            window_rates
+            or "too little was measured since the last start of a pod or of the trainer",
+        )
 
     def _first(self, now_seconds: float, reading: FleetReading | None) -> Memory | None:
-        """The first number: the replicas of the Deployment, or the running generators without a Deployment.
+        """The first number: the replicas of the Deployment, or the running generators without a
+        Deployment.
 
-        None while that is not known. A Deployment is waited for, because fewer generators may run than it asks for.
+        None while that is not known. A Deployment is waited for, because fewer generators may run
+        than it asks for.
         """
         there = None
         if self._deployment is not None:
@@ -203,21 +243,33 @@ class Loop:
         self._exporter.set(autoscaler_metrics.GENERATORS_DESIRED, target)
 
     def _apply(self, target: int) -> None:
-        """Change the scale in mode controller, after a decision only: a number set by hand stays until the next one."""
-        if self._settings.mode != "controller" or self._deployment is None or target == self._applied:
+        """Change the scale in mode controller, after a decision only: a number set by hand stays
+        until the next one.
+        """
+        if (
+            self._settings.mode != "controller"
+            or self._deployment is None
+            or target == self._applied
+        ):
             return
         with self._counting_failures("scale"):
             if rivals := self._deployment.rivals():
-                self._count_failure("scale", f"{' and '.join(rivals)} scales the Deployment too; one of us has to go")
+                self._count_failure(
+                    "scale",
+                    f"{' and '.join(rivals)} scales the Deployment too; one of us has to go",
+                )
                 return
             if self._deployment.replicas() != target:
                 self._deployment.scale(target)
             self._applied = target
 
     def _watch(self, now_seconds: float, decision: Decision, is_measured: bool) -> None:
-        """Announce in events why the number does not follow the run, or the fleet not the number."""
+        """Announce in events why the number does not follow the run,
+        or the fleet not the number.
+        """
         settings = self._settings
-        # After a disturbance it is measured again within half a window, which is not worth an event.
+        # After a disturbance it is measured again within half a window, which is not worth an
+        # event.
         patience = settings.stale_seconds + settings.window_seconds / 2
         self._announcer.announce_hold(now_seconds, not is_measured, decision.reason, patience)
         if not self._history or self._history[-1].at != now_seconds or self._deployment is None:
@@ -232,11 +284,17 @@ class Loop:
                 pods = self._deployment.pods_there()
                 sentence += f", {pods} pods are there: a quota, missing nodes or a start that fails"
         self._announcer.announce_missing(
-            now_seconds, is_fleet_incomplete, sentence, settings.start_up_seconds + settings.window_seconds
+            now_seconds,
+            is_fleet_incomplete,
+            sentence,
+            settings.start_up_seconds + settings.window_seconds,
         )
 
     def _announce(self) -> None:
-        """Write waiting events of the Deployment. Those that cannot be written wait for the next turn."""
+        """Write waiting events of the Deployment.
+
+        Those that cannot be written wait for the next turn.
+        """
         waiting = self._announcer.waiting
         with self._counting_failures("event"):
             while waiting and self._deployment is not None:
@@ -252,16 +310,22 @@ class Loop:
             self._exporter.set(autoscaler_metrics.AUTOSCALER_CAPABILITY, memory.capability)
         if decision.target != previous_target:
             self._exporter.add(
-                autoscaler_metrics.AUTOSCALER_CHANGES, direction="up" if decision.target > previous_target else "down"
+                autoscaler_metrics.AUTOSCALER_CHANGES,
+                direction="up" if decision.target > previous_target else "down",
             )
             self._announcer.announce_change(previous_target, decision.target, decision.reason)
             log.info(
-                "another number of generators", before=previous_target, wanted=decision.target, reason=decision.reason
+                "another number of generators",
+                before=previous_target,
+                wanted=decision.target,
+                reason=decision.reason,
             )
         self._say(decision.reason)
 
     def _say(self, reason: str) -> None:
-        """Log a reason without a change only when its first words change, because its figures always do."""
+        """Log a reason without a change only when its first words change, because its figures
+        always do.
+        """
         if reason.split(":")[0] != self._reason.split(":")[0]:
             log.info(reason)
         self._reason = reason

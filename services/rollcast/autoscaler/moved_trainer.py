@@ -1,17 +1,20 @@
 """Replaces a trainer's Job whose pod has left on request, so that its next pod does not wait.
 
-The Job controller waits before it replaces a pod that has ended: 10 s, then twice as long each time, up to ten minutes.
-Pods that left on request (`kubectl delete pod`, a drained node) lengthen the wait like failures, and only a pod that
-succeeds ends it, which the trainer's does at the end of its run. A new Job does not wait:
+The Job controller waits before it replaces a pod that has ended: 10 s, then twice as long each
+time, up to ten minutes. Pods that left on request (`kubectl delete pod`, a drained node) lengthen
+the wait like failures, and only a pod that succeeds ends it, which the trainer's does at the end of
+its run. A new Job does not wait:
 
     a pod is missing, no failure was counted, for WAIT_SECONDS
-        -> record the Job in a ConfigMap -> delete it -> create it again, as it was -> empty the record
+        -> record the Job in a ConfigMap -> delete it -> create it again, as it was -> empty the
+        record
 
-An autoscaler that is killed in between finds the record at its next start, and creates the Job if it is missing.
+An autoscaler that is killed in between finds the record at its next start, and creates the Job if
+it is missing.
 
-A failure that counts keeps its wait, which protects from a crash loop, and so does a Job without pods after it was
-replaced: a quota or an admission holds them back. A JobSet replaces its Jobs itself, Kueue keeps a Job's place in its
-queue: neither is touched.
+A failure that counts keeps its wait, which protects from a crash loop, and so does a Job without
+pods after it was replaced: a quota or an admission holds them back. A JobSet replaces its Jobs
+itself, Kueue keeps a Job's place in its queue: neither is touched.
 """
 
 from __future__ import annotations
@@ -54,7 +57,10 @@ class MovedTrainer:
         self._has_read_record = False
 
     def look(self, now_seconds: float) -> str | None:
-        """The name of the Job if it was replaced now. Raises ClusterAway; the next look then goes on."""
+        """The name of the Job if it was replaced now.
+
+        Raises ClusterAway; the next look then goes on.
+        """
         if not self._has_read_record:
             self._recorded = self._deployment.recorded_job()
             self._has_read_record = True
@@ -73,7 +79,9 @@ class MovedTrainer:
         return self._create([])
 
     def _waits(self, job: Mapping[str, Any], now_seconds: float) -> bool:
-        """Whether the Job's controller has waited long enough, only for a pod that left on request."""
+        """Whether the Job's controller has waited long enough, only for a pod
+        that left on request.
+        """
         status = job.get("status", {})
         failures = status.get("failed", 0)
         if job["metadata"]["uid"] != self._uid:
@@ -82,7 +90,9 @@ class MovedTrainer:
             self._missing_since = None
         if _is_held(job) or status.get("uncountedTerminatedPods", {}).get("failed"):
             self._missing_since = None
-        elif status.get("active", 0) + status.get("succeeded", 0) >= job["spec"].get("parallelism", 1):
+        elif status.get("active", 0) + status.get("succeeded", 0) >= job["spec"].get(
+            "parallelism", 1
+        ):
             self._counted_failures = failures
             self._had_pods = True
             self._missing_since = None
@@ -93,10 +103,14 @@ class MovedTrainer:
         return False
 
     def _create(self, jobs: list[dict[str, Any]]) -> str | None:
-        """Create the recorded Job unless one is present: Helm's, the new one, or the old one, which was not deleted."""
+        """Create the recorded Job unless one is present: Helm's, the new one, or the old one, which
+        was not deleted.
+        """
         assert self._recorded is not None
         name = str(self._recorded["metadata"]["name"])
-        present = [job["metadata"] for job in jobs if job["metadata"]["name"] == name or not _is_over(job)]
+        present = [
+            job["metadata"] for job in jobs if job["metadata"]["name"] == name or not _is_over(job)
+        ]
         if any("deletionTimestamp" in metadata for metadata in present):
             return None
         if not present:
@@ -109,13 +123,17 @@ class MovedTrainer:
 
 
 def as_new(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The Job as its maker wrote it, with the fields by which the API server finds out who that was."""
+    """The Job as its maker wrote it, with the fields by which the API server finds out who that
+    was.
+    """
     metadata = job["metadata"]
     metadata_fields = ("name", "namespace", "labels", "annotations", "managedFields")
     spec = copy.deepcopy(job["spec"])
     spec.pop("selector", None)
     labels = spec["template"]["metadata"].get("labels", {})
-    spec["template"]["metadata"]["labels"] = {name: text for name, text in labels.items() if name not in OWN_LABELS}
+    spec["template"]["metadata"]["labels"] = {
+        name: text for name, text in labels.items() if name not in OWN_LABELS
+    }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -126,7 +144,9 @@ def as_new(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_over(job: Mapping[str, Any]) -> bool:
     conditions = job.get("status", {}).get("conditions", [])
-    return any(entry["type"] in LAST_CONDITIONS and entry["status"] == "True" for entry in conditions)
+    return any(
+        entry["type"] in LAST_CONDITIONS and entry["status"] == "True" for entry in conditions
+    )
 
 
 def _is_held(job: Mapping[str, Any]) -> bool:

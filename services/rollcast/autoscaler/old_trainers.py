@@ -1,19 +1,21 @@
-"""Deletes a release's trainers that Helm does not know any more. The chart's hooks run it as a program:
+"""Deletes a release's trainers that Helm does not know any more. The chart's hooks run it as a
+program:
 
     python -m rollcast.autoscaler.old_trainers left --namespace NAMESPACE --release NAME
     python -m rollcast.autoscaler.old_trainers all --namespace NAMESPACE --release NAME [--hook NAME ...]
 
-`left`, before an upgrade and a rollback: Jobs of trainers that left for another one. Such a Job has failed, and stays
-for `trainer.ttlSecondsAfterFinished`. Its name is a hash of its content, so a rollback or an upgrade to the same values
-finds it, changes nothing, and nothing trains. If a Job cannot be deleted the program prints a warning and exits with 0:
-an upgrade must not depend on it.
+`left`, before an upgrade and a rollback: Jobs of trainers that left for another one. Such a Job has
+failed, and stays for `trainer.ttlSecondsAfterFinished`. Its name is a hash of its content, so a
+rollback or an upgrade to the same values finds it, changes nothing, and nothing trains. If a Job
+cannot be deleted the program prints a warning and exits with 0: an upgrade must not depend on it.
 
-`all`, after an uninstall: Helm deletes the Job of the revision that it knows. A trainer that an upgrade left behind
-notices its successor (trainer/named_trainer.py) only while the release's ConfigMap exists: running pods keep the files
-of a deleted one. So every JobSet and Job with the release's labels is deleted. Their pods get SIGTERM, write a
-checkpoint and free their devices. After a refused upgrade Helm keeps objects of the hooks before it: those with the
-names of `--hook` are deleted too.
-"""
+`all`, after an uninstall: Helm deletes the Job of the revision that it knows. A trainer that an
+upgrade left behind notices its successor (trainer/named_trainer.py) only while the release's
+ConfigMap exists: running pods keep the files of a deleted one. So every JobSet and Job with the
+release's labels is deleted. Their pods get SIGTERM, write a checkpoint and free their devices.
+After a refused upgrade Helm keeps objects of the hooks before it: those with the names of `--hook`
+are deleted too.
+"""  # noqa: E501
 
 import argparse
 import itertools
@@ -26,8 +28,9 @@ from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect, 
 from rollcast.autoscaler.deployment import was_superseded
 from rollcast.config.errors import EXIT_FAILED, UserError
 
-LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="
-"""Labels of every revision's trainer, followed by the release's name. Neither values nor versions change them."""
+LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="  # noqa: E501
+"""Labels of every revision's trainer, followed by the release's name. Neither values nor versions
+change them."""
 HOOK_KINDS = (
     ("BatchV1Api", "job"),
     ("AppsV1Api", "stateful_set"),
@@ -56,7 +59,10 @@ JOB = Kind("Job", "batch", "v1", "jobs")
 
 
 def delete_left_trainers(api: Any, namespace: str, release: str) -> list[str]:
-    """Delete Jobs of replaced trainers with their ended pods; returns them as "Job NAME". Raises ClusterAway."""
+    """Delete Jobs of replaced trainers with their ended pods; returns them as "Job NAME".
+
+    Raises ClusterAway.
+    """
     from kubernetes import client
 
     objects = client.CustomObjectsApi(api)
@@ -107,7 +113,10 @@ def delete_all_trainers(api: Any, namespace: str, release: str) -> list[str]:
 
 
 def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
-    """Delete the objects of hooks with these names; returns them as "Job NAME". Raises ClusterAway."""
+    """Delete the objects of hooks with these names; returns them as "Job NAME".
+
+    Raises ClusterAway.
+    """
     from kubernetes import client
 
     deleted = []
@@ -115,7 +124,14 @@ def delete_hooks(api: Any, namespace: str, names: Sequence[str]) -> list[str]:
         words = kind.title().replace("_", "")
         delete = getattr(getattr(client, group)(api), f"delete_namespaced_{kind}")
         try:
-            ask(f"delete the {words} {name}", namespace, delete, name, namespace, propagation_policy="Background")
+            ask(
+                f"delete the {words} {name}",
+                namespace,
+                delete,
+                name,
+                namespace,
+                propagation_policy="Background",
+            )
         except NotFound:
             continue
         deleted.append(f"{words} {name}")
@@ -132,10 +148,14 @@ def _owner(job: Mapping[str, Any]) -> tuple[Kind, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Deletes JobSets and Jobs of a release's trainer.")
-    parser.add_argument("which", choices=["left", "all"], help="those that left for another trainer, or all")
+    parser.add_argument(
+        "which", choices=["left", "all"], help="those that left for another trainer, or all"
+    )
     parser.add_argument("--namespace", required=True, help="of the release")
     parser.add_argument("--release", required=True, help="its name")
-    parser.add_argument("--hook", action="append", default=[], help="name of objects that hooks left, with `all`")
+    parser.add_argument(
+        "--hook", action="append", default=[], help="name of objects that hooks left, with `all`"
+    )
     arguments = parser.parse_args()
     try:
         api = connect("--release")
@@ -150,7 +170,9 @@ def main() -> int:
         if arguments.which == "all":
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code if isinstance(error, UserError) else EXIT_FAILED
-        remedy = "if nothing trains after this, delete the trainer's Job that failed and upgrade again"
+        remedy = (
+            "if nothing trains after this, delete the trainer's Job that failed and upgrade again"
+        )
         print(f"warning: {error}; {remedy}", file=sys.stderr)
     return 0
 

@@ -1,8 +1,10 @@
 """The autoscaler's process.
 
-start: mode controller refuses if others scale the Deployment too; show the present number; serve HTTP and, for
+start: mode controller refuses if others scale the Deployment too; show the present number; serve
+HTTP and, for
        KEDA, gRPC
-loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode controller applied
+loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode
+       controller applied
 end:   once the trainer's Jobs are complete the number is 0, until there is another Job
 stop:  at SIGTERM or SIGINT; the Deployment keeps the number it has
 """
@@ -47,7 +49,9 @@ def serve(config: RunConfig) -> int:
     loop = Loop(config, source, deployment, board, exporter)
     with ExitStack() as opened:
         opened.callback(loop.close)
-        listener = opened.enter_context(listen(settings.bind, settings.http_port, setting="autoscaler.http_port"))
+        listener = opened.enter_context(
+            listen(settings.bind, settings.http_port, setting="autoscaler.http_port")
+        )
         loop.begin()
         if settings.mode == "keda":
             # KEDA presents certificates, never a token.
@@ -71,7 +75,9 @@ def serve(config: RunConfig) -> int:
             heartbeat.beat()
             turn_start_seconds = time.monotonic()
             loop.turn()
-            if stop.wait(max(0.0, settings.every_seconds - (time.monotonic() - turn_start_seconds))):
+            if stop.wait(
+                max(0.0, settings.every_seconds - (time.monotonic() - turn_start_seconds))
+            ):
                 return 0
 
 
@@ -84,17 +90,22 @@ def open_deployment(settings: Autoscaler) -> Any:
         return None
     from rollcast.autoscaler.deployment import Deployment
 
-    deployment = Deployment(connect("autoscaler.deployment"), own_namespace(settings.namespace), settings.deployment)
+    deployment = Deployment(
+        connect("autoscaler.deployment"), own_namespace(settings.namespace), settings.deployment
+    )
     if settings.mode != "controller":
         return deployment
     try:
         rivals = deployment.rivals()
         deployment.replicas()
     except ClusterAway as error:
-        raise UserError(f"autoscaler.mode = controller, deployment = {settings.deployment}: {error}") from error
+        raise UserError(
+            f"autoscaler.mode = controller, deployment = {settings.deployment}: {error}"
+        ) from error
     if rivals:
         raise UserError(
-            f"autoscaler.mode = controller: {' and '.join(rivals)} scales Deployment {settings.deployment} too; delete "
+            f"autoscaler.mode = controller: {' and '.join(rivals)} scales Deployment "
+            f"{settings.deployment} too; delete "
             "it, or set the mode to keda or hpa"
         )
     return deployment

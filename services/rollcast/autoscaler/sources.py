@@ -6,7 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from rollcast.autoscaler.collector import GENERATOR_METRICS, MAX_GENERATORS, READ, FleetReading, Place
+from rollcast.autoscaler.collector import (
+    GENERATOR_METRICS,
+    MAX_GENERATORS,
+    READ,
+    FleetReading,
+    Place,
+)
 from rollcast.config.autoscaler import FleetPrometheus, FleetScrape
 from rollcast.config.connections import Http
 from rollcast.connections.http import in_url, local_url
@@ -30,7 +36,9 @@ class FleetSource(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(settings: FleetScrape | FleetPrometheus, http: Http, run: str, run_folder: Path) -> FleetSource:
+def open_source(
+    settings: FleetScrape | FleetPrometheus, http: Http, run: str, run_folder: Path
+) -> FleetSource:
     if isinstance(settings, FleetPrometheus):
         return PrometheusFleet(settings, run)
     return ScrapedFleet(settings, http, run_folder)
@@ -54,7 +62,10 @@ class ScrapedFleet:
         for url in self._pages.keys() - {trainer, *places.values()}:
             self._pages.pop(url).close()
         answer = self._readers.submit(self._page(trainer).read)
-        waiting = {generator_id: self._readers.submit(self._page(url).read) for generator_id, url in places.items()}
+        waiting = {
+            generator_id: self._readers.submit(self._page(url).read)
+            for generator_id, url in places.items()
+        }
         generators: dict[Place, tuple[Sample, ...]] = {}
         for generator_key, future in waiting.items():
             try:
@@ -77,14 +88,18 @@ class ScrapedFleet:
         """Metrics page by address, or by name in the run folder."""
         if self._settings.generators is None:
             service_names = sorted(
-                path.name for path in self._ports.glob("[!.]*") if not path.name.startswith(_OTHER_SERVICES)
+                path.name
+                for path in self._ports.glob("[!.]*")
+                if not path.name.startswith(_OTHER_SERVICES)
             )
             return self._readable(service_names[:MAX_GENERATORS])
         host, _, port = self._settings.generators.rpartition(":")
         try:
             address_infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         except (OSError, ValueError):
-            self.skipped["name_not_found"] += 1  # a headless Service without a ready pod has no address
+            self.skipped["name_not_found"] += (
+                1  # a headless Service without a ready pod has no address
+            )
             return {}
         addresses = sorted({str(entry[4][0]) for entry in address_infos})[:MAX_GENERATORS]
         scheme = "https" if self._http.tls else "http"
@@ -115,7 +130,7 @@ class PrometheusFleet:
         self.skipped: Counter[str] = Counter()
         self._prometheus = Prometheus(settings.url, settings.token)
         namespace_matcher = f',namespace="{settings.namespace}"' if settings.namespace else ""
-        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{namespace_matcher}}}'
+        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{namespace_matcher}}}'  # noqa: E501
 
     def read(self) -> FleetReading:
         trainer: list[Sample] = []
@@ -130,7 +145,8 @@ class PrometheusFleet:
             else:
                 generators.setdefault(generator_id, []).append(sample)
         return FleetReading(
-            tuple(trainer), {generator_key: tuple(samples) for generator_key, samples in generators.items()}
+            tuple(trainer),
+            {generator_key: tuple(samples) for generator_key, samples in generators.items()},
         )
 
     def close(self) -> None:

@@ -8,14 +8,19 @@ from itertools import pairwise
 from statistics import linear_regression
 
 TREND_SECONDS = 1_800.0
-"""Time over which the trend of the lengths is fitted: the mean of one batch varies by a few per cent."""
+"""Time over which the trend of the lengths is fitted: the mean of one batch varies by a few per
+cent."""
 CONSUMPTION_WINDOWS = 3.0
-"""Windows over which consumption is measured, between the ends of steps: it comes in batches and changes slowly."""
+"""Windows over which consumption is measured, between the ends of steps: it comes in batches and
+changes slowly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Since the autoscaler's start. Every integral over generators leaves out those that could not be read."""
+    """Since the autoscaler's start.
+
+    Every integral over generators leaves out those that could not be read.
+    """
 
     at: float
     """Seconds on the clock of all totals."""
@@ -40,9 +45,11 @@ class Totals:
     joined: int
     """Members now."""
     undisturbed_since: float
-    """When a member last came or the pipeline was full again after the trainer's start, on the same clock."""
+    """When a member last came or the pipeline was full again after the trainer's start, on the same
+    clock."""
     filled_since: float
-    """When the pipeline was full after the trainer's last start: a trainer that is away or loads consumes nothing."""
+    """When the pipeline was full after the trainer's last start: a trainer that is away or loads
+    consumes nothing."""
     outstanding: int
     """Groups dispatched and not settled, now."""
     mean_tokens: float | None
@@ -69,7 +76,8 @@ class WindowRates:
     sampled: float
     """Tokens a second, all generators together."""
     consumption: float | None
-    """Tokens a second that the trainer consumes while it does not wait for a batch; None = fewer than two steps."""
+    """Tokens a second that the trainer consumes while it does not wait for a batch; None = fewer
+    than two steps."""
     running: float
     """Rollouts that one generator runs, on average."""
     outstanding: int
@@ -88,7 +96,8 @@ class WindowRates:
 def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | None:
     """The rates of the last `window_seconds`, or since the last disturbance if that is later.
 
-    `history` in order of time. None while there is less than half of a window to measure, or no generator in it.
+    `history` in order of time. None while there is less than half of a window to measure, or no
+    generator in it.
     """
     if not history:
         return None
@@ -104,7 +113,8 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
     batch_wait = min(1.0, (last.batch_wait - first.batch_wait) / seconds)
     since = max(
         last.filled_since,
-        # Share of the time waited for batches above which lengths have jumped, so that one window is used
+        # Share of the time waited for batches above which lengths have jumped, so that one window
+        # is used
         last.at - (1.0 if batch_wait > 0.1 else CONSUMPTION_WINDOWS) * window_seconds,
     )
     long_window_start = history[bisect_left([totals.at for totals in history], since)]
@@ -114,10 +124,14 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
         generators_now=last.joined,
         batch_wait=batch_wait,
         long_batch_wait=min(
-            1.0, (last.batch_wait - long_window_start.batch_wait) / max(last.at - long_window_start.at, seconds)
+            1.0,
+            (last.batch_wait - long_window_start.batch_wait)
+            / max(last.at - long_window_start.at, seconds),
         ),
         straggler_wait=min(
-            1.0, (last.straggler_wait - long_window_start.straggler_wait) / max(last.at - long_window_start.at, seconds)
+            1.0,
+            (last.straggler_wait - long_window_start.straggler_wait)
+            / max(last.at - long_window_start.at, seconds),
         ),
         redis_wait=min(1.0, (last.redis_wait - first.redis_wait) / seconds),
         sampled=(last.sampled_tokens - first.sampled_tokens) / watched * generators,
@@ -130,7 +144,11 @@ def rates(history: Sequence[Totals], window_seconds: float) -> WindowRates | Non
 
 
 def _consumption(history: Sequence[Totals], since: float) -> float | None:
-    ends = [later for earlier, later in pairwise(history) if later.steps > earlier.steps and later.at >= since]
+    ends = [
+        later
+        for earlier, later in pairwise(history)
+        if later.steps > earlier.steps and later.at >= since
+    ]
     if len(ends) < 2:
         return None
     first = ends[0]
@@ -142,7 +160,8 @@ def _consumption(history: Sequence[Totals], since: float) -> float | None:
 def _growth(history: Sequence[Totals]) -> float:
     """Relative change of the mean completion a second, by least squares on its logarithm.
 
-    The smaller of the slopes of the trend's two halves, 0 if their signs differ: a jump is not a trend.
+    The smaller of the slopes of the trend's two halves, 0 if their signs differ: a jump is not a
+    trend.
     """
     last = history[-1].at
     points = [(totals.at, math.log(totals.mean_tokens)) for totals in history if totals.mean_tokens]
@@ -152,7 +171,10 @@ def _growth(history: Sequence[Totals]) -> float:
         return 0.0
     middle = (points[0][0] + last) / 2
     slopes = []
-    for half in ([point for point in points if point[0] <= middle], [point for point in points if point[0] > middle]):
+    for half in (
+        [point for point in points if point[0] <= middle],
+        [point for point in points if point[0] > middle],
+    ):
         if len(half) < 3:
             return 0.0
         slopes.append(linear_regression([at for at, _ in half], [log for _, log in half]).slope)

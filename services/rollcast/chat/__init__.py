@@ -1,1 +1,3 @@
-"""Chats as tokens and back, exactly: what the policy sampled is never decoded and tokenised again."""
+"""Chats as tokens and back, exactly: what the policy sampled is never decoded
+and tokenised again.
+"""

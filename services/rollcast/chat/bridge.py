@@ -1,12 +1,13 @@
 """A renderer of any chat template, by the text that the template puts between two turns.
 
-A conversation of a sentinel is rendered, and the text behind the sentinel is what follows any answer:
+A conversation of a sentinel is rendered, and the text behind the sentinel is what follows any
+answer:
 
     [user, assistant: SENTINEL, tool: 4]     ...SENTINEL<|end|>\\n<|tool|>4<|end|>\\n<|assistant|>
     appended to the sampled tokens                     <|end|>\\n<|tool|>4<|end|>\\n<|assistant|>
 
-without the <|end|> if the model sampled it. `proof` shows at the start that this is what the template would have
-rendered for whole conversations.
+without the <|end|> if the model sampled it. `proof` shows at the start that this is what the
+template would have rendered for whole conversations.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,10 @@ QUESTION: ChatMessage = {"role": "user", "content": "question"}
 
 
 class TemplateBridge:
-    """Implements ChatRenderer. Raises ChatRefusedError if a turn of the assistant has no end that is a token."""
+    """Implements ChatRenderer.
+
+    Raises ChatRefusedError if a turn of the assistant has no end that is a token.
+    """
 
     def __init__(self, template: ChatTemplate) -> None:
         self.template = template
@@ -42,7 +46,8 @@ class TemplateBridge:
         self.end_text = decode_tokens(template.tokenizer, self.closing_ids)
         self.call_format = self._learned_format()
         self.splits_at_questions = False
-        """The template moves the tools to the last question: a chat with tools splits there. Found by the proof."""
+        """The template moves the tools to the last question: a chat with tools splits there. Found
+        by the proof."""
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -54,7 +59,9 @@ class TemplateBridge:
         """Tokens up to the beginning of the assistant's turn. Raises ChatRefusedError."""
         return self.template.prompt(messages, tools)
 
-    def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
+    def parse(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]
+    ) -> AssistantTurn:
         """Read one turn of the assistant."""
         reasoning, content, _ = self._split(prompt_ids, token_ids)
         if self.call_format is None:
@@ -69,13 +76,21 @@ class TemplateBridge:
         messages: Sequence[ChatMessage],
         tools: Sequence[ToolSchema],
     ) -> list[int] | None:
-        """The tokens between this turn and the next; None = the template strips the thinking of this sequence."""
+        """The tokens between this turn and the next; None = the template strips the thinking of
+        this sequence.
+        """
         if not messages or any(message.get("role") == "assistant" for message in messages):
             return None
-        if self.splits_at_questions and tools and any(message.get("role") == "user" for message in messages):
+        if (
+            self.splits_at_questions
+            and tools
+            and any(message.get("role") == "user" for message in messages)
+        ):
             return None
         try:
-            if holds_thinking(self.template.tokenizer, prompt_ids, token_ids) and self._strips(messages, tools):
+            if holds_thinking(self.template.tokenizer, prompt_ids, token_ids) and self._strips(
+                messages, tools
+            ):
                 return None
             between = self._between(messages, tools)
         except ChatRefusedError:
@@ -97,7 +112,9 @@ class TemplateBridge:
         text = self.template.text([QUESTION, _sentinel(), QUESTION], [], begins_answer=True)
         if SENTINEL not in text:
             raise ChatRefusedError("leaves out the turns of the assistant")
-        separator_ids = self.template.ids(text.partition(SENTINEL)[2].partition(str(QUESTION["content"]))[0])
+        separator_ids = self.template.ids(
+            text.partition(SENTINEL)[2].partition(str(QUESTION["content"]))[0]
+        )
         added = set(self.template.tokenizer.get_added_vocab().values())
         ends = [position for position, token in enumerate(separator_ids) if token in added]
         if not ends:
@@ -118,7 +135,9 @@ class TemplateBridge:
         return learn(call_text.partition(self.end_text)[0])
 
     def _between(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> str:
-        """The template's text from the end of the assistant's turn to the beginning of its next turn."""
+        """The template's text from the end of the assistant's turn to the beginning of its next
+        turn.
+        """
         answer = _sentinel(messages)
         num_sentinels = self.template.text([QUESTION, answer], tools).count(SENTINEL)
         text = self.template.text([QUESTION, answer, *messages], tools, begins_answer=True)
@@ -129,18 +148,27 @@ class TemplateBridge:
         return end + following
 
     def _strips(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:
-        """Whether the template shows the thinking of a last message, and no longer when these follow."""
+        """Whether the template shows the thinking of a last message, and no longer when these
+        follow.
+        """
         as_field = {**_sentinel(messages), "reasoning_content": SENTINEL_THOUGHT}
-        in_content = {**_sentinel(messages), "content": f"<think>\n{SENTINEL_THOUGHT}\n{THINK_END}\n\n{SENTINEL}"}
+        in_content = {
+            **_sentinel(messages),
+            "content": f"<think>\n{SENTINEL_THOUGHT}\n{THINK_END}\n\n{SENTINEL}",
+        }
         for answer in (as_field, in_content):
             is_shown = SENTINEL_THOUGHT in self.template.text([QUESTION, answer], tools)
-            if is_shown and SENTINEL_THOUGHT not in self.template.text([QUESTION, answer, *messages], tools):
+            if is_shown and SENTINEL_THOUGHT not in self.template.text(
+                [QUESTION, answer, *messages], tools
+            ):
                 return True
         return False
 
 
 def _sentinel(following: Sequence[ChatMessage] = ()) -> dict[str, Any]:
-    """The assistant's message, with the calls that the results among the following messages answer."""
+    """The assistant's message, with the calls that the results among the following messages
+    answer.
+    """
     results = [message for message in following if message.get("role") == "tool"]
     message: dict[str, Any] = {"role": "assistant", "content": SENTINEL}
     if results:

@@ -1,9 +1,10 @@
-"""The format of a chat template's tool calls, learned from a rendered probe, and the calls in a text of the model.
+"""The format of a chat template's tool calls, learned from a rendered probe, and the calls in a
+text of the model.
 
 <tool_call>\\n{"name": "add", "arguments": {"a": 1}}\\n</tool_call>    opening <tool_call>, closing </tool_call>
 {"name": "add", "parameters": {"a": 1}}                             no marks: the whole turn is one call
 [TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "1"}]    opening [TOOL_CALLS], a list of calls
-"""
+"""  # noqa: E501
 
 import json
 from collections.abc import Mapping, Sequence
@@ -114,9 +115,15 @@ def _keys(call: Mapping[str, Any]) -> tuple[str, str] | None:
     return (name_keys[0], arguments_keys[0]) if name_keys and arguments_keys else None
 
 
-def probe_calls(call_ids: Sequence[str], names: Sequence[str], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+def probe_calls(
+    call_ids: Sequence[str], names: Sequence[str], arguments: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Calls as messages of the assistant have them."""
     return [
-        {"id": call_id, "type": "function", "function": {"name": name, "arguments": dict(arguments)}}
+        {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": dict(arguments)},
+        }
         for call_id, name in zip(call_ids, names, strict=True)
     ]

@@ -1,7 +1,7 @@
 """Whether a call can be made: its tool exists, and its arguments fit the tool's schema.
 
-A problem is a sentence that the model reads as the answer to its call. All input was written by a model, or by the
-author of a tool: nothing raises, and the work is bounded for any text.
+A problem is a sentence that the model reads as the answer to its call. All input was written by a
+model, or by the author of a tool: nothing raises, and the work is bounded for any text.
 """
 
 import json
@@ -15,7 +15,8 @@ from rollcast.chat.schema_check import find_misfit
 MAX_CALLS_PER_TURN = 32
 """More calls in one turn are not made. Parallel calls of today's models are fewer than ten."""
 MAX_ARGUMENT_VALUES = 10_000
-"""Numbers, texts, lists and objects in the arguments of one call. Checking one against a schema takes some 5 us."""
+"""Numbers, texts, lists and objects in the arguments of one call. Checking one against a schema
+takes some 5 us."""
 MAX_PROBLEM_CHARACTERS = 400
 """Length of a sentence for the model: long enough for the reason, short enough for its context."""
 NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
@@ -23,11 +24,16 @@ NAMED_OBJECT = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
 
 
 class Toolbox:
-    """The tools of one turn, by name. It reads one turn: calls beyond the limit are counted and not looked at."""
+    """The tools of one turn, by name.
+
+    It reads one turn: calls beyond the limit are counted and not looked at.
+    """
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         functions = [cast(Mapping[str, Any], tool.get("function", tool)) for tool in tools]
-        self._schemas = {str(function["name"]): function.get("parameters") for function in functions}
+        self._schemas = {
+            str(function["name"]): function.get("parameters") for function in functions
+        }
         self._num_calls = 0
 
     def call(self, name: Any, arguments: Any, raw: str) -> ToolCall:
@@ -40,15 +46,25 @@ class Toolbox:
         clean = name[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
         if not isinstance(arguments, Mapping):
             return ToolCall(
-                clean, {}, shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."), raw
+                clean,
+                {},
+                shorten_sentence(f"The arguments of {clean} are not a JSON object; write one."),
+                raw,
             )
         flaw = _flaw(arguments)
         if flaw:
-            return ToolCall(clean, {}, shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."), raw)
+            return ToolCall(
+                clean,
+                {},
+                shorten_sentence(f"The arguments of {clean} cannot be used: {flaw}."),
+                raw,
+            )
         return ToolCall(clean, arguments, shorten_sentence(self._problem(clean, arguments)), raw)
 
     def bare_call(self, text: str) -> ToolCall | None:
-        """A text that begins as a call of one of these tools but was not read as one; None = it is no call."""
+        """A text that begins as a call of one of these tools but was not read as one; None = it is
+        no call.
+        """
         call_match = NAMED_OBJECT.match(text)
         if call_match is None or call_match.group(1) not in self._schemas:
             return None
@@ -72,7 +88,10 @@ def bounded_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """The calls of a turn; those beyond the limit are one call with a problem."""
     if len(calls) <= MAX_CALLS_PER_TURN:
         return tuple(calls)
-    sentence = f"The turn has {len(calls)} calls; those after the first {MAX_CALLS_PER_TURN} were not made."
+    sentence = (
+        f"The turn has {len(calls)} calls; those after the first {MAX_CALLS_PER_TURN} were not "
+        "made."
+    )
     return (*calls[:MAX_CALLS_PER_TURN], ToolCall("", {}, sentence))
 
 
@@ -84,7 +103,10 @@ def shorten_sentence(sentence: str) -> str:
 
 
 def _flaw(arguments: Mapping[str, Any]) -> str:
-    """What no tool can take: too many values, too deep, not a number, half a character. Empty = nothing."""
+    """What no tool can take: too many values, too deep, not a number, half a character.
+
+    Empty = nothing.
+    """
     waiting: list[tuple[Any, int]] = [(arguments, 1)]
     num_values = 0
     # Lists and objects inside each other. Python's own limit is about 1,000, deeper than any tool

@@ -1,7 +1,8 @@
-"""The chat format of a model, tried in a process of its own: its template may never end, or take all memory.
+"""The chat format of a model, tried in a process of its own: its template may never end, or take
+all memory.
 
 python -m rollcast.chat.check < {"model": .., "prompt_format": .., "needs_tools": ..}    prints why it cannot be used
-"""
+"""  # noqa: E501
 
 import asyncio
 import json
@@ -22,8 +23,12 @@ CHECK_SECONDS = 180.0
 """Deadline, with the imports on a busy machine. The check itself takes about a second."""
 
 
-async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_tools: bool = True) -> None:
-    """Raises UserError if the model has no format for chats of several turns, or one that does not end."""
+async def check_chat_format(
+    model: Model, prompt_format: PromptFormat, *, needs_tools: bool = True
+) -> None:
+    """Raises UserError if the model has no format for chats of several turns, or one that does not
+    end.
+    """
     request = {
         "model": model.model_dump(mode="json"),
         "prompt_format": prompt_format.model_dump(mode="json"),
@@ -50,8 +55,10 @@ async def check_chat_format(model: Model, prompt_format: PromptFormat, *, needs_
         raise UserError(f"model.renderer: {never_ends(model.path, RENDER_SECONDS)}")
     if process.returncode:
         raise UserError(
-            f"model.renderer: the chat template of {model.path} ended its check with exit code {process.returncode}; "
-            "give the model's folder another template, or name the renderer of its family in model.renderer"
+            f"model.renderer: the chat template of {model.path} ended its check with exit code "
+            f"{process.returncode}; "
+            "give the model's folder another template, or name the renderer of its family in "
+            "model.renderer"
         )
 
 

@@ -1,4 +1,6 @@
-"""A turn of the assistant as a message of the chat, for a prompt that is rendered again after a split."""
+"""A turn of the assistant as a message of the chat, for a prompt that is rendered again after a
+split.
+"""
 
 import json
 from collections.abc import Sequence
@@ -16,12 +18,18 @@ def assistant_message(turn: AssistantTurn, call_ids: Sequence[str]) -> ChatMessa
         {
             "id": call_id,
             "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+            "function": {
+                "name": call.name,
+                "arguments": json.dumps(call.arguments, ensure_ascii=False),
+            },
         }
         for call_id, call in zip(call_ids, turn.calls, strict=True)
         if call.name
     ]
-    message: dict[str, object] = {"role": "assistant", "content": "\n".join([turn.content, *unreadable]).strip()}
+    message: dict[str, object] = {
+        "role": "assistant",
+        "content": "\n".join([turn.content, *unreadable]).strip(),
+    }
     if turn.reasoning:
         message["reasoning_content"] = turn.reasoning
     if calls:

@@ -1,8 +1,8 @@
 """Conversations that show whether turns extend each other, tried before anything is sampled.
 
-For each of them, turn after turn: the tokens of the answer as the template writes it, then `next_turn`. The sequence
-must be the template's own rendering of the whole chat, token for token, and show what the tools answered. Long ones and
-those of many turns are compared as text.
+For each of them, turn after turn: the tokens of the answer as the template writes it, then
+`next_turn`. The sequence must be the template's own rendering of the whole chat, token for token,
+and show what the tools answered. Long ones and those of many turns are compared as text.
 """
 
 import re
@@ -21,7 +21,10 @@ CALL_IDS = ("probe0001", "probe0002")
 """Nine letters and digits: some templates accept no others."""
 SYSTEM: ChatMessage = {"role": "system", "content": "You answer in short."}
 QUESTION: ChatMessage = {"role": "user", "content": "How much is 17 · 3 − 9?"}
-SECOND_QUESTION: ChatMessage = {"role": "user", "content": "Furthermore in Ελληνικά, 日本語 and 🐟?"}
+SECOND_QUESTION: ChatMessage = {
+    "role": "user",
+    "content": "Furthermore in Ελληνικά, 日本語 and 🐟?",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,38 +51,61 @@ class Conversation:
 def plain_conversations() -> Iterator[Conversation]:
     """Without tools."""
     answers = ("It is 42.", "Σαράντα δύο.")
-    steps = tuple(Step({"role": "assistant", "content": answer}, (SECOND_QUESTION,)) for answer in answers)
+    steps = tuple(
+        Step({"role": "assistant", "content": answer}, (SECOND_QUESTION,)) for answer in answers
+    )
     yield Conversation((QUESTION,), (), steps)
     yield Conversation((SYSTEM, QUESTION), (), steps, may_be_refused=True)
     yield Conversation((_long(QUESTION),), (), tuple(map(_long_step, steps)), is_long=True)
 
 
 def tool_conversations() -> Iterator[Conversation]:
-    """With tools: one call a turn and then another question, two calls in one turn, a call after thinking."""
+    """With tools: one call a turn and then another question, two calls in one turn, a call after
+    thinking.
+    """
     closing = Step({"role": "assistant", "content": "It is 42."}, (SECOND_QUESTION,))
     yield Conversation(
-        (QUESTION,), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1))
+        (QUESTION,),
+        (PROBE_TOOL,),
+        (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1)),
     )
-    yield Conversation((SYSTEM, QUESTION), (PROBE_TOOL,), (_make_call_step(1), _make_call_step(1)), may_be_refused=True)
     yield Conversation(
-        (QUESTION,), (PROBE_TOOL,), (_make_call_step(2), closing, _make_call_step(1)), may_be_refused=True
+        (SYSTEM, QUESTION),
+        (PROBE_TOOL,),
+        (_make_call_step(1), _make_call_step(1)),
+        may_be_refused=True,
+    )
+    yield Conversation(
+        (QUESTION,),
+        (PROBE_TOOL,),
+        (_make_call_step(2), closing, _make_call_step(1)),
+        may_be_refused=True,
     )
     thinking = _make_call_step(1, thought="17 · 3 is 51, so I ask.")
-    yield Conversation((QUESTION,), (PROBE_TOOL,), (thinking, _make_call_step(1), closing), may_split=True)
-    # Calls of a conversation: a template that shows the newest results alone leaves out some of these
+    yield Conversation(
+        (QUESTION,), (PROBE_TOOL,), (thinking, _make_call_step(1), closing), may_split=True
+    )
+    # Calls of a conversation: a template that shows the newest results alone leaves out some of
+    # these
     yield Conversation((QUESTION,), (PROBE_TOOL,), (_make_call_step(1),) * 12, is_long=True)
-    long_steps = tuple(map(_long_step, (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1))))
+    long_steps = tuple(
+        map(_long_step, (_make_call_step(1), _make_call_step(1), closing, _make_call_step(1)))
+    )
     yield Conversation((_long(QUESTION),), (PROBE_TOOL,), long_steps, is_long=True)
 
 
 def check_extends(bridge: TemplateBridge, *, needs_tools: bool) -> None:
-    """Raises ChatRefusedError with the reason that turns do not extend each other, as the end of "the template ..."."""
+    """Raises ChatRefusedError with the reason that turns do not extend each other, as the end of
+    "the template ...".
+    """
     for conversation in plain_conversations():
         _check_conversation(bridge, conversation)
     if not needs_tools:
         return
     if bridge.call_format is None:
-        raise ChatRefusedError("writes no tool calls, or none that are JSON with a name and arguments")
+        raise ChatRefusedError(
+            "writes no tool calls, or none that are JSON with a name and arguments"
+        )
     _shows_tools(bridge)
     for conversation in tool_conversations():
         _check_conversation(bridge, conversation)
@@ -92,7 +118,12 @@ def _make_call_step(num_calls: int, thought: str = "") -> Step:
     if thought:
         answer["reasoning_content"] = thought
     replies = tuple(
-        {"role": "tool", "name": PROBE_NAME, "tool_call_id": call_id, "content": f"result-of-{call_id} is 42 · 日本語"}
+        {
+            "role": "tool",
+            "name": PROBE_NAME,
+            "tool_call_id": call_id,
+            "content": f"result-of-{call_id} is 42 · 日本語",
+        }
         for call_id in call_ids
     )
     return Step(answer, replies)
@@ -100,9 +131,12 @@ def _make_call_step(num_calls: int, thought: str = "") -> Step:
 
 def _long(message: ChatMessage) -> ChatMessage:
     """Append a long text that names the role; a message of calls stays as it is."""
-    # Lines of about 20 characters and empty ones: a template that shortens answered messages shortens this
+    # Lines of about 20 characters and empty ones: a template that shortens answered messages
+    # shortens this
     lines = "\n\n".join(f"line {number:4} of the {message['role']}" for number in range(500))
-    return {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
+    return (
+        {**message, "content": f"{message['content']}\n{lines}"} if message["content"] else message
+    )
 
 
 def _long_step(step: Step) -> Step:
@@ -122,14 +156,18 @@ def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> N
     for step in conversation.steps:
         try:
             prompt_text = bridge.template.text(messages, tools, begins_answer=True)
-            following = bridge.template.text([*messages, step.answer, *step.replies], tools, begins_answer=True)
+            following = bridge.template.text(
+                [*messages, step.answer, *step.replies], tools, begins_answer=True
+            )
         except ChatRefusedError as error:
             if conversation.may_be_refused:
                 return
             raise ChatRefusedError(f"cannot write a probe conversation: {error}") from error
         for reply in step.replies:
             _check_shown(reply, following)
-        if conversation.is_long and not all(line in following for line in str(step.answer["content"]).splitlines()):
+        if conversation.is_long and not all(
+            line in following for line in str(step.answer["content"]).splitlines()
+        ):
             raise ChatRefusedError("leaves out or changes long turns of the assistant")
         opened = BEGUN_THINKING.search(prompt_text)
         expected_prefix = prompt_text[: opened.start()] if opened else prompt_text
@@ -142,7 +180,9 @@ def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> N
                 sequence = ""
                 continue
             raise ChatRefusedError("rewrites earlier turns when later ones follow")
-        continuation = _after_thinking(opened.group() if opened else "", following.removeprefix(expected_prefix))
+        continuation = _after_thinking(
+            opened.group() if opened else "", following.removeprefix(expected_prefix)
+        )
         sequence = sequence or prompt_text
         if not conversation.is_long:
             _check_step(bridge, sequence, continuation, step, tools)
@@ -152,7 +192,8 @@ def _check_conversation(bridge: TemplateBridge, conversation: Conversation) -> N
 def _after_thinking(opened: str, continuation: str) -> str:
     """The answer and what follows it, behind the think block that the prompt began.
 
-    A template may leave an empty block out of the history. It stays in the sequence that was sampled.
+    A template may leave an empty block out of the history. It stays in the sequence that was
+    sampled.
     """
     if continuation.startswith(opened):
         return continuation.removeprefix(opened)
@@ -167,9 +208,15 @@ def _check_shown(reply: ChatMessage, text: str) -> None:
 
 
 def _check_step(
-    bridge: TemplateBridge, sequence_text: str, following: str, step: Step, tools: Sequence[ToolSchema]
+    bridge: TemplateBridge,
+    sequence_text: str,
+    following: str,
+    step: Step,
+    tools: Sequence[ToolSchema],
 ) -> None:
-    """The answer as the template writes it, sampled and cut off by length, is extended to the template's own text."""
+    """The answer as the template writes it, sampled and cut off by length, is extended to the
+    template's own text.
+    """
     template = bridge.template
     prompt_ids = template.ids(sequence_text)
     answer_ids = template.ids(following.partition(bridge.end_text)[0])
@@ -179,6 +226,9 @@ def _check_step(
         if bridge_ids is None or [*prompt_ids, *sampled, *bridge_ids] != expected:
             raise ChatRefusedError("does not let a turn extend the one before, token for token")
     turn = bridge.parse(prompt_ids, [*answer_ids, *bridge.closing_ids], tools)
-    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in step.answer.get("tool_calls", ())]
+    calls = [
+        (call["function"]["name"], call["function"]["arguments"])
+        for call in step.answer.get("tool_calls", ())
+    ]
     if [(call.name, call.arguments) for call in turn.calls if not call.problem] != calls:
         raise ChatRefusedError("writes tool calls in a form that cannot be read back")

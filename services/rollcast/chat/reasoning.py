@@ -16,7 +16,8 @@ def split_reasoning(
 ) -> tuple[str, str, bool]:
     """Reasoning, content, and whether the reasoning was begun and not ended."""
     text = decode_tokens(tokenizer, token_ids)
-    # Tokens at a prompt's end in which an open <think> is looked for, with the white space behind it
+    # Tokens at a prompt's end in which an open <think> is looked for, with the white space behind
+    # it
     if opens_thinking(decode_tokens(tokenizer, prompt_ids[-16:])):
         text = THINK_START + text
     stripped_text = text.lstrip()
@@ -26,7 +27,9 @@ def split_reasoning(
     return reasoning.strip(), content, not end
 
 
-def holds_thinking(tokenizer: ChatTokenizer, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> bool:
+def holds_thinking(
+    tokenizer: ChatTokenizer, prompt_ids: Sequence[int], token_ids: Sequence[int]
+) -> bool:
     """Whether a think block with words in it, ended or not, is part of the sequence."""
     _, *blocks = decode_tokens(tokenizer, [*prompt_ids, *token_ids]).split(THINK_START)
     return any(block.partition(THINK_END)[0].strip() for block in blocks)

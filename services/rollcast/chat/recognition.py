@@ -1,7 +1,7 @@
 """Which renderer of the package `renderers` writes what a model's chat template writes.
 
-The package knows models by their names on the hub. A folder is recognised by its template: both render the probe
-conversations, and the tokens must be the same.
+The package knows models by their names on the hub. A folder is recognised by its template: both
+render the probe conversations, and the tokens must be the same.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from rollcast.chat.typed import made_by_package, package_names
 THINKING = "enable_thinking"
 """The option of chat templates that switches thinking on and off."""
 MARKS = {"gpt-oss": "<|channel|>"}
-"""A token without which a renderer is not tried: making this one reads a vocabulary from the network."""
+"""A token without which a renderer is not tried: making this one reads a vocabulary from the
+network."""
 
 
 def recognise_renderer(tokenizer: ChatTokenizer) -> tuple[str, dict[str, Any]] | None:
@@ -55,10 +56,13 @@ def _own_thinking(name: str, tokenizer: ChatTokenizer) -> dict[str, Any]:
 
 
 def _writes_alike(renderer: Any, tokenizer: ChatTokenizer, chats: Sequence[Conversation]) -> bool:
-    # The renderer's own values, such as a date: a template that knows them takes them, and others ignore them.
+    # The renderer's own values, such as a date: a template that knows them takes them, and others
+    # ignore them.
     config = renderer.config
     values = {field: getattr(config, field) for field in config.template_field_names()}
-    template = ChatTemplate(tokenizer, {field: value for field, value in values.items() if value is not None})
+    template = ChatTemplate(
+        tokenizer, {field: value for field, value in values.items() if value is not None}
+    )
     return all(_same(renderer, template, chat) for chat in chats)
 
 
@@ -66,7 +70,9 @@ def _same(renderer: Any, template: ChatTemplate, chat: Conversation) -> bool:
     messages: list[ChatMessage] = list(chat.opening)
     for number, step in enumerate(chat.steps, start=1):
         messages += [step.answer, *step.replies]
-        if chat.is_long and number < len(chat.steps):  # its last rendering shows whether earlier turns are shortened
+        if chat.is_long and number < len(
+            chat.steps
+        ):  # its last rendering shows whether earlier turns are shortened
             continue
         expected = _by_template(template, messages, chat.tools)
         if expected is None and not chat.may_be_refused:
@@ -76,15 +82,21 @@ def _same(renderer: Any, template: ChatTemplate, chat: Conversation) -> bool:
     return True
 
 
-def _by_renderer(renderer: Any, messages: list[ChatMessage], tools: Sequence[ToolSchema]) -> list[int] | None:
+def _by_renderer(
+    renderer: Any, messages: list[ChatMessage], tools: Sequence[ToolSchema]
+) -> list[int] | None:
     """None = refused."""
     try:
-        return list(renderer.render_ids(messages, tools=list(tools) or None, add_generation_prompt=True))
+        return list(
+            renderer.render_ids(messages, tools=list(tools) or None, add_generation_prompt=True)
+        )
     except Exception:  # such as two calls in one turn
         return None
 
 
-def _by_template(template: ChatTemplate, messages: list[ChatMessage], tools: Sequence[ToolSchema]) -> list[int] | None:
+def _by_template(
+    template: ChatTemplate, messages: list[ChatMessage], tools: Sequence[ToolSchema]
+) -> list[int] | None:
     try:
         return template.prompt(messages, tools)
     except ChatRefusedError:

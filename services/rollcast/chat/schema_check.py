@@ -1,7 +1,7 @@
 """Arguments against the JSON schema of their tool, in bounded time whatever the two are.
 
-Patterns are matched by RE2, in linear time. Others are left to the tool. So is a schema that needs too many steps, is
-broken, or refers to one elsewhere: nothing is fetched.
+Patterns are matched by RE2, in linear time. Others are left to the tool. So is a schema that needs
+too many steps, is broken, or refers to one elsewhere: nothing is fetched.
 """
 
 import json
@@ -14,7 +14,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 MAX_STEPS = 45_000
-"""Schemas and keywords that are looked at for one call, which has 10,000 values at most. A step takes some 5 us."""
+"""Schemas and keywords that are looked at for one call, which has 10,000 values at most. A step
+takes some 5 us."""
 ITEMS_PER_STEP = 10
 """Values or names that take as long as a step to compare or to go through."""
 CHARACTERS_PER_STEP = 200
@@ -42,7 +43,10 @@ _work: ContextVar[_Work] = ContextVar("work")
 
 
 def find_misfit(arguments: Mapping[str, Any], schema: Any) -> str:
-    """The first misfit of arguments and schema. Empty = they fit, or the tool itself judges them."""
+    """The first misfit of arguments and schema.
+
+    Empty = they fit, or the tool itself judges them.
+    """
     if not isinstance(schema, Mapping):
         return ""
     token = _work.set(_Work(schema))
@@ -80,19 +84,29 @@ def _make_bounded_validator(kind: Any) -> Any:
         "unevaluatedProperties": _left_to_the_tool,
         "unevaluatedItems": _left_to_the_tool,
     }
-    charged: dict[str, Callable[[Keyword], Keyword]] = {"$ref": _reference, "$dynamicRef": _reference}
+    charged: dict[str, Callable[[Keyword], Keyword]] = {
+        "$ref": _reference,
+        "$dynamicRef": _reference,
+    }
     charged |= {"enum": _equality, "const": _equality}
     keywords = {name: linear.get(name, check) for name, check in kind.VALIDATORS.items()}
-    keywords |= {name: charge(keywords[name]) for name, charge in charged.items() if name in keywords}
+    keywords |= {
+        name: charge(keywords[name]) for name, charge in charged.items() if name in keywords
+    }
     if "additionalProperties" in keywords:
         keywords["additionalProperties"] = _additional_properties(keywords["additionalProperties"])
-    bounded = jsonschema.validators.extend(kind, {name: _count_steps(check) for name, check in keywords.items()})
-    # jsonschema's own takes another class, without bounds, for a part of the schema that names a `$schema`.
+    bounded = jsonschema.validators.extend(
+        kind, {name: _count_steps(check) for name, check in keywords.items()}
+    )
+    # jsonschema's own takes another class, without bounds, for a part of the schema that names a
+    # `$schema`.
     bounded.evolve = attrs.evolve
     descend = bounded.descend
     iter_errors = bounded.iter_errors
 
-    def counted_descend(validator: Any, instance: Any, schema: Any, *places: Any, **named: Any) -> Any:
+    def counted_descend(
+        validator: Any, instance: Any, schema: Any, *places: Any, **named: Any
+    ) -> Any:
         _visit(instance, schema)
         return descend(validator, instance, schema, *places, **named)
 
@@ -106,7 +120,9 @@ def _make_bounded_validator(kind: Any) -> Any:
 
 
 def _visit(instance: Any, schema: Any) -> None:
-    """Count a schema at an instance: its names, and for `false` the instance, which its message quotes."""
+    """Count a schema at an instance: its names, and for `false` the instance, which its message
+    quotes.
+    """
     _spend(1 + (_weight(instance) if schema is False else _length(schema)) // ITEMS_PER_STEP)
 
 
@@ -114,7 +130,9 @@ def _count_steps(check: Keyword) -> Keyword:
     def counting_check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         _spend(1 + (_length(value) + _length(instance)) // ITEMS_PER_STEP)
         for error in check(validator, value, instance, schema) or ():
-            _spend(2 + len(error.message) // CHARACTERS_PER_STEP)  # with its object; it quotes instance and schema
+            _spend(
+                2 + len(error.message) // CHARACTERS_PER_STEP
+            )  # with its object; it quotes instance and schema
             yield error
 
     return counting_check
@@ -137,7 +155,9 @@ def _equality(check: Keyword) -> Keyword:
 
     def compared(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         _spend(_length(value) // ITEMS_PER_STEP)
-        if isinstance(instance, dict | list) or (isinstance(instance, str) and len(instance) > CHARACTERS_PER_STEP):
+        if isinstance(instance, dict | list) or (
+            isinstance(instance, str) and len(instance) > CHARACTERS_PER_STEP
+        ):
             _spend((1 + _length(value)) * _weight(instance) // ITEMS_PER_STEP)
         return check(validator, value, instance, schema)
 
@@ -180,7 +200,9 @@ def _pattern(_validator: Any, pattern: Any, text: Any, _schema: Any) -> Iterator
         yield jsonschema.ValidationError(f"{text!r} does not match {pattern!r}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+def _pattern_properties(
+    validator: Any, patterns: Any, instance: Any, _schema: Any
+) -> Iterator[Any]:
     if not isinstance(instance, dict):
         return
     for pattern, schema in patterns.items():
@@ -191,7 +213,9 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(check: Keyword) -> Keyword:
-    """jsonschema's own, which matches the patterns of `patternProperties`, is given the names that match none."""
+    """jsonschema's own, which matches the patterns of `patternProperties`, is given the names that
+    match none.
+    """
 
     def additional(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         patterns = schema.get("patternProperties") or {}
@@ -206,7 +230,9 @@ def _additional_properties(check: Keyword) -> Keyword:
                 return
             if not any(matches):
                 unmatched_values[name] = instance[name]
-        without = {name: subschema for name, subschema in schema.items() if name != "patternProperties"}
+        without = {
+            name: subschema for name, subschema in schema.items() if name != "patternProperties"
+        }
         yield from check(validator, value, unmatched_values, without) or ()
 
     return additional
@@ -214,13 +240,18 @@ def _additional_properties(check: Keyword) -> Keyword:
 
 def _matches(pattern: Any, text: str) -> bool | None:
     """None = RE2 does not take the pattern, or understands it otherwise than Python."""
-    if not (isinstance(pattern, str) and (pattern.isascii() and text.isascii())) and _CLASSES.search(str(pattern)):
+    if not (
+        isinstance(pattern, str) and (pattern.isascii() and text.isascii())
+    ) and _CLASSES.search(str(pattern)):
         return None
     # Longer patterns are left to the tool
-    compiled = _compile_pattern(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
+    compiled = (
+        _compile_pattern(pattern) if isinstance(pattern, str) and len(pattern) <= 1_000 else None
+    )
     if compiled is None:
         return None
-    # Instructions of a pattern times characters of a text, of which RE2 does some thirty million a second at worst
+    # Instructions of a pattern times characters of a text, of which RE2 does some thirty million a
+    # second at worst
     _spend(compiled.programsize * len(text) // 200)
     return compiled.search(text) is not None
 

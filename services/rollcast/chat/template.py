@@ -29,8 +29,17 @@ class ChatTemplate:
         self._options = dict(options)
         self._name = getattr(tokenizer, "name_or_path", "") or "the model"
 
-    def text(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema], *, begins_answer: bool = False) -> str:
-        """The chat; with `begins_answer` also the beginning of the assistant's next turn. Raises ChatRefusedError."""
+    def text(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[ToolSchema],
+        *,
+        begins_answer: bool = False,
+    ) -> str:
+        """The chat; with `begins_answer` also the beginning of the assistant's next turn.
+
+        Raises ChatRefusedError.
+        """
         try:
             with watch_template(self._name):
                 rendered = self.tokenizer.apply_chat_template(
@@ -56,16 +65,22 @@ class ChatTemplate:
 def make_refused_error(error: Exception) -> ChatRefusedError:
     """The reason of a template, or of a renderer, in one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    return ChatRefusedError(f"the chat format refuses the messages ({reason[:MAX_REASON_CHARACTERS]})")
+    return ChatRefusedError(
+        f"the chat format refuses the messages ({reason[:MAX_REASON_CHARACTERS]})"
+    )
 
 
 def as_templates_take_it(message: ChatMessage) -> dict[str, Any]:
-    """A message of the OpenAI API: no content is an empty one, and arguments as JSON text become an object."""
+    """A message of the OpenAI API: no content is an empty one, and arguments as JSON text become an
+    object.
+    """
     template_message = dict(message)
     if template_message.get("content") is None:
         template_message["content"] = ""
     if template_message.get("tool_calls"):
-        template_message["tool_calls"] = [_with_object(call) for call in template_message["tool_calls"]]
+        template_message["tool_calls"] = [
+            _with_object(call) for call in template_message["tool_calls"]
+        ]
     return template_message
 
 

@@ -1,7 +1,7 @@
 """A renderer of the package `renderers`, which knows one model's format, as a ChatRenderer.
 
-The package bridges and parses. Its results are checked, because its input was written by a model: the bridge must keep
-every token, and a parser that fails has found a call that cannot be read.
+The package bridges and parses. Its results are checked, because its input was written by a model:
+the bridge must keep every token, and a parser that fails has found a call that cannot be read.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,32 @@ UNREADABLE = {
     "malformed_structure": "it does not have the form of a call",
 }
 """The package's statuses, in words for the model."""
-COSTLY_MARKS = (("<parameter", "</parameter>"), ("<function", "</function>"), ("<invoke", "</invoke>"))
-"""The package's patterns take time in the square of the length for each of these that has no end."""
+COSTLY_MARKS = (
+    ("<parameter", "</parameter>"),
+    ("<function", "</function>"),
+    ("<invoke", "</invoke>"),
+)
+"""The package's patterns take time in the square of the length for each of these that has no
+end."""
 
 
 class PackageRenderer:
     """Implements ChatRenderer."""
 
-    def __init__(self, renderer: Any, tokenizer: ChatTokenizer, retaining_renderer: Any | None) -> None:
-        """lasting: the same renderer with the thinking kept, for sequences that hold none. None = not known."""
+    def __init__(
+        self, renderer: Any, tokenizer: ChatTokenizer, retaining_renderer: Any | None
+    ) -> None:
+        """lasting: the same renderer with the thinking kept, for sequences that hold none.
+
+        None = not known.
+        """
         self._renderer = renderer
         self._tokenizer = tokenizer
         self._retaining_renderer = retaining_renderer
         think_end = tokenizer.convert_tokens_to_ids(THINK_END)
-        is_token = isinstance(think_end, int) and think_end != getattr(tokenizer, "unk_token_id", None)
+        is_token = isinstance(think_end, int) and think_end != getattr(
+            tokenizer, "unk_token_id", None
+        )
         self._think_end = think_end if is_token else None
 
     @property
@@ -47,20 +59,31 @@ class PackageRenderer:
         """Tokens up to the beginning of the assistant's turn. Raises ChatRefusedError."""
         template_messages = [as_templates_take_it(message) for message in messages]
         try:
-            return list(self._renderer.render_ids(template_messages, tools=_tools(tools), add_generation_prompt=True))
+            return list(
+                self._renderer.render_ids(
+                    template_messages, tools=_tools(tools), add_generation_prompt=True
+                )
+            )
         except Exception as error:  # what a format cannot write raises whatever it breaks
             raise make_refused_error(error) from error
 
-    def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
+    def parse(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]
+    ) -> AssistantTurn:
         """Read one turn of the assistant."""
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_token_ids
         text = decode_tokens(self._tokenizer, token_ids[:-1] if is_ended else token_ids)
         if _is_costly(text):
             return AssistantTurn("", calls=(unreadable(text, "its marks have no end"),))
         try:
-            parsed = self._renderer.parse_response(list(token_ids), tools=_tools(tools), prompt_ids=list(prompt_ids))
-        except Exception as error:  # whatever the model wrote: nested beyond Python's limit, numbers of 10,000 digits
-            return AssistantTurn("", calls=(unreadable(text, f"it is not valid JSON ({type(error).__name__})"),))
+            parsed = self._renderer.parse_response(
+                list(token_ids), tools=_tools(tools), prompt_ids=list(prompt_ids)
+            )
+        # whatever the model wrote: nested beyond Python's limit, numbers of 10,000 digits
+        except Exception as error:
+            return AssistantTurn(
+                "", calls=(unreadable(text, f"it is not valid JSON ({type(error).__name__})"),)
+            )
         toolbox = Toolbox(tools)
         calls = [_call(call, toolbox) for call in parsed.tool_calls]
         content = str(parsed.content or "")
@@ -76,7 +99,9 @@ class PackageRenderer:
         messages: Sequence[ChatMessage],
         tools: Sequence[ToolSchema],
     ) -> list[int] | None:
-        """The tokens between this turn and the next; None = the format strips thinking of this sequence."""
+        """The tokens between this turn and the next; None = the format strips thinking of this
+        sequence.
+        """
         sequence_ids = [*prompt_ids, *token_ids]
         for renderer in (self._renderer, self._for_no_thinking(sequence_ids)):
             bridged = _extend_sequence(renderer, prompt_ids, token_ids, messages, tools)
@@ -99,18 +124,21 @@ def package_names() -> tuple[str, ...]:
     return tuple(name for name in base.RENDERER_REGISTRY if name != "default")
 
 
-def package_renderer(name: str, tokenizer: ChatTokenizer, options: dict[str, Any]) -> PackageRenderer:
+def package_renderer(
+    name: str, tokenizer: ChatTokenizer, options: dict[str, Any]
+) -> PackageRenderer:
     """The renderer of this name.
 
-    options: of the chat template, such as `enable_thinking`. Raises UserError if the renderer does not take them, or if
-    the tokenizer has not its special tokens.
+    options: of the chat template, such as `enable_thinking`. Raises UserError if the renderer does
+    not take them, or if the tokenizer has not its special tokens.
     """
     try:
         renderer = made_by_package(name, tokenizer, options)
     except Exception as error:  # the package asserts that the tokenizer has its tokens
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"model.renderer = {name}: does not serve this model ({reason}); set auto, or the renderer of its family"
+            f"model.renderer = {name}: does not serve this model ({reason}); set auto, or the "
+            "renderer of its family"
         ) from error
     return PackageRenderer(renderer, tokenizer, _with_thinking_retained(renderer, tokenizer))
 
@@ -127,7 +155,9 @@ def _with_thinking_retained(renderer: Any, tokenizer: ChatTokenizer) -> Any | No
     from renderers import create_renderer
 
     try:
-        return create_renderer(tokenizer, renderer.config.model_copy(update={"thinking_retention": "all"}))
+        return create_renderer(
+            tokenizer, renderer.config.model_copy(update={"thinking_retention": "all"})
+        )
     except Exception:  # its settings contradict each other
         return None
 

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from rollcast.runfolder.outcomes import RunRecord
 
 EVERY_PART = "all"
-OF_THE_RUN = ("run", "seed", "model", "tasks", "recipe", "budget", "stop_when", "generator", "trainer", "weights")
+OF_THE_RUN = (
+    "run",
+    "seed",
+    "model",
+    "tasks",
+    "recipe",
+    "budget",
+    "stop_when",
+    "generator",
+    "trainer",
+    "weights",
+)
 """Sections of a run file that go with it to another machine."""
 OF_THE_CHART = ("http_port", "tensor_parallel", "cpu")
 """Settings in them that do not."""
@@ -31,40 +42,65 @@ OF_THE_CHART = ("http_port", "tensor_parallel", "cpu")
 
 def ablate(
     config: Annotated[
-        Path | None, typer.Option(help="run file of the whole recipe; default: the shipped miniature of ScaleRL")
+        Path | None,
+        typer.Option(
+            help="run file of the whole recipe; default: the shipped miniature of ScaleRL"
+        ),
     ] = None,
     without: Annotated[
-        str | None, typer.Option(metavar="PART,...", help="parts to leave out, one run each; default: all")
+        str | None,
+        typer.Option(metavar="PART,...", help="parts to leave out, one run each; default: all"),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="whole recipes, shipped or run files, to try on the same task and size"),
+        typer.Option(
+            metavar="NAME,...",
+            help="whole recipes, shipped or run files, to try on the same task and size",
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="runs of each recipe")] = 1,
-    steps: Annotated[int | None, typer.Option(min=1, help="optimizer steps of each run; default: its budget")] = None,
-    run_minutes: Annotated[float | None, typer.Option(min=0.1, help="stop a run that takes longer; it failed")] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="folder of the runs; default: RUN-ablation in the folder of the run file")
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="optimizer steps of each run; default: its budget")
     ] = None,
-    go_on: Annotated[bool, typer.Option("--continue", help="go on with a set; finished runs stay")] = False,
+    run_minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="stop a run that takes longer; it failed")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder of the runs; default: RUN-ablation in the folder of the run file"
+        ),
+    ] = None,
+    go_on: Annotated[
+        bool, typer.Option("--continue", help="go on with a set; finished runs stay")
+    ] = False,
     write_values: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="run nothing: write one Helm values file for each run")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="run nothing: write one Helm values file for each run"),
     ] = None,
     from_folder: Annotated[
-        Path | None, typer.Option(metavar="RUNS", help="run nothing: the table of a set whose run folders are in RUNS")
+        Path | None,
+        typer.Option(
+            metavar="RUNS", help="run nothing: the table of a set whose run folders are in RUNS"
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON; what happens goes to standard error")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print JSON; what happens goes to standard error")
+    ] = False,
     plot: report.Plot = None,
 ) -> None:
-    """Train the recipe, and the recipe without each part, one run after the other; end in the paper's table.
+    """Train the recipe, and the recipe without each part, one run after the other; end in the
+    paper's table.
 
-    Parts: cispo, fp32_head, prompt_average, batch_normalisation, zero_variance_filter, no_positive_resampling,
-    interruption, pipeline, and own_loss, own_advantage, own_filter, own_curriculum, own_length_control for functions of
-    your own. `all` are those that the recipe has. On demand only: fresh_data (the same budget on a
-    quarter of the prompts; fresh_data:8 on an eighth).
+    Parts: cispo, fp32_head, prompt_average, batch_normalisation, zero_variance_filter,
+    no_positive_resampling, interruption, pipeline, and own_loss, own_advantage, own_filter,
+    own_curriculum, own_length_control for functions of your own. `all` are those that the recipe
+    has. On demand only: fresh_data (the same budget on a quarter of the prompts; fresh_data:8 on an
+    eighth).
 
-    What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is named on standard
-    error. A set trained elsewhere, with --write-values, ends in the same table by the same command and --from-folder.
+    What a recipe of --recipe sets otherwise and the run file keeps (batch, budgets, optimizer) is
+    named on standard error. A set trained elsewhere, with --write-values, ends in the same table by
+    the same command and --from-folder.
 
     \b
     rollcast ablate
@@ -72,32 +108,41 @@ def ablate(
     rollcast ablate --config my-run.yaml --recipe qwen-dapo,minimax --steps 500
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --write-values values/
     rollcast ablate --config my-run.yaml --without all,fresh_data --seeds 3 --from-folder fetched-runs/
-    """
+    """  # noqa: E501
     from rollcast.cli.demo import shipped_config
     from rollcast.config.own_digests import with_digests
     from rollcast.config.run import load_run_config
     from rollcast.local.ablation import plan, read_set
 
     if from_folder is not None and (go_on or folder is not None or write_values is not None):
-        raise UserError("--from-folder: trains nothing; leave --continue, --folder and --write-values out")
+        raise UserError(
+            "--from-folder: trains nothing; leave --continue, --folder and --write-values out"
+        )
     base = load_run_config(config or shipped_config("ablation.yaml"))
     if write_values is None:  # a cluster's code is in its images; its trainer fills the digests in
         base = base.model_copy(update={"recipe": with_digests(base.recipe)})
     if steps is not None:
-        base = base.model_copy(update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})})
+        base = base.model_copy(
+            update={"budget": base.budget.model_copy(update={"steps": steps, "device_hours": None})}
+        )
     variants = choose_variants(base, without, recipe)
     stays = settings_left_behind(base.recipe, recipe)
     for name, settings in stays.items():
         kept_settings = ", ".join(
-            f"{setting} {base_value} (not {recipe_value})" for setting, (recipe_value, base_value) in settings.items()
+            f"{setting} {base_value} (not {recipe_value})"
+            for setting, (recipe_value, base_value) in settings.items()
         )
         typer.echo(f"{name}: stays as {base.run} has it: {kept_settings}", err=True)
     if from_folder is not None:
-        records = read_set(plan(base, variants, num_seeds=seeds, folder=from_folder.absolute()), from_folder)
+        records = read_set(
+            plan(base, variants, num_seeds=seeds, folder=from_folder.absolute()), from_folder
+        )
         sys.exit(conclude_set(records, None, as_json=as_json, plot=plot, stays=stays))
     folder = (folder or base.folder / f"{base.run}-ablation").absolute()
     if write_values is not None:
-        values_files = write_values_files(plan(base, variants, num_seeds=seeds, folder=base.folder), write_values)
+        values_files = write_values_files(
+            plan(base, variants, num_seeds=seeds, folder=base.folder), write_values
+        )
         answer = {"values": values_files, "left_behind": stays}
         typer.echo(json.dumps(answer, indent=1) if as_json else "\n".join(values_files))
         return
@@ -119,7 +164,8 @@ def check_begun(planned: Sequence[PlannedRun], folder: Path) -> None:
     if not any(has_history(item.config.run_folder) for item in planned):
         first = planned[0].config.run
         raise UserError(
-            f"--continue: {folder} holds none of the {len(planned)} runs, {first} the first of them; leave --continue "
+            f"--continue: {folder} holds none of the {len(planned)} runs, {first} the first of "
+            "them; leave --continue "
             "out to begin, or give the --folder of a set with its --config and --seeds"
         )
 
@@ -141,7 +187,9 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
         parts.extend(every if name == EVERY_PART else [find_part(name)])
     for part in parts:
         if not part.is_in(base.recipe):
-            raise UserError(f"--without {part.name}: {base.run} does not have it; leave it out of the list")
+            raise UserError(
+                f"--without {part.name}: {base.run} does not have it; leave it out of the list"
+            )
     variants = [
         Variant(
             f"without-{part.name.replace('_', '-').replace(':', '-')}",
@@ -152,7 +200,9 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     ]
     for name in _names(recipes):
         recipe_file = find_recipe(name)
-        change = transplant_recipe(recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file))
+        change = transplant_recipe(
+            recipe_file.recipe, base.recipe, is_published=is_shipped(recipe_file)
+        )
         variants.append(Variant(recipe_file.name, f"the recipe {recipe_file.name}", change))
     names = [variant.name for variant in variants]
     if not variants or len({*names, WHOLE}) != len(names) + 1:
@@ -160,14 +210,20 @@ def choose_variants(base: RunConfig, without: str | None, recipes: str | None) -
     return variants
 
 
-def settings_left_behind(base: Recipe, recipes: str | None) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Recipe -> setting -> its own value and the base's, which stays: what the comparison is not about."""
+def settings_left_behind(
+    base: Recipe, recipes: str | None
+) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Recipe -> setting -> its own value and the base's, which stays: what the comparison is not
+    about.
+    """
     from rollcast.cli.shipped_recipes import find_recipe, is_shipped
     from rollcast.local.ablation_parts import left_behind
 
     recipe_files = [find_recipe(name) for name in _names(recipes)]
     stays = {
-        recipe_file.name: left_behind(recipe_file.recipe, base, is_published=is_shipped(recipe_file))
+        recipe_file.name: left_behind(
+            recipe_file.recipe, base, is_published=is_shipped(recipe_file)
+        )
         for recipe_file in recipe_files
     }
     return {name: settings for name, settings in stays.items() if settings}
@@ -210,7 +266,9 @@ def conclude_set(
     plot: Path | None,
     stays: dict[str, dict[str, tuple[Any, Any]]],
 ) -> int:
-    """Print the table and the advice, keep them in the set's folder if there is one; returns the exit code."""
+    """Print the table and the advice, keep them in the set's folder if there is one; returns the
+    exit code.
+    """
     from rollcast.cli.ablation_report import make_ablation_answer
     from rollcast.cli.leave_one_out_report import show_leave_one_out
     from rollcast.cli.up import EXIT_GIVEN_UP, EXIT_INTERRUPTED
@@ -243,22 +301,29 @@ def conclude_set(
 
 
 def write_values_files(planned: Sequence[PlannedRun], folder: Path) -> list[str]:
-    """One YAML file for each run, to be given to helm with -f: under `config` the settings of the run itself. Folders,
-    addresses, ports and credentials are the chart's, which refuses them here. Returns the paths."""
+    """One YAML file for each run, to be given to helm with -f: under `config` the settings of the
+    run itself. Folders, addresses, ports and credentials are the chart's, which refuses them here.
+    Returns the paths."""
     import yaml
 
     paths = []
     for item in planned:
         path = folder / f"{item.config.run}.yaml"
         text = yaml.safe_dump(
-            {"config": _drop_chart_settings(item.config.model_dump(mode="json", include=set(OF_THE_RUN)))},
+            {
+                "config": _drop_chart_settings(
+                    item.config.model_dump(mode="json", include=set(OF_THE_RUN))
+                )
+            },
             sort_keys=False,
         )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(f"# {item.config.run}: {item.variant.description}\n{text}")
         except OSError as error:
-            raise UserError(f"--write-values {folder}: cannot be written ({error.strerror}); choose another") from None
+            raise UserError(
+                f"--write-values {folder}: cannot be written ({error.strerror}); choose another"
+            ) from None
         paths.append(str(path))
     return paths
 

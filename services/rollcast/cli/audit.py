@@ -13,8 +13,8 @@ def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run, such as runs/demo")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Count what the rules of this release change of a run: trained prompts that are evaluated in another spelling, and
-    stored rewards that are others when they are graded again.
+    """Count what the rules of this release change of a run: trained prompts that are evaluated in
+    another spelling, and stored rewards that are others when they are graded again.
 
     Reads the run's data, its newest checkpoint and samples.jsonl; changes nothing.
 

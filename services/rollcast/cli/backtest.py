@@ -27,25 +27,36 @@ DEFAULT_SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 @options.with_column_options
 def backtest(
-    source: Annotated[str | None, typer.Argument(metavar="CURVE", help=options.CURVE_HELP, show_default=False)] = None,
+    source: Annotated[
+        str | None, typer.Argument(metavar="CURVE", help=options.CURVE_HELP, show_default=False)
+    ] = None,
     *,
     corpus: Annotated[
         Path | None,
-        typer.Option(help="folder of many curves: measure forecasts and advice on all of them", show_default=False),
+        typer.Option(
+            help="folder of many curves: measure forecasts and advice on all of them",
+            show_default=False,
+        ),
     ] = None,
     forecaster: Annotated[
         str | None,
-        typer.Option(help="with --corpus: command of a program that is measured instead of Rollcast"),
+        typer.Option(
+            help="with --corpus: command of a program that is measured instead of Rollcast"
+        ),
     ] = None,
     priors: Annotated[
         Path | None,
         typer.Option(
-            help="with --corpus: folder with REPOSITORY.json (slash as __), the prior for that repository's curves",
+            help=(
+                "with --corpus: folder with REPOSITORY.json (slash as __), the prior for that "
+                "repository's curves"
+            ),
             show_default=False,
         ),
     ] = None,
     share: Annotated[
-        list[float] | None, typer.Option(help="share of the compute that is shown; repeatable; default every tenth")
+        list[float] | None,
+        typer.Option(help="share of the compute that is shown; repeatable; default every tenth"),
     ] = None,
     columns: options.ColumnOptions,
     run: options.Run = None,
@@ -56,8 +67,9 @@ def backtest(
 ) -> None:
     """Forecast the end of a curve from its beginning, next to the last value and the power law.
 
-    The end is the mean of the last three evaluations. With --corpus the forecasts and the advice are measured on many
-    real curves, next to simple methods, for Rollcast or for any program: docs/forecast-measured.md.
+    The end is the mean of the last three evaluations. With --corpus the forecasts and the advice
+    are measured on many real curves, next to simple methods, for Rollcast or for any program:
+    docs/forecast-measured.md.
 
     \b
     rollcast backtest curve.csv --plot past.png
@@ -108,7 +120,9 @@ def _refuse(reason: str, option_values: dict[str, Any]) -> None:
             raise UserError(f"{name}: has no meaning {reason}; leave it out")
 
 
-def past_report(curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]) -> dict[str, Any]:
+def past_report(
+    curve: Curve, shares: Sequence[float], cuts: Sequence[PastForecast]
+) -> dict[str, Any]:
     forecast_shares = {cut.share for cut in cuts}
     return {
         "curve": curve.name,

@@ -1,4 +1,6 @@
-"""`rollcast compare A B ...`: which run is better, by its asymptote first, then by its efficiency."""
+"""`rollcast compare A B ...`: which run is better, by its asymptote first, then
+by its efficiency.
+"""
 
 from __future__ import annotations
 
@@ -29,24 +31,29 @@ def compare(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
     *,
     baseline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="curve of the whole recipe: print the leave-one-out table")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="curve of the whole recipe: print the leave-one-out table"
+        ),
     ] = None,
     columns: options.ColumnOptions,
     pass_rate: Annotated[
-        list[str] | None, typer.Option(help="column of pass rates in [0, 1]; repeatable: a curve of each")
+        list[str] | None,
+        typer.Option(help="column of pass rates in [0, 1]; repeatable: a curve of each"),
     ] = None,
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else efficiency at the common A: B, and the compute
-    that is taken half-way up.
+    """Compare runs pairwise: asymptote A beyond the margin of 0.02, else efficiency at the common
+    A: B, and the compute that is taken half-way up.
 
-    With --baseline every other run is one without a part of the recipe: the table says what each part is worth.
-    The picture shows the curves, and how far each run has come towards its asymptote: a line of slope B.
-    A file with several runs, named by its column `run`, and a Prometheus with several give one curve for each.
-    So does a file of which --pass-rate names several columns.
+    With --baseline every other run is one without a part of the recipe: the table says what each
+    part is worth. The picture shows the curves, and how far each run has come towards its
+    asymptote: a line of slope B. A file with several runs, named by its column `run`, and a
+    Prometheus with several give one curve for each. So does a file of which --pass-rate names
+    several columns.
 
     \b
     rollcast compare a.csv b.csv --plot compare.png
@@ -64,17 +71,26 @@ def compare(
     refuse_two_units(source_curves)
     refuse_twice(source_curves, beginnings=False)
     curves = with_distinct_names(source_curves)
-    origins = {curve.name: vars(origin) for (_, origin, _), curve in zip(curve_readings, curves, strict=True)}
+    origins = {
+        curve.name: vars(origin)
+        for (_, origin, _), curve in zip(curve_readings, curves, strict=True)
+    }
     if baseline is not None:
-        curves.insert(0, curves.pop(_find_baseline(baseline, curves, [source for source, _ in source_curves])))
+        curves.insert(
+            0, curves.pop(_find_baseline(baseline, curves, [source for source, _ in source_curves]))
+        )
     try:
-        forecasts = [fit(curve, fit_options(initial, exclude_before, law_alone=True)) for curve in curves]
+        forecasts = [
+            fit(curve, fit_options(initial, exclude_before, law_alone=True)) for curve in curves
+        ]
         answer = _pairs_answer(forecasts) if baseline is None else _table_answer(forecasts)
     except ValueError as error:
         raise UserError(str(error)) from None
     for run in answer["runs"]:
         run["source"] = origins[run["curve"]]
-    report.print_answer(answer, _show_pairs if baseline is None else show_leave_one_out, as_json=as_json)
+    report.print_answer(
+        answer, _show_pairs if baseline is None else show_leave_one_out, as_json=as_json
+    )
     if plot is not None:
         from rollcast.plots.comparison import draw_comparison
 
@@ -96,7 +112,10 @@ def _pairs_answer(forecasts: Sequence[Forecast]) -> dict[str, Any]:
 
 
 def _table_answer(forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """The runs and the leave-one-out table, as JSON; the first run is the whole recipe. Raises ValueError."""
+    """The runs and the leave-one-out table, as JSON; the first run is the whole recipe.
+
+    Raises ValueError.
+    """
     from rollcast.scaling.decisions.leave_one_out import leave_one_out
 
     table = leave_one_out(forecasts[0], forecasts[1:])
@@ -136,12 +155,16 @@ def _read_measures(
 
 
 def _pair_report(pair: Comparison, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """If no law describes one of the two runs, it has no A and no B to compare: only the sentence is given."""
+    """If no law describes one of the two runs, it has no A and no B to compare: only the sentence
+    is given.
+    """
     pair_fields = asdict(pair)
     without = not_described([forecasts[pair.first], forecasts[pair.second]])
     if not without:
         return pair_fields
-    empty = {name: value if name in ("first", "second") else None for name, value in pair_fields.items()}
+    empty = {
+        name: value if name in ("first", "second") else None for name, value in pair_fields.items()
+    }
     return empty | {"verdict": f"not compared: no law describes {' and '.join(without)}."}
 
 
@@ -153,7 +176,9 @@ def _find_baseline(baseline: str, curves: Sequence[Curve], sources: Sequence[str
     ]
     if len(matches) != 1:
         names = ", ".join(curve.name for curve in curves)
-        raise UserError(f"--baseline {baseline}: names {len(matches)} of the curves; name one of {names}")
+        raise UserError(
+            f"--baseline {baseline}: names {len(matches)} of the curves; name one of {names}"
+        )
     return matches[0]
 
 
@@ -170,10 +195,15 @@ def _show_pairs(answer: dict[str, Any]) -> None:
         for run in answer["runs"]
     ]
     report.show_table(
-        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"), rows, text_columns=("verdict",)
+        ("run", "A (90 %)", "B (90 %)", f"C_mid, {answer['unit']} (90 %)", "verdict"),
+        rows,
+        text_columns=("verdict",),
     )
     for pair in answer["pairs"]:
         names = " and ".join(answer["runs"][pair[side]]["curve"] for side in ("first", "second"))
         say(f"{names}: {pair['verdict']}")
-    say("A, B and C_mid are those of the law alone, as `rollcast fit --law-alone` fits it, so that the runs share it.")
+    say(
+        "A, B and C_mid are those of the law alone, as `rollcast fit --law-alone` fits it, so that "
+        "the runs share it."
+    )
     report.say_cautions(answer["cautions"])

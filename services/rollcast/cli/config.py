@@ -11,7 +11,9 @@ from rollcast.cli.output import say
 from rollcast.cli.report import print_answer, say_cautions
 
 app = typer.Typer(
-    help="Check run files, or print every setting they may have.", no_args_is_help=True, rich_markup_mode=None
+    help="Check run files, or print every setting they may have.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -22,10 +24,16 @@ def check(
     file: Annotated[Path, typer.Argument(help="run file, YAML or JSON")],
     *,
     elsewhere: Annotated[
-        bool, typer.Option("--elsewhere", help="the run will be on another machine: look at the settings alone")
+        bool,
+        typer.Option(
+            "--elsewhere", help="the run will be on another machine: look at the settings alone"
+        ),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="the run is to be continued: say what differs from its last start")
+        bool,
+        typer.Option(
+            "--resume", help="the run is to be continued: say what differs from its last start"
+        ),
     ] = False,
     gpu: memory_options.Gpu = None,
     machines: memory_options.Machines,
@@ -34,11 +42,13 @@ def check(
 ) -> None:
     """Check a run file; report every wrong setting with its value and the remedy.
 
-    Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up` would. Verifiers grade
-    some rows, and one environment of each is reset; `rollcast try` plays whole episodes.
+    Model, data, verifiers, disk, cores and the run's folder are looked at too, as `rollcast up`
+    would. Verifiers grade some rows, and one environment of each is reset; `rollcast try` plays
+    whole episodes.
 
-    What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's driver
-    says. Of a run on GPUs the idle share of both sides is predicted, with the assumptions behind it.
+    What cannot fit the GPUs is refused if their memory is known: with --gpu, else as this machine's
+    driver says. Of a run on GPUs the idle share of both sides is predicted, with the assumptions
+    behind it.
 
     \b
     rollcast config check my-run.yaml
@@ -46,7 +56,7 @@ def check(
     rollcast config check my-cluster-run.yaml --elsewhere
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --filtered 0.4
-    """
+    """  # noqa: E501
     from rollcast.config.errors import UserError
     from rollcast.config.run import load_run_config
     from rollcast.local import cautions, preflight, shared_gpu
@@ -63,15 +73,23 @@ def check(
     warnings = list[str]()
     if elsewhere:
         if resume:
-            raise UserError("--resume: compares with the run's folder, which is on the other machine; leave it out")
+            raise UserError(
+                "--resume: compares with the run's folder, which is on the other machine; leave it "
+                "out"
+            )
         config = load_run_config(file, to_start=True)
-        unchecked_aspects = ["model, data, verifiers, certificates, disk and devices", "the run's folder"]
+        unchecked_aspects = [
+            "model, data, verifiers, certificates, disk and devices",
+            "the run's folder",
+        ]
     else:
         config, filled_settings = preflight.load_to_start(file)
         config = config.model_copy(update={"local": with_gpus(config.local, usable_gpus())})
         warnings = preflight.check_files(config)
         changes = check_run_folder(config, resume=resume)
-        unchecked_aspects = preflight.not_checked(config.redis, config.model.path, config.tasks.environments)
+        unchecked_aspects = preflight.not_checked(
+            config.redis, config.model.path, config.tasks.environments
+        )
         filled_in = preflight.in_words(filled_settings)
     device: Device | None = None
     if gpu is not None:
@@ -83,12 +101,16 @@ def check(
         warnings += cautions.quantization_warnings(config.generator.engine.quantization)
         host = machines.host_limits()
         ranks = machines.trainer_ranks
-        plan = check_memory(config, device, ranks=ranks, model_config=machines.model_config, host=host)
+        plan = check_memory(
+            config, device, ranks=ranks, model_config=machines.model_config, host=host
+        )
     if plan is None:
         unchecked_aspects.append("whether the model fits the memory")
     model_config_path = machines.model_config
     model = (
-        read_model_config(config.model) if model_config_path is None else read_file(model_config_path, "--model-config")
+        read_model_config(config.model)
+        if model_config_path is None
+        else read_file(model_config_path, "--model-config")
     )
     shared = ""
     if plan is not None and plan.shares_gpu:

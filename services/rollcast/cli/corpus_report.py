@@ -24,14 +24,18 @@ OWN_PROGRAM = (sys.executable, "-m", "rollcast.corpus")
 """Rollcast as a program that answers the questions of the benchmark."""
 
 
-def backtest_corpus(folder: Path, forecaster: str | None, priors: Path | None, *, as_json: bool) -> None:
+def backtest_corpus(
+    folder: Path, forecaster: str | None, priors: Path | None, *, as_json: bool
+) -> None:
     """Raises UserError: the folder, the priors or the program are not as they must be."""
     from rollcast.corpus.curves import read_corpus
     from rollcast.corpus.measure import measure
     from rollcast.corpus.prior_files import check_priors
 
     if forecaster is not None and priors is not None:
-        raise UserError("--forecaster, --priors: priors are of Rollcast alone; leave one of the two out")
+        raise UserError(
+            "--forecaster, --priors: priors are of Rollcast alone; leave one of the two out"
+        )
     command = list(OWN_PROGRAM) if forecaster is None else _words(forecaster)
     curves = read_corpus(folder)
     if priors is not None:
@@ -51,7 +55,9 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UserError(f"--forecaster {command!r}: is not a command ({error}); quote it as in a shell") from None
+        raise UserError(
+            f"--forecaster {command!r}: is not a command ({error}); quote it as in a shell"
+        ) from None
     if not words:
         raise UserError("--forecaster: is empty; give a command")
     return words
@@ -61,11 +67,24 @@ def _words(command: str) -> list[str]:
 def _progress() -> Iterator[Callable[[str, int], None]]:
     """A bar for each stage on standard error; without a terminal one line when a stage begins."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         stages = {}
         one_thread = Lock()
 
@@ -97,7 +116,10 @@ def _show_forecasts(scores: ForecastScores) -> None:
     figures = [
         ("pinball loss / best simple method", _over_best(scores.pinball)),
         ("error / best simple method", _over_best(scores.error)),
-        ("90 % intervals that hold", f"{scores.in90:.3f} ({scores.in90_low:.3f} to {scores.in90_high:.3f})"),
+        (
+            "90 % intervals that hold",
+            f"{scores.in90:.3f} ({scores.in90_low:.3f} to {scores.in90_high:.3f})",
+        ),
         ("decisions that held", str(scores.decisions)),
         ("decided from half", str(scores.decided_from_half)),
         ("flat runs recognised from half", str(scores.flat_recognised)),
@@ -159,7 +181,10 @@ def _show_advice(scores: AdviceScores) -> None:
             for chance_bin in scores.chances
         ]
         report.show_table(("chance", "questions", "said", "came true"), classes)
-    say(f"{scores.num_repositories} repositories, one vote each. Each of {len(scores.worths)} gains is a question.")
+    say(
+        f"{scores.num_repositories} repositories, one vote each. Each of {len(scores.worths)} "
+        "gains is a question."
+    )
 
 
 def _say_first_refused(refused: Sequence[str]) -> None:

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 def demo(
     seed: Annotated[int, typer.Option(help="of prompt order and sampling")] = 0,
-    folder: Annotated[Path, typer.Option(help="folder in which the run's folder is made")] = Path("runs"),
+    folder: Annotated[Path, typer.Option(help="folder in which the run's folder is made")] = Path(
+        "runs"
+    ),
     config: Annotated[Path | None, typer.Option(help="run file instead of the shipped one")] = None,
 ) -> None:
     """Watch a tiny model learn to add, and the forecast of its end.
 
-    Trains a base model from scratch (once, about a minute), then runs the real services: vLLM generator, FSDP trainer,
-    weights in flight, forecaster with its live page.
+    Trains a base model from scratch (once, about a minute), then runs the real services: vLLM
+    generator, FSDP trainer, weights in flight, forecaster with its live page.
 
     \b
     rollcast demo
@@ -35,8 +37,12 @@ def demo(
 
     base_model = BaseModel()
     settings = load_run_config(config or shipped_config("demo.yaml"))
-    settings = settings.model_copy(update={"seed": seed, "folder": folder, "run": free_name(settings.run, folder)})
-    preflight.check(with_model(settings, base_model.key))  # before a minute of training; not in the cache yet
+    settings = settings.model_copy(
+        update={"seed": seed, "folder": folder, "run": free_name(settings.run, folder)}
+    )
+    preflight.check(
+        with_model(settings, base_model.key)
+    )  # before a minute of training; not in the cache yet
     model = prepare_base_model(base_model)
     sys.exit(run_and_conclude(with_model(settings, str(model)), resume=False))
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def with_distinct_names(source_curves: Sequence[tuple[str, Curve]]) -> list[Curve]:
     """Curves of one name, as of the evaluations.jsonl of two runs, are named by their whole source.
 
-    `source_curves`: source and curve. Of a source that holds several runs, the name of the run stays in it.
+    `source_curves`: source and curve. Of a source that holds several runs, the name of the run
+    stays in it.
     """
     count = Counter(curve.name for _, curve in source_curves)
     of_source = Counter(source for source, _ in source_curves)
@@ -31,17 +32,27 @@ def with_distinct_names(source_curves: Sequence[tuple[str, Curve]]) -> list[Curv
 
 
 def refuse_twice(source_curves: Sequence[tuple[str, Curve]], *, beginnings: bool) -> None:
-    """A run that is given twice would count as two. `beginnings`: so would one and its beginning. Raises UserError."""
+    """A run that is given twice would count as two.
+
+    `beginnings`: so would one and its beginning. Raises UserError.
+    """
     for (first_source, curve), (source, other_curve) in combinations(source_curves, 2):
         are_prefixes = _begins(curve, other_curve), _begins(other_curve, curve)
         if all(are_prefixes):
-            raise UserError(f"{source}: {other_curve.name} is the same run as in {first_source}; give each run once")
+            raise UserError(
+                f"{source}: {other_curve.name} is the same run as in {first_source}; give each run "
+                "once"
+            )
         # A single evaluation may agree by chance.
         if beginnings and any(are_prefixes) and min(len(curve), len(other_curve)) > 1:
             old, name, new = (
-                (first_source, curve.name, source) if are_prefixes[0] else (source, other_curve.name, first_source)
+                (first_source, curve.name, source)
+                if are_prefixes[0]
+                else (source, other_curve.name, first_source)
             )
-            raise UserError(f"{old}: {name} is the beginning of the run in {new}; give the newer file only")
+            raise UserError(
+                f"{old}: {name} is the beginning of the run in {new}; give the newer file only"
+            )
 
 
 def refuse_two_units(source_curves: Sequence[tuple[str, Curve]]) -> None:
@@ -50,7 +61,8 @@ def refuse_two_units(source_curves: Sequence[tuple[str, Curve]]) -> None:
     for source, other_curve in remaining_curves:
         if other_curve.unit != curve.unit:
             raise UserError(
-                f"{source}: counts compute in {other_curve.unit}, {first} in {curve.unit}; choose one unit with "
+                f"{source}: counts compute in {other_curve.unit}, {first} in {curve.unit}; choose "
+                "one unit with "
                 "--compute, or with --seconds and --devices"
             )
 

@@ -21,22 +21,29 @@ if TYPE_CHECKING:
 class Expected:
     """Rates and lengths; None = the default of `rollcast.throughput.assumptions`."""
 
-    generators: Annotated[int | None, typer.Option(min=1, max=4_096, help="generators; default local.generators")] = (
-        None
-    )
+    generators: Annotated[
+        int | None, typer.Option(min=1, max=4_096, help="generators; default local.generators")
+    ] = None
     mean_tokens: Annotated[
-        float | None, typer.Option(help="mean tokens of a completion; default 0.3 of recipe.max_completion_tokens")
+        float | None,
+        typer.Option(
+            help="mean tokens of a completion; default 0.3 of recipe.max_completion_tokens"
+        ),
     ] = None
     # 0.95: with more filtered groups hardly anything is trained, and no rate is worth predicting.
     filtered: Annotated[
         float | None, typer.Option(min=0, max=0.95, help="share of the groups without an advantage")
     ] = None
     mfu: Annotated[
-        float | None, typer.Option(min=0.01, max=1.0, help="the trainer's model FLOPs over the GPU's peak")
+        float | None,
+        typer.Option(min=0.01, max=1.0, help="the trainer's model FLOPs over the GPU's peak"),
     ] = None
-    card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = None
+    card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = (
+        None
+    )
     grace: Annotated[
-        float | None, typer.Option(min=1, help="seconds that a trainer's pod has from SIGTERM to SIGKILL")
+        float | None,
+        typer.Option(min=1, help="seconds that a trainer's pod has from SIGTERM to SIGKILL"),
     ] = None
 
     def balance(self, plan: MemoryPlan) -> Balance | None:
@@ -72,7 +79,10 @@ class Expected:
 
 
 def prediction_report(balance: Balance | None) -> dict[str, Any]:
-    """Parts of an answer: figures and assumptions of the prediction. None = nothing was predicted."""
+    """Parts of an answer: figures and assumptions of the prediction.
+
+    None = nothing was predicted.
+    """
     from rollcast.throughput.sentences import assumption_lines, in_one_line
 
     if balance is None:

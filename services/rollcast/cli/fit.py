@@ -22,14 +22,24 @@ if TYPE_CHECKING:
 Budget = Annotated[
     float | None,
     typer.Option(
-        help="total compute at which the run would end; default: that of a TRL file, else twice the one so far"
+        help=(
+            "total compute at which the run would end; default: that of a TRL file, else twice the "
+            "one so far"
+        )
     ),
 ]
 Worth = Annotated[
     float | None,
-    typer.Option(help="gain in pass rate that the rest would be paid for; default: 0.02, less for a small rest"),
+    typer.Option(
+        help=(
+            "gain in pass rate that the rest would be paid for; default: 0.02, less for a small "
+            "rest"
+        )
+    ),
 ]
-Price = Annotated[float | None, typer.Option(help="of one device-hour (one unit of the curve), in any currency")]
+Price = Annotated[
+    float | None, typer.Option(help="of one device-hour (one unit of the curve), in any currency")
+]
 
 
 @options.with_column_options
@@ -41,35 +51,44 @@ def fit(
     initial: options.Initial = None,
     exclude_before: options.ExcludeBefore = None,
     law_alone: Annotated[
-        bool, typer.Option("--law-alone", help="the paper's law and its own prior, and no other shape")
+        bool,
+        typer.Option("--law-alone", help="the paper's law and its own prior, and no other shape"),
     ] = False,
     prior: Annotated[
         Path | None,
         typer.Option(
-            help="JSON file with the prior: what to expect of a run before its first evaluation", show_default=False
+            help="JSON file with the prior: what to expect of a run before its first evaluation",
+            show_default=False,
         ),
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="the paper's own grid instead: A, B and C_mid, without intervals")
+        bool,
+        typer.Option(
+            "--paper", help="the paper's own grid instead: A, B and C_mid, without intervals"
+        ),
     ] = False,
     at: Annotated[
-        list[float] | None, typer.Option(help="compute to predict, in the unit of the curve; repeatable")
+        list[float] | None,
+        typer.Option(help="compute to predict, in the unit of the curve; repeatable"),
     ] = None,
-    target: Annotated[list[float] | None, typer.Option(help="pass rate to reach; repeatable")] = None,
+    target: Annotated[
+        list[float] | None, typer.Option(help="pass rate to reach; repeatable")
+    ] = None,
     budget: Budget = None,
     worth: Worth = None,
     price: Price = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Fit the sigmoid law to a curve: whether to go on, asymptote, verdict, predictions, each with its interval.
+    """Fit the sigmoid law to a curve: whether to go on, asymptote, verdict, predictions, each with
+    its interval.
 
     \b
     rollcast fit curve.csv --plot fit.png
     rollcast fit points.csv --compute gpu_hours --pass-rate reward --where suite=math --at 5000 --target 0.7
     rollcast fit curve.csv --budget 8000 --worth 0.01 --price 2.5
     rollcast fit http://127.0.0.1:9090 --run my-run --json
-    """
+    """  # noqa: E501
     from rollcast.curves.answer import answer_as_json
     from rollcast.curves.curve_source import forecast_source
     from rollcast.curves.sources.run_folder import spent_before
@@ -92,9 +111,20 @@ def fit(
                 "plot": plot,
             }
         )
-        fit_as_paper(source, columns.chosen(), run, initial, exclude_before, at or [], target or [], as_json=as_json)
+        fit_as_paper(
+            source,
+            columns.chosen(),
+            run,
+            initial,
+            exclude_before,
+            at or [],
+            target or [],
+            as_json=as_json,
+        )
         return
-    forecast = forecast_source(source, columns.chosen(), run, initial, exclude_before, law_alone, prior)
+    forecast = forecast_source(
+        source, columns.chosen(), run, initial, exclude_before, law_alone, prior
+    )
     computes = at or forecast.usual_computes
     if any(not 0 < value <= MOST_COMPUTE for value in computes):
         raise UserError(f"--at: {forecast.unit} must be in {COMPUTES}")
@@ -128,7 +158,9 @@ def _refuse_with_paper(options_of_ours: dict[str, Any]) -> None:
     """Raises UserError: an option is given that the paper's fit does not have."""
     for name, value in options_of_ours.items():
         if value is not None:
-            raise UserError(f"--paper, --{name}: the paper's fit has no such option; leave one of them out")
+            raise UserError(
+                f"--paper, --{name}: the paper's fit has no such option; leave one of them out"
+            )
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -141,8 +173,14 @@ def _show(answer: dict[str, Any]) -> None:
         ("initial R_0", answer["initial"], ".3f"),
     ]
     known_predictions = [at for at in answer["predictions"] if at["q50"] is not None]
-    rows += [(f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f") for at in known_predictions]
-    rows += [(f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g") for to in answer["targets"]]
+    rows += [
+        (f"reading at {amounts.amount(at['compute'])} {answer['unit']}", at, ".3f")
+        for at in known_predictions
+    ]
+    rows += [
+        (f"{answer['unit']} to {to['pass_rate']:g}", to["compute"], ".4g")
+        for to in answer["targets"]
+    ]
     report.show_quantiles(rows)
 
 
@@ -153,22 +191,35 @@ def _show_in_own_unit(answer: dict[str, Any], origin: "Origin") -> None:
     def map_rates(rates: amounts.Interval | None) -> amounts.Interval | None:
         if rates is None or rates["q50"] is None:
             return None
-        return {name: None if rate is None else origin.to_own_unit(rate) for name, rate in rates.items()}
+        return {
+            name: None if rate is None else origin.to_own_unit(rate) for name, rate in rates.items()
+        }
 
     newest = origin.to_own_unit(answer["pass_rate"])
     level = origin.to_own_unit(answer["advice"]["level"])
-    say(f"\nin the unit of {shorten_name(origin.pass_rate)}: now {newest:.4g}, level now {level:.4g}")
+    say(
+        f"\nin the unit of {shorten_name(origin.pass_rate)}: now {newest:.4g}, level now "
+        f"{level:.4g}"
+    )
     rows = [
         ("asymptote A", map_rates(answer["asymptote"]), ".4g"),
         ("initial R_0", map_rates(answer["initial"]), ".4g"),
     ]
     for at in answer["predictions"]:
         rates = {name: value for name, value in at.items() if name != "compute"}
-        rows.append((f"reading at {amounts.amount(at['compute'])} {answer['unit']}", map_rates(rates), ".4g"))
+        rows.append(
+            (
+                f"reading at {amounts.amount(at['compute'])} {answer['unit']}",
+                map_rates(rates),
+                ".4g",
+            )
+        )
     report.show_quantiles(rows)
 
 
-def _make_advice(run: "RunForecast", budget: float | None, worth: float | None, price: float | None) -> "Advice":
+def _make_advice(
+    run: "RunForecast", budget: float | None, worth: float | None, price: float | None
+) -> "Advice":
     """Raises UserError: an option is out of bounds."""
     try:
         return run.advice(budget, worth, price)
@@ -191,5 +242,9 @@ def _show_advice(advice: dict[str, Any], unit: str) -> None:
 
 def _stretch(stretch: dict[str, Any], unit: str) -> str:
     money = "" if stretch["money"] is None else f" for {amounts.amount(stretch['money'])}"
-    gain = "" if stretch["gain"] is None else f", gain {amounts.with_span(stretch['gain'], amounts.DIFFERENCE)}"
+    gain = (
+        ""
+        if stretch["gain"] is None
+        else f", gain {amounts.with_span(stretch['gain'], amounts.DIFFERENCE)}"
+    )
     return f"{amounts.amount(stretch['compute'])} {unit}{money}{gain}"

@@ -16,19 +16,33 @@ from rollcast.config.errors import UserError
 
 def init(
     file: Annotated[Path, typer.Argument(help="run file to write")] = Path("my-run.yaml"),
-    model: Annotated[str | None, typer.Option(help="folder of a Hugging Face model, or its name on the hub")] = None,
-    data: Annotated[str | None, typer.Option(help="JSONL or Parquet file, or a set of the hub")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="folder of a Hugging Face model, or its name on the hub")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="JSONL or Parquet file, or a set of the hub")
+    ] = None,
     verifier: Annotated[
         str | None, typer.Option(help="exact, math, ..., or a function of yours: ./reward.py:grade")
     ] = None,
-    budget: Annotated[str | None, typer.Option(help="200 (steps), 4h (device-hours), or none")] = None,
-    prompt_field: Annotated[str | None, typer.Option(help="field with the prompt, if its name is unusual")] = None,
-    answer_field: Annotated[str | None, typer.Option(help="field with the answer, if its name is unusual")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="200 (steps), 4h (device-hours), or none")
+    ] = None,
+    prompt_field: Annotated[
+        str | None, typer.Option(help="field with the prompt, if its name is unusual")
+    ] = None,
+    answer_field: Annotated[
+        str | None, typer.Option(help="field with the answer, if its name is unusual")
+    ] = None,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="run the function with files and network, outside the sandbox")
+        bool,
+        typer.Option(
+            "--trusted", help="run the function with files and network, outside the sandbox"
+        ),
     ] = False,
 ) -> None:
-    """Look at a model, data and a verifier; write a run file; show the verifier's grades and the evaluation's error.
+    """Look at a model, data and a verifier; write a run file; show the verifier's grades and the
+    evaluation's error.
 
     On a terminal it asks for what no option says.
 
@@ -47,11 +61,17 @@ def init(
         raise UserError(f"{file}: is there already; name another file, or remove it")
     path = _ask("--model", model, "model (folder, or name on the hub)", _model)
     question = "data (JSONL or Parquet file, or a set of the hub)"
-    rows = _ask("--data", data, question, lambda dataset: look_at(dataset, prompt_field, answer_field))
+    rows = _ask(
+        "--data", data, question, lambda dataset: look_at(dataset, prompt_field, answer_field)
+    )
     look = look_at(rows, prompt_field, answer_field)
     say(f"data: {look.in_words}")
-    chosen = _ask("--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits)
-    budget_text = _ask("--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200")
+    chosen = _ask(
+        "--verifier", verifier, "verifier (or a function: ./reward.py:grade)", _verifier, look.suits
+    )
+    budget_text = _ask(
+        "--budget", budget, "budget (200 = steps, 4h = device-hours, none)", read_budget, "200"
+    )
     steps, hours = read_budget(budget_text)
     answers = Answers(_name(file), path, look, chosen, trusted, steps, hours)
     _write(file, run_file_text(answers))
@@ -84,23 +104,32 @@ def read_budget(text: str) -> tuple[int | None, float | None]:
     if hours and 0 < float(hours[1]) < math.inf:
         return None, float(hours[1])
     raise UserError(
-        f"--budget {text}: is not a budget; give steps such as 200, device-hours such as 4h, or none for a run that "
+        f"--budget {text}: is not a budget; give steps such as 200, device-hours such as 4h, or "
+        "none for a run that "
         "only Ctrl-C ends"
     )
 
 
 def _ask(
-    option: str, option_value: str | None, question: str, check: Callable[[str], object], usual: str | None = None
+    option: str,
+    option_value: str | None,
+    question: str,
+    check: Callable[[str], object],
+    usual: str | None = None,
 ) -> str:
-    """The value of the option, or the user's answer on the terminal, asked again while `check` raises UserError.
+    """The value of the option, or the user's answer on the terminal, asked again while `check`
+    raises UserError.
 
-    An option is checked later, with the whole file, so that one error reports every mistake. Raises UserError: there is
-    neither an option nor a terminal.
+    An option is checked later, with the whole file, so that one error reports every mistake. Raises
+    UserError: there is neither an option nor a terminal.
     """
     if option_value is not None:
         return option_value
     if not sys.stdin.isatty():
-        raise UserError(f"{option}: is missing; give it, or run `rollcast init` on a terminal, which asks for it")
+        raise UserError(
+            f"{option}: is missing; give it, or run `rollcast init` on a terminal, which asks for "
+            "it"
+        )
     from rollcast.local.first_run.inspection import NoPromptFieldError
 
     while True:
@@ -145,4 +174,6 @@ def _write(file: Path, text: str) -> None:
         with file.open("x") as run_file:  # never through a link, nor over a file that has just come
             run_file.write(text)
     except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror}); name another file") from error
+        raise UserError(
+            f"{file}: cannot be written ({error.strerror}); name another file"
+        ) from error

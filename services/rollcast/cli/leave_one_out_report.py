@@ -21,8 +21,8 @@ NOT_COMPARED = "not compared: no law describes it, or the whole recipe"
 def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The leave-one-out table as JSON; the whole recipe is the first row and has no losses.
 
-    `forecasts`: of the rows. A row that no law describes has no numbers. If that row is the whole recipe, there is
-    nothing to compare the others with, and they have no losses.
+    `forecasts`: of the rows. A row that no law describes has no numbers. If that row is the whole
+    recipe, there is nothing to compare the others with, and they have no losses.
     """
     from rollcast.scaling.law.settings import ASYMPTOTE_MARGIN
 
@@ -31,13 +31,19 @@ def table_report(table: LeaveOneOut, forecasts: Sequence[Forecast]) -> dict[str,
         _row_report(row, is_described=has_law, is_compared=has_law and described[0])
         for row, has_law in zip(table.rows, described, strict=True)
     ]
-    far_names = [row.name for row in table.rows if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN]
+    far_names = [
+        row.name
+        for row in table.rows
+        if abs(row.asymptote[1] - table.common_asymptote) > ASYMPTOTE_MARGIN
+    ]
     broken = not_described(forecasts)
     return {
         "baseline": table.rows[0].name,
         "common_asymptote": table.common_asymptote if described[0] else None,
         "half_way": table.half_way if described[0] else None,
-        "far_from_common": [name for name in far_names if name not in broken] if described[0] else [],
+        "far_from_common": [name for name in far_names if name not in broken]
+        if described[0]
+        else [],
         "not_described": broken,
         "margin": ASYMPTOTE_MARGIN,
         "rows": rows,
@@ -56,7 +62,9 @@ def _row_report(row: Row, *, is_described: bool, is_compared: bool) -> dict[str,
     return {
         "curve": row.name,
         "num_runs": row.num_runs,
-        **{name: amounts.interval(values) if is_described else None for name, values in law.items()},
+        **{
+            name: amounts.interval(values) if is_described else None for name, values in law.items()
+        },
         **{
             name: amounts.interval(values) if is_compared and values is not None else None
             for name, values in comparison.items()
@@ -90,7 +98,10 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     ]
     report.show_table(header, rows, text_columns=header[-1:])
     if table["not_described"]:
-        say(f"No law describes {' and '.join(table['not_described'])}: no A, no B and no comparison is given.")
+        say(
+            f"No law describes {' and '.join(table['not_described'])}: no A, no B and no "
+            "comparison is given."
+        )
     for row in table["rows"][1:]:
         if row["asymptote_loss"] is None:
             continue
@@ -101,13 +112,16 @@ def show_leave_one_out(answer: dict[str, Any]) -> None:
     report.say_cautions(cautions(answer["runs"], "its row"))
     if far_names := table["far_from_common"]:
         say(
-            f"caution: the common A of {table['common_asymptote']:.3f} is more than {table['margin']:g} off that of "
+            f"caution: the common A of {table['common_asymptote']:.3f} is more than "
+            f"{table['margin']:g} off that of "
             f"{', '.join(far_names)}; B there is bent by it."
         )
 
 
 def _compute(row: dict[str, Any]) -> str:
-    """Times that of the whole recipe; empty if the two recipes have different ceilings or are not compared."""
+    """Times that of the whole recipe; empty if the two recipes have different ceilings or are not
+    compared.
+    """
     if row["compute_ratio"] is None:
         return "1" if row["kind"] is None else ""
     return amounts.with_span(row["compute_ratio"], ".2f")

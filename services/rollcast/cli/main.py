@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from rollcast import __version__
-from rollcast.cli import ablate, audit, backtest, compare, config, demo, fit, init, model, recipe, show, try_out, up
+from rollcast.cli import (
+    ablate,
+    audit,
+    backtest,
+    compare,
+    config,
+    demo,
+    fit,
+    init,
+    model,
+    recipe,
+    show,
+    try_out,
+    up,
+)
 from rollcast.cli.once import OnceCommand
 from rollcast.cli.output import OutputError, discard_output, tell_output_apart
 from rollcast.cli.plan import batch, budget, devices, evaluation, memory, runs, sizes
@@ -20,15 +34,21 @@ SERVICE_EXAMPLES = {
     "forecaster": "rollcast forecaster --config my-run.yaml",
 }
 app = typer.Typer(
-    help="RL training of language models that streams rollouts, bounds staleness and forecasts its own end.",
+    help=(
+        "RL training of language models that streams rollouts, bounds staleness and forecasts its "
+        "own end."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 plan = typer.Typer(
-    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how many rollouts, "
-    "prompts and steps, how to split the devices, what fits their memory, how well an evaluation measures.",
+    help="Plan a run: what a budget buys, which of several runs to stop, which model size, how "
+    "many "
+    "rollouts, "
+    "prompts and steps, how to split the devices, what fits their memory, how well an evaluation "
+    "measures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -96,7 +116,10 @@ def _print_and_exit(is_requested: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_and_exit)
+        bool,
+        typer.Option(
+            "--version", help="print the version and exit", is_eager=True, callback=_print_and_exit
+        ),
     ] = False,
 ) -> None:
     """The option `--version` of the whole command."""
@@ -104,7 +127,10 @@ def options(
 
 
 def main() -> None:
-    """The console script. A user's mistake is one sentence and exit code 2, what may pass by itself 1."""
+    """The console script.
+
+    A user's mistake is one sentence and exit code 2, what may pass by itself 1.
+    """
     tell_output_apart()
     try:
         app()
@@ -114,7 +140,10 @@ def main() -> None:
     except OutputError as error:
         discard_output()
         print(
-            f"error: standard output: cannot be written ({error.strerror}); free space, or send it elsewhere",
+            (
+                f"error: standard output: cannot be written ({error.strerror}); free space, or "
+                "send it elsewhere"
+            ),
             file=sys.stderr,
         )
         sys.exit(EXIT_FAILED)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rollcast.memory.host import HostLimits
 
 MAX_GB = 10_000.0
-Gpu = Annotated[float | None, typer.Option(min=1, max=MAX_GB, help="memory of each GPU, in GB (10^9 bytes)")]
+Gpu = Annotated[
+    float | None, typer.Option(min=1, max=MAX_GB, help="memory of each GPU, in GB (10^9 bytes)")
+]
 
 
 @dataclass(frozen=True)
@@ -23,18 +25,30 @@ class Machines:
     """The machines of a run, as the options give them."""
 
     trainer_ranks: Annotated[
-        int | None, typer.Option(min=1, max=4_096, help="trainer ranks, one for each GPU; default local.trainer_ranks")
+        int | None,
+        typer.Option(
+            min=1, max=4_096, help="trainer ranks, one for each GPU; default local.trainer_ranks"
+        ),
     ] = None
     model_config: Annotated[
-        Path | None, typer.Option(help="the model's config.json, if model.path is not on this machine")
+        Path | None,
+        typer.Option(help="the model's config.json, if model.path is not on this machine"),
     ] = None
     machine_ranks: Annotated[
-        int | None, typer.Option(min=1, max=64, help="trainer ranks on one machine; default all of them, at most 8")
+        int | None,
+        typer.Option(
+            min=1, max=64, help="trainer ranks on one machine; default all of them, at most 8"
+        ),
     ] = None
     trainer_memory: Annotated[
-        str | None, typer.Option(help="host memory of a trainer's machine or pod, as Kubernetes writes it: 512Gi")
+        str | None,
+        typer.Option(
+            help="host memory of a trainer's machine or pod, as Kubernetes writes it: 512Gi"
+        ),
     ] = None
-    generator_memory: Annotated[str | None, typer.Option(help="host memory of a generator's pod, likewise")] = None
+    generator_memory: Annotated[
+        str | None, typer.Option(help="host memory of a generator's pod, likewise")
+    ] = None
 
     def host_limits(self) -> HostLimits:
         """Raises UserError: the text is not a size."""

@@ -11,11 +11,26 @@ import typer
 
 from rollcast.config.errors import UserError
 
-app = typer.Typer(help="Put a model into a folder, once, even if several processes ask for it.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Option(help="folder for the model's files; if it exists, it is left unchanged")]
+app = typer.Typer(
+    help="Put a model into a folder, once, even if several processes ask for it.",
+    no_args_is_help=True,
+)
+Folder = Annotated[
+    Path, typer.Option(help="folder for the model's files; if it exists, it is left unchanged")
+]
 Dtype = Literal["base", "float32"]
-WEIGHTS_OF_OTHERS = ("*.bin", "*.pth", "*.pt", "*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*")
-"""Files that are fetched from the hub: Transformers and vLLM read them, weights from safetensors."""
+WEIGHTS_OF_OTHERS = (
+    "*.bin",
+    "*.pth",
+    "*.pt",
+    "*.gguf",
+    "*.onnx",
+    "*.h5",
+    "*.msgpack",
+    "original/*",
+)
+"""Files that are fetched from the hub: Transformers and vLLM read them, weights from
+safetensors."""
 
 
 @app.command()
@@ -37,8 +52,12 @@ def fetch(
         # The folder is kept after a failure, so that the next try continues the download.
         partial = folder.parent / f".{folder.name}.partial"
         try:
-            snapshot_download(name, revision=revision, local_dir=partial, ignore_patterns=list(WEIGHTS_OF_OTHERS))
-        except Exception as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
+            snapshot_download(
+                name, revision=revision, local_dir=partial, ignore_patterns=list(WEIGHTS_OF_OTHERS)
+            )
+        except (
+            Exception
+        ) as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
             reason = " ".join(str(error).split())[:300]
             raise UserError(
                 f"model {name} at revision {revision} cannot be fetched ({reason}); "
@@ -67,13 +86,21 @@ def arithmetic(folder: Folder) -> None:
 
 @app.command()
 def merge(
-    adapter: Annotated[Path, typer.Argument(help="folder of an adapter: the export of a run with model.lora")],
+    adapter: Annotated[
+        Path, typer.Argument(help="folder of an adapter: the export of a run with model.lora")
+    ],
     folder: Folder,
     base: Annotated[
-        str | None, typer.Option(help="folder or name of the base model; left out, the one that the adapter names")
+        str | None,
+        typer.Option(
+            help="folder or name of the base model; left out, the one that the adapter names"
+        ),
     ] = None,
     dtype: Annotated[
-        Dtype, typer.Option(help="of the written weights: the base's own, which may round updates away, or float32")
+        Dtype,
+        typer.Option(
+            help="of the written weights: the base's own, which may round updates away, or float32"
+        ),
     ] = "base",
 ) -> None:
     """Add an adapter to its base model: a whole model for programs that know no adapters.
@@ -101,5 +128,6 @@ def _alone(folder: Path) -> Iterator[bool]:
             yield folder.exists()
     except OSError as error:
         raise UserError(
-            f"--folder = {folder}: cannot be written ({error.strerror or error}); free space or name another folder"
+            f"--folder = {folder}: cannot be written ({error.strerror or error}); free space or "
+            "name another folder"
         ) from error

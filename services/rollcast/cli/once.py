@@ -17,7 +17,9 @@ class OnceCommand(TyperCommand):
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             options: Counter[Any] = Counter(order)
             for parameter, count in options.items():
-                single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
+                single = parameter.param_type_name == "option" and not (
+                    parameter.multiple or parameter.is_flag
+                )
                 if count > 1 and single:
                     raise UserError(f"{parameter.opts[0]}: is given {count} times; give it once")
         return super().parse_args(ctx, args)

@@ -50,7 +50,8 @@ def tell_output_apart() -> None:
 
 
 def say(text: str) -> None:
-    """Print prose. On a terminal its lines break between words; commands that are meant to be copied stay whole.
+    """Print prose. On a terminal its lines break between words; commands that are meant to be
+    copied stay whole.
 
     Control characters, of names of files and columns, are shown as escapes.
     """
@@ -58,7 +59,8 @@ def say(text: str) -> None:
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
         text = "\n".join(
-            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+            textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+            for line in text.split("\n")
         )
     print(text, flush=True)  # the text may announce a wait that starts now
 

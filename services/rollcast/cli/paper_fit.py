@@ -1,7 +1,8 @@
-"""`rollcast fit --paper`: A, B and C_mid as the ScaleRL paper fits them (arXiv 2510.13786, A.5), for its tables.
+"""`rollcast fit --paper`: A, B and C_mid as the ScaleRL paper fits them (arXiv 2510.13786, A.5),
+for its tables.
 
-A grid over A and C_mid, B by least squares at each node, the smallest sum of squares. R_0 is given, and early readings
-are left out by hand. So the procedure has no interval, no verdict and no advice.
+A grid over A and C_mid, B by least squares at each node, the smallest sum of squares. R_0 is given,
+and early readings are left out by hand. So the procedure has no interval, no verdict and no advice.
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ def fit_as_paper(
     *,
     as_json: bool,
 ) -> None:
-    """Read, fit and print. `computes`: if empty, twice and four times the newest. Raises UserError."""
+    """Read, fit and print.
+
+    `computes`: if empty, twice and four times the newest. Raises UserError.
+    """
     (origin, curve), *_ = read_curves(source, columns, run)
     last = float(curve.compute[-1])
     if any(not 0 < compute <= MOST_COMPUTE for compute in computes):
         raise UserError(f"--at: {curve.unit} must be in {COMPUTES}")
     try:
-        answer = _paper_report(origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets)
+        answer = _paper_report(
+            origin, curve, initial, exclude_before, computes or [2 * last, 4 * last], targets
+        )
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
     report.print_answer(answer, _show, as_json=as_json)
@@ -57,15 +63,17 @@ def _paper_report(
     computes: list[float],
     targets: list[float],
 ) -> dict[str, Any]:
-    """The fit as JSON. `initial`: R_0; None = the pass rate at compute 0. `exclude_before`: in the curve's unit.
+    """The fit as JSON. `initial`: R_0; None = the pass rate at compute 0. `exclude_before`: in the
+    curve's unit.
 
-    Raises UserError: there is no R_0 below the readings, a target is not a pass rate, or points are too few;
-    ValueError: no point is left.
+    Raises UserError: there is no R_0 below the readings, a target is not a pass rate, or points are
+    too few; ValueError: no point is left.
     """
     start = curve.initial if initial is None else initial
     if start is None:
         raise UserError(
-            f"--paper: its fit takes R_0 as given, and {curve.name!r} has no reading at compute 0; give --initial "
+            f"--paper: its fit takes R_0 as given, and {curve.name!r} has no reading at compute 0; "
+            "give --initial "
             "(0.4 reproduces the fits that the paper prints)"
         )
     if not 0 <= start < 1:
@@ -77,10 +85,14 @@ def _paper_report(
     least_points = 3
     if len(window) < least_points:
         raise UserError(
-            f"--paper: {format_count(len(window), 'evaluation')} are left; its fit needs {least_points} or more"
+            f"--paper: {format_count(len(window), 'evaluation')} are left; its fit needs "
+            f"{least_points} or more"
         )
     if (highest := float(window.pass_rate.max())) <= start:
-        raise UserError(f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only rises")
+        raise UserError(
+            f"--initial: {start:g} is not below the highest reading, {highest:g}, and the law only "
+            "rises"
+        )
     law = paper_grid(window, start)
     edges = {"A": (law.asymptote, PAPER_ASYMPTOTES), "C_mid": (law.midpoint, PAPER_MIDPOINTS)}
     return {
@@ -103,7 +115,9 @@ def _paper_report(
             {"compute": compute, "pass_rate": float(rate)}
             for compute, rate in zip(computes, law.pass_rate(computes), strict=True)
         ],
-        "targets": [{"pass_rate": target, "compute": _compute_to(target, law)} for target in targets],
+        "targets": [
+            {"pass_rate": target, "compute": _compute_to(target, law)} for target in targets
+        ],
     }
 
 
@@ -114,7 +128,9 @@ def _compute_to(target: float, law: SigmoidParameters) -> float | None:
     if target >= law.asymptote:
         return None
     odds = (target - law.initial) / (law.asymptote - target)
-    log_compute = math.log(law.midpoint) + math.log(odds) / law.exponent  # B may be tiny: a power would overflow
+    log_compute = (
+        math.log(law.midpoint) + math.log(odds) / law.exponent
+    )  # B may be tiny: a power would overflow
     # ln of a compute that is never: exp overflows at 709
     return math.exp(log_compute) if log_compute < 600.0 else None
 
@@ -122,13 +138,18 @@ def _compute_to(target: float, law: SigmoidParameters) -> float | None:
 def _show(answer: dict[str, Any]) -> None:
     unit = answer["unit"]
     typer.echo(
-        f"{answer['curve']}: {format_count(answer['num_points'], 'evaluation')}, {answer['excluded']} excluded, now "
+        f"{answer['curve']}: {format_count(answer['num_points'], 'evaluation')}, "
+        f"{answer['excluded']} excluded, now "
         f"{answer['pass_rate']:.3f} at {amount(answer['compute'])} {unit}"
     )
-    typer.echo(f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing on it alone.")
+    typer.echo(
+        f"The paper's own fit ({PROCEDURE}). It has no intervals and no verdict, so decide nothing "
+        "on it alone."
+    )
     for name, (low, high) in answer["on_edge"].items():
         typer.echo(
-            f"{name} is at an edge of the paper's grid, {amount(low)} to {amount(high)}: the best one "
+            f"{name} is at an edge of the paper's grid, {amount(low)} to {amount(high)}: the best "
+            "one "
             "is beyond it, and the procedure does not find it."
         )
     rows = [
@@ -138,6 +159,9 @@ def _show(answer: dict[str, Any]) -> None:
         ("initial R_0, as given", f"{answer['initial']:.3f}"),
         ("root mean square of the residuals", f"{answer['residual']:.4f}"),
     ]
-    rows += [(f"pass rate at {amount(at['compute'])}", f"{at['pass_rate']:.3f}") for at in answer["predictions"]]
+    rows += [
+        (f"pass rate at {amount(at['compute'])}", f"{at['pass_rate']:.3f}")
+        for at in answer["predictions"]
+    ]
     rows += [(f"{unit} to {to['pass_rate']:g}", amount(to["compute"])) for to in answer["targets"]]
     report.show_table(("", "fit"), rows)

@@ -31,7 +31,9 @@ COLUMNS = {
     "prompts": "prompts_per_step",
 }
 """Heading -> setting."""
-Name = Annotated[str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")]
+Name = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="name of a shipped recipe, or a run file")
+]
 
 
 @app.command("list")
@@ -56,7 +58,8 @@ def list_recipes(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(recipe: Name, as_json: AsJson = False) -> None:
-    """Every setting of a recipe: its value, whether the file or the default gives it, and the place in the paper.
+    """Every setting of a recipe: its value, whether the file or the default gives it, and the place
+    in the paper.
 
     \b
     rollcast recipe show scalerl
@@ -75,7 +78,9 @@ def show(recipe: Name, as_json: AsJson = False) -> None:
         note = f"; {setting.note}" if setting.note else ""
         typer.echo(f"{setting.name}: {_format_value(setting.value)}    ({origin}{note})")
         # Columns of a line, so that the text also reads well in a narrow terminal
-        typer.echo(textwrap.fill(setting.meaning, 100, initial_indent="    ", subsequent_indent="    "))
+        typer.echo(
+            textwrap.fill(setting.meaning, 100, initial_indent="    ", subsequent_indent="    ")
+        )
 
 
 @app.command()
@@ -94,28 +99,39 @@ def diff(first: Name, second: Name, as_json: AsJson = False) -> None:
     for file in (first_file, second_file):
         for setting, function in unread(file.recipe).items():
             typer.echo(
-                f"{file.path}: {setting} {function} cannot be compared: its file is neither next to the run file nor "
+                f"{file.path}: {setting} {function} cannot be compared: its file is neither next "
+                "to the run file nor "
                 "in this folder",
                 err=True,
             )
-    values = [{setting.name: setting.value for setting in recipe.settings()} for recipe in (first_file, second_file)]
+    values = [
+        {setting.name: setting.value for setting in recipe.settings()}
+        for recipe in (first_file, second_file)
+    ]
     names = list(dict.fromkeys([*values[0], *values[1]]))
-    different = [name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)]
+    different = [
+        name for name in names if values[0].get(name, _ABSENT) != values[1].get(name, _ABSENT)
+    ]
     if as_json:
         setting_values = {name: [value.get(name) for value in values] for name in different}
         typer.echo(
             json.dumps(
-                {"recipes": [first_file.name, second_file.name], "settings": setting_values}, indent=1, default=str
+                {"recipes": [first_file.name, second_file.name], "settings": setting_values},
+                indent=1,
+                default=str,
             )
         )
     elif not different:
         typer.echo(f"{first_file.name} and {second_file.name}: no setting differs")
     else:
         rows = [
-            (name, *(_format_value(value[name]) if name in value else "" for value in values)) for name in different
+            (name, *(_format_value(value[name]) if name in value else "" for value in values))
+            for name in different
         ]
         report.show_table(
-            ("setting", first_file.name, second_file.name), rows, text_columns=(first_file.name, second_file.name)
+            ("setting", first_file.name, second_file.name),
+            rows,
+            text_columns=(first_file.name, second_file.name),
         )
 
 

@@ -13,7 +13,9 @@ from rollcast.config.printable import printable
 from rollcast.curves.amounts import Interval, amount, counted_evaluations
 from rollcast.plots.figure import check_plot
 
-Plot = Annotated[Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")]
+Plot = Annotated[
+    Path | None, typer.Option(callback=check_plot, help="draw to this PNG or SVG file")
+]
 NO_NUMBER = "-"
 """Shown in a table for a number that does not exist."""
 
@@ -23,8 +25,13 @@ def quantile_row(name: str, quantiles: Interval, form: str) -> tuple[str, ...]:
     return name, *(amount(quantiles[quantile], form) for quantile in ("q05", "q50", "q95"))
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Sequence[str] = ()) -> None:
-    """Columns of numbers; the first names the row. `text_columns`: further columns that hold words."""
+def show_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], text_columns: Sequence[str] = ()
+) -> None:
+    """Columns of numbers; the first names the row.
+
+    `text_columns`: further columns that hold words.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -39,13 +46,21 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]], text_column
 
 
 def show_quantiles(rows: Iterable[tuple[str, Interval | None, str]]) -> None:
-    """A table of intervals by name, each with the form of its numbers; those that are not known are left out."""
-    known_rows = [quantile_row(name, quantiles, form) for name, quantiles, form in rows if quantiles is not None]
+    """A table of intervals by name, each with the form of its numbers; those that are not known are
+    left out.
+    """
+    known_rows = [
+        quantile_row(name, quantiles, form)
+        for name, quantiles, form in rows
+        if quantiles is not None
+    ]
     if known_rows:
         show_table(("", "5 %", "median", "95 %"), known_rows)
 
 
-def print_answer(answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool) -> None:
+def print_answer(
+    answer: dict[str, Any], show: Callable[[dict[str, Any]], None], *, as_json: bool
+) -> None:
     """Print the answer as JSON, or as `show` prints it."""
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
@@ -71,6 +86,7 @@ def show_verdict(answer: dict[str, Any]) -> None:
     say(f"{answer['verdict'].replace('_', ' ')}: {answer['reason']}")
     if not answer["is_described"] and answer["verdict"] != VerdictKind.TOO_FEW:
         say(
-            "No asymptote, headroom, exponent or midpoint is given: they would be those of a law that this curve does "
+            "No asymptote, headroom, exponent or midpoint is given: they would be those of a law "
+            "that this curve does "
             "not follow."
         )

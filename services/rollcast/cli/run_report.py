@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def run_report(forecast: Forecast, replot_law: SigmoidParameters) -> dict[str, Any]:
-    """Everything that is stated about one run, as JSON; `replot_law`: the law of its log re-plot."""
+    """Everything that is stated about one run, as JSON; `replot_law`: the law
+    of its log re-plot.
+    """
     from rollcast.curves.answer import law_as_json, law_of_curve, verdict_as_json
 
     curve = forecast.curve
@@ -32,12 +34,16 @@ def run_report(forecast: Forecast, replot_law: SigmoidParameters) -> dict[str, A
         "unit": curve.unit,
         "pass_rate": float(curve.pass_rate[-1]),
         **{name: law[name] for name in ("asymptote", "exponent", "midpoint", "initial")},
-        "log_replot": replot_report(forecast, replot_law) if forecast.verdict.is_described else None,
+        "log_replot": replot_report(forecast, replot_law)
+        if forecast.verdict.is_described
+        else None,
     }
 
 
 def replot_report(forecast: Forecast, law: SigmoidParameters) -> dict[str, Any]:
-    """The law's constants and ln F over ln C of the fitted points; those outside (R_0, A) have no F and are counted."""
+    """The law's constants and ln F over ln C of the fitted points; those outside (R_0, A) have no F
+    and are counted.
+    """
     from rollcast.scaling.decisions.compare import log_replot
 
     curve = forecast.curve

@@ -1,4 +1,6 @@
-"""The recipe files that ship with the package, and the notes in them: the place in the paper for each setting."""
+"""The recipe files that ship with the package, and the notes in them: the place in the paper for
+each setting.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,14 @@ class RecipeFile:
 
     def _note(self, name: str) -> str | None:
         parts = name.split(".")
-        return next((self.notes[n] for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in self.notes), None)
+        return next(
+            (
+                self.notes[n]
+                for i in range(len(parts), 0, -1)
+                if (n := ".".join(parts[:i])) in self.notes
+            ),
+            None,
+        )
 
 
 def load_shipped_recipes() -> list[RecipeFile]:
@@ -68,7 +77,10 @@ def load_shipped_recipes() -> list[RecipeFile]:
 
 
 def find_recipe(name: str) -> RecipeFile:
-    """A shipped recipe by its name, or any run file by its path. Raises UserError naming the shipped ones."""
+    """A shipped recipe by its name, or any run file by its path.
+
+    Raises UserError naming the shipped ones.
+    """
     paths = {path.stem: path for path in _folder().rglob("*.yaml")}
     if name in paths:
         return read_recipe(paths[name])
@@ -81,7 +93,8 @@ def find_recipe(name: str) -> RecipeFile:
         else f"one of {', '.join(sorted(paths))}"
     )
     raise UserError(
-        f"recipe {name!r}: does not ship; choose {advice}, or give the path of a run file, which ends in .yaml or .json"
+        f"recipe {name!r}: does not ship; choose {advice}, or give the path of a run file, which "
+        "ends in .yaml or .json"
     )
 
 
@@ -116,7 +129,9 @@ def read_recipe(path: Path) -> RecipeFile:
         if line_number not in noted_lines and (note := _NOTE.search(lines[line_number])):
             notes[setting] = note[1]
         noted_lines.add(line_number)
-    return RecipeFile(config.run, path, " ".join(about), recipe, frozenset(explicit_settings), notes)
+    return RecipeFile(
+        config.run, path, " ".join(about), recipe, frozenset(explicit_settings), notes
+    )
 
 
 def _folder() -> Path:

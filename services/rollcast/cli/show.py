@@ -71,13 +71,18 @@ def look_at(run: Path) -> Screen:
     status = reader.read()
     if not is_running:
         status = replace(status, pace=None, generators_ready=0, tokens_per_second=None)
-    if status.forecast is None or status.forecast.verdict == "broken":  # the page's metrics know no checkpoint
+    if (
+        status.forecast is None or status.forecast.verdict == "broken"
+    ):  # the page's metrics know no checkpoint
         status = replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))
     page = reader.url("forecaster") if is_running else None
     state = _state(config.run_folder, status, is_running=is_running)
     events = read_events(config.run_folder)
     if is_running:  # a full disk takes no line in the log
-        events += [RunEvent(time.strftime("%H:%M:%S"), line, True) for line in DiskWatch(config.run_folder).lines()]
+        events += [
+            RunEvent(time.strftime("%H:%M:%S"), line, True)
+            for line in DiskWatch(config.run_folder).lines()
+        ]
     return Screen(config, status, events, state, page, time.time(), is_running=is_running)
 
 
@@ -97,17 +102,25 @@ def serve_page(screen: Screen) -> None:
 
 
 def load_run_settings(folder: Path) -> RunConfig:
-    """The settings that the run was started with last, wherever its folder lies now. Raises UserError."""
+    """The settings that the run was started with last, wherever its folder lies now.
+
+    Raises UserError.
+    """
     from rollcast.config.run import load_run_config
     from rollcast.runfolder.files import RUN_FILE
     from rollcast.runfolder.folder import check_format
 
     file = folder / RUN_FILE
     if not file.is_file():
-        raise UserError(f"RUN = {folder}: holds no {RUN_FILE}; give the folder of a run of `rollcast up`, as runs/NAME")
+        raise UserError(
+            f"RUN = {folder}: holds no {RUN_FILE}; give the folder of a run of `rollcast up`, as "
+            "runs/NAME"
+        )
     check_format(folder)
     absolute_folder = folder.absolute()
-    return load_run_config(file).model_copy(update={"folder": absolute_folder.parent, "run": absolute_folder.name})
+    return load_run_config(file).model_copy(
+        update={"folder": absolute_folder.parent, "run": absolute_folder.name}
+    )
 
 
 def _state(run_folder: Path, status: RunStatus, *, is_running: bool) -> str:

@@ -1,4 +1,6 @@
-"""`rollcast try`: a few completions and episodes of the real engine, graded, before a run is started."""
+"""`rollcast try`: a few completions and episodes of the real engine, graded, before a run is
+started.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,15 @@ SHOWN_CHARACTERS = 160
 
 def try_out(
     config: Annotated[Path, typer.Option(help="run file")],
-    prompts: Annotated[int, typer.Option(min=1, max=1_000, help="how many prompts are sampled")] = 4,
+    prompts: Annotated[
+        int, typer.Option(min=1, max=1_000, help="how many prompts are sampled")
+    ] = 4,
 ) -> None:
-    """Sample a few prompts with the real engine, grade them, time one update of the trainer: what a step will take.
+    """Sample a few prompts with the real engine, grade them, time one update of the trainer: what a
+    step will take.
 
-    Of each environment two episodes are played, and shown turn by turn. Nothing that is trained is kept.
+    Of each environment two episodes are played, and shown turn by turn. Nothing that is trained is
+    kept.
 
     \b
     rollcast try --config my-run.yaml
@@ -47,7 +53,11 @@ def try_out(
         f"{format_count(num_completions, 'completion')} of each ..."
     )
     trial = tried_out(settings, prompts)
-    for line in [*completions(trial), *episodes(trial), *figures(settings.recipe.max_completion_tokens, trial)]:
+    for line in [
+        *completions(trial),
+        *episodes(trial),
+        *figures(settings.recipe.max_completion_tokens, trial),
+    ]:
         typer.echo(line)
     shares_gpu = with_gpus(settings.local, usable_gpus()).shares_gpu
     say("timing one update of the trainer on as many ...")
@@ -90,7 +100,9 @@ def episodes(trial: TrialRecord) -> list[str]:
         if not episode.environment:
             continue
         num_turns = format_count(len(episode.turns), "turn")
-        lines.append(f"episode in {episode.environment}: {num_turns}, {episode.end}, {_verdict(episode)}")
+        lines.append(
+            f"episode in {episode.environment}: {num_turns}, {episode.end}, {_verdict(episode)}"
+        )
         lines.append(f"    prompt: {short_line(episode.prompt, SHOWN_CHARACTERS)}")
         for turn in episode.turns:
             lines.append(f"    model: {short_line(turn.text, SHOWN_CHARACTERS) or '(nothing)'}")
@@ -110,11 +122,15 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
         lines.append(f"pass rate: {right / len(graded):.3f} of {len(graded)} completions")
         if len({one.reward for one in graded}) == 1:
             lines.append(
-                f"caution: every one has reward {graded[0].reward:g}, and groups without a difference teach nothing; "
+                f"caution: every one has reward {graded[0].reward:g}, and groups without a "
+                "difference teach nothing; "
                 "look at verifier and template, or take easier or harder prompts"
             )
     failures = Counter(one.failure for one in tried if not _is_graded(one))
-    lines += [f"no verdict on {count} completions: {one_line(failure)}" for failure, count in failures.most_common(3)]
+    lines += [
+        f"no verdict on {count} completions: {one_line(failure)}"
+        for failure, count in failures.most_common(3)
+    ]
     truncated = sum(one.truncated for one in tried) / len(tried)
     lines.append(
         f"lengths: median {median(lengths):g}, longest {lengths[-1]} of {max_tokens} tokens; "
@@ -126,26 +142,38 @@ def figures(max_tokens: int, trial: TrialRecord) -> list[str]:
 def duration_lines(recipe: Recipe, device_hours: float | None, outlook: TimeOutlook) -> list[str]:
     """Lines on the time that a step and the budget will take."""
     lines = [
-        f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent completions",
+        (
+            f"speed: {outlook.tokens_per_second:.0f} tokens/s with {outlook.at_once} concurrent "
+            "completions"
+        ),
         f"a step ({recipe.prompts_per_step} x {recipe.rollouts_per_prompt} completions): about "
-        f"{_duration(outlook.step_seconds)}; generation takes {_duration(outlook.generation_seconds)}, the trainer "
+        f"{_duration(outlook.step_seconds)}; generation takes "
+        f"{_duration(outlook.generation_seconds)}, the trainer "
         f"{_duration(outlook.update_seconds)}, side by side",
         f"an evaluation: about {_duration(outlook.evaluation_seconds)}",
     ]
     if outlook.total_seconds is not None:
         budget_text = f"{outlook.num_steps} steps"
         if device_hours is not None:
-            budget_text = f"{device_hours:g} device-hours, enough for {budget_text} on {outlook.num_devices} devices"
+            budget_text = (
+                f"{device_hours:g} device-hours, enough for {budget_text} on {outlook.num_devices} "
+                "devices"
+            )
         lines.append(f"the budget of {budget_text}: about {_duration(outlook.total_seconds)}")
     lines.append(
-        "not included: start, checkpoints, and the time that the two cost one another on few cores; more concurrent "
+        "not included: start, checkpoints, and the time that the two cost one another on few "
+        "cores; more concurrent "
         "completions are faster than these"
     )
     return lines
 
 
 def _verdict(completion: TriedCompletion) -> str:
-    return f"reward {completion.reward:g}" if _is_graded(completion) else f"no verdict: {one_line(completion.failure)}"
+    return (
+        f"reward {completion.reward:g}"
+        if _is_graded(completion)
+        else f"no verdict: {one_line(completion.failure)}"
+    )
 
 
 def _is_graded(completion: TriedCompletion) -> bool:

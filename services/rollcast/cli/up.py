@@ -23,16 +23,23 @@ EXIT_INTERRUPTED = 130
 
 def up(
     config: Annotated[Path, typer.Option(help="run file")],
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the newest checkpoint")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue from the newest checkpoint")
+    ] = False,
     step: Annotated[
-        int | None, typer.Option(min=0, help="with --resume: continue from the kept checkpoint of this step")
+        int | None,
+        typer.Option(min=0, help="with --resume: continue from the kept checkpoint of this step"),
     ] = None,
-    generators: Annotated[int | None, typer.Option(min=0, max=64, help="generators; default local.generators")] = None,
+    generators: Annotated[
+        int | None, typer.Option(min=0, max=64, help="generators; default local.generators")
+    ] = None,
     monitor: Annotated[
-        bool, typer.Option("--monitor", help="with a Prometheus, and all that a Grafana of yours needs")
+        bool,
+        typer.Option("--monitor", help="with a Prometheus, and all that a Grafana of yours needs"),
     ] = False,
 ) -> None:
-    """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C stops cleanly.
+    """Run Redis, generators, trainer and forecaster on this machine until the budget ends; Ctrl-C
+    stops cleanly.
 
     \b
     rollcast up --config my-run.yaml --generators 2
@@ -47,7 +54,9 @@ def up(
     settings, filled_settings = load_to_start(config)
     news = [f"filled in: {in_words(filled_settings)}"] if filled_settings else []
     if generators is not None:
-        settings = settings.model_copy(update={"local": settings.local.model_copy(update={"generators": generators})})
+        settings = settings.model_copy(
+            update={"local": settings.local.model_copy(update={"generators": generators})}
+        )
     sys.exit(run_and_conclude(settings, resume=resume, step=step, news=news, monitor=monitor))
 
 
@@ -70,7 +79,9 @@ def run_and_conclude(
 
     with make_view() as view:
         try:
-            ending = run_locally(config, resume=resume, step=step, view=view, news=news, monitor=monitor)
+            ending = run_locally(
+                config, resume=resume, step=step, view=view, news=news, monitor=monitor
+            )
         except ServiceLostError as error:
             typer.echo(f"error: {error}", err=True)
             return EXIT_GIVEN_UP
@@ -81,7 +92,9 @@ def run_and_conclude(
     result = conclude(config.run_folder, status)
     if result is not None:
         say(result.sentence())
-    if advice := advice_words(replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))):
+    if advice := advice_words(
+        replace(status, forecast=forecast_of_folder(config.run_folder, config.budget))
+    ):
         say(f"advice: {advice}")
     typer.echo(f"run folder: {config.run_folder}")
     return 0

@@ -1,4 +1,6 @@
-"""Failures of a run's verifiers, as lines for whoever watches it: the first in words, then with a count."""
+"""Failures of a run's verifiers, as lines for whoever watches it: the first in words, then with a
+count.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +9,15 @@ from pathlib import Path
 from rollcast.local.event_log import RunEvent
 from rollcast.runfolder.verifier_failures import read_failures
 
-_LINE = re.compile(r"verifier (?P<name>.+?) (gives no verdict: |gave no verdict on \d+ completions so far, )")
+_LINE = re.compile(
+    r"verifier (?P<name>.+?) (gives no verdict: |gave no verdict on \d+ completions so far, )"
+)
 
 
 class VerifierNews:
-    """Says each failure's first sentence once, and how many there are whenever their number has doubled."""
+    """Says each failure's first sentence once, and how many there are whenever their number has
+    doubled.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +33,10 @@ class VerifierNews:
                 lines.append(f"{sentence}; completions without a grade are left out")
             elif failure.count >= 2 * reported_count:
                 count_text = f"{failure.count} completions so far"
-                sentence = f"verifier {failure.verifier} gave no verdict on {count_text}, first {failure.sentence}"
+                sentence = (
+                    f"verifier {failure.verifier} gave no verdict on {count_text}, first "
+                    f"{failure.sentence}"
+                )
                 lines.append(f"{sentence}; completions without a grade are left out")
             else:
                 continue
@@ -36,7 +45,9 @@ class VerifierNews:
 
 
 def newest_of_each(events: Sequence[RunEvent]) -> list[RunEvent]:
-    """Without lines on a verifier that a later one has taken the place of: it says all that they do."""
+    """Without lines on a verifier that a later one has taken the place of: it says all that they
+    do.
+    """
     verifier_names: set[str] = set()
     newest_events = []
     for event in reversed(events):

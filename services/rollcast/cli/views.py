@@ -71,18 +71,29 @@ class Follower:
         """A disk that is full, and what verifiers fail at; as often as there is news."""
         if self._reader is None or time.monotonic() < self._next_at:
             return []
-        return [*self._disk.lines(), *self._verifiers.lines(), *self._loss_lines(), *self._unused_lines()]
+        return [
+            *self._disk.lines(),
+            *self._verifiers.lines(),
+            *self._loss_lines(),
+            *self._unused_lines(),
+        ]
 
     def _loss_lines(self) -> list[str]:
         """Environments that lose episodes, whenever the trainer has written a larger number."""
         assert self._config is not None
         losses = read_losses(self._config.run_folder)
-        news = [loss for loss in losses if loss.num_lost > self._reported_losses.get(loss.environment, 0)]
+        news = [
+            loss
+            for loss in losses
+            if loss.num_lost > self._reported_losses.get(loss.environment, 0)
+        ]
         self._reported_losses |= {loss.environment: loss.num_lost for loss in news}
         return [loss.sentence() for loss in news]
 
     def _unused_lines(self) -> list[str]:
-        """Why none of the first groups can be trained on, once; the counts go on next to the phases of the start."""
+        """Why none of the first groups can be trained on, once; the counts go on next to the phases
+        of the start.
+        """
         if self._config is None or self._is_unused_told or self.status.is_started:
             return []
         sentence = why_none_is_used(self.status.group_signals, self._config.recipe)
@@ -112,11 +123,15 @@ class Follower:
             lines.append(f"{incomplete_points(incomplete)} left out of curve and forecast")
         if (skipped := self._reader.num_skipped) > self._num_skipped_told:
             self._num_skipped_told = skipped
-            lines.append(f"{format_count(skipped, 'line')} of the run's files left out, no JSON object")
+            lines.append(
+                f"{format_count(skipped, 'line')} of the run's files left out, no JSON object"
+            )
         return lines + self._freeze(self._config.run_folder)
 
     def _resumed_lines(self) -> list[str]:
-        """The evaluations of earlier starts that are kept, once: the trainer reports at which step it continues."""
+        """The evaluations of earlier starts that are kept, once: the trainer reports at which step
+        it continues.
+        """
         if not self._earlier or not self.status.is_started:
             return []
         earlier = [point for point in self._earlier if point in self.status.evaluations]
@@ -124,19 +139,26 @@ class Follower:
         if not earlier:
             return []
         return [
-            f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at {_in_words(earlier[-1])}"
+            (
+                f"resumed with {format_count(len(earlier), 'evaluation')} of before, the last at "
+                f"{_in_words(earlier[-1])}"
+            )
         ]
 
     def _start(self) -> list[str]:
         """Each phase of the start, once, when it is through."""
         done = [
-            phase for phase in self.status.phases if phase.done_at is not None and phase.name not in self._phases_told
+            phase
+            for phase in self.status.phases
+            if phase.done_at is not None and phase.name not in self._phases_told
         ]
         self._phases_told |= {phase.name for phase in done}
         return [figures.phase_words(phase, time.time()) for phase in done]
 
     def _freeze(self, folder: Path) -> list[str]:
-        """Freeze the forecast at half of the budget; a failure to write it is reported once, and tried again."""
+        """Freeze the forecast at half of the budget; a failure to write it is reported once, and
+        tried again.
+        """
         try:
             frozen = freeze(folder, self.status)
         except UserError as error:
@@ -148,7 +170,9 @@ class Follower:
 
 def _in_words(point: EvaluationRecord) -> str:
     error = "" if point.standard_error is None else f" ± {point.standard_error:.3f}"
-    reward_text = "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
+    reward_text = (
+        "" if point.environment_reward is None else f" (reward {point.environment_reward:.3g})"
+    )
     compute = f"{point.compute_device_hours:.4f} device-hours"
     return f"step {point.step}: pass rate {point.pass_rate:.3f}{error}{reward_text} at {compute}"
 
@@ -176,17 +200,30 @@ class PlainView:
 
     def tick(self, doing: Doing = Doing.RUNNING) -> None:
         self._follower.tell(self.report)
-        if self._config is not None and doing is Doing.RUNNING and time.monotonic() >= self._progress_at:
+        if (
+            self._config is not None
+            and doing is Doing.RUNNING
+            and time.monotonic() >= self._progress_at
+        ):
             self._progress_at = time.monotonic() + PROGRESS_SECONDS
-            print(f"{time.strftime('%H:%M:%S')} {self._progress(self._config.budget.steps)}", flush=True)
+            print(
+                f"{time.strftime('%H:%M:%S')} {self._progress(self._config.budget.steps)}",
+                flush=True,
+            )
 
     def _progress(self, budget_steps: int | None) -> str:
         status = self._follower.status
         now_seconds = time.time()
         if not status.is_started:
-            waited_for = [figures.phase_words(phase, now_seconds) for phase in status.phases if phase.done_at is None]
+            waited_for = [
+                figures.phase_words(phase, now_seconds)
+                for phase in status.phases
+                if phase.done_at is None
+            ]
             return ", ".join([*waited_for, *figures.came_back(status)]) or "starting"
-        return ", ".join([figures.step_words(budget_steps, status), *figures.coming(status, now_seconds)])
+        return ", ".join(
+            [figures.step_words(budget_steps, status), *figures.coming(status, now_seconds)]
+        )
 
 
 class LivePicture:
@@ -252,7 +289,8 @@ class LivePicture:
             now_seconds,
             is_running=not is_over,
         )
-        # The line below the picture is the cursor's: with a whole screen of lines the terminal would scroll.
+        # The line below the picture is the cursor's: with a whole screen of lines the terminal
+        # would scroll.
         self._live.update(panel(screen, size.width, size.height - 1), refresh=True)
 
     def _state(self, now_seconds: float) -> str:
@@ -267,9 +305,15 @@ class LivePicture:
 
 
 def has_screen() -> bool:
-    """Whether standard output can be drawn on: a terminal that moves its cursor and knows the letters of a picture."""
+    """Whether standard output can be drawn on: a terminal that moves its cursor and knows the
+    letters of a picture.
+    """
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and encoding == "utf8"
+    return (
+        sys.stdout.isatty()
+        and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+        and encoding == "utf8"
+    )
 
 
 @contextmanager
@@ -284,7 +328,9 @@ def make_view() -> Iterator[View]:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """Shows a share of work done, if any is reported: a bar on a terminal, else one line at the start."""
+    """Shows a share of work done, if any is reported: a bar on a terminal, else one line at the
+    start.
+    """
     if not sys.stdout.isatty():
         is_announced = False
 
@@ -306,7 +352,9 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
 class RunLines:
     """Events of one run of the set, line by line."""
 
-    def __init__(self, label: str, say: Callable[[str], None], show: Callable[[RunStatus], None]) -> None:
+    def __init__(
+        self, label: str, say: Callable[[str], None], show: Callable[[RunStatus], None]
+    ) -> None:
         self._label = label
         self._say = say
         self._show = show
@@ -326,9 +374,13 @@ class RunLines:
 @contextmanager
 def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
     """The view for the run of each place; `names` of all runs of the set."""
-    labels = [f"[{run_number}/{len(names)}] {name}" for run_number, name in enumerate(names, start=1)]
+    labels = [
+        f"[{run_number}/{len(names)}] {name}" for run_number, name in enumerate(names, start=1)
+    ]
     if not sys.stdout.isatty():
-        yield lambda run_index: RunLines(labels[run_index], lambda line: print(line, flush=True), lambda _: None)
+        yield lambda run_index: RunLines(
+            labels[run_index], lambda line: print(line, flush=True), lambda _: None
+        )
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -342,8 +394,16 @@ def set_view(names: Sequence[str]) -> Iterator[Callable[[int], View]]:
 
             def show(status: RunStatus) -> None:
                 share = status.budget_share or 0.0
-                rate = f", pass rate {status.evaluations[-1].pass_rate:.3f}" if status.evaluations else ""
-                bar.update(task, completed=share, description=f"{labels[run_index]}: step {status.step}{rate}")
+                rate = (
+                    f", pass rate {status.evaluations[-1].pass_rate:.3f}"
+                    if status.evaluations
+                    else ""
+                )
+                bar.update(
+                    task,
+                    completed=share,
+                    description=f"{labels[run_index]}: step {status.step}{rate}",
+                )
                 bar.update(total_task, completed=run_index + share)
 
             def say(line: str) -> None:

@@ -1,6 +1,8 @@
-"""Who may read what a run writes: its user and group. Samples, tasks and logs hold data and what models wrote.
+"""Who may read what a run writes: its user and group. Samples, tasks and logs hold data and what
+models wrote.
 
-The umask takes from these modes: with 022 folders are 0750 and files 0640, with 077 they are the user's alone.
+The umask takes from these modes: with 022 folders are 0750 and files 0640, with 077 they are the
+user's alone.
 """
 
 import os

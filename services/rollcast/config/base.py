@@ -28,8 +28,13 @@ TASKSET = r"^[A-Za-z0-9][\w./@-]{0,199}$"
 WEB_ADDRESS = r"^https?://[^\s/@?#]+([/?#]\S*)?$"
 """Without user and password: addresses are said aloud, in logs as well."""
 IN_WORDS = {
-    RUN_NAME: "needs lower-case letters, digits and hyphens, 63 at most, and no hyphen at either end",
-    OBJECT_NAME: "needs lower-case letters, digits, hyphens and dots, 253 at most, and a letter or digit at either end",
+    RUN_NAME: (
+        "needs lower-case letters, digits and hyphens, 63 at most, and no hyphen at either end"
+    ),
+    OBJECT_NAME: (
+        "needs lower-case letters, digits, hyphens and dots, 253 at most, and a letter or digit at "
+        "either end"
+    ),
     DATASET_NAME: "needs 1 to 100 characters, neither `:` nor `/` among them",
     CURVE_NAME: "needs 1 to 200 characters, no `/` among them",
     CONDITION: "needs COLUMN=VALUE",
@@ -54,7 +59,11 @@ FolderOrName = Annotated[str, AfterValidator(os.path.expanduser)]
 
 class Settings(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True, validate_default=True
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_default=True,
     )
 
     @field_validator("*")

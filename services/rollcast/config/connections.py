@@ -29,24 +29,27 @@ class Redis(Settings):
     host: str = "127.0.0.1"
     """Name or address of the server."""
     port: Port = 6379
-    """TCP port. In local mode 0 = start an embedded server, also if host and port are left out. It listens on a Unix socket
-    in the run folder; on a free port if the folder cannot hold one or if `host` is not a loopback address."""
+    """TCP port. In local mode 0 = start an embedded server, also if host and port are left out. It
+    listens on a Unix socket in the run folder; on a free port if the folder cannot hold one or if
+    `host` is not a loopback address."""
     socket: Path | None = None
     """Unix socket of a server on this machine, used instead of host and port. None = TCP."""
     username: str | None = None
     """User name of Redis ACLs. None = the default user."""
     password: Secret | None = None
-    """None = no authentication; for an embedded server a random password of each start, in run.json of the run folder.
-    The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
+    """None = no authentication; for an embedded server a random password of each start, in run.json
+    of the run folder. The environment variable ROLLCAST_REDIS_PASSWORD, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     """Deadline of one command; a server away longer is waited for with back-off and reported."""
     scope: Annotated[str, Field(pattern=REDIS_SCOPE)] = ""
-    """Put before the run's name in every key, so that runs of one name may share a server without sharing a queue. The chart
-    sets NAMESPACE/RELEASE if Redis is not its own. Empty = the run's name alone, for a Redis that no one else uses."""
+    """Put before the run's name in every key, so that runs of one name may share a server without
+    sharing a queue. The chart sets NAMESPACE/RELEASE if Redis is not its own. Empty = the run's
+    name alone, for a Redis that no one else uses."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 4 << 30
-    """Bytes of rollouts not yet trained on above which no new task is dispatched (back-pressure)."""
+    """Bytes of rollouts not yet trained on above which no new task is dispatched
+    (back-pressure)."""
 
     @property
     def is_embedded(self) -> bool:
@@ -69,8 +72,8 @@ class Rpc(Settings):
     bind: str = "127.0.0.1"
     """Address the trainer listens on; 0.0.0.0 in a pod."""
     token: Secret | None = None
-    """Shared secret that a generator presents. None = any peer is accepted; in local mode a random token of each start, in
-    run.json of the run folder. ROLLCAST_RPC_TOKEN, where set, wins."""
+    """Shared secret that a generator presents. None = any peer is accepted; in local mode a random
+    token of each start, in run.json of the run folder. ROLLCAST_RPC_TOKEN, where set, wins."""
     tls: TLS | None = None
     """None = plain TCP."""
 
@@ -79,41 +82,48 @@ class Http(Settings):
     """/healthz, /readyz and /metrics of every service, and the forecaster's page and API."""
 
     bind: str = "127.0.0.1"
-    """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its own."""
+    """Address that trainer and generators listen on; 0.0.0.0 in a pod. The forecaster has its
+    own."""
     token: Secret | None = None
-    """Shared secret for every path except the probes /healthz, /startz and /readyz: a bearer token, in a browser the
-    password. None = no secret is needed. ROLLCAST_HTTP_TOKEN, where set, wins."""
+    """Shared secret for every path except the probes /healthz, /startz and /readyz: a bearer token,
+    in a browser the password. None = no secret is needed. ROLLCAST_HTTP_TOKEN, where set, wins."""
     tls: TLS | None = None
-    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 if every address is bound; callers are
-    known by the token alone, because probes and browsers hold no certificate."""
+    """None = plain TCP. The certificate names the address bound, or 127.0.0.1 if every address is
+    bound; callers are known by the token alone, because probes and browsers hold no certificate."""
 
 
 class Weights(Settings):
     """Publishing of weights (wire 2)."""
 
     bucket_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
-    """Size of one packed, reused broadcast buffer. 4-64 MiB are equally fast; larger first-touch buffers are slower."""
+    """Size of one packed, reused broadcast buffer. 4-64 MiB are equally fast; larger first-touch
+    buffers are slower."""
     bucket_timeout_seconds: Annotated[float, Field(gt=0)] = 5.0
     """Deadline of one bucket's broadcast: what a frozen receiver costs at most."""
     opening_timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Deadline for opening the groups of all lanes when members change. 60: a first use of NCCL on a busy machine takes
-    tens of seconds. A generator that dies or freezes meanwhile is noticed earlier, by its stream or its heartbeats."""
+    """Deadline for opening the groups of all lanes when members change. 60: a first use of NCCL on
+    a busy machine takes tens of seconds. A generator that dies or freezes meanwhile is noticed
+    earlier, by its stream or its heartbeats."""
     acknowledge_timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Deadline from the last bucket to the acknowledgement that the version was applied; one second is added for each GB
-    of the version. A generator that misses it is fenced, and an engine that still applies is ended. 30 = ample for a small
-    model, also on a machine that is busy starting others."""
+    """Deadline from the last bucket to the acknowledgement that the version was applied; one second
+    is added for each GB of the version. A generator that misses it is fenced, and an engine that
+    still applies is ended. 30 = ample for a small model, also on a machine that is busy starting
+    others."""
     transport: Literal["auto", "nccl", "gloo"] = "auto"
-    """Transport of the weights to the generators. nccl = from GPU to GPU. gloo = through host memory and TCP: slower,
-    but it also works on CPUs, on one GPU that generator and trainer share, and with drivers that stop NCCL. auto = nccl
-    if the trainer has a GPU of its own, else gloo; the trainer logs which and why."""
+    """Transport of the weights to the generators. nccl = from GPU to GPU. gloo = through host
+    memory and TCP: slower, but it also works on CPUs, on one GPU that generator and trainer share,
+    and with drivers that stop NCCL. auto = nccl if the trainer has a GPU of its own, else gloo; the
+    trainer logs which and why."""
     stage: Literal["auto", "device", "host"] = "auto"
-    """The memory in which a generator keeps a version that it has received and not yet applied. device = whole, on
-    every worker's GPU: the shortest pause. host = once, in host memory that the workers share: each copies its slice
-    when the version is applied. auto = on the device if that leaves a gigabyte of it free, else on the host; on one GPU
-    that generator and trainer share, on the host."""
+    """The memory in which a generator keeps a version that it has received and not yet applied.
+    device = whole, on every worker's GPU: the shortest pause. host = once, in host memory that the
+    workers share: each copies its slice when the version is applied. auto = on the device if that
+    leaves a gigabyte of it free, else on the host; on one GPU that generator and trainer share, on
+    the host."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Interval of a generator's heartbeats."""
     heartbeat_timeout_seconds: Annotated[float, Field(gt=0)] = 8.0
-    """A generator silent for longer, or whose engine did not step for longer while it had work, is fenced."""
+    """A generator silent for longer, or whose engine did not step for longer while it had work, is
+    fenced."""
     coalesce_seconds: Annotated[float, Field(ge=0)] = 2.0
     """Joiners that arrive within this time enter in one epoch."""

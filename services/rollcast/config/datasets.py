@@ -9,7 +9,8 @@ from pydantic import Field
 from rollcast.config.base import DATASET_NAME, Settings
 
 DatasetName = Annotated[str, Field(pattern=DATASET_NAME)]
-"""Label of the data set in metrics, evaluations.jsonl and the forecaster's names; so it holds neither `:` nor `/`."""
+"""Label of the data set in metrics, evaluations.jsonl and the forecaster's names; so it holds
+neither `:` nor `/`."""
 
 MappingName = Literal[
     "plain",
@@ -61,28 +62,30 @@ class _Rows(Settings):
     name: DatasetName
     """Label of the data set in metrics."""
     mapping: MappingName = "plain"
-    """How a row becomes a prompt: `plain` takes the two fields below, the others know the published set they name
-    (docs/data.md lists them)."""
+    """How a row becomes a prompt: `plain` takes the two fields below, the others know the published
+    set they name (docs/data.md lists them)."""
     prompt_field: str = "prompt"
-    """Field of a plain row that holds the prompt: text, or a list of chat messages that ends with one by the user, as
-    TRL and verl write it. `a.b` is field b of field a."""
+    """Field of a plain row that holds the prompt: text, or a list of chat messages that ends with
+    one by the user, as TRL and verl write it. `a.b` is field b of field a."""
     answer_field: str = "answer"
-    """Field of a plain row that holds the reference answer. Your own verifiers get the whole row and do not need it."""
+    """Field of a plain row that holds the reference answer. Your own verifiers get the whole row
+    and do not need it."""
     verifier: str | None = None
-    """Grader of completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a function of your
-    own, in the sandbox), one of tasks.verifiers, or one that an installed package adds. None = the mapping's; `exact`
-    for plain rows."""
+    """Grader of completions: a built-in verifier, `./reward.py:grade` or `package.module:grade` (a
+    function of your own, in the sandbox), one of tasks.verifiers, or one that an installed package
+    adds. None = the mapping's; `exact` for plain rows."""
     template: str | None = None
-    """Text put around the prompt, of a chat around its last message; `{prompt}` marks its place. None = the mapping's;
-    nothing around plain rows."""
+    """Text put around the prompt, of a chat around its last message; `{prompt}` marks its place.
+    None = the mapping's; nothing around plain rows."""
     environment: DatasetName | None = None
-    """One of tasks.environments, in which every prompt of this set is answered; a row with a field `environment` names its
-    own. None = one answer for each prompt, without tools."""
+    """One of tasks.environments, in which every prompt of this set is answered; a row with a field
+    `environment` names its own. None = one answer for each prompt, without tools."""
     from_date: date | None = None
-    """First day of the contests whose tasks `livecodebench` asks, such as `2025-02-01`, after which a model has read nothing.
-    None = from the first contest."""
+    """First day of the contests whose tasks `livecodebench` asks, such as `2025-02-01`, after which
+    a model has read nothing. None = from the first contest."""
     to_date: date | None = None
-    """Last day of these contests, which belongs to them as in LiveCodeBench's own `--end_date`. None = to the last."""
+    """Last day of these contests, which belongs to them as in LiveCodeBench's own `--end_date`.
+    None = to the last."""
 
 
 class JsonlDataset(_Rows):
@@ -103,7 +106,8 @@ class HuggingfaceDataset(_Rows):
     kind: Literal["huggingface"] = "huggingface"
     """A data set of the Hugging Face hub, downloaded once into its cache."""
     path: str | None = None
-    """Name on the hub, such as openai/gsm8k. None = the name under which the mapping's set is published."""
+    """Name on the hub, such as openai/gsm8k. None = the name under which the mapping's set is
+    published."""
     config: str | None = None
     """Configuration (subset) of the data set. None = the mapping's, or the set's default."""
     split: str | None = None
@@ -125,15 +129,16 @@ class Part(Settings):
     dataset: Dataset
     """Data of this part."""
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    """The part's share of the prompts drawn, and of the mixture's pass rate, is weight / the sum of all weights. The
-    paper's ratio of math to code is NOT FOUND; equal parts here."""
+    """The part's share of the prompts drawn, and of the mixture's pass rate, is weight / the sum of
+    all weights. The paper's ratio of math to code is NOT FOUND; equal parts here."""
     held_out: Annotated[int, Field(ge=1)] | None = None
     """Held-out prompts of this part. None = `evaluation.num_prompts`."""
 
 
 class Mixture(Settings):
     kind: Literal["mixture"] = "mixture"
-    """Several tasks in one run, each with a curve of its own; the mixture's curve is their weighted mean."""
+    """Several tasks in one run, each with a curve of its own; the mixture's curve is their weighted
+    mean."""
     name: DatasetName = "mixture"
     """Label of the whole mixture's curve in metrics."""
     parts: Annotated[tuple[Part, ...], Field(min_length=2, max_length=64)]

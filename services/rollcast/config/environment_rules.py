@@ -7,7 +7,9 @@ from rollcast.config.tasks import Tasks
 
 
 def environments_are_one(tasks: Tasks) -> Iterator[tuple[str, ...]]:
-    """Contradictions: the setting to fix, the end of the sentence, and the settings that it was compared with."""
+    """Contradictions: the setting to fix, the end of the sentence, and the settings that it was
+    compared with.
+    """
     for index, environment in enumerate(tasks.environments):
         if isinstance(environment, ToolSet):
             yield from _tools_fit(f"tasks.environments.{index}", environment)
@@ -19,7 +21,10 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
     if "shell" in tools.tools and tools.profile == "compute":
         yield (
             f"{field}.profile",
-            "the tool shell starts processes, which this profile forbids; set it to folder, or take shell out of tools",
+            (
+                "the tool shell starts processes, which this profile forbids; set it to folder, or "
+                "take shell out of tools"
+            ),
             f"{field}.tools",
         )
     if "search" in tools.tools and tools.corpus is None:
@@ -44,23 +49,50 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
                 f"{setting}.url",
             )
         if server.command is not None and server.url is not None:
-            yield f"{setting}.url", "command starts the server already; remove one of the two", f"{setting}.command"
+            yield (
+                f"{setting}.url",
+                "command starts the server already; remove one of the two",
+                f"{setting}.command",
+            )
         if server.token_variable is not None and server.command is not None:
             yield (
                 f"{setting}.token_variable",
-                "a server that command starts sees the variables of its generator; remove it, or name the server's url",
+                (
+                    "a server that command starts sees the variables of its generator; remove it, "
+                    "or name the server's url"
+                ),
                 f"{setting}.command",
             )
 
 
 def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
-    """The model calls a function by the last part of its place, and a server's tools by the server's name."""
+    """The model calls a function by the last part of its place, and a server's tools by the
+    server's name.
+    """
     for setting, names in (
-        ("tools", [(f"{field}.tools.{number}", tool.rpartition(":")[2]) for number, tool in enumerate(tools.tools)]),
-        ("mcp", [(f"{field}.mcp.{number}.name", server.name) for number, server in enumerate(tools.mcp)]),
+        (
+            "tools",
+            [
+                (f"{field}.tools.{number}", tool.rpartition(":")[2])
+                for number, tool in enumerate(tools.tools)
+            ],
+        ),
+        (
+            "mcp",
+            [
+                (f"{field}.mcp.{number}.name", server.name)
+                for number, server in enumerate(tools.mcp)
+            ],
+        ),
     ):
         seen_names: set[str] = set()
         for location, name in names:
             if name in seen_names:
-                yield location, f"the model calls another of {setting} {name} too; give one of them another name"
+                yield (
+                    location,
+                    (
+                        f"the model calls another of {setting} {name} too; give one of them "
+                        "another name"
+                    ),
+                )
             seen_names.add(name)

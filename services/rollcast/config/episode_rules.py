@@ -1,4 +1,7 @@
-"""The rules across settings of episodes: environments, who rewards, credit. `rollcast.config.rules` applies them."""
+"""The rules across settings of episodes: environments, who rewards, credit.
+
+`rollcast.config.rules` applies them.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -30,11 +33,21 @@ def _environment_exists(field: str, dataset: RowsDataset, tasks: Tasks) -> Itera
     names = [environment.name for environment in tasks.environments]
     if dataset.environment in names:
         return
-    remedy = f"it has {', '.join(names)}; correct the name" if names else "it is empty; add an environment of that name"
-    yield f"{field}.environment", f"is not one of tasks.environments: {remedy}", "tasks.environments"
+    remedy = (
+        f"it has {', '.join(names)}; correct the name"
+        if names
+        else "it is empty; add an environment of that name"
+    )
+    yield (
+        f"{field}.environment",
+        f"is not one of tasks.environments: {remedy}",
+        "tasks.environments",
+    )
 
 
-def _one_part_rewards(tasks: Tasks, datasets: Iterable[tuple[str, Dataset | Mixture]]) -> Iterator[Contradiction]:
+def _one_part_rewards(
+    tasks: Tasks, datasets: Iterable[tuple[str, Dataset | Mixture]]
+) -> Iterator[Contradiction]:
     for number, environment in enumerate(tasks.environments):
         setting = f"tasks.environments.{number}.reward"
         for field, dataset in datasets:
@@ -51,7 +64,10 @@ def _prompts_are_chats(tasks: Tasks) -> Iterator[Contradiction]:
     if layout != "auto":
         yield (
             "tasks.prompt_format.layout",
-            "episodes in tasks.environments are chats in the model's own chat template; set it to auto",
+            (
+                "episodes in tasks.environments are chats in the model's own chat template; set it "
+                "to auto"
+            ),
             "tasks.environments",
         )
 

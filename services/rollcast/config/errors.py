@@ -1,4 +1,6 @@
-"""Errors that a user reads as one sentence instead of a traceback: mistakes to fix, and failures that may pass."""
+"""Errors that a user reads as one sentence instead of a traceback: mistakes to fix, and failures
+that may pass.
+"""
 
 import errno
 from collections.abc import Iterator
@@ -7,9 +9,12 @@ from typing import ClassVar
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_SUPERSEDED = 76
-"""A trainer's: its release names another one. It has left in order, and its Job must not begin again."""
+"""A trainer's: its release names another one. It has left in order, and its Job must not begin
+again."""
 _ABOUT_RIGHTS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_ABOUT_PATHS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG})
+_ABOUT_PATHS = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+)
 FIXED_BY_THE_USER = _ABOUT_RIGHTS | _ABOUT_PATHS
 """Errors of a file system after which a second try would fail again."""
 SERVER_ERROR = 500
@@ -25,21 +30,27 @@ class UserError(ValueError):
 
 
 class PassingError(UserError):
-    """Nothing that the user gave is known to be wrong: storage, memory or a network failed, perhaps only for now."""
+    """Nothing that the user gave is known to be wrong: storage, memory or a network failed, perhaps
+    only for now.
+    """
 
     exit_code: ClassVar[int] = EXIT_FAILED
     """A supervisor may start the process again."""
 
 
 def refused_by_the_world(error: BaseException, sentence: str) -> UserError:
-    """`sentence` as a UserError, or as a PassingError where `error` or one of its causes may pass by itself."""
+    """`sentence` as a UserError, or as a PassingError where `error` or one of its causes may pass
+    by itself.
+    """
     return PassingError(sentence) if may_pass(error) else UserError(sentence)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a second try may go well: an I/O error not about paths or rights, a network, a server in trouble.
+    """Whether a second try may go well: an I/O error not about paths or rights, a network, a server
+    in trouble.
 
-    The status that a server answered decides first: 404 is a wrong name however the client wraps it.
+    The status that a server answered decides first: 404 is a wrong name however the client wraps
+    it.
     """
     chain = list(_causes(error))
     for link in chain:
@@ -52,11 +63,17 @@ def may_pass(error: BaseException) -> bool:
 def _is_passing(error: BaseException) -> bool:
     if isinstance(error, ConnectionError | TimeoutError):
         return True
-    return isinstance(error, OSError) and error.errno is not None and error.errno not in FIXED_BY_THE_USER
+    return (
+        isinstance(error, OSError)
+        and error.errno is not None
+        and error.errno not in FIXED_BY_THE_USER
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and its causes, each once, with those that `from None` hides, as libraries do with an HTTP answer."""
+    """The error and its causes, each once, with those that `from None` hides, as libraries do with
+    an HTTP answer.
+    """
     seen_ids: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen_ids:

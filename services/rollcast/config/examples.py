@@ -31,15 +31,20 @@ _FUNCTIONS = ("function", "code")
 _EXPONENT = re.compile(r"[+-]?[0-9]{1,20}e[+-]?[0-9]{1,3}", re.IGNORECASE)
 
 
-def example(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False) -> str:
-    """An example of `field` in backticks: a group that contains the meaning of `value`, else any; empty if none is known.
+def example(
+    field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False
+) -> str:
+    """An example of `field` in backticks: a group that contains the meaning of `value`, else any;
+    empty if none is known.
 
     in_list: the setting is a list of such groups.
     """
     name, _, index = field.rpartition(".")
     if index.isdigit():
         return example(name, value, groups, in_list=True)
-    if any(segment.isdigit() for segment in field.split(".")) or (isinstance(value, Mapping) and _has_secret(value)):
+    if any(segment.isdigit() for segment in field.split(".")) or (
+        isinstance(value, Mapping) and _has_secret(value)
+    ):
         return ""
     meaning = next(_meanings(field, value, groups), None)
     line = _line(field, [meaning] if in_list else meaning) if meaning is not None else ""
@@ -50,11 +55,17 @@ def example(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_
     return f"`{line}`" if 0 < len(line) <= MAX_EXAMPLE_CHARACTERS else ""
 
 
-def with_value(example_line: str, setting: str, value: object, groups: Sequence[type[BaseModel]]) -> str:
-    """The example of a setting of `groups`, with this value instead; empty if none of them accepts the value."""
+def with_value(
+    example_line: str, setting: str, value: object, groups: Sequence[type[BaseModel]]
+) -> str:
+    """The example of a setting of `groups`, with this value instead; empty if none of them accepts
+    the value.
+    """
     *path, name = setting.split(".")
     parsed_value = _as_number(value)
-    if not any(name in group.model_fields and _accepts(group, name, parsed_value) for group in groups):
+    if not any(
+        name in group.model_fields and _accepts(group, name, parsed_value) for group in groups
+    ):
         return ""
     settings = yaml.safe_load(example_line)
     functools.reduce(operator.getitem, path, settings)[name] = parsed_value
@@ -70,14 +81,22 @@ def _line(field: str, value: object) -> str:
 
 
 def _in_one_line(settings: Mapping[str, Any]) -> str:
-    return str(yaml.safe_dump(settings, default_flow_style=True, sort_keys=False, width=1_000_000)).strip()[1:-1]
+    return str(
+        yaml.safe_dump(settings, default_flow_style=True, sort_keys=False, width=1_000_000)
+    ).strip()[1:-1]
 
 
-def _meanings(field: str, value: object, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
+def _meanings(
+    field: str, value: object, groups: Sequence[type[BaseModel]]
+) -> Iterator[dict[str, Any]]:
     """Settings that the user may have meant by the value, the likeliest first."""
     if isinstance(value, Mapping):
         candidates = ((group, {"kind": kind_of_group(group), **value}) for group in groups)
-        yield from (group_settings for group, group_settings in candidates if _is_right(group, group_settings))
+        yield from (
+            group_settings
+            for group, group_settings in candidates
+            if _is_right(group, group_settings)
+        )
     if isinstance(value, str) and value.lower() in {kind_of_group(group) for group in groups}:
         yield {"kind": value.lower()}
     if isinstance(value, str):
@@ -85,11 +104,15 @@ def _meanings(field: str, value: object, groups: Sequence[type[BaseModel]]) -> I
     name = _MEANT.get(field)
     if name is not None and not isinstance(value, bool | None):
         parsed_value = _as_number(value)
-        yield from ({name: parsed_value} for group in groups[:1] if _is_right(group, {name: parsed_value}))
+        yield from (
+            {name: parsed_value} for group in groups[:1] if _is_right(group, {name: parsed_value})
+        )
 
 
 def _text_meanings(value: str, groups: Sequence[type[BaseModel]]) -> Iterator[dict[str, Any]]:
-    """Groups with a function of the user's own, or with a file of their kind; named after it if they need a name."""
+    """Groups with a function of the user's own, or with a file of their kind; named after it if
+    they need a name.
+    """
     for group in groups:
         kind = kind_of_group(group)
         settings = [setting for setting in _FUNCTIONS if ":" in value]
@@ -121,7 +144,9 @@ def _has_secret(value: Mapping[Any, Any]) -> bool:
 
 
 def _accepts(group: type[BaseModel], name: str, value: object) -> bool:
-    """Whether this setting is right, whatever else the group needs. pydantic would take true for 1."""
+    """Whether this setting is right, whatever else the group needs. pydantic would take true for
+    1.
+    """
     if isinstance(value, bool) and group.model_fields[name].annotation is not bool:
         return False
     try:

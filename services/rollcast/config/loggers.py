@@ -17,7 +17,8 @@ class TensorBoardLog(Settings):
 
 class MlflowLog(Settings):
     kind: Literal["mlflow"] = "mlflow"
-    """Send to an MLflow tracking server; credentials are those of MLflow's own environment variables."""
+    """Send to an MLflow tracking server; credentials are those of MLflow's own environment
+    variables."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]
     """Address of the tracking server, as http://host:5000."""
     experiment: str = "rollcast"

@@ -24,18 +24,23 @@ ENGINE_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
 class Lora(Settings):
-    """The model itself stays as it is, in `model.dtype`. Each of `targets` gets two small matrices: `y = W x + alpha / rank * B A
-    x`. Only they are trained, published, checkpointed and exported (in PEFT's format)."""
+    """The model itself stays as it is, in `model.dtype`. Each of `targets` gets two small matrices:
+    `y = W x + alpha / rank * B A x`. Only they are trained, published, checkpointed and exported
+    (in PEFT's format)."""
 
     rank: Annotated[int, Field(ge=1, le=512)] = 32
-    """Rows of A and columns of B. The trained weights, and the bytes of a version, grow with it. 32, because reinforcement
-    learning reached full fine-tuning even with rank 1 in "LoRA without regret". vLLM allows 512 at most."""
+    """Rows of A and columns of B. The trained weights, and the bytes of a version, grow with it.
+    32, because reinforcement learning reached full fine-tuning even with rank 1 in "LoRA without
+    regret". vLLM allows 512 at most."""
     alpha: Annotated[int, Field(ge=1)] = 32
-    """The update is multiplied by alpha / rank, so that the best learning rate hardly depends on the rank. 32 is the value of
-    "LoRA without regret", whose rule for the rate holds for it."""
-    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1, max_length=100)] = "all-linear"
-    """Names of the layers that get an adapter, such as [q_proj, v_proj]. `all-linear`: every linear layer of attention and
-    feed-forward, because attention alone learned less. Experts cannot be named: a mixture needs the layers of its attention."""
+    """The update is multiplied by alpha / rank, so that the best learning rate hardly depends on
+    the rank. 32 is the value of "LoRA without regret", whose rule for the rate holds for it."""
+    targets: (
+        Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
+    ) = "all-linear"
+    """Names of the layers that get an adapter, such as [q_proj, v_proj]. `all-linear`: every linear
+    layer of attention and feed-forward, because attention alone learned less. Experts cannot be
+    named: a mixture needs the layers of its attention."""
 
     @property
     def scaling(self) -> float:
@@ -53,9 +58,12 @@ class Lora(Settings):
 
 
 def check_gpu_dtype(lora: Lora | None, dtype: str) -> None:
-    """Raise UserError if a GPU cannot serve the adapters: vLLM's kernels for them refuse float32 there, not on a CPU."""
+    """Raise UserError if a GPU cannot serve the adapters: vLLM's kernels for them refuse float32
+    there, not on a CPU.
+    """
     if lora is not None and dtype == "float32":
         raise UserError(
-            "model.dtype = float32: on a GPU vLLM applies adapters in bfloat16 only; set that, or train every weight "
+            "model.dtype = float32: on a GPU vLLM applies adapters in bfloat16 only; set that, or "
+            "train every weight "
             "without model.lora"
         )

@@ -1,7 +1,7 @@
 """Names of settings that users bring from other systems, and what each is here: `other_names.yaml`.
 
-docs/reference/other-names.md is made of that table, too. Settings that Rollcast no longer has are in `REMOVED`, as run
-files of earlier versions name them.
+docs/reference/other-names.md is made of that table, too. Settings that Rollcast no longer has are
+in `REMOVED`, as run files of earlier versions name them.
 """
 
 import functools
@@ -19,15 +19,28 @@ ALL = "all"
 MAX_DEPTH = 8
 """Levels of such a group; those of the other systems have five."""
 REMOVED = {
-    "weights.encoding": "is not a setting any more: every version is sent whole, which was faster wherever it was "
+    "weights.encoding": "is not a setting any more: every version is sent whole, which was faster "
+    "wherever "
+    "it "
+    "was "
     "measured; remove it",
-    "forecaster.grpc_port": "is not a setting any more: the forecaster has no gRPC API, and its HTTP API answers the "
+    "forecaster.grpc_port": "is not a setting any more: the forecaster has no gRPC API, and its HTTP "  # noqa: E501
+    "API "
+    "answers "
+    "the "
     "same (docs/reference/http.md); remove it",
-    "weights.overlap_training": "is not a setting any more: a broadcast and an update on the same GPUs never run at the "
+    "weights.overlap_training": "is not a setting any more: a broadcast and an update on the same GPUs never "  # noqa: E501
+    "run "
+    "at "
+    "the "
     "same time; remove it",
 }
 """By dotted name (group and setting) what follows it in the sentence."""
-ACCEPTED = {"weights.encoding": "full", "forecaster.grpc_port": 0, "weights.overlap_training": False}
+ACCEPTED = {
+    "weights.encoding": "full",
+    "forecaster.grpc_port": 0,
+    "weights.overlap_training": False,
+}
 """The values with the meaning of today: resolved run files of earlier versions contain them."""
 
 
@@ -46,8 +59,8 @@ class Counterpart:
     """The page that describes why."""
 
     def sentence(self, line: str = "") -> str:
-        """The end of a sentence that begins with the name. `line`: of a run file, with the user's own value; empty =
-        the example."""
+        """The end of a sentence that begins with the name. `line`: of a run file, with the user's
+        own value; empty = the example."""
         if self.setting:
             return f"is not a setting; here it is {self.setting}: `{line or self.example}`"
         return f"is not supported: {self.reason} ({self.page})"
@@ -60,7 +73,9 @@ class Counterpart:
 @functools.cache
 def counterparts() -> tuple[Counterpart, ...]:
     """The whole table, read when a run file has a name that is not a setting."""
-    return TypeAdapter(tuple[Counterpart, ...]).validate_python(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
+    return TypeAdapter(tuple[Counterpart, ...]).validate_python(
+        yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    )
 
 
 @functools.cache
@@ -74,18 +89,26 @@ def counterpart(field: str) -> Counterpart | None:
 
 
 def example_of_setting(setting: str) -> str:
-    """One line of a run file with a setting or group that other systems have too; empty if none is known."""
+    """One line of a run file with a setting or group that other systems have too; empty if none is
+    known.
+    """
     return next((entry.example for entry in counterparts() if entry.setting == setting), "")
 
 
 def _ends(field: str) -> list[str]:
     """The ends of a dotted name, the longest first."""
-    parts = [segment.replace("-", "_").lower() for segment in field.split(".") if not segment.isdigit()]
+    parts = [
+        segment.replace("-", "_").lower() for segment in field.split(".") if not segment.isdigit()
+    ]
     return [".".join(parts[start:]) for start in range(len(parts))]
 
 
-def names_within(field: str, value: Any, depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any, Counterpart]]:
-    """The settings of an unknown group that are known names, each with its value and its counterpart here."""
+def names_within(
+    field: str, value: Any, depth: int = MAX_DEPTH
+) -> Iterator[tuple[str, Any, Counterpart]]:
+    """The settings of an unknown group that are known names, each with its value and its
+    counterpart here.
+    """
     if not isinstance(value, Mapping) or depth == 0:
         return
     for name, inner in value.items():
@@ -103,6 +126,12 @@ def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     for name, accepted in ACCEPTED.items():
         group, _, setting = name.partition(".")
         group_settings = settings.get(group)
-        if isinstance(group_settings, dict) and setting in group_settings and group_settings[setting] == accepted:
-            settings[group] = {key: value for key, value in group_settings.items() if key != setting}
+        if (
+            isinstance(group_settings, dict)
+            and setting in group_settings
+            and group_settings[setting] == accepted
+        ):
+            settings[group] = {
+                key: value for key, value in group_settings.items() if key != setting
+            }
     return settings

@@ -1,4 +1,6 @@
-"""Out of memory is one sentence, that names what did not fit and the setting; a second try would find no more room."""
+"""Out of memory is one sentence, that names what did not fit and the setting; a second try would
+find no more room.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,17 +10,23 @@ from typing import ClassVar
 from rollcast.config.errors import EXIT_FAILED, UserError
 
 REFUSALS = ("can't allocate memory", "out of memory", "not enough memory")
-"""Words of torch (host, device) and of CUDA's libraries when memory runs out; processes pass errors on as text."""
+"""Words of torch (host, device) and of CUDA's libraries when memory runs out; processes pass errors
+on as text."""
 DEVICES = ("CUDA", "HIP")
 ASKED = re.compile(r"allocate (\d+ bytes|[\d.]+ [KMGT]?i?B)", re.IGNORECASE)
 
 
 class OutOfMemory(UserError):  # noqa: N818  (its common name)
-    """This process has not the memory that its part needs. The others know nothing of it: the process must end."""
+    """This process has not the memory that its part needs.
+
+    The others know nothing of it: the process must end.
+    """
 
 
 class KilledForMemory(OutOfMemory):
-    """The kernel ended a process: perhaps for what others took, so that a supervisor may try again."""
+    """The kernel ended a process: perhaps for what others took, so
+    that a supervisor may try again.
+    """
 
     exit_code: ClassVar[int] = EXIT_FAILED
 
@@ -38,7 +46,9 @@ def out_of_memory(action: str, remedy: str, error_message: str) -> OutOfMemory:
 
 @contextmanager
 def told_what_did_not_fit(action: str, remedy: str) -> Iterator[None]:
-    """Raise OutOfMemory, with the action `action` and the `remedy`, if an allocation inside the block is refused."""
+    """Raise OutOfMemory, with the action `action` and the `remedy`, if an allocation inside the
+    block is refused.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:

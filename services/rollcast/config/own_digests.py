@@ -1,4 +1,6 @@
-"""Digests of the files that a recipe's own parts are in: a run's folder, its export and `recipe diff` name them."""
+"""Digests of the files that a recipe's own parts are in: a run's folder, its export and `recipe
+diff` name them.
+"""
 
 from pathlib import Path
 
@@ -9,15 +11,17 @@ from rollcast.config.recipe import Recipe
 def with_digests(recipe: Recipe, *, beside: Path | None = None) -> Recipe:
     """The recipe with every digest that the run file leaves out.
 
-    `beside`: a folder in which files are looked for first, such as that of another person's run file. None = only in the
-    folder of the command, as a run does.
+    `beside`: a folder in which files are looked for first, such as that of another person's run
+    file. None = only in the folder of the command, as a run does.
     """
     updates = {}
     for setting, own_part in recipe.own_parts.items():
         if "digest" not in own_part.model_fields_set:
             name = setting.removeprefix("recipe.")
             digest = None if beside is None else file_digest(_seen_from(beside, own_part.function))
-            updates[name] = own_part.model_copy(update={"digest": digest or file_digest(own_part.function)})
+            updates[name] = own_part.model_copy(
+                update={"digest": digest or file_digest(own_part.function)}
+            )
     return recipe.model_copy(update=updates)
 
 

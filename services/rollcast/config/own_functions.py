@@ -1,8 +1,9 @@
-"""Functions of one's own, as verifiers and as parts of a recipe: found by file or by import path, and their failures are
-reported with file and line.
+"""Functions of one's own, as verifiers and as parts of a recipe: found by file or by import path,
+and their failures are reported with file and line.
 
 ./reward.py:grade        the function `grade` of a file; modules next to the file can be imported
-my_package.rewards:grade of a module that is installed, or is in the folder in which the command was started
+my_package.rewards:grade of a module that is installed, or is in the folder in which the command was
+started
 """
 
 import functools
@@ -27,7 +28,8 @@ PARTS_GROUP = "rollcast.parts"
 MAX_SENTENCE_CHARACTERS = 400
 """Characters of a failure that travel on."""
 SANDBOX_HINT = (
-    "; in the sandbox a verifier has no files, network, processes or threads: read files while the module is imported, "
+    "; in the sandbox a verifier has no files, network, processes or threads: read files while the "
+    "module is imported, "
     "or declare the function in tasks.verifiers with trusted: true"
 )
 _PACKAGE = Path(__file__).parents[1]
@@ -41,22 +43,31 @@ def is_function(name: str) -> bool:
 def absolute(source: str) -> str:
     """The name of the same function for a process that works in another folder."""
     module_path, _, function = source.rpartition(":")
-    return f"{Path(module_path).expanduser().absolute()}:{function}" if module_path.endswith(".py") else source
+    return (
+        f"{Path(module_path).expanduser().absolute()}:{function}"
+        if module_path.endswith(".py")
+        else source
+    )
 
 
 def check_file(source: str, setting: str = "verifier") -> None:
-    """Raises UserError if the file that a function is in is not there. `setting`: what names the function."""
+    """Raises UserError if the file that a function is in is not there.
+
+    `setting`: what names the function.
+    """
     module_path = source.rpartition(":")[0]
     if module_path.endswith(".py") and not Path(module_path).expanduser().is_file():
         raise UserError(
-            f"{setting} {source}: there is no file {Path(module_path).expanduser().absolute()}; correct the path, "
+            f"{setting} {source}: there is no file {Path(module_path).expanduser().absolute()}; "
+            "correct the path, "
             "which is relative to the folder in which the command is started"
         )
 
 
 @functools.cache
 def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
-    """The function, or class, that `source` names; without a colon an entry point of an installed package in `group`.
+    """The function, or class, that `source` names; without a colon an entry point of an installed
+    package in `group`.
 
     Raises UserError if there is no such function, and whatever its import raises.
     """
@@ -71,8 +82,14 @@ def load_function(source: str, group: str = PARTS_GROUP) -> Callable[..., Any]:
     )
     function = getattr(module, name, None)
     if not callable(function):
-        function_names = [key for key, value in vars(module).items() if _is_own_function(value, module)]
-        has = f"it has {', '.join(sorted(function_names)[:10])}" if function_names else "there are no functions in it"
+        function_names = [
+            key for key, value in vars(module).items() if _is_own_function(value, module)
+        ]
+        has = (
+            f"it has {', '.join(sorted(function_names)[:10])}"
+            if function_names
+            else "there are no functions in it"
+        )
         raise UserError(f"{module_path} has no function {name!r} ({has}); name one, or add it")
     loaded_function: Callable[..., Any] = function
     return loaded_function
@@ -83,7 +100,8 @@ def _installed_part(name: str, group: str) -> Callable[..., Any]:
     if name not in installed.names:
         names = ", ".join(sorted(installed.names)) or "none"
         raise UserError(
-            f"no installed package has the entry point {name!r} in the group {group} (there is: {names}); install "
+            f"no installed package has the entry point {name!r} in the group {group} (there is: "
+            f"{names}); install "
             "it, or name a function as ./mine.py:f"
         )
     function: Callable[..., Any] = installed[name].load()
@@ -91,7 +109,10 @@ def _installed_part(name: str, group: str) -> Callable[..., Any]:
 
 
 def file_digest(source: str) -> str | None:
-    """SHA-256 of the function's file, in hexadecimal digits. None: `source` names no file, or one that cannot be read."""
+    """SHA-256 of the function's file, in hexadecimal digits.
+
+    None: `source` names no file, or one that cannot be read.
+    """
     module_path = source.rpartition(":")[0]
     file = Path(module_path).expanduser()
     if not module_path.endswith(".py") or not file.is_file():
@@ -102,12 +123,15 @@ def file_digest(source: str) -> str | None:
 @functools.cache
 def _load_module(file: Path) -> ModuleType:
     """The module of an absolute path: one, however many of its functions are asked for."""
-    sys.path.append(str(file.parent))  # behind everything else, so that no file hides a module of Python's
+    sys.path.append(
+        str(file.parent)
+    )  # behind everything else, so that no file hides a module of Python's
     digest = hashlib.sha256(os.fsencode(file)).hexdigest()
     # Hexadecimal digits of a path's digest in the name of its module: 64 bits, so that no two paths
     # share them.
     path_digits = 16
-    name = f"rollcast_own_{file.stem}_{digest[:path_digits]}"  # files of equal stem do not replace each other
+    # files of equal stem do not replace each other
+    name = f"rollcast_own_{file.stem}_{digest[:path_digits]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -118,7 +142,11 @@ def _load_module(file: Path) -> ModuleType:
 
 
 def _is_own_function(value: Any, module: ModuleType) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module.__name__ and not isinstance(value, type)
+    return (
+        callable(value)
+        and getattr(value, "__module__", None) == module.__name__
+        and not isinstance(value, type)
+    )
 
 
 def failure(
@@ -133,8 +161,8 @@ def failure(
 
     ZeroDivisionError: division by zero (/home/me/reward.py, line 7)
 
-    function: that was called; None = none yet. row: its argument. signature: a hint for a call that raised TypeError
-    before the function ran; empty = none.
+    function: that was called; None = none yet. row: its argument. signature: a hint for a call that
+    raised TypeError before the function ran; empty = none.
     """
     if isinstance(error, UserError):
         return str(error)[:MAX_SENTENCE_CHARACTERS]
@@ -145,7 +173,12 @@ def failure(
         error_message = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         location = _place(error.__traceback__)
     hint = SANDBOX_HINT if in_sandbox and _asks_for_more(error) else ""
-    if isinstance(error, KeyError) and isinstance(row, dict) and error.args and error.args[0] not in row:
+    if (
+        isinstance(error, KeyError)
+        and isinstance(row, dict)
+        and error.args
+        and error.args[0] not in row
+    ):
         hint = f"; the row has {', '.join(map(repr, list(row)[:10]))}"
     if not location and function is not None:
         location = definition(function)
@@ -156,15 +189,25 @@ def failure(
 def definition(function: Callable[..., Any] | None) -> str:
     """The place of a function, as `failure` writes it; empty if Python does not know."""
     code = getattr(None if function is None else inspect.unwrap(function), "__code__", None)
-    return f" ({code.co_filename}, line {code.co_firstlineno})" if isinstance(code, CodeType) else ""
+    return (
+        f" ({code.co_filename}, line {code.co_firstlineno})" if isinstance(code, CodeType) else ""
+    )
 
 
 def _place(traceback: TracebackType | None) -> str:
     """The last line of the user's own code; of a library's if no code of the user was running."""
     locations = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
-    frames = [location for location in locations if not location[0].startswith(("<", f"{_PACKAGE}{os.sep}"))]
-    libraries = tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
-    user_frames = [frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)]
+    frames = [
+        location
+        for location in locations
+        if not location[0].startswith(("<", f"{_PACKAGE}{os.sep}"))
+    ]
+    libraries = tuple(
+        os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")
+    )
+    user_frames = [
+        frame for frame in frames if not os.path.realpath(frame[0]).startswith(libraries)
+    ]
     for file, line in reversed(user_frames or frames):
         return f" ({file}, line {line})"
     return ""

@@ -7,11 +7,19 @@ _SHOWN_CATEGORIES = ("Zs",)
 
 
 def printable(text: str) -> str:
-    """The text with escapes instead of control characters, as a terminal would obey them: `\\x1b` for escape."""
+    """The text with escapes instead of control characters, as a terminal would obey them: `\\x1b`
+    for escape.
+    """
     if text.isprintable():
         return text
-    return "".join(letter if _is_shown(letter) else letter.encode("unicode_escape").decode() for letter in text)
+    return "".join(
+        letter if _is_shown(letter) else letter.encode("unicode_escape").decode() for letter in text
+    )
 
 
 def _is_shown(letter: str) -> bool:
-    return letter.isprintable() or letter in "\n\t" or unicodedata.category(letter) in _SHOWN_CATEGORIES
+    return (
+        letter.isprintable()
+        or letter in "\n\t"
+        or unicodedata.category(letter) in _SHOWN_CATEGORIES
+    )

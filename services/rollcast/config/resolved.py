@@ -17,7 +17,8 @@ from rollcast.config.schema import RunConfig
 from rollcast.config.sentences import format_value
 
 USUAL_PORTS = (("forecaster", "http_port"), ("local", "prometheus_port"))
-"""Settings that stay left out if the run file leaves them out: a resumed run finds a free port if another run has them."""
+"""Settings that stay left out if the run file leaves them out: a resumed run finds a free port if
+another run has them."""
 
 
 def write_resolved(config: RunConfig, path: Path) -> None:
@@ -53,8 +54,14 @@ class Difference:
     @property
     def sentence(self) -> str:
         """Without the values of a secret."""
-        old_text, new_text = (_in_words(self.field, value) for value in (self.old_value, self.new_value))
-        return f"{self.field} {old_text} -> {new_text}" if old_text != "(not shown)" else f"{self.field} (not shown)"
+        old_text, new_text = (
+            _in_words(self.field, value) for value in (self.old_value, self.new_value)
+        )
+        return (
+            f"{self.field} {old_text} -> {new_text}"
+            if old_text != "(not shown)"
+            else f"{self.field} (not shown)"
+        )
 
 
 def _in_words(field: str, value: Any) -> str:
@@ -69,7 +76,9 @@ def differences(old_settings: Settings, new_settings: Settings) -> list[Differen
     return list(_between(plain(old_settings), plain(new_settings), ""))
 
 
-def _between(old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], prefix: str) -> Iterator[Difference]:
+def _between(
+    old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], prefix: str
+) -> Iterator[Difference]:
     for name in dict.fromkeys((*old_settings, *new_settings)):
         old = old_settings.get(name)
         new = new_settings.get(name)

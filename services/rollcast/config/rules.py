@@ -1,7 +1,8 @@
 """The rules across settings, each once.
 
-A rule looks at a whole run file and names the setting to fix, and the one that it contradicts. `rollcast
-config check`, every process that reads a run file, and the chart's check before an install apply this list and no other.
+A rule looks at a whole run file and names the setting to fix, and the one that it contradicts.
+`rollcast config check`, every process that reads a run file, and the chart's check before an
+install apply this list and no other.
 """
 
 from collections import Counter
@@ -14,7 +15,13 @@ from rollcast.config.autoscaler import Autoscaler
 from rollcast.config.base import Settings
 from rollcast.config.connections import Redis
 from rollcast.config.curve_sources import CurveFile, CurveQueries
-from rollcast.config.datasets import CountdownDataset, Dataset, HuggingfaceDataset, Mixture, RowsDataset
+from rollcast.config.datasets import (
+    CountdownDataset,
+    Dataset,
+    HuggingfaceDataset,
+    Mixture,
+    RowsDataset,
+)
 from rollcast.config.distillation import EndpointTeacher
 from rollcast.config.engine_arguments import EngineArguments
 from rollcast.config.environment_rules import environments_are_one
@@ -36,11 +43,15 @@ from rollcast.config.services import Forecaster, Generator, Grader
 from rollcast.config.tasks import Grading, PromptFormat, Tasks
 
 Contradiction = tuple[str, ...]
-"""The setting to fix, what follows it and its value in the sentence, and the settings that it was compared with."""
+"""The setting to fix, what follows it and its value in the sentence, and the settings that it was
+compared with."""
 
 
 def broken_rules(config: RunConfig, *, to_start: bool = False) -> Iterator[Wrong]:
-    """Mistakes in settings that are right one by one. `to_start`: a run is started from them, so it must end."""
+    """Mistakes in settings that are right one by one.
+
+    `to_start`: a run is started from them, so it must end.
+    """
     for field, sentence, *related_fields in _contradictions(config):
         yield wrong_value(field, _value(config, field), sentence, *related_fields)
     yield from _data_sets_have_a_place(config.tasks)
@@ -87,32 +98,50 @@ def _model_fits(model: Model, recipe: Recipe, engine: EngineArguments) -> Iterat
             "recipe.max_completion_tokens",
         )
     if model.from_step is not None and model.from_run is None:
-        yield "model.from_step", "it names a checkpoint of model.from_run, which is not set; set it", "model.from_run"
+        yield (
+            "model.from_step",
+            "it names a checkpoint of model.from_run, which is not set; set it",
+            "model.from_run",
+        )
     if model.from_run is not None and model.spent_device_hours is not None:
         yield (
             "model.spent_device_hours",
-            "the checkpoint of model.from_run contains the spent device-hours; remove one of the two",
+            (
+                "the checkpoint of model.from_run contains the spent device-hours; remove one of "
+                "the two"
+            ),
             "model.from_run",
         )
     if engine.quantization is not None and model.dtype != "bfloat16":
         yield (
             "generator.engine.quantization",
-            f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to bfloat16 or remove quantization",
+            (
+                f"it quantises bfloat16 weights, and model.dtype is {model.dtype}; set that to "
+                "bfloat16 or remove quantization"
+            ),
             "model.dtype",
         )
     if engine.quantization is not None and model.lora is not None:
         yield (
             "generator.engine.quantization",
-            "adapters of a base in 8 bits were never shown; remove it, or train every weight without model.lora",
+            (
+                "adapters of a base in 8 bits were never shown; remove it, or train every weight "
+                "without model.lora"
+            ),
             "model.lora",
         )
 
 
-def _groups_fit_a_generator(generator: Generator, recipe: Recipe, tasks: Tasks) -> Iterator[Contradiction]:
+def _groups_fit_a_generator(
+    generator: Generator, recipe: Recipe, tasks: Tasks
+) -> Iterator[Contradiction]:
     groups = {
         "recipe.rollouts_per_prompt": recipe.rollouts_per_prompt,
         "tasks.evaluation.rollouts_per_prompt": tasks.evaluation.rollouts_per_prompt,
-        **{f"tasks.downstream.{i}.rollouts_per_prompt": d.rollouts_per_prompt for i, d in enumerate(tasks.downstream)},
+        **{
+            f"tasks.downstream.{i}.rollouts_per_prompt": d.rollouts_per_prompt
+            for i, d in enumerate(tasks.downstream)
+        },
     }
     if isinstance(recipe.rollout_allocation, DifficultyAllocation):
         groups["recipe.rollout_allocation.most"] = recipe.rollout_allocation.most
@@ -130,13 +159,17 @@ def _recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.refill_filtered and not recipe.zero_variance_filter:
         yield (
             "recipe.refill_filtered",
-            "it refills what recipe.zero_variance_filter drops; set that to true or refill_filtered to false",
+            (
+                "it refills what recipe.zero_variance_filter drops; set that to true or "
+                "refill_filtered to false"
+            ),
             "recipe.zero_variance_filter",
         )
     if recipe.scale_by_difficulty and recipe.kl is None and recipe.entropy_bonus == 0:
         yield (
             "recipe.scale_by_difficulty",
-            "it scales recipe.kl and recipe.entropy_bonus, and both are off; set one of these, or scale_by_difficulty to "
+            "it scales recipe.kl and recipe.entropy_bonus, and both are off; set one of these, or "
+            "scale_by_difficulty to "
             "false",
             "recipe.kl",
             "recipe.entropy_bonus",
@@ -144,15 +177,21 @@ def _recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.unique_prompts is not None and recipe.unique_prompts < recipe.prompts_per_step:
         yield (
             "recipe.unique_prompts",
-            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would hold a prompt twice; raise "
+            f"is less than recipe.prompts_per_step {recipe.prompts_per_step}, so a step would hold "
+            "a prompt twice; raise "
             "recipe.unique_prompts or lower prompts_per_step",
             "recipe.prompts_per_step",
         )
     distillation = recipe.distillation
-    if distillation and isinstance(distillation.teacher, EndpointTeacher) and recipe.temperature != 1:
+    if (
+        distillation
+        and isinstance(distillation.teacher, EndpointTeacher)
+        and recipe.temperature != 1
+    ):
         yield (
             "recipe.temperature",
-            "an endpoint gives the teacher's log-probs at temperature 1, unlike the sampled ones; set it to 1, or give "
+            "an endpoint gives the teacher's log-probs at temperature 1, unlike the sampled ones; "
+            "set it to 1, or give "
             "recipe.distillation.teacher: {kind: folder, path: ...}",
             "recipe.distillation",
         )
@@ -164,21 +203,25 @@ def _recipe_is_one(recipe: Recipe) -> Iterator[Contradiction]:
     if not recipe.loss.has_ratio and truncation is None and schedule.max_staleness > on_policy:
         yield (
             "recipe.schedule.max_staleness",
-            f"recipe.loss {recipe.loss.kind} has no ratio that corrects for older weights, and schedule "
-            f"{schedule.kind} trains on them; set max_staleness {on_policy}, recipe.corrections.truncation or another loss",
+            f"recipe.loss {recipe.loss.kind} has no ratio that corrects for older weights, and "
+            "schedule "
+            f"{schedule.kind} trains on them; set max_staleness {on_policy}, "
+            "recipe.corrections.truncation or another loss",
             "recipe.loss",
         )
     if isinstance(recipe.loss, OwnPart) and truncation is not None:
         yield (
             "recipe.corrections.truncation.ratio_max",
-            f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not known; multiply by the ratio "
+            f"is for a loss without a ratio, and whether {recipe.loss.function} has one is not "
+            "known; multiply by the ratio "
             "in that function, or set recipe.loss: {kind: reinforce}",
             "recipe.loss",
         )
     elif recipe.loss.has_ratio and truncation is not None:
         yield (
             "recipe.corrections.truncation.ratio_max",
-            f"recipe.loss {recipe.loss.kind} contains the ratio already; remove recipe.corrections.truncation or set "
+            f"recipe.loss {recipe.loss.kind} contains the ratio already; remove "
+            "recipe.corrections.truncation or set "
             "recipe.loss: {kind: reinforce}",
             "recipe.loss",
         )
@@ -203,7 +246,10 @@ def _nothing_needs_rewards(recipe: Recipe) -> Iterator[Contradiction]:
     if recipe.refill_filtered:
         yield (
             "recipe.refill_filtered",
-            f"with the teacher alone no group is dropped for its rewards, so there is nothing to refill; {remedy}",
+            (
+                "with the teacher alone no group is dropped for its rewards, so there is nothing "
+                f"to refill; {remedy}"
+            ),
             with_reward,
         )
     if recipe.scale_by_difficulty:
@@ -227,7 +273,8 @@ def _allocation_is_a_range(recipe: Recipe) -> Iterator[Contradiction]:
     elif not allocation.least <= recipe.rollouts_per_prompt <= allocation.most:
         yield (
             "recipe.rollouts_per_prompt",
-            f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; widen that "
+            f"is outside recipe.rollout_allocation's {allocation.least} to {allocation.most}; "
+            "widen that "
             "range or change recipe.rollouts_per_prompt",
             "recipe.rollout_allocation",
         )
@@ -244,7 +291,8 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
             yield (
                 "recipe.length_control.position",
                 f"with answer_tokens {control.answer_tokens} it leaves no room for the phrase in "
-                f"recipe.max_completion_tokens {limit}; lower position and answer_tokens, raise max_completion_tokens, "
+                f"recipe.max_completion_tokens {limit}; lower position and answer_tokens, raise "
+                "max_completion_tokens, "
                 "or set recipe.length_control: {kind: none}",
                 "recipe.length_control.answer_tokens",
                 "recipe.max_completion_tokens",
@@ -253,7 +301,8 @@ def _length_control_fits_the_budget(recipe: Recipe) -> Iterator[Contradiction]:
         if control.cache_tokens > control.max_tokens:
             yield (
                 "recipe.length_control.cache_tokens",
-                f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower cache_tokens or "
+                f"exceeds max_tokens {control.max_tokens}, which penalises every answer; lower "
+                "cache_tokens or "
                 "raise max_tokens",
                 "recipe.length_control.max_tokens",
             )
@@ -291,12 +340,18 @@ def _names_are_given_once(tasks: Tasks, forecaster: Forecaster) -> Iterator[Cont
     curves: tuple[CurveFile | CurveQueries, ...] = () if source.kind == "scrape" else source.curves
     for names in (
         [(f"{field}.name", dataset.name) for field, dataset in _datasets(tasks)],
-        [(f"tasks.verifiers.{index}.name", verifier.name) for index, verifier in enumerate(tasks.verifiers)],
+        [
+            (f"tasks.verifiers.{index}.name", verifier.name)
+            for index, verifier in enumerate(tasks.verifiers)
+        ],
         [
             (f"tasks.environments.{index}.name", environment.name)
             for index, environment in enumerate(tasks.environments)
         ],
-        [(f"forecaster.source.curves.{index}.run", curve.run) for index, curve in enumerate(curves)],
+        [
+            (f"forecaster.source.curves.{index}.run", curve.run)
+            for index, curve in enumerate(curves)
+        ],
     ):
         num_uses: Counter[str] = Counter()
         for field, name in names:
@@ -311,7 +366,10 @@ def _data_sets_are_one(tasks: Tasks) -> Iterator[Contradiction]:
             yield f"{field}.numbers", "must be [low, high] with low <= high; swap them"
         if isinstance(dataset, RowsDataset) and dataset.mapping != "plain":
             for name in sorted({"prompt_field", "answer_field"} & dataset.model_fields_set):
-                yield f"{field}.{name}", f"mapping {dataset.mapping} knows its fields itself; remove it"
+                yield (
+                    f"{field}.{name}",
+                    f"mapping {dataset.mapping} knows its fields itself; remove it",
+                )
         if isinstance(dataset, RowsDataset):
             yield from _dates_are_a_window(field, dataset)
 
@@ -322,7 +380,10 @@ def _dates_are_a_window(field: str, dataset: RowsDataset) -> Iterator[Contradict
     if dataset.mapping != "livecodebench":
         for name in ("from_date", "to_date"):
             if getattr(dataset, name) is not None:
-                yield f"{field}.{name}", f"mapping {dataset.mapping} has no dates, livecodebench has; remove it"
+                yield (
+                    f"{field}.{name}",
+                    f"mapping {dataset.mapping} has no dates, livecodebench has; remove it",
+                )
     elif first is not None and last is not None and first > last:
         yield f"{field}.to_date", f"is before from_date, {first}; swap them", f"{field}.from_date"
 
@@ -331,8 +392,10 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
     if grading.sandbox == "remote" and grader.patience_seconds <= grading.longest_wall_seconds:
         yield (
             "grader.patience_seconds",
-            f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait for a core that it "
-            f"allows, {grading.longest_wall_seconds:g} s in all; raise grader.patience_seconds or lower "
+            f"must exceed tasks.grading.deadline_seconds {grading.longest_seconds:g} and the wait "
+            "for a core that it "
+            f"allows, {grading.longest_wall_seconds:g} s in all; raise grader.patience_seconds or "
+            "lower "
             "deadline_seconds",
             "tasks.grading",
         )
@@ -342,19 +405,36 @@ def _services_fit(grading: Grading, grader: Grader, redis: Redis) -> Iterator[Co
 
 def _autoscaler_knows_its_fleet(autoscaler: Autoscaler) -> Iterator[Contradiction]:
     if autoscaler.least > autoscaler.most:
-        yield "autoscaler.least", f"exceeds most, {autoscaler.most}; lower least or raise most", "autoscaler.most"
+        yield (
+            "autoscaler.least",
+            f"exceeds most, {autoscaler.most}; lower least or raise most",
+            "autoscaler.most",
+        )
     if autoscaler.mode == "controller" and autoscaler.deployment is None:
         yield "autoscaler.mode", "needs deployment, the name of the generators' Deployment; set it"
     if autoscaler.trainer_jobs is not None and autoscaler.deployment is None:
-        yield "autoscaler.trainer_jobs", "needs autoscaler.deployment, whose generators are let go; set it"
+        yield (
+            "autoscaler.trainer_jobs",
+            "needs autoscaler.deployment, whose generators are let go; set it",
+        )
     if autoscaler.replaced_jobs is not None and autoscaler.deployment is None:
-        yield "autoscaler.replaced_jobs", "needs autoscaler.deployment, whose generators wait for the trainer; set it"
+        yield (
+            "autoscaler.replaced_jobs",
+            "needs autoscaler.deployment, whose generators wait for the trainer; set it",
+        )
 
 
 def _data_sets_have_a_place(tasks: Tasks) -> Iterator[Wrong]:
     for field, dataset in _datasets(tasks):
-        if isinstance(dataset, HuggingfaceDataset) and dataset.path is None and dataset.mapping == "plain":
-            yield Wrong(f"{field}.path", "is missing: give the data set's name on the hub, such as openai/gsm8k")
+        if (
+            isinstance(dataset, HuggingfaceDataset)
+            and dataset.path is None
+            and dataset.mapping == "plain"
+        ):
+            yield Wrong(
+                f"{field}.path",
+                "is missing: give the data set's name on the hub, such as openai/gsm8k",
+            )
 
 
 def _datasets(tasks: Tasks) -> Iterator[tuple[str, Dataset | Mixture]]:
@@ -371,14 +451,23 @@ def _datasets(tasks: Tasks) -> Iterator[tuple[str, Dataset | Mixture]]:
 def _one_logger_of_a_kind(log: tuple[Log, ...]) -> Iterator[Wrong]:
     for kind, count in Counter(item.kind for item in log).items():
         if count > 1:
-            yield wrong_value("log", f"{count} of kind {kind}", "a run is logged to each kind once; leave one of them")
+            yield wrong_value(
+                "log",
+                f"{count} of kind {kind}",
+                "a run is logged to each kind once; leave one of them",
+            )
 
 
 def _loggers_are_installed(log: tuple[Log, ...]) -> Iterator[Wrong]:
     for item in log:
-        if find_spec(item.kind) is None:  # the package has the name of the kind, as Rollcast's extra has
+        if (
+            find_spec(item.kind) is None
+        ):  # the package has the name of the kind, as Rollcast's extra has
             remedy = f"pip install 'rollcast[{item.kind}]', or take it out of log"
-            yield Wrong("log", f"kind {item.kind} needs the package {item.kind}, which is not installed; {remedy}")
+            yield Wrong(
+                "log",
+                f"kind {item.kind} needs the package {item.kind}, which is not installed; {remedy}",
+            )
 
 
 def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]:
@@ -386,11 +475,15 @@ def _the_run_ends(budget: Budget, stop_when: StopWhen | None) -> Iterator[Wrong]
     if not (bounds or budget.endless or stop_when is not None):
         yield Wrong(
             "budget",
-            "sets neither steps nor device_hours, so the run would never end; set one of them, or stop_when, or "
+            "sets neither steps nor device_hours, so the run would never end; set one of them, or "
+            "stop_when, or "
             "endless: true for a run that only Ctrl-C ends",
         )
     if bounds and budget.endless:
         bound_fields = ("budget.steps", "budget.device_hours")
         yield wrong_value(
-            "budget.endless", True, "contradicts steps and device_hours; remove it or them", *bound_fields
+            "budget.endless",
+            True,
+            "contradicts steps and device_hours; remove it or them",
+            *bound_fields,
         )

@@ -1,4 +1,6 @@
-"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake reported together."""
+"""Reading a run file: its schema (`schema`) and the rules across settings (`rules`), every mistake
+reported together.
+"""
 
 import os
 from collections.abc import Callable
@@ -35,11 +37,14 @@ SECRET_VARIABLES = {
 
 
 class WrongSettingsError(UserError):
-    """Every mistake in a run file's settings; `config` holds the others, None if they cannot be read. Of a file with
-    many the first `MAX_NAMED_MISTAKES` are named, and the number of the others.
+    """Every mistake in a run file's settings; `config` holds the others, None if they cannot be
+    read. Of a file with many the first `MAX_NAMED_MISTAKES` are named, and the number of the
+    others.
     """
 
-    def __init__(self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0) -> None:
+    def __init__(
+        self, source: str, mistakes: list[Wrong], config: RunConfig | None, num_more: int = 0
+    ) -> None:
         named = mistakes[:MAX_NAMED_MISTAKES]
         sentences = [mistake.sentence for mistake in named]
         if num_more := num_more + len(mistakes) - len(named):
@@ -49,23 +54,34 @@ class WrongSettingsError(UserError):
         self.config = config
 
 
-def load_run_config(path: Path, *, to_start: bool = False, filled_in: FillIn | None = None) -> RunConfig:
-    """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it must also end.
-    `filled_in`: adds the settings that the file leaves out, before rules across settings are asked.
+def load_run_config(
+    path: Path, *, to_start: bool = False, filled_in: FillIn | None = None
+) -> RunConfig:
+    """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it
+    must also end. `filled_in`: adds the settings that the file leaves out, before rules across
+    settings are asked.
 
     Raises UserError: one sentence for each wrong field, with its value and the allowed ones.
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise UserError(f"run file {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only")
+            raise UserError(
+                f"run file {path}: larger than {MAX_FILE_BYTES} bytes; it should hold settings only"
+            )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"run file {path}: cannot be read ({error.strerror}); give the path of a YAML file") from error
+        raise UserError(
+            f"run file {path}: cannot be read ({error.strerror}); give the path of a YAML file"
+        ) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text") from error
+        raise UserError(
+            f"run file {path}: byte {error.start} is not UTF-8; save it as UTF-8 text"
+        ) from error
     data = load_yaml(text, f"run file {path}")
     if not isinstance(data, dict):
-        raise UserError(f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`")
+        raise UserError(
+            f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`"
+        )
     return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 
@@ -76,7 +92,9 @@ def parse_run_config(
 
     Raises UserError: one sentence for each mistake, all of them together.
     """
-    config, mistakes, num_more = _validate_settings(without_ignored(data), filled_in, to_start=to_start)
+    config, mistakes, num_more = _validate_settings(
+        without_ignored(data), filled_in, to_start=to_start
+    )
     if mistakes:
         raise WrongSettingsError(source, mistakes, config, num_more)
     assert config is not None
@@ -90,8 +108,8 @@ def parse_run_config(
 def _validate_settings(
     data: dict[str, Any], filled_in: FillIn | None, *, to_start: bool
 ) -> tuple[RunConfig | None, list[Wrong], int]:
-    """The settings, every mistake in them, and the number of further ones if there are too many. Rules see the
-    default in place of a setting that is wrong by itself."""
+    """The settings, every mistake in them, and the number of further ones if there are too many.
+    Rules see the default in place of a setting that is wrong by itself."""
     mistakes: list[Wrong] = []
     mended = data
     # A mistake may hide others below it, which show once it is out of the way
@@ -99,8 +117,11 @@ def _validate_settings(
         try:
             config = RunConfig.model_validate(mended)
         except ValidationError as error:
-            # Missing settings come last: the one that a misspelt name was meant for is not missing as well.
-            errors = sorted(error.errors(include_url=False), key=lambda item: item["type"] == "missing")
+            # Missing settings come last: the one that a misspelt name was meant for is not missing
+            # as well.
+            errors = sorted(
+                error.errors(include_url=False), key=lambda item: item["type"] == "missing"
+            )
             if num_more := _describe(errors, mended, mistakes):
                 return None, mistakes, num_more
             mended = without(mended, errors)
@@ -109,21 +130,35 @@ def _validate_settings(
         if filled_in is not None:
             unfilled_config = config
             config = filled_in(config)
-            filled_fields = {difference.field for difference in differences(unfilled_config, config)}
+            filled_fields = {
+                difference.field for difference in differences(unfilled_config, config)
+            }
         all_broken = broken_rules(config, to_start=to_start)
         broken = [wrong for wrong in all_broken if not any(wrong.touches(m) for m in mistakes)]
-        return config, mistakes + [wrong.blaming_what_is_written(data, filled_fields) for wrong in broken], 0
+        return (
+            config,
+            mistakes + [wrong.blaming_what_is_written(data, filled_fields) for wrong in broken],
+            0,
+        )
     return None, mistakes, 0
 
 
 def _describe(errors: list[ErrorDetails], data: dict[str, Any], mistakes: list[Wrong]) -> int:
-    """Add to `mistakes` what pydantic found in `data` and they do not report yet; return how many were left out.
+    """Add to `mistakes` what pydantic found in `data` and they do not report yet; return how many
+    were left out.
 
-    To find what a name was meant for takes milliseconds, so it is not looked for if it is not printed.
+    To find what a name was meant for takes milliseconds, so it is not looked for if it is not
+    printed.
     """
     num_more = 0
     for item in errors:
-        new_mistakes = list(islice(find_mistakes(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes)))
+        new_mistakes = list(
+            islice(find_mistakes(item, data, RunConfig), MAX_NAMED_MISTAKES - len(mistakes))
+        )
         num_more += max(0, num_described(item, RunConfig) - len(new_mistakes))
-        mistakes += [wrong for wrong in new_mistakes if not any(wrong.repeats(earlier) for earlier in mistakes)]
+        mistakes += [
+            wrong
+            for wrong in new_mistakes
+            if not any(wrong.repeats(earlier) for earlier in mistakes)
+        ]
     return num_more

@@ -18,7 +18,8 @@ from rollcast.config.tasks import Tasks
 
 class RunConfig(Settings):
     run: Annotated[str, Field(pattern=RUN_NAME)]
-    """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits, hyphens."""
+    """Name of the run: label `run` of every metric and part of every Redis key. Lower case, digits,
+    hyphens."""
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
     """Seed of prompt order, sampling and initialisation. Wire 1 carries 32 bits."""
     folder: Path = Path("runs")
@@ -48,15 +49,27 @@ class RunConfig(Settings):
 
     @property
     def grader_rpc(self) -> Rpc:
-        """How the grader is reached and served: its own address and token, the certificates of rpc."""
+        """How the grader is reached and served: its own address and token,
+        the certificates of rpc.
+        """
         grader = self.grader
-        return Rpc(host=grader.host, port=grader.port, bind=grader.bind, token=grader.token, tls=self.rpc.tls)
+        return Rpc(
+            host=grader.host,
+            port=grader.port,
+            bind=grader.bind,
+            token=grader.token,
+            tls=self.rpc.tls,
+        )
 
     @property
     def longest_grading_seconds(self) -> float:
         """Longest time from when a generator starts grading a completion to the verdict."""
         grading = self.tasks.grading
-        return self.grader.patience_seconds if grading.sandbox == "remote" else grading.longest_wall_seconds
+        return (
+            self.grader.patience_seconds
+            if grading.sandbox == "remote"
+            else grading.longest_wall_seconds
+        )
 
     @property
     def run_folder(self) -> Path:

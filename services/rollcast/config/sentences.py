@@ -1,4 +1,6 @@
-"""Mistakes in a run file as sentences: the setting as the user wrote it, its value, and the remedy."""
+"""Mistakes in a run file as sentences: the setting as the user wrote it, its value,
+and the remedy.
+"""
 
 import copy
 import functools
@@ -95,33 +97,55 @@ class Wrong:
         )
 
     def repeats(self, earlier: "Wrong") -> bool:
-        """Whether the setting was spoken of already. Two wrong names of one setting are two mistakes."""
+        """Whether the setting was spoken of already.
+
+        Two wrong names of one setting are two mistakes.
+        """
         earlier_fields = (earlier.field, *earlier.related_fields)
         return any(overlap(self.field, earlier_field) for earlier_field in earlier_fields) or any(
             overlap(related_field, earlier.field) for related_field in self.related_fields
         )
 
-    def blaming_what_is_written(self, data: Mapping[str, Any], filled_in: Collection[str] = ()) -> "Wrong":
-        """This mistake, worded for the settings that the user wrote: `data` is the settings as they were read.
+    def blaming_what_is_written(
+        self, data: Mapping[str, Any], filled_in: Collection[str] = ()
+    ) -> "Wrong":
+        """This mistake, worded for the settings that the user wrote: `data` is the settings as they
+        were read.
 
-        If its value is a default or was filled in, the sentence says so and begins with a setting that the user did
-        give.
+        If its value is a default or was filled in, the sentence says so and begins with a setting
+        that the user did give.
         """
         if not self.value or is_written(self.field, data):
             return self
         origin = "filled in" if self.field in filled_in else "the default"
-        blamed = next((related_field for related_field in self.related_fields if is_written(related_field, data)), None)
+        blamed = next(
+            (
+                related_field
+                for related_field in self.related_fields
+                if is_written(related_field, data)
+            ),
+            None,
+        )
         if blamed is None:
             return replace(self, value=f"{self.value}, {origin},")
-        reason = f"does not go with {self.field}{self.value}, {origin}: {self.reason.removeprefix('is wrong: ')}"
+        reason = (
+            f"does not go with {self.field}{self.value}, {origin}: "
+            f"{self.reason.removeprefix('is wrong: ')}"
+        )
         path = blamed.split(".")
         return Wrong(
-            blamed, reason, format_value(blamed, _holder(data, path)[path[-1]]), (self.field, *self.related_fields)
+            blamed,
+            reason,
+            format_value(blamed, _holder(data, path)[path[-1]]),
+            (self.field, *self.related_fields),
         )
 
 
 def wrong_value(field: str, value: object, sentence: str, *related_fields: str) -> Wrong:
-    """`sentence` follows the setting and its value. `related_fields`: settings that it was compared with."""
+    """`sentence` follows the setting and its value.
+
+    `related_fields`: settings that it was compared with.
+    """
     return Wrong(field, f"is wrong: {sentence}", format_value(field, value), related_fields)
 
 
@@ -137,7 +161,9 @@ def format_value(field: str, value: object) -> str:
 
 
 def type_in_words(value: object) -> str:
-    """The kind of a YAML or JSON value, for sentences; for other values the name of Python's class."""
+    """The kind of a YAML or JSON value, for sentences; for other values the name
+    of Python's class.
+    """
     return next((words for kind, words in _KINDS if isinstance(value, kind)), type(value).__name__)
 
 
@@ -148,11 +174,14 @@ def is_written(field: str, data: Mapping[str, Any]) -> bool:
     return path[-1] in holder if isinstance(holder, dict) else isinstance(holder, list)
 
 
-def find_mistakes(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> Iterator[Wrong]:
-    """The mistakes behind one of pydantic's errors on `data`, the settings as they were read. They are yielded one by
-    one, since finding the intended setting takes a while.
+def find_mistakes(
+    item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]
+) -> Iterator[Wrong]:
+    """The mistakes behind one of pydantic's errors on `data`, the settings as they were read. They
+    are yielded one by one, since finding the intended setting takes a while.
 
-    pydantic does not look into a group without its `kind`; names that no kind has are reported here as well.
+    pydantic does not look into a group without its `kind`; names that no kind has are reported here
+    as well.
     """
     if item["type"] == "extra_forbidden":
         yield from _unknown(item, data, schema)
@@ -164,8 +193,12 @@ def find_mistakes(item: ErrorDetails, data: Mapping[str, Any], schema: type[Base
     groups = groups_at(item["loc"], schema)
     kinds = ", ".join(str(kind_of_group(group)) for group in groups)
     unknown = _unknown_names(item, groups)
-    such_as = _such_as(field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups)
-    yield Wrong(f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", related_fields=(field,))
+    such_as = _such_as(
+        field, {name: item["input"][name] for name in item["input"] if name not in unknown}, groups
+    )
+    yield Wrong(
+        f"{field}.{_KIND}", f"is missing; choose one of {kinds}{such_as}", related_fields=(field,)
+    )
     for name in unknown:
         yield _no_setting(f"{field}.{name}", item["input"].get(name), groups, schema)
 
@@ -181,13 +214,17 @@ def _unknown_names(item: ErrorDetails, groups: Sequence[type[BaseModel]]) -> lis
     return [name for name in map(str, item["input"]) if name not in known_names]
 
 
-def _such_as(field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False) -> str:
+def _such_as(
+    field: str, value: object, groups: Sequence[type[BaseModel]], *, in_list: bool = False
+) -> str:
     shown_example = example(field, value, groups, in_list=in_list)
     return f", such as {shown_example}" if shown_example else ""
 
 
 def _unknown(item: ErrorDetails, data: Mapping[str, Any], schema: type[BaseModel]) -> list[Wrong]:
-    """A setting that does not exist; of a group that other systems have, each of its settings that is known."""
+    """A setting that does not exist; of a group that other systems have, each of its settings that
+    is known.
+    """
     field = setting_path(item["loc"], data)
     groups = groups_at(item["loc"][:-1], schema)
     if (refused := refused_argument(field)) is not None:
@@ -206,13 +243,20 @@ def _elsewhere(field: str, value: object, entry: Counterpart, schema: type[BaseM
     if entry.can_reuse_value(field):
         groups = groups_at(entry.setting.split(".")[:-1], schema)
         line = with_value(entry.example, entry.setting, value, groups)
-    return Wrong(field, entry.sentence(line), related_fields=(entry.setting,) if entry.setting else ())
+    return Wrong(
+        field, entry.sentence(line), related_fields=(entry.setting,) if entry.setting else ()
+    )
 
 
-def _no_setting(field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> Wrong:
+def _no_setting(
+    field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]
+) -> Wrong:
     if (removed := REMOVED.get(field)) is not None:
         return Wrong(field, removed)
-    if not is_elsewhere_or_near(field, groups, schema) and (entry := counterpart(field)) is not None:
+    if (
+        not is_elsewhere_or_near(field, groups, schema)
+        and (entry := counterpart(field)) is not None
+    ):
         return _elsewhere(field, value, entry, schema)
     remedy, meant = did_you_mean(field, groups, schema)
     return Wrong(field, f"is not a setting; {remedy}", related_fields=meant)
@@ -226,10 +270,14 @@ def _make_mistake(item: ErrorDetails, data: Mapping[str, Any], schema: type[Base
         return Wrong(field, "is missing; add it")
     if kind == "union_tag_invalid":
         expected = str(context["expected_tags"]).replace("'", "")
-        return wrong_value(f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field)
+        return wrong_value(
+            f"{field}.{_KIND}", item["input"][_KIND], f"choose one of {expected}", field
+        )
     if kind in _WANTS_A_MAPPING:
         such_as = _such_as(field, item["input"], groups_at(item["loc"], schema))
-        return Wrong(field, f"holds {type_in_words(item['input'])}, needs a mapping of settings{such_as}")
+        return Wrong(
+            field, f"holds {type_in_words(item['input'])}, needs a mapping of settings{such_as}"
+        )
     if kind == "string_pattern_mismatch":
         return wrong_value(field, item["input"], IN_WORDS[context["pattern"]])
     if kind == "too_short" and context["min_length"] == 1:
@@ -239,7 +287,9 @@ def _make_mistake(item: ErrorDetails, data: Mapping[str, Any], schema: type[Base
         groups = groups_at(item["loc"], schema) if kind in _WANTS_A_LIST else []
         such_as = _such_as(field, item["input"], groups, in_list=True) if groups else ""
         return wrong_value(field, item["input"], _WANTED[kind].format(**plain) + such_as)
-    return wrong_value(field, item["input"], "cannot be used; `rollcast config schema` says what can")
+    return wrong_value(
+        field, item["input"], "cannot be used; `rollcast config schema` says what can"
+    )
 
 
 def _plain(value: object) -> object:
@@ -252,12 +302,15 @@ def _plain(value: object) -> object:
 
 
 def setting_path(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
-    """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users do not write."""
+    """The path of a setting as the user wrote it: pydantic adds the `kind` of a group, which users
+    do not write.
+    """
     parts: list[str] = []
     node: Any = data
     is_kind_told = False
     for segment in location:
-        # Once for each group, because a group may have a setting of the same name: `tools` of the kind tools.
+        # Once for each group, because a group may have a setting of the same name: `tools` of the
+        # kind tools.
         if isinstance(node, Mapping) and not is_kind_told and segment == node.get(_KIND):
             is_kind_told = True
             continue
@@ -268,7 +321,9 @@ def setting_path(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
 
 
 def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str, Any]:
-    """`data` without what pydantic refused, so that the rest can be checked; missing settings are filled in."""
+    """`data` without what pydantic refused, so that the rest can be checked; missing settings are
+    filled in.
+    """
     remaining: dict[str, Any] = copy.deepcopy(dict(data))
     for item in errors:
         path = setting_path(item["loc"], remaining).split(".")
@@ -281,7 +336,9 @@ def without(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> dict[str
 
 
 def _drop(settings: Any, path: list[str]) -> None:
-    """Entries of a list go with the whole list: another one in their place would shift the others' names."""
+    """Entries of a list go with the whole list: another one in their place would shift the others'
+    names.
+    """
     while path and isinstance(_holder(settings, path), list):
         path = path[:-1]
     holder = _holder(settings, path)
@@ -304,4 +361,6 @@ def _inside(node: Any, segment: str) -> Any:
 
 def overlap(first_field: str, second_field: str) -> bool:
     """Whether two names are of one setting, or one is of a group that holds the other."""
-    return f"{first_field}.".startswith(f"{second_field}.") or f"{second_field}.".startswith(f"{first_field}.")
+    return f"{first_field}.".startswith(f"{second_field}.") or f"{second_field}.".startswith(
+        f"{first_field}."
+    )

@@ -12,19 +12,26 @@ MIN_NAME_SIMILARITY = 0.75
 MOST_OFFERED = 3
 
 
-def is_elsewhere_or_near(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> bool:
-    """Whether another kind of its group has the setting, or its group has one that differs by a letter or two."""
+def is_elsewhere_or_near(
+    field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]
+) -> bool:
+    """Whether another kind of its group has the setting, or its group has one that differs by a
+    letter or two.
+    """
     name = field.rpartition(".")[2]
     beside = [setting for group in groups for setting in group.model_fields]
     return _without_numbers(field) in list_setting_names(schema) or bool(
-        # This share for a name that other systems have: `beta` among the optimizer's settings is `betas`
+        # This share for a name that other systems have: `beta` among the optimizer's settings is
+        # `betas`
         difflib.get_close_matches(name, beside, 1, 0.85)
     )
 
 
-def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]) -> tuple[str, tuple[str, ...]]:
-    """The remedy for a setting that does not exist, and the settings that it offers: one of the same group (`groups`, as
-    they are left by its `kind`) spelt nearly like it, or one elsewhere."""
+def did_you_mean(
+    field: str, groups: Sequence[type[BaseModel]], schema: type[BaseModel]
+) -> tuple[str, tuple[str, ...]]:
+    """The remedy for a setting that does not exist, and the settings that it offers: one of the
+    same group (`groups`, as they are left by its `kind`) spelt nearly like it, or one elsewhere."""
     beside = list(dict.fromkeys(name for group in groups for name in group.model_fields))
     offered = _beside(field, beside) or _elsewhere(field, list_setting_names(schema))
     if not offered:
@@ -35,7 +42,9 @@ def did_you_mean(field: str, groups: Sequence[type[BaseModel]], schema: type[Bas
 
 
 def groups_at(location: Sequence[int | str], schema: type[BaseModel]) -> list[type[BaseModel]]:
-    """The groups of settings that are possible at pydantic's `location`; a single one if it contains the `kind`."""
+    """The groups of settings that are possible at pydantic's `location`; a single one if it
+    contains the `kind`.
+    """
     groups = [schema]
     for segment in location:
         if isinstance(segment, int):
@@ -52,12 +61,16 @@ def kind_of_group(group: type[BaseModel]) -> str | None:
 
 
 def _beside(field: str, names: list[str]) -> list[str]:
-    """Names among its neighbours `names` that `field` may have meant: misspelt, or a part of the name alone."""
+    """Names among its neighbours `names` that `field` may have meant: misspelt, or a part of the
+    name alone.
+    """
     parent, _, name = field.rpartition(".")
     words = set(name.split("_"))
     close_names = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
     close_names = close_names or [
-        known_name for known_name in names if words <= set(known_name.split("_")) or known_name.startswith(name)
+        known_name
+        for known_name in names
+        if words <= set(known_name.split("_")) or known_name.startswith(name)
     ]
     return [f"{parent}.{close_name}".lstrip(".") for close_name in close_names[:MOST_OFFERED]]
 
@@ -68,8 +81,17 @@ def _elsewhere(field: str, settings: tuple[str, ...]) -> list[str]:
     if not elsewhere:
         names = dict.fromkeys(path.rpartition(".")[2] for path in settings)
         close_names = difflib.get_close_matches(name, names, MOST_OFFERED, MIN_NAME_SIMILARITY)
-        elsewhere = [path for close_name in close_names for path in settings if path.rpartition(".")[2] == close_name]
-    elsewhere = [path for path in elsewhere if not any(path.startswith(f"{group_path}.") for group_path in elsewhere)]
+        elsewhere = [
+            path
+            for close_name in close_names
+            for path in settings
+            if path.rpartition(".")[2] == close_name
+        ]
+    elsewhere = [
+        path
+        for path in elsewhere
+        if not any(path.startswith(f"{group_path}.") for group_path in elsewhere)
+    ]
     elsewhere.sort(key=lambda path: (path.split(".")[0] != field.split(".")[0], path.count(".")))
     return elsewhere[:MOST_OFFERED]
 

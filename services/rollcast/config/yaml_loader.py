@@ -1,4 +1,6 @@
-"""YAML of run files: PyYAML's safe loader, but a key given twice is refused and a date stays text."""
+"""YAML of run files: PyYAML's safe loader, but a key given twice is refused
+and a date stays text.
+"""
 
 from itertools import chain
 from typing import Any
@@ -9,7 +11,8 @@ from yaml.composer import ComposerError
 from rollcast.config.errors import UserError
 
 MAX_VALUES = 100_000
-"""Values of a file with its aliases written out: a few lines of aliases can spell more than memory holds."""
+"""Values of a file with its aliases written out: a few lines of aliases can spell more than memory
+holds."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -27,21 +30,29 @@ class _RunFileLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen_keys:
-                    raise ComposerError(None, None, f"{key.value!r} is given twice in one mapping", key.start_mark)
+                    raise ComposerError(
+                        None, None, f"{key.value!r} is given twice in one mapping", key.start_mark
+                    )
                 seen_keys.add(key.value)
         return node
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _count_values(node, {}) > MAX_VALUES:
-            raise ValueError(f"holds more than {MAX_VALUES:,} values, its aliases (*name) written out")
+            raise ValueError(
+                f"holds more than {MAX_VALUES:,} values, its aliases (*name) written out"
+            )
         return node
 
     def construct_number(self, node: Any) -> Any:
         # Converting a number takes quadratic time
         if len(node.value) > 1_000:
             raise ValueError(f"a number has {len(node.value):,} digits")
-        return self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+        return (
+            self.construct_yaml_int(node)
+            if node.tag.endswith(":int")
+            else self.construct_yaml_float(node)
+        )
 
 
 _RunFileLoader.add_constructor("tag:yaml.org,2002:int", _RunFileLoader.construct_number)
@@ -54,13 +65,18 @@ def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
         return 1
     if id(node) not in counts:
         counts[id(node)] = MAX_VALUES + 1  # what an alias inside it that names itself would come to
-        parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        parts = (
+            chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        )
         counts[id(node)] = 1 + sum(_count_values(child, counts) for child in parts)
     return counts[id(node)]
 
 
 def load_yaml(text: str, source: str) -> Any:
-    """The value of `text`. Raises UserError if it is not YAML: names line and column, no value, which may be secret."""
+    """The value of `text`.
+
+    Raises UserError if it is not YAML: names line and column, no value, which may be secret.
+    """
     try:
         return yaml.load(text, _RunFileLoader)  # noqa: S506  # a safe loader
     except yaml.MarkedYAMLError as error:
@@ -70,7 +86,10 @@ def load_yaml(text: str, source: str) -> Any:
         raise UserError(f"{source}: not valid YAML ({where}{problem}); correct that line") from None
     except RecursionError:
         raise UserError(f"{source}: nested too deeply; settings need five levels") from None
-    except Exception as error:  # PyYAML's constructors raise whatever an explicit tag makes them stumble on
+    except (
+        Exception
+    ) as error:  # PyYAML's constructors raise whatever an explicit tag makes them stumble on
         raise UserError(
-            f"{source}: not valid YAML ({' '.join(str(error).split())}); write plain values without tags"
+            f"{source}: not valid YAML ({' '.join(str(error).split())}); write plain values "
+            "without tags"
         ) from None

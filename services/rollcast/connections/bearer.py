@@ -1,10 +1,16 @@
-"""The bearer token that a service asks for. A run file names the environment variable that holds it."""
+"""The bearer token that a service asks for.
+
+A run file names the environment variable that holds it.
+"""
 
 import os
 
 
 class NoTokenError(Exception):
-    """The variable holds no token. The message is a clause with its name and the reason, never with its value."""
+    """The variable holds no token.
+
+    The message is a clause with its name and the reason, never with its value.
+    """
 
 
 def bearer_headers(variable: str | None) -> dict[str, str]:
@@ -13,7 +19,11 @@ def bearer_headers(variable: str | None) -> dict[str, str]:
         return {}
     token = os.environ.get(variable, "").strip()
     if not token:
-        raise NoTokenError(f"the environment variable {variable}, which is to hold its token, is not set")
+        raise NoTokenError(
+            f"the environment variable {variable}, which is to hold its token, is not set"
+        )
     if not (token.isascii() and token.isprintable()):  # what refuses it later would say it aloud
-        raise NoTokenError(f"the environment variable {variable} holds no token: it has characters of no header")
+        raise NoTokenError(
+            f"the environment variable {variable} holds no token: it has characters of no header"
+        )
     return {"Authorization": f"Bearer {token}"}

@@ -18,16 +18,19 @@ from rollcast.connections.silent_calls import MAX_SILENT_CALLS, SilentCalls
 MAX_MESSAGE_BYTES = 64 << 20
 """A manifest of a large mixture-of-experts model names some 100,000 tensors: a few MiB."""
 MAX_GRADING_BYTES = 24 << 20
-"""A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and a margin of 4 MiB."""
+"""A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and a
+margin of 4 MiB."""
 
 FROZEN_SECONDS = 20.0
-"""A peer that does not answer, although its machine does, is given up after this time and up to ten seconds more. A
-peer that is busy computing answers all the time, on gRPC's own threads."""
+"""A peer that does not answer, although its machine does, is given up after this time and up to ten
+seconds more. A peer that is busy computing answers all the time, on gRPC's own threads."""
 LONGEST_PAUSE_SECONDS = 2.0
-"""Longest pause between a client's attempts to connect, so that a restarted server is found soon."""
+"""Longest pause between a client's attempts to connect, so that a restarted server is found
+soon."""
 
 IDLE_SECONDS = 60.0
-"""A connection without a call is closed after this time; a client opens a new one for its next call."""
+"""A connection without a call is closed after this time; a client opens a new one for its next
+call."""
 
 _AUTHORIZATION = "authorization"
 
@@ -66,25 +69,31 @@ def _open(library: Any, settings: Rpc, max_message_bytes: int) -> Any:
     target = f"{in_url(settings.host)}:{settings.port}"
     options = _options(
         max_message_bytes,
-        # Otherwise channels of one process share connections, and a pause that grows to two minutes.
+        # Otherwise channels of one process share connections, and a pause that grows to two
+        # minutes.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", int(1000 * LONGEST_PAUSE_SECONDS)),
-        # 3 s for one attempt to connect: in spite of its name the option bounds the attempt, not the pause
+        # 3 s for one attempt to connect: in spite of its name the option bounds the attempt, not
+        # the pause
         ("grpc.min_reconnect_backoff_ms", 3_000),
     )
     if settings.tls is None:
         return library.insecure_channel(target, options=options)
     check_client(settings.tls, "rpc.tls")
     credentials = grpc.ssl_channel_credentials(
-        _read(settings.tls.certificate_authority), _read(settings.tls.private_key), _read(settings.tls.certificate)
+        _read(settings.tls.certificate_authority),
+        _read(settings.tls.private_key),
+        _read(settings.tls.certificate),
     )
     return library.secure_channel(target, credentials, options=options)
 
 
 def call_metadata(settings: Rpc) -> list[tuple[str, str]]:
     """The token, if one is set, as metadata of a call."""
-    return [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
+    return (
+        [(_AUTHORIZATION, f"Bearer {settings.token.get_secret_value()}")] if settings.token else []
+    )
 
 
 def start_server(
@@ -98,30 +107,41 @@ def start_server(
 ) -> tuple[Any, int]:
     """Start a threaded server; returns it and the port it listens on.
 
-    `secret_place`: the token's place, for the refusal of a caller without it. None = the refusal names no place.
-    Raises UserError that names `setting` if the port is taken, or the file of rpc.tls that cannot be used.
+    `secret_place`: the token's place, for the refusal of a caller without it. None = the refusal
+    names no place. Raises UserError that names `setting` if the port is taken, or the file of
+    rpc.tls that cannot be used.
     """
     interceptors: list[grpc.ServerInterceptor] = [SilentCalls()]
     if settings.token:
         interceptors.append(_TokenInterceptor(settings.token.get_secret_value(), secret_place))
     server = grpc.server(
         ThreadPoolExecutor(max_workers=max_calls + MAX_SILENT_CALLS, thread_name_prefix="rpc"),
-        options=_options(max_message_bytes, ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS))),
+        options=_options(
+            max_message_bytes, ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS))
+        ),
         interceptors=interceptors,
     )
     register(server)
     address = f"{in_url(settings.bind)}:{settings.port}"
     credentials = _server_credentials(settings.tls) if settings.tls else None
     try:
-        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        port = (
+            server.add_secure_port(address, credentials)
+            if credentials
+            else server.add_insecure_port(address)
+        )
     except RuntimeError as error:
-        listen(settings.bind, settings.port, setting=setting).close()  # raises the reason if the port is at fault
+        listen(
+            settings.bind, settings.port, setting=setting
+        ).close()  # raises the reason if the port is at fault
         if settings.tls is None:
             raise UserError(
-                f"{setting} = {settings.port}: gRPC cannot listen at {address}; choose another port, or bind by number"
+                f"{setting} = {settings.port}: gRPC cannot listen at {address}; choose another "
+                "port, or bind by number"
             ) from error
         raise UserError(
-            f"rpc.tls.certificate = {settings.tls.certificate}: gRPC does not take it, although port {settings.port} "
+            f"rpc.tls.certificate = {settings.tls.certificate}: gRPC does not take it, although "
+            f"port {settings.port} "
             "is free; make it with an RSA key of 2048 bits or more, or a P-256 key"
         ) from error
     server.start()
@@ -153,7 +173,9 @@ class _TokenInterceptor(grpc.ServerInterceptor):
         def refuse(_: Any, context: grpc.ServicerContext) -> None:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, sentence)
 
-        self._refusal: Any = grpc.stream_stream_rpc_method_handler(refuse)  # does not wait for a request
+        self._refusal: Any = grpc.stream_stream_rpc_method_handler(
+            refuse
+        )  # does not wait for a request
 
     def intercept_service(self, continuation: Any, details: Any) -> Any:
         presented_token = dict(details.invocation_metadata).get(_AUTHORIZATION, "")

@@ -1,4 +1,6 @@
-"""HTTP servers and clients from configuration: probes and metrics of every service, token, TLS, deadlines."""
+"""HTTP servers and clients from configuration: probes and metrics of every service, token, TLS,
+deadlines.
+"""
 
 import asyncio
 import errno
@@ -19,7 +21,8 @@ from rollcast.connections.waiting_connections import WaitingConnections, Watched
 
 START_SECONDS = 20.0
 MAX_CONNECTIONS = 512
-"""Open connections of one server; for one more, the connection that has waited longest for its client is closed."""
+"""Open connections of one server; for one more, the connection that has waited longest for its
+client is closed."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REGULAR_SECONDS = 120.0
 """A reader within this time is expected again: Prometheus reads at least every minute."""
@@ -30,7 +33,8 @@ MAX_READERS = 256
 
 
 class PageReaders:
-    """When each reader of /metrics was last given the page, so that a service can wait until its last state was read.
+    """When each reader of /metrics was last given the page, so that a service can wait until its
+    last state was read.
 
     Thread-safe. Moments are monotonic seconds.
     """
@@ -49,14 +53,21 @@ class PageReaders:
                 del self._read_at[min(self._read_at, key=self._read_at.__getitem__)]
 
     def have_read_since(self, moment: float) -> bool:
-        """Whether all that read the page regularly before `moment` have read it since, and at least one has."""
+        """Whether all that read the page regularly before `moment` have read it since, and at least
+        one has.
+        """
         with self._lock:
-            regular = [read_at for read_at in self._read_at.values() if read_at > moment - REGULAR_SECONDS]
+            regular = [
+                read_at for read_at in self._read_at.values() if read_at > moment - REGULAR_SECONDS
+            ]
         return bool(regular) and min(regular) >= moment
 
 
 def listen(bind: str, port: int, *, setting: str) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises UserError that names `setting` if that fails."""
+    """A listening socket; port 0 takes a free one.
+
+    Raises UserError that names `setting` if that fails.
+    """
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -67,7 +78,9 @@ def listen(bind: str, port: int, *, setting: str) -> socket.socket:
         listener.close()
         is_the_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         remedy = "choose a free port" if is_the_port else "bind an address of this machine"
-        raise UserError(f"{setting} = {port}: {bind} cannot listen on it ({error.strerror}); {remedy}") from error
+        raise UserError(
+            f"{setting} = {port}: {bind} cannot listen on it ({error.strerror}); {remedy}"
+        ) from error
     return listener
 
 
@@ -103,8 +116,9 @@ def service_routes(
 ) -> Any:
     """An ASGI application with the probes, each 200 or 503 with the reason, and /metrics.
 
-    /healthz calls `alive`, /readyz `ready`, and /startz `started`, for a service that answers before it is complete.
-    `readers` records who has read the metrics, by address and user agent. `routes`: others of the service.
+    /healthz calls `alive`, /readyz `ready`, and /startz `started`, for a service that answers
+    before it is complete. `readers` records who has read the metrics, by address and user agent.
+    `routes`: others of the service.
     """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
@@ -124,7 +138,10 @@ def service_routes(
         page = render_metrics()
         background_task = None
         if readers is not None:
-            reader = f"{request.client.host if request.client else ''} {request.headers.get('user-agent', '')[:200]}"
+            reader = (
+                f"{request.client.host if request.client else ''} "
+                f"{request.headers.get('user-agent', '')[:200]}"
+            )
             background_task = BackgroundTask(readers.note, reader, rendered_at)
         return Response(page, media_type=METRICS_CONTENT_TYPE, background=background_task)
 
@@ -135,13 +152,19 @@ def service_routes(
 class HttpServer:
     """An ASGI application on its own thread, behind the token and the certificate of `settings`.
 
-    start() -> serving -> stop(): `start` returns once connections are accepted, `stop` waits for the thread.
+    start() -> serving -> stop(): `start` returns once connections are accepted, `stop` waits for
+    the thread.
     """
 
     def __init__(
-        self, application: Any, listener: socket.socket, settings: Http, guarded: frozenset[str] = frozenset()
+        self,
+        application: Any,
+        listener: socket.socket,
+        settings: Http,
+        guarded: frozenset[str] = frozenset(),
     ) -> None:
-        """`guarded`: paths that the application guards itself; one that ends with / stands for all that begin so.
+        """`guarded`: paths that the application guards itself; one that ends with / stands for all
+        that begin so.
 
         Raises UserError if certificate or key cannot be used; the listener is closed then.
         """
@@ -173,7 +196,9 @@ class HttpServer:
             self._listener.close()
             raise
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve()), name="http", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -198,7 +223,9 @@ class HttpServer:
 
 
 def local_host(bind: str) -> str:
-    """The address under which this machine reaches a server on `bind`: loopback if that is every address."""
+    """The address under which this machine reaches a server on `bind`: loopback if that is every
+    address.
+    """
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104  # no bind here
 
 
@@ -219,7 +246,8 @@ def client(
     tls: TLS | None = None,
     name: str = "rollcast",
 ) -> httpx.Client:
-    """A client with a deadline on every part of a request, which sends the token and verifies the server.
+    """A client with a deadline on every part of a request, which sends the token and verifies the
+    server.
 
     Its user agent, `name` and the process id, distinguishes it from others on the machine.
 
@@ -229,4 +257,6 @@ def client(
     if token:
         headers["authorization"] = f"Bearer {token.get_secret_value()}"
     verify = verifying_context(tls, "http.tls")
-    return httpx.Client(timeout=timeout_seconds, headers=headers, verify=verify, follow_redirects=False)
+    return httpx.Client(
+        timeout=timeout_seconds, headers=headers, verify=verify, follow_redirects=False
+    )

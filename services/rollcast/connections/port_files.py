@@ -1,4 +1,6 @@
-"""Which port each service of a run listens on: a small file for each under `ports/` in the run folder."""
+"""Which port each service of a run listens on: a small file for each under `ports/` in the run
+folder.
+"""
 
 from pathlib import Path
 
@@ -16,9 +18,12 @@ def port_file(folder: Path, service: str) -> Path:
 
 
 def publish_port(folder: Path, service: str, port: int) -> None:
-    """Write the port a service listens on to the run folder, where local mode and the forecaster find it."""
+    """Write the port a service listens on to the run folder, where local mode and the forecaster
+    find it.
+    """
     file = port_file(folder, service)
-    # One by one, because parents would be made with another mode; the first service of a cluster makes the run's folder
+    # One by one, because parents would be made with another mode; the first service of a cluster
+    # makes the run's folder
     for path in (folder, file.parent):
         path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     temporary = file.with_name(f".{service}.tmp")

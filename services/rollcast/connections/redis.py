@@ -22,13 +22,16 @@ def connect(settings: RedisSettings) -> redis.Redis:
 
     Raises UserError if a file of redis.tls cannot be used.
     """
-    return redis.Redis(**_arguments(settings), retry=Retry(ExponentialWithJitterBackoff(cap=0.5), 1))
+    return redis.Redis(
+        **_arguments(settings), retry=Retry(ExponentialWithJitterBackoff(cap=0.5), 1)
+    )
 
 
 def connect_async(settings: RedisSettings) -> redis.asyncio.Redis:
     """A client for asyncio, see `connect`."""
     return redis.asyncio.Redis(
-        **_arguments(settings), retry=redis.asyncio.retry.Retry(ExponentialWithJitterBackoff(cap=0.5), 1)
+        **_arguments(settings),
+        retry=redis.asyncio.retry.Retry(ExponentialWithJitterBackoff(cap=0.5), 1),
     )
 
 

@@ -1,7 +1,8 @@
-"""Calls of a gRPC server whose client sends no request: cancelled after a deadline, or earlier to make room for others.
+"""Calls of a gRPC server whose client sends no request: cancelled after a deadline, or earlier to
+make room for others.
 
-Every call takes a thread from the moment it is opened. A client may open many and send nothing; then calls of other
-clients would wait for a thread until the silent ones are cancelled.
+Every call takes a thread from the moment it is opened. A client may open many and send nothing;
+then calls of other clients would wait for a thread until the silent ones are cancelled.
 """
 
 import threading
@@ -20,7 +21,8 @@ REQUEST_SECONDS = 15.0
 class SilentCalls(grpc.ServerInterceptor):
     """Knows the calls of its server that have not sent a request yet. Thread-safe.
 
-    Handlers that take one request are served as streams of one, because gRPC would wait for that request without end.
+    Handlers that take one request are served as streams of one, because gRPC would wait for that
+    request without end.
     """
 
     def __init__(self) -> None:
@@ -37,16 +39,28 @@ class SilentCalls(grpc.ServerInterceptor):
             "response_serializer": handler.response_serializer,
         }
         if handler.response_streaming:
-            respond = handler.stream_stream if handler.request_streaming else _as_stream_handler(handler.unary_stream)
-            return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: respond(self._track_requests(requests, context), context), **serialize
+            respond = (
+                handler.stream_stream
+                if handler.request_streaming
+                else _as_stream_handler(handler.unary_stream)
             )
-        answer = handler.stream_unary if handler.request_streaming else _as_stream_handler(handler.unary_unary)
+            return grpc.stream_stream_rpc_method_handler(
+                lambda requests, context: respond(self._track_requests(requests, context), context),
+                **serialize,
+            )
+        answer = (
+            handler.stream_unary
+            if handler.request_streaming
+            else _as_stream_handler(handler.unary_unary)
+        )
         return grpc.stream_unary_rpc_method_handler(
-            lambda requests, context: answer(self._track_requests(requests, context), context), **serialize
+            lambda requests, context: answer(self._track_requests(requests, context), context),
+            **serialize,
         )
 
-    def _track_requests(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    def _track_requests(
+        self, requests: Iterator[Any], context: grpc.ServicerContext
+    ) -> Iterator[Any]:
         """The requests, unchanged; the call counts as silent until the first of them."""
         self._begin(context)
 
@@ -60,7 +74,9 @@ class SilentCalls(grpc.ServerInterceptor):
     def _begin(self, context: grpc.ServicerContext) -> None:
         with self._lock:
             self._opened_at[context] = time.monotonic()
-            oldest = next(iter(self._opened_at)) if len(self._opened_at) > MAX_SILENT_CALLS else None
+            oldest = (
+                next(iter(self._opened_at)) if len(self._opened_at) > MAX_SILENT_CALLS else None
+            )
             self._look_later()
         if not context.add_callback(lambda: self._forget(context)):
             self._forget(context)
@@ -83,7 +99,9 @@ class SilentCalls(grpc.ServerInterceptor):
     def _look(self) -> None:
         latest = time.monotonic() - REQUEST_SECONDS
         with self._lock:
-            overdue = [context for context, opened_at in self._opened_at.items() if opened_at < latest]
+            overdue = [
+                context for context, opened_at in self._opened_at.items() if opened_at < latest
+            ]
             for context in overdue:
                 del self._opened_at[context]
             self._timer = None

@@ -12,22 +12,29 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/startz"})
 
 
 class TokenGate:
-    """ASGI middleware: 401 without the token, whatever the path and whether it exists, except on the probes.
+    """ASGI middleware: 401 without the token, whatever the path and whether it exists, except on
+    the probes.
 
-    The token is a bearer token or, because a browser asks its user for nothing else, the password of HTTP's basic
-    scheme under any user name.
+    The token is a bearer token or, because a browser asks its user for nothing else, the password
+    of HTTP's basic scheme under any user name.
     """
 
-    def __init__(self, application: ASGIApp, token: str, guarded: frozenset[str] = frozenset()) -> None:
-        """`guarded`: paths that the application guards itself, with another token; one that ends with / stands for all
-        that begin so."""
+    def __init__(
+        self, application: ASGIApp, token: str, guarded: frozenset[str] = frozenset()
+    ) -> None:
+        """`guarded`: paths that the application guards itself, with another token; one that ends
+        with / stands for all that begin so."""
         self._application = application
         self._token = token.encode()
         self._open = OPEN_PATHS | guarded
         self._open_below = tuple(path for path in guarded if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._is_open(scope["path"]) or presents(scope, self._token):
+        if (
+            scope["type"] == "lifespan"
+            or self._is_open(scope["path"])
+            or presents(scope, self._token)
+        ):
             await self._application(scope, receive, send)
             return
         refusal = PlainTextResponse(

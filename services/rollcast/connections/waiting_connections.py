@@ -1,11 +1,13 @@
-"""Connections of an HTTP server that wait for their client: closed after a deadline, or earlier to make room.
+"""Connections of an HTTP server that wait for their client: closed after a deadline, or earlier to
+make room.
 
     accepted --> waiting --(the whole request is there)--> served --(answered)--> waiting
                     |
-                    +-- longer than REQUEST_SECONDS, or longer than all others when the places are taken --> closed
+                    +-- longer than REQUEST_SECONDS, or longer than all others when the places are
+                    taken --> closed
 
-A client that sends no request, sends it byte by byte, or does not read its answer takes a place, but does not delay
-other clients.
+A client that sends no request, sends it byte by byte, or does not read its answer takes a place,
+but does not delay other clients.
 """
 
 import asyncio
@@ -20,8 +22,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 REQUEST_SECONDS = 20.0
-"""How long a connection may wait for its client: for the head of a request, for its body, or until a part of the answer
-is read."""
+"""How long a connection may wait for its client: for the head of a request, for its body, or until
+a part of the answer is read."""
 
 NO_LINGERING = struct.pack("ii", 1, 0)
 """Value of SO_LINGER: closed immediately, without waiting until the client has read the rest."""
@@ -35,7 +37,10 @@ class _Connection:
 
 
 class WaitingConnections:
-    """ASGI middleware that knows every connection of its server, by the client's address. For one event loop."""
+    """ASGI middleware that knows every connection of its server, by the client's address.
+
+    For one event loop.
+    """
 
     def __init__(self, application: ASGIApp, max_connections: int) -> None:
         self._application = application
@@ -43,9 +48,15 @@ class WaitingConnections:
         self._open: dict[tuple[str, int], _Connection] = {}
 
     def add_connection(self, connection: socket.socket, address: Any) -> None:
-        """Give a new connection a place; if all are taken, the connection that has waited longest is closed."""
+        """Give a new connection a place; if all are taken, the connection that has waited longest
+        is closed.
+        """
         self._forget_closed()
-        waiting = [key for key, open_connection in self._open.items() if open_connection.waiting_since is not None]
+        waiting = [
+            key
+            for key, open_connection in self._open.items()
+            if open_connection.waiting_since is not None
+        ]
         self._open[address[:2]] = _Connection(connection, time.monotonic())
         if len(self._open) > self._max_connections:
             self._close(min(waiting, key=self._waiting_since, default=address[:2]))
@@ -61,7 +72,9 @@ class WaitingConnections:
             await asyncio.sleep(1.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = self._open.get(tuple(scope.get("client") or ())) if scope["type"] == "http" else None
+        connection = (
+            self._open.get(tuple(scope.get("client") or ())) if scope["type"] == "http" else None
+        )
         if connection is None:
             await self._application(scope, receive, send)
             return
@@ -83,7 +96,8 @@ class WaitingConnections:
 
         connection.waiting_since = None
         try:
-            # The client has gone, or the server stops and waits for no request longer: neither is an error.
+            # The client has gone, or the server stops and waits for no request longer: neither is
+            # an error.
             with suppress(ClientDisconnect, asyncio.CancelledError):
                 await self._application(scope, receive_in_time, send_in_time)
         finally:
@@ -94,11 +108,17 @@ class WaitingConnections:
         return time.monotonic() if since is None else since
 
     def _forget_closed(self) -> None:
-        for key in [key for key, open_connection in self._open.items() if open_connection.socket.fileno() < 0]:
+        for key in [
+            key
+            for key, open_connection in self._open.items()
+            if open_connection.socket.fileno() < 0
+        ]:
             del self._open[key]
 
     def _close(self, key: tuple[str, int]) -> None:
-        """The event loop sees the end of the stream and closes the socket; unsent bytes are discarded."""
+        """The event loop sees the end of the stream and closes the socket; unsent bytes are
+        discarded.
+        """
         connection = self._open.pop(key).socket
         with suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
@@ -116,7 +136,8 @@ class WatchedListener(socket.socket):
 
     def accept(self) -> tuple[socket.socket, Any]:
         try:
-            # Connections accepted before the event loop gets its turn, in which it closes those that were given up
+            # Connections accepted before the event loop gets its turn, in which it closes those
+            # that were given up
             if self._consecutive_accepts == 64:
                 raise BlockingIOError
             connection, address = super().accept()

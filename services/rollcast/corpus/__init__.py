@@ -1,4 +1,5 @@
-"""The public benchmark: forecasts and advice on a folder of real curves, by Rollcast or by any program.
+"""The public benchmark: forecasts and advice on a folder of real curves, by Rollcast or by any
+program.
 
 curves, windows      the folder, and the beginnings of its curves
 protocol, program    a question, its answer, and a process that answers questions

@@ -1,7 +1,7 @@
 """Rollcast as a program of the benchmark: `python -m rollcast.corpus [--priors FOLDER]`.
 
-It is asked as a user asks it, through `rollcast.forecast`. With `--priors` the file REPOSITORY.json (slash as __) is
-the prior of the runs of that repository.
+It is asked as a user asks it, through `rollcast.forecast`. With `--priors` the file REPOSITORY.json
+(slash as __) is the prior of the runs of that repository.
 """
 
 from __future__ import annotations
@@ -45,23 +45,31 @@ def answer(question: Question, prior: Path | None) -> dict[str, Any]:
 
 
 def _answer(question: Question, prior: Path | None) -> dict[str, Any]:
-    run = forecast(_columns(question.curve), budget=question.budget, worth=question.worth, prior=prior)
+    run = forecast(
+        _columns(question.curve), budget=question.budget, worth=question.worth, prior=prior
+    )
     answer_fields: dict[str, Any] = {}
     if question.compute:
         stated = run.to_dict(at=question.compute)
         answer_fields["verdict"] = stated["verdict"]
-        answer_fields["quantiles"] = [[at[name] for name in QUANTILE_NAMES] for at in stated["predictions"]]
+        answer_fields["quantiles"] = [
+            [at[name] for name in QUANTILE_NAMES] for at in stated["predictions"]
+        ]
         if any(value is None for row in answer_fields["quantiles"] for value in row):
             raise InputError(f"{stated['verdict'].replace('_', ' ')}: no quantiles are given")
     if question.worth is not None:
         advice = run.advice()
-        answer_fields["advice"] = {name: advice.get(name) for name in ("kind", "evaluations", "chance")}
+        answer_fields["advice"] = {
+            name: advice.get(name) for name in ("kind", "evaluations", "chance")
+        }
     return answer_fields
 
 
 def _columns(text: str) -> dict[str, list[float]]:
     header, *rows = csv.reader(io.StringIO(text))
-    return {name: [float(row[column_index]) for row in rows] for column_index, name in enumerate(header)}
+    return {
+        name: [float(row[column_index]) for row in rows] for column_index, name in enumerate(header)
+    }
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from rollcast.corpus.votes import Tally, arithmetic_mean, repository_means
 
 KINDS = ("stop", "continue", "wait")
 CHANCE_BOUNDS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
-"""Ends of the classes of chances. A class holds its lower end, and the last one its upper end too."""
+"""Ends of the classes of chances. A class holds its lower end, and the last one its upper end
+too."""
 DIGITS = 3
 """Figures are added and compared as they are printed, so that a reader can check them."""
 
@@ -48,13 +49,16 @@ class AdviceScores:
 
     Attributes:
         utility: by rule.
-        over_reference: utility of the advice in all, divided by that of the reference; None if that gains nothing.
+        over_reference: utility of the advice in all, divided by that of the reference; None if that
+            gains nothing.
         said_at_half: first answers by kind.
-        wrong_beyond_noise: of `stop` and `continue`: the gain differs from the worth by more than its noise, in the
-            wrong direction.
+        wrong_beyond_noise: of `stop` and `continue`: the gain differs from the worth by more than
+            its noise, in the wrong direction.
         wrong: name and worth of each of these.
-        useless_ended_early: of the questions on runs that gain nothing: ended before three quarters.
-        chance_distance: mean difference of said and came over the questions; None if no chance was given.
+        useless_ended_early: of the questions on runs that gain nothing: ended before three
+            quarters.
+        chance_distance: mean difference of said and came over the questions; None if no chance was
+            given.
     """
 
     num_runs: int
@@ -79,14 +83,21 @@ class AdviceScores:
 def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
     """Raises UserError: there was no question."""
     if not followed:
-        raise UserError("--corpus: no curve is long enough for advice at half of it; add curves of 10 readings or more")
+        raise UserError(
+            "--corpus: no curve is long enough for advice at half of it; add curves of 10 readings "
+            "or more"
+        )
     worths = sorted({run.worth for run in followed})
     utility = {rule: _rule_scores(rule, followed, worths) for rule in followed[0].utility}
-    rules = [(scores.in_all, rule) for rule, scores in utility.items() if rule not in (ADVICE, REFERENCE)]
+    rules = [
+        (scores.in_all, rule) for rule, scores in utility.items() if rule not in (ADVICE, REFERENCE)
+    ]
     runs_by_kind = {kind: [each for each in followed if each.kind == kind] for kind in KINDS}
     wrong = {
         "stop": [each for each in runs_by_kind["stop"] if each.gain >= each.worth + each.noise],
-        "continue": [each for each in runs_by_kind["continue"] if each.gain < each.worth - each.noise],
+        "continue": [
+            each for each in runs_by_kind["continue"] if each.gain < each.worth - each.noise
+        ],
     }
     best = utility[REFERENCE].in_all
     chances = _chance_classes(followed)
@@ -100,11 +111,13 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
         over_reference=round(utility[ADVICE].in_all / best, DIGITS) if best else None,
         best_simple=max(rules)[1],
         said_at_half={kind: len(runs) for kind, runs in runs_by_kind.items()},
-        wrong_beyond_noise={kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()},
+        wrong_beyond_noise={
+            kind: Tally(len(those), len(runs_by_kind[kind])) for kind, those in wrong.items()
+        },
         wrong={kind: [(each.name, each.worth) for each in those] for kind, those in wrong.items()},
         useless_ended_early=Tally.count(
-            # A run that gains less than .01 of pass rate after half has gained nothing; an end after three quarters of
-            # its compute saves little.
+            # A run that gains less than .01 of pass rate after half has gained nothing; an end
+            # after three quarters of its compute saves little.
             each.ended_at < 0.75
             for each in followed
             if each.gain < 0.01
@@ -114,12 +127,16 @@ def advice_scores(followed: Sequence[FollowedAdvice]) -> AdviceScores:
     )
 
 
-def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]) -> RuleScores:
+def _rule_scores(
+    rule: str, followed: Sequence[FollowedAdvice], worths: Sequence[float]
+) -> RuleScores:
     at_each = []
     utility_digits = 1
     for worth in worths:
         runs = [run for run in followed if run.worth == worth]
-        votes = repository_means((each.repository for each in runs), (each.utility[rule] for each in runs))
+        votes = repository_means(
+            (each.repository for each in runs), (each.utility[rule] for each in runs)
+        )
         # Utilities are reported in thousandths of a pass rate
         at_each.append(round(1000 * arithmetic_mean(votes), utility_digits))
     return RuleScores(at_each, round(sum(at_each), utility_digits))
@@ -127,7 +144,9 @@ def _rule_scores(rule: str, followed: Sequence[FollowedAdvice], worths: Sequence
 
 def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
     """The classes that hold a chance."""
-    chance_outcomes = [(run.chance, run.gain >= run.worth) for run in followed if run.chance is not None]
+    chance_outcomes = [
+        (run.chance, run.gain >= run.worth) for run in followed if run.chance is not None
+    ]
     class_indices = [
         min(sum(chance >= bound for bound in CHANCE_BOUNDS), len(CHANCE_BOUNDS) - 1) - 1
         for chance, _ in chance_outcomes
@@ -137,7 +156,9 @@ def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
     for class_index, (low, high) in enumerate(pairwise(CHANCE_BOUNDS)):
         if sizes[class_index]:
             class_outcomes = [
-                outcome for outcome, at in zip(chance_outcomes, class_indices, strict=True) if at == class_index
+                outcome
+                for outcome, at in zip(chance_outcomes, class_indices, strict=True)
+                if at == class_index
             ]
             mean_chance = round(arithmetic_mean([chance for chance, _ in class_outcomes]), DIGITS)
             paid_share = round(arithmetic_mean([is_paid for _, is_paid in class_outcomes]), DIGITS)
@@ -148,5 +169,8 @@ def _chance_classes(followed: Sequence[FollowedAdvice]) -> list[ChanceClass]:
 def _distance(chances: Sequence[ChanceClass]) -> float | None:
     if not chances:
         return None
-    distance = sum(chance_class.num_questions * abs(chance_class.said - chance_class.came) for chance_class in chances)
+    distance = sum(
+        chance_class.num_questions * abs(chance_class.said - chance_class.came)
+        for chance_class in chances
+    )
     return round(distance / sum(each.num_questions for each in chances), DIGITS)

@@ -1,8 +1,9 @@
 """A folder of real curves.
 
-`index.csv` has a row for each curve: `name`, `source_repo`, `metric` and, if the end of the curve sets the scale of
-its pass rates, any text under `scaled_by_own_range`. `NAME.csv` holds the readings: `x` (compute, ascending from 0 or
-more), `y` (pass rate) and, if it is known, `se` (standard error of y). Other columns are not read.
+`index.csv` has a row for each curve: `name`, `source_repo`, `metric` and, if the end of the curve
+sets the scale of its pass rates, any text under `scaled_by_own_range`. `NAME.csv` holds the
+readings: `x` (compute, ascending from 0 or more), `y` (pass rate) and, if it is known, `se`
+(standard error of y). Other columns are not read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ INDEX = "index.csv"
 MAX_FILE_BYTES = 8 * 2**20
 """Size of a file that is read at most: a row of 800 bytes for each of MAX_ROWS."""
 MAX_ROWS = 10_000
-"""Curves in the index, and readings in a curve, at most. The grid of the simple methods takes 0.3 GB for that many."""
+"""Curves in the index, and readings in a curve, at most. The grid of the simple methods takes 0.3
+GB for that many."""
 MIN_STANDARD_ERROR = 1e-4
 """Pass rate: smaller standard errors are raised to it, because a reading of 0 or 1 is not exact."""
 
@@ -35,7 +37,8 @@ class CorpusCurve:
     Attributes:
         repository: origin of the run; one repository has one vote.
         metric: `heldout`, `train`, or another name; curves are compared within a metric.
-        is_scaled_by_own_range: the end of the run sets the scale of y, so that a gain means nothing.
+        is_scaled_by_own_range: the end of the run sets the scale of y, so that a gain means
+            nothing.
         x: (n,) compute as in the file.
         y: (n,) pass rates.
         standard_error: (n,) at least MIN_STANDARD_ERROR; nan = unknown.
@@ -54,7 +57,9 @@ class CorpusCurve:
 
     @property
     def shift(self) -> float:
-        """Added to x before anything is fitted: a first reading at 0 is a reading like others, not a known start."""
+        """Added to x before anything is fitted: a first reading at 0 is a reading like others, not
+        a known start.
+        """
         return 1.0 if self.x[0] <= 0.0 else 0.0
 
     @property
@@ -68,7 +73,9 @@ class CorpusCurve:
         return None if np.isnan(errors).any() else errors
 
     def beginning_as_csv(self, num_readings: int) -> str:
-        """The first readings as CSV text with the columns step, pass_rate and, if all are known, standard_error."""
+        """The first readings as CSV text with the columns step, pass_rate and, if all are known,
+        standard_error.
+        """
         columns = {"step": self.compute[:num_readings], "pass_rate": self.y[:num_readings]}
         errors = self.known_errors(num_readings)
         if errors is not None:
@@ -96,17 +103,24 @@ def read_corpus(folder: Path) -> list[CorpusCurve]:
 def _curve(folder: Path, row: dict[str, str]) -> CorpusCurve:
     name = row["name"]
     if not name or Path(name).name != name:
-        raise UserError(f"{folder / INDEX}: name {name!r} is not the name of a file; write NAME for NAME.csv")
+        raise UserError(
+            f"{folder / INDEX}: name {name!r} is not the name of a file; write NAME for NAME.csv"
+        )
     path = folder / f"{name}.csv"
     lines = list(_rows(path, ("x", "y")))
     x = [_number(path, row_index, line, "x", math.inf) for row_index, line in enumerate(lines)]
     y = [_number(path, place, line, "y", 1.0) for place, line in enumerate(lines)]
     errors = [
-        max(_number(path, place, line, "se", 1.0), MIN_STANDARD_ERROR) if line.get("se") else math.nan
+        max(_number(path, place, line, "se", 1.0), MIN_STANDARD_ERROR)
+        if line.get("se")
+        else math.nan
         for place, line in enumerate(lines)
     ]
     if not lines or any(later <= earlier for earlier, later in pairwise(x)):
-        raise UserError(f"{path}: x must ascend from reading to reading, and there must be one; sort the rows by x")
+        raise UserError(
+            f"{path}: x must ascend from reading to reading, and there must be one; sort the rows "
+            "by x"
+        )
     return CorpusCurve(
         name=name,
         repository=row["source_repo"],
@@ -119,12 +133,18 @@ def _curve(folder: Path, row: dict[str, str]) -> CorpusCurve:
 
 
 def _rows(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Rows of a CSV file by column. Raises UserError: unreadable, too large, or without a required column."""
+    """Rows of a CSV file by column.
+
+    Raises UserError: unreadable, too large, or without a required column.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
             size = path.stat().st_size
             if size > MAX_FILE_BYTES:
-                raise UserError(f"{path}: has {size} bytes; at most {MAX_FILE_BYTES} are read, so leave some rows out")
+                raise UserError(
+                    f"{path}: has {size} bytes; at most {MAX_FILE_BYTES} are read, so leave some "
+                    "rows out"
+                )
             reader = csv.DictReader(file, restval="")
             missing_columns = [name for name in required if name not in (reader.fieldnames or ())]
             if missing_columns:
@@ -134,7 +154,9 @@ def _rows(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
                     raise UserError(f"{path}: has more than {MAX_ROWS} rows; leave some out")
                 yield row
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a folder with {INDEX} and NAME.csv") from None
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); give a folder with {INDEX} and NAME.csv"
+        ) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: is not CSV in UTF-8 ({error}); write it again") from None
 
@@ -146,5 +168,8 @@ def _number(path: Path, row_index: int, row: dict[str, str], column: str, highes
         value = math.nan
     if not (0.0 <= value <= highest and math.isfinite(value)):
         bounds = "of 0 or more" if highest == math.inf else f"from 0 to {highest:g}"
-        raise UserError(f"{path}: {column} of reading {row_index + 1} is {row[column]!r}; give a number {bounds}")
+        raise UserError(
+            f"{path}: {column} of reading {row_index + 1} is {row[column]!r}; give a number "
+            f"{bounds}"
+        )
     return value

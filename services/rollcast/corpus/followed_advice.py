@@ -1,12 +1,14 @@
-"""Advice that is asked at half of a run and followed, next to simple rules and to a reference that knows the end.
+"""Advice that is asked at half of a run and followed, next to simple rules and to a reference that
+knows the end.
 
-The budget is the run's end. `worth` is the gain that the whole rest after half must bring. `stop` ends the run;
-`continue` ends the questions, and the run goes to its end; `wait` for n readings asks again n readings later about the
-price of the remaining rest. The utility of a run is
+The budget is the run's end. `worth` is the gain that the whole rest after half must bring. `stop`
+ends the run; `continue` ends the questions, and the run goes to its end; `wait` for n readings asks
+again n readings later about the price of the remaining rest. The utility of a run is
 
     max(0, level at its end - level at half) - worth * share of the rest that was spent
 
-because a team keeps the checkpoint of half if the rest loses. A level is the mean of a tenth of the readings.
+because a team keeps the checkpoint of half if the rest loses. A level is the mean of a tenth of the
+readings.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class FollowedAdvice:
         kind, chance: of the first answer.
         ended_at: share of the run's compute at which it ended.
         utility: by rule; the advice is one of them.
-        refused: why a question was not answered; the run then goes to its end. None = all were answered.
+        refused: why a question was not answered; the run then goes to its end. None = all were
+            answered.
     """
 
     name: str
@@ -60,7 +63,8 @@ class HalfRun:
 
     @property
     def num_level(self) -> int:
-        # A level is the mean of the last tenth of the readings; fewer than three would make it noise.
+        # A level is the mean of the last tenth of the readings; fewer than three would make it
+        # noise.
         return max(3, len(self.curve) // 10)
 
     def level(self, num_readings: int) -> float:
@@ -91,7 +95,9 @@ class HalfRun:
         # Fewer readings would make the slope noise
         count = max(5, self.num_seen // window_divisor)
         x = self.curve.x[: self.num_seen]
-        slope = float(np.polyfit(x[-count:], self.curve.y[self.num_seen - count : self.num_seen], 1)[0])
+        slope = float(
+            np.polyfit(x[-count:], self.curve.y[self.num_seen - count : self.num_seen], 1)[0]
+        )
         return slope * float(self.curve.x[-1] - x[-1])
 
     def promised_by_log_slope(self) -> float:

@@ -1,7 +1,7 @@
 """How good forecasts of the ends of runs are, next to six simple methods.
 
-Within a cell each figure is the mean over repositories. Over cells it is the mean of the cells, so that a metric with
-many runs counts no more than another one.
+Within a cell each figure is the mean over repositories. Over cells it is the mean of the cells, so
+that a metric with many runs counts no more than another one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class CellScores:
     Attributes:
         error: mean absolute error of the median, by method.
         pinball: mean loss over five quantiles, by method.
-        error_over_best, pinball_over_best: of the judged forecaster, divided by the best simple method of this cell.
+        error_over_best, pinball_over_best: of the judged forecaster, divided by the best simple
+            method of this cell.
         in90, in50, width90: of the intervals of the judged forecaster.
         decisions: held by the 90 % interval, of those that were made.
         called_flat_wrong: gained more than 0.03, of those called saturated or not learning.
@@ -134,7 +135,9 @@ class ForecastScores:
         return asdict(self)
 
 
-def make_scored_forecast(window: Window, answer: ForecasterAnswer, simple: dict[str, float]) -> ScoredForecast:
+def make_scored_forecast(
+    window: Window, answer: ForecasterAnswer, simple: dict[str, float]
+) -> ScoredForecast:
     """The forecast in an answer that is not a refusal."""
     return ScoredForecast(window, np.array(answer.quantiles).mean(axis=0), answer.verdict, simple)
 
@@ -145,7 +148,9 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
         raise UserError(f"--forecaster: every forecast was refused; the first one, {refused[0]}")
     names = sorted({forecast.window.cell for forecast in forecasts})
     by_cell = {
-        name: [window_forecast for window_forecast in forecasts if window_forecast.window.cell == name]
+        name: [
+            window_forecast for window_forecast in forecasts if window_forecast.window.cell == name
+        ]
         for name in names
     }
     # The simple methods learn the spread of their errors from the other repositories.
@@ -156,7 +161,8 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
     ]
     if not cells:
         raise UserError(
-            "--corpus: no metric and share has forecasts of two repositories; add curves of another repository"
+            "--corpus: no metric and share has forecasts of two repositories; add curves of "
+            "another repository"
         )
     votes = repository_means(
         (window_forecast.repository for window_forecast in forecasts),
@@ -173,7 +179,9 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
         in90_low=round(low, RATIO_DIGITS),
         in90_high=round(high, RATIO_DIGITS),
         decisions=Tally.total(cell.decisions for cell in cells),
-        decided_from_half=Tally(sum(cell.decisions.of for cell in half), sum(cell.num_windows for cell in half)),
+        decided_from_half=Tally(
+            sum(cell.decisions.of for cell in half), sum(cell.num_windows for cell in half)
+        ),
         called_flat_wrong=Tally.total(cell.called_flat_wrong for cell in cells),
         flat_recognised=Tally.total(cell.flat_recognised for cell in half),
         cells=cells,
@@ -181,19 +189,28 @@ def forecast_scores(forecasts: Sequence[ScoredForecast], refused: list[str]) -> 
 
 
 def pinball_loss(quantiles: Array, outcome: float) -> float:
-    """Mean over the five levels of max(level * short, (level - 1) * short): what each quantile falls short by."""
+    """Mean over the five levels of max(level * short, (level - 1) * short): what each quantile
+    falls short by.
+    """
     short = outcome - quantiles
     levels = np.array(QUANTILE_LEVELS)
     return float(np.maximum(levels * short, (levels - 1.0) * short).mean())
 
 
 def error_quantiles(method: str, other_forecasts: Sequence[ScoredForecast]) -> Array:
-    """(5,) quantiles of a simple method's errors in other repositories, each repository weighted alike."""
+    """(5,) quantiles of a simple method's errors in other repositories, each repository weighted
+    alike.
+    """
     counts = Counter(forecast.repository for forecast in other_forecasts)
     errors = np.array(
-        [window_forecast.window.outcome - window_forecast.simple[method] for window_forecast in other_forecasts]
+        [
+            window_forecast.window.outcome - window_forecast.simple[method]
+            for window_forecast in other_forecasts
+        ]
     )
-    weights = np.array([1 / counts[window_forecast.repository] for window_forecast in other_forecasts])
+    weights = np.array(
+        [1 / counts[window_forecast.repository] for window_forecast in other_forecasts]
+    )
     order = np.lexsort((weights, errors))
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(QUANTILE_LEVELS) * reached[-1])
@@ -211,11 +228,16 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
 
     methods = (FORECASTER, *forecasts[0].simple)
     error = {
-        method: mean_over_repositories(window_forecast.error(method) for window_forecast in forecasts)
+        method: mean_over_repositories(
+            window_forecast.error(method) for window_forecast in forecasts
+        )
         for method in methods
     }
     pinball_digits = 5
-    pinball = {method: mean_over_repositories(_pinball_losses(method, forecasts), pinball_digits) for method in methods}
+    pinball = {
+        method: mean_over_repositories(_pinball_losses(method, forecasts), pinball_digits)
+        for method in methods
+    }
     # 0.03: pass rate: a run that gains more was wrongly called flat.
     return CellScores(
         cell=name,
@@ -227,21 +249,31 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
         pinball=pinball,
         error_over_best=round(_ratios(error)[FORECASTER], RATIO_DIGITS),
         pinball_over_best=round(_ratios(pinball)[FORECASTER], RATIO_DIGITS),
-        in90=mean_over_repositories(window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts),
-        in50=mean_over_repositories(window_forecast.holds(LOW, HIGH) for window_forecast in forecasts),
+        in90=mean_over_repositories(
+            window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts
+        ),
+        in50=mean_over_repositories(
+            window_forecast.holds(LOW, HIGH) for window_forecast in forecasts
+        ),
         width90=mean_over_repositories(
             float(window_forecast.quantiles[HIGHEST] - window_forecast.quantiles[LOWEST])
             for window_forecast in forecasts
         ),
         decisions=Tally.count(
-            window_forecast.holds(LOWEST, HIGHEST) for window_forecast in forecasts if window_forecast.is_decided
+            window_forecast.holds(LOWEST, HIGHEST)
+            for window_forecast in forecasts
+            if window_forecast.is_decided
         ),
         called_flat_wrong=Tally.count(
-            window_forecast.gain > 0.03 for window_forecast in forecasts if window_forecast.is_called_flat
+            window_forecast.gain > 0.03
+            for window_forecast in forecasts
+            if window_forecast.is_called_flat
         ),
         # Pass rate: a run is flat if its end differs by less from the last reading that was seen
         flat_recognised=Tally.count(
-            window_forecast.is_called_flat for window_forecast in forecasts if abs(window_forecast.gain) < 0.01
+            window_forecast.is_called_flat
+            for window_forecast in forecasts
+            if abs(window_forecast.gain) < 0.01
         ),
     )
 
@@ -249,29 +281,46 @@ def _cell_scores(name: str, forecasts: Sequence[ScoredForecast]) -> CellScores:
 def _pinball_losses(method: str, forecasts: Sequence[ScoredForecast]) -> list[float]:
     """Loss of each forecast.
 
-    The quantiles of a simple method are its forecast plus those of its errors in other repositories, within [0, 1]:
-    sharp and honest, so that neither wide nor narrow intervals win against them.
+    The quantiles of a simple method are its forecast plus those of its errors in other
+    repositories, within [0, 1]: sharp and honest, so that neither wide nor narrow intervals win
+    against them.
     """
     if method == FORECASTER:
         return [pinball_loss(forecast.quantiles, forecast.window.outcome) for forecast in forecasts]
     errors = {
         repository: error_quantiles(
-            method, [window_forecast for window_forecast in forecasts if window_forecast.repository != repository]
+            method,
+            [
+                window_forecast
+                for window_forecast in forecasts
+                if window_forecast.repository != repository
+            ],
         )
         for repository in {window_forecast.repository for window_forecast in forecasts}
     }
     losses = []
     for window_forecast in forecasts:
-        quantiles = np.clip(window_forecast.simple[method] + errors[window_forecast.repository], 0.0, 1.0)
+        quantiles = np.clip(
+            window_forecast.simple[method] + errors[window_forecast.repository], 0.0, 1.0
+        )
         losses.append(pinball_loss(quantiles, window_forecast.window.outcome))
     return losses
 
 
-def _over_best(cells: Sequence[CellScores], losses: Callable[[CellScores], dict[str, float]]) -> OverBest:
-    """Each loss is divided by that of the best simple method of its cell, then averaged over cells."""
+def _over_best(
+    cells: Sequence[CellScores], losses: Callable[[CellScores], dict[str, float]]
+) -> OverBest:
+    """Each loss is divided by that of the best simple method of its cell,
+    then averaged over cells.
+    """
     cell_ratios = [_ratios(losses(cell)) for cell in cells]
-    means = {method: arithmetic_mean([ratios[method] for ratios in cell_ratios]) for method in cell_ratios[0]}
-    lowest_loss_ratio, best_method = min((value, method) for method, value in means.items() if method != FORECASTER)
+    means = {
+        method: arithmetic_mean([ratios[method] for ratios in cell_ratios])
+        for method in cell_ratios[0]
+    }
+    lowest_loss_ratio, best_method = min(
+        (value, method) for method, value in means.items() if method != FORECASTER
+    )
     return OverBest(round(means[FORECASTER] / lowest_loss_ratio, RATIO_DIGITS), best_method)
 
 

@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from rollcast.corpus.advice_scores import AdviceScores, advice_scores
 from rollcast.corpus.curves import CorpusCurve
 from rollcast.corpus.followed_advice import Ask, FollowedAdvice, HalfRun, follow, half_run
-from rollcast.corpus.forecast_scores import ForecastScores, ScoredForecast, forecast_scores, make_scored_forecast
+from rollcast.corpus.forecast_scores import (
+    ForecastScores,
+    ScoredForecast,
+    forecast_scores,
+    make_scored_forecast,
+)
 from rollcast.corpus.program import ForecasterProgram
 from rollcast.corpus.protocol import ForecasterAnswer, Question
 from rollcast.corpus.simple_forecasts import simple_forecasts
@@ -22,7 +27,8 @@ from rollcast.corpus.windows import Window, make_windows
 
 Result = TypeVar("Result")
 Advance = Callable[[str, int], None]
-"""Called after each piece of work with the name of its stage and the number of pieces in that stage. Any thread."""
+"""Called after each piece of work with the name of its stage and the number of pieces in that
+stage. Any thread."""
 WORTHS = (0.02, 0.05, 0.1)
 """Gains in pass rate that must pay for the rest: a cheap, a usual and an expensive run."""
 
@@ -38,19 +44,23 @@ class CorpusScores:
         return {"forecast": self.forecast.to_dict(), "advice": self.advice.to_dict()}
 
 
-def measure(curves: Sequence[CorpusCurve], command: Sequence[str], advance: Advance) -> CorpusScores:
+def measure(
+    curves: Sequence[CorpusCurve], command: Sequence[str], advance: Advance
+) -> CorpusScores:
     """Ask the program `command` every question of the benchmark.
 
     Raises:
-        UserError: the program cannot be started, ends, hangs or does not follow the protocol; or the curves are too
-            few for any figure.
+        UserError: the program cannot be started, ends, hangs or does not follow the protocol; or
+            the curves are too few for any figure.
     """
     windows = make_windows(curves)
     runs = [run for run in map(half_run, curves) if run is not None]
     programs: list[ForecasterProgram] = []
     try:
         programs.extend(ForecasterProgram(command) for _ in range(_num_cores()))
-        answers = _ask_all(programs, [_forecast_job(window) for window in windows], "forecasts", advance)
+        answers = _ask_all(
+            programs, [_forecast_job(window) for window in windows], "forecasts", advance
+        )
         advice_jobs = [_advice_job(run, worth) for run in runs for worth in WORTHS]
         followed = _ask_all(programs, advice_jobs, "advice", advance)
     finally:
@@ -85,9 +95,15 @@ def _advice_job(run: HalfRun, worth: float) -> Callable[[Ask], FollowedAdvice]:
 
 
 def _ask_all(
-    programs: Sequence[ForecasterProgram], jobs: Sequence[Callable[[Ask], Result]], stage: str, advance: Advance
+    programs: Sequence[ForecasterProgram],
+    jobs: Sequence[Callable[[Ask], Result]],
+    stage: str,
+    advance: Advance,
 ) -> list[Result]:
-    """The result of each job. After the first failure all programs are killed, so that no job waits on."""
+    """The result of each job.
+
+    After the first failure all programs are killed, so that no job waits on.
+    """
     free: SimpleQueue[ForecasterProgram] = SimpleQueue()
     for program in programs:
         free.put(program)

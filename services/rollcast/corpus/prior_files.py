@@ -18,4 +18,7 @@ def check_priors(folder: Path, repositories: Iterable[str]) -> None:
     for repository in sorted(set(repositories)):
         path = prior_file(folder, repository)
         if not path.is_file():
-            raise UserError(f"--priors {folder}: lacks {path.name}; add a prior for each repository of the corpus")
+            raise UserError(
+                f"--priors {folder}: lacks {path.name}; add a prior for each repository of the "
+                "corpus"
+            )

@@ -15,7 +15,8 @@ from rollcast.corpus.protocol import ForecasterAnswer, Question, read_answer
 from rollcast.corpus.single_thread import ONE_THREAD
 
 ANSWER_SECONDS = 60.0
-"""How long one answer may take, the start of the program included. Rollcast takes less than 0.1 s."""
+"""How long one answer may take, the start of the program included. Rollcast takes less than 0.1
+s."""
 MAX_ANSWER_BYTES = 2**20
 """Length of one answer. An answer of Rollcast has less than 1 kB."""
 END_SECONDS = 5.0
@@ -61,7 +62,9 @@ class ForecasterProgram:
         try:
             return read_answer(line, self._num_asked, question)
         except ValueError as error:
-            raise self._program_error(f"gave no valid answer ({error}); follow the protocol") from None
+            raise self._program_error(
+                f"gave no valid answer ({error}); follow the protocol"
+            ) from None
 
     def close(self) -> None:
         """Let the program end."""
@@ -79,7 +82,9 @@ class ForecasterProgram:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _exchange(self, message: bytes) -> bytes:
-        """Write a message while the answer is read, so that the two sides never wait for each other."""
+        """Write a message while the answer is read, so that the two sides never wait for each
+        other.
+        """
         deadline = time.monotonic() + self._answer_seconds
         unsent = message
         received = b""
@@ -89,7 +94,9 @@ class ForecasterProgram:
             while not received.endswith(b"\n"):
                 seconds_left = deadline - time.monotonic()
                 if seconds_left <= 0.0:
-                    raise self._program_error(f"gave no answer within {self._answer_seconds:g} s; make it faster")
+                    raise self._program_error(
+                        f"gave no answer within {self._answer_seconds:g} s; make it faster"
+                    )
                 for key, _ in selector.select(seconds_left):
                     if key.fileobj is self._stdin:
                         unsent = self._send(unsent)
@@ -99,10 +106,13 @@ class ForecasterProgram:
                         received += self._receive()
                 if len(received) > MAX_ANSWER_BYTES:
                     raise self._program_error(
-                        f"wrote more than {MAX_ANSWER_BYTES} bytes; write one line for each question"
+                        f"wrote more than {MAX_ANSWER_BYTES} bytes; write one line for each "
+                        "question"
                     )
         if unsent or received.count(b"\n") > 1:
-            raise self._program_error("wrote more than one line; write nothing else to standard output")
+            raise self._program_error(
+                "wrote more than one line; write nothing else to standard output"
+            )
         return received
 
     def _send(self, unsent: bytes) -> bytes:
@@ -124,7 +134,11 @@ class ForecasterProgram:
             ending = f"ended with exit code {self._process.wait(END_SECONDS)}"
         except subprocess.TimeoutExpired:
             ending = "closed its standard input or output"
-        return self._program_error(f"{ending} before it answered; run it by hand with a question of the documentation")
+        return self._program_error(
+            f"{ending} before it answered; run it by hand with a question of the documentation"
+        )
 
     def _program_error(self, problem: str) -> UserError:
-        return UserError(f"--forecaster {self._name}: question {self._num_asked}: the program {problem}")
+        return UserError(
+            f"--forecaster {self._name}: question {self._num_asked}: the program {problem}"
+        )

@@ -1,7 +1,7 @@
 """Questions to a forecaster, and its answers: one JSON object on one line each.
 
-A question with `compute` asks for quantiles of the readings there, and for a verdict. A question with `worth` asks for
-advice on the rest of the budget. docs/forecast-measured.md has an example.
+A question with `compute` asks for quantiles of the readings there, and for a verdict. A question
+with `worth` asks for advice on the rest of the budget. docs/forecast-measured.md has an example.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Question(BaseModel):
     repository: str
     """Origin of the run: a forecaster that learned from real runs leaves this repository out."""
     metric: str
-    """`heldout`: accuracy on prompts that are not trained on. `train`: training reward or accuracy."""
+    """`heldout`: accuracy on prompts that are not trained on. `train`: training reward or
+    accuracy."""
     curve: str
     """CSV text: step (compute, positive), pass_rate and, if it is known, standard_error."""
     compute: tuple[float, ...] = ()
@@ -34,7 +35,8 @@ class Question(BaseModel):
     budget: float | None = None
     """Step at which the run would end. None = no advice is asked for."""
     worth: float | None = None
-    """Gain in pass rate that the rest of the budget must bring to be worth its price. None = no advice is asked for."""
+    """Gain in pass rate that the rest of the budget must bring to be worth its price. None = no
+    advice is asked for."""
 
 
 class GivenAdvice(BaseModel):
@@ -61,7 +63,8 @@ class ForecasterAnswer(BaseModel):
     quantiles: tuple[Quantiles, ...] = ()
     """The 5, 25, 50, 75 and 95 % quantiles of the reading at each `compute`, ascending."""
     verdict: Text | None = None
-    """`forecastable`, `saturated` and `no_learning` count as decisions; any other word does not. None = no verdict."""
+    """`forecastable`, `saturated` and `no_learning` count as decisions; any other word does not.
+    None = no verdict."""
     advice: GivenAdvice | None = None
 
     @model_validator(mode="after")
@@ -92,7 +95,9 @@ def read_answer(line: bytes, number: int, question: Question) -> ForecasterAnswe
     if answer.refused is not None:
         return answer
     if len(answer.quantiles) != len(question.compute):
-        raise ValueError(f"quantiles: {len(answer.quantiles)} rows, but compute has {len(question.compute)}")
+        raise ValueError(
+            f"quantiles: {len(answer.quantiles)} rows, but compute has {len(question.compute)}"
+        )
     if question.worth is not None and answer.advice is None:
         raise ValueError("advice: is absent")
     return answer

@@ -13,7 +13,8 @@ from rollcast.corpus.windows import Window
 from rollcast.scaling.law.curve import Array
 
 MAX_EVALUATIONS = 20_000
-"""Calls of the fitted function after which a fit counts as failed. The forecast is then the last value."""
+"""Calls of the fitted function after which a fit counts as failed. The forecast is then the last
+value."""
 GRID_ASYMPTOTES = np.linspace(0.05, 0.99, 95)
 GRID_MIDPOINT_SHARES = np.geomspace(0.02, 10.0, 60)
 """Midpoints of the grid, as shares of the last compute."""
@@ -46,12 +47,15 @@ def linear_in_log(compute: Array, rates: Array, ahead: Array) -> float:
 
 
 def grid(compute: Array, rates: Array, ahead: Array) -> float:
-    """The sigmoid law through the first reading with the least squares on a grid; the last value if no node fits.
+    """The sigmoid law through the first reading with the least squares on a grid; the last value if
+    no node fits.
 
     R = R_0 + (A - R_0) / (1 + (M / C)^B)
     """
     start = float(rates[0])
-    midpoints, exponents = np.meshgrid(GRID_MIDPOINT_SHARES * compute[-1], GRID_EXPONENTS, indexing="ij")
+    midpoints, exponents = np.meshgrid(
+        GRID_MIDPOINT_SHARES * compute[-1], GRID_EXPONENTS, indexing="ij"
+    )
     midpoints = midpoints.ravel()
     exponents = exponents.ravel()
     divisors = 1.0 + (midpoints[:, None] / compute) ** exponents[:, None]
@@ -67,7 +71,9 @@ def grid(compute: Array, rates: Array, ahead: Array) -> float:
     return forecast
 
 
-def _fitted_mean(fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array) -> float:
+def _fitted_mean(
+    fit: Callable[[Array, Array, Array], Array], compute: Array, rates: Array, ahead: Array
+) -> float:
     """The mean of a fitted law at `ahead`; the last value if the fit does not converge."""
     try:
         return float(fit(compute, rates, ahead).mean())
@@ -95,10 +101,14 @@ def _power_law_fit(compute: Array, rates: Array, ahead: Array) -> Array:
         return np.asarray(asymptote - distance * (c / newest) ** -exponent)
 
     bounds = ([_least_asymptote(rates), 0, 0.01], [1, 10, 5])
-    return law(ahead, *_least_squares(law, compute, rates, [_first_asymptote(rates), 0.1, 0.7], bounds))
+    return law(
+        ahead, *_least_squares(law, compute, rates, [_first_asymptote(rates), 0.1, 0.7], bounds)
+    )
 
 
-def _least_squares(law: Callable[..., Array], compute: Array, rates: Array, begin: Any, bounds: Any) -> Array:
+def _least_squares(
+    law: Callable[..., Array], compute: Array, rates: Array, begin: Any, bounds: Any
+) -> Array:
     parameters, _ = curve_fit(law, compute, rates, p0=begin, bounds=bounds, maxfev=MAX_EVALUATIONS)
     return np.asarray(parameters)
 

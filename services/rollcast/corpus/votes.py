@@ -1,4 +1,6 @@
-"""How figures of many runs become one: within a repository first, because its runs share model, task and prompts."""
+"""How figures of many runs become one: within a repository first, because its runs share model,
+task and prompts.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def bootstrap_interval(votes: Sequence[float]) -> tuple[float, float]:
     chance = random.Random(0)
     # Draws of the bootstrap: its quantiles are then known to about 0.002.
     num_resamples = 4000
-    means = sorted(arithmetic_mean(chance.choices(votes, k=len(votes))) for _ in range(num_resamples))
+    means = sorted(
+        arithmetic_mean(chance.choices(votes, k=len(votes))) for _ in range(num_resamples)
+    )
     # 0.05: share of the resampled means on each side of the 90 % interval.
     tail = round(0.05 * num_resamples)
     return means[tail], means[-tail]

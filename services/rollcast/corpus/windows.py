@@ -18,7 +18,8 @@ from rollcast.scaling.law.curve import Array, Curve
 SHARES = (0.25, 0.5)
 """Shares of a curve's compute after which its end is forecast."""
 NUM_OUTCOME_READINGS = 3
-"""Last readings whose mean is the outcome. Their noise averages out, and a run hardly moves within them."""
+"""Last readings whose mean is the outcome. Their noise averages out, and a run hardly moves within
+them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,10 @@ class Window:
 
 
 def windows(folder: Path) -> list[Window]:
-    """Every window of every curve of a folder that is long enough, in the order of the index. Raises UserError."""
+    """Every window of every curve of a folder that is long enough, in the order of the index.
+
+    Raises UserError.
+    """
     return make_windows(read_corpus(folder))
 
 

@@ -1,1 +1,3 @@
-"""Any source as a curve: with a unit, a start-up and a surviving history; and the forecast of it."""
+"""Any source as a curve: with a unit, a start-up and a surviving history;
+and the forecast of it.
+"""

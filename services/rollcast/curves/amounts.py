@@ -1,5 +1,5 @@
-"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates, numbered names, and
-how many items were left out.
+"""Numbers as people read them: quantiles by name, amounts of compute, differences of pass rates,
+numbered names, and how many items were left out.
 """
 
 import math
@@ -14,7 +14,8 @@ from rollcast.scaling.decisions.digits import difference
 MEDIAN_AND_90 = (0.05, 0.5, 0.95)
 """Levels of the median and the 90 % interval."""
 Tell = Callable[[str], None]
-"""Receives a sentence on data that was left out, or that was read differently from how it is written."""
+"""Receives a sentence on data that was left out, or that was read differently from how it is
+written."""
 Interval = dict[str, float | None]
 """Quantiles by name, as q05, q50 and q95; None = never."""
 DIFFERENCE = "difference"
@@ -41,7 +42,10 @@ def bare(quantiles: Interval) -> list[float]:
 
 
 def amount(value: float | None, form: str = ".4g") -> str:
-    """A number, or `never`; no exponent below a million. `form`: as `format` takes it, or DIFFERENCE."""
+    """A number, or `never`; no exponent below a million.
+
+    `form`: as `format` takes it, or DIFFERENCE.
+    """
     if value is None:
         return "never"
     if form == DIFFERENCE:
@@ -57,14 +61,20 @@ def span(quantiles: Interval, form: str = ".4g") -> str:
 
 
 def with_span(quantiles: Interval, form: str = ".4g") -> str:
-    """The median, and the 90 % interval in brackets; for tables whose numbers are never negative."""
-    return f"{amount(quantiles['q50'], form)} ({amount(quantiles['q05'], form)}–{amount(quantiles['q95'], form)})"
+    """The median, and the 90 % interval in brackets;
+    for tables whose numbers are never negative.
+    """
+    return (
+        f"{amount(quantiles['q50'], form)} "
+        f"({amount(quantiles['q05'], form)}–{amount(quantiles['q95'], form)})"
+    )
 
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Key by which run-2 comes before run-10."""
     return [
-        (int(token), "") if token_index % 2 else (0, token) for token_index, token in enumerate(_DIGITS.split(name))
+        (int(token), "") if token_index % 2 else (0, token)
+        for token_index, token in enumerate(_DIGITS.split(name))
     ]
 
 
@@ -81,7 +91,10 @@ def counted_evaluations(number: int, num_at_start: int) -> str:
 
 def incomplete_points(count: int) -> str:
     """A phrase for evaluations that a curve leaves out because prompts are missing."""
-    return f"{format_count(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the prompts graded"
+    return (
+        f"{format_count(count, 'evaluation')} with less than {100 * MIN_GRADED_SHARE:.0f} % of the "
+        "prompts graded"
+    )
 
 
 def left_out(source: Path | str, count: int, noun: str, reason: str) -> str:

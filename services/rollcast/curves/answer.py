@@ -1,9 +1,9 @@
 """The answer: what Rollcast states about the forecast of one run, wherever it states it.
 
-The commands, Python, HTTP, the push answer, the page, the metrics and the forecast log take verdict, flags and law from
-here. The numbers of the law (A, B, C_mid, R_0, the
-headroom, the compute to a pass rate) exist only if the law describes the curve. Otherwise the fields are None: the
-numbers would belong to a law that the curve does not follow.
+The commands, Python, HTTP, the push answer, the page, the metrics and the forecast log take
+verdict, flags and law from here. The numbers of the law (A, B, C_mid, R_0, the headroom, the
+compute to a pass rate) exist only if the law describes the curve. Otherwise the fields are None:
+the numbers would belong to a law that the curve does not follow.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ class LawAnswer:
 
     Attributes:
         headroom: asymptote minus the level now, of a curve without a budget minus the law now.
-        ceiling_probability: that gains end within sight; the constants are those of such trajectories.
+        ceiling_probability: that gains end within sight; the constants are those of such
+            trajectories.
         midpoint: C_mid in the unit of the curve.
         best: the law of maximum posterior, on the axis of the fit.
     """
@@ -46,7 +47,9 @@ def law_of_curve(forecast: Forecast, levels: tuple[float, ...] = QUANTILES) -> L
     return _law(forecast, forecast.midpoint(levels), forecast.headroom(levels), levels)
 
 
-def _law(forecast: Forecast, midpoint: Array, headroom: Array, levels: tuple[float, ...]) -> LawAnswer | None:
+def _law(
+    forecast: Forecast, midpoint: Array, headroom: Array, levels: tuple[float, ...]
+) -> LawAnswer | None:
     if not forecast.verdict.is_described:
         return None
     return LawAnswer(
@@ -88,8 +91,12 @@ def compute_to_target(run: RunForecast, target: float) -> Interval | None:
     return interval(reached, QUANTILES) if run.forecast.verdict.is_described else None
 
 
-def readings_at(run: RunForecast, computes: Sequence[float], levels: tuple[float, ...] = QUANTILES) -> list[Interval]:
-    """The reading of an evaluation at each of `computes`; every quantile is None if the evaluations are too few."""
+def readings_at(
+    run: RunForecast, computes: Sequence[float], levels: tuple[float, ...] = QUANTILES
+) -> list[Interval]:
+    """The reading of an evaluation at each of `computes`; every quantile is None if the evaluations
+    are too few.
+    """
     if not run.forecast.verdict.has_predictions:
         return [unknown_interval(levels) for _ in computes]
     if not computes:
@@ -117,7 +124,9 @@ def state_as_json(run: RunForecast) -> dict[str, Any]:
     }
 
 
-def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequence[float]) -> dict[str, Any]:
+def answer_as_json(
+    run: RunForecast, computes: Sequence[float], targets: Sequence[float]
+) -> dict[str, Any]:
     """What `rollcast fit --json` prints, without the advice.
 
     Args:
@@ -133,5 +142,7 @@ def answer_as_json(run: RunForecast, computes: Sequence[float], targets: Sequenc
             {"compute": compute, **reading}
             for compute, reading in zip(computes, readings_at(run, computes), strict=True)
         ],
-        "targets": [{"pass_rate": target, "compute": compute_to_target(run, target)} for target in targets],
+        "targets": [
+            {"pass_rate": target, "compute": compute_to_target(run, target)} for target in targets
+        ],
     }

@@ -1,12 +1,13 @@
 """The axis that the law is fitted on, its map to device-hours, and the curve on it.
 
-While the fleet does not change, the law is fitted on device-hours without those of start-ups: engines that start are
-paid for, but nothing is learned from them. This holds for the first start and for every one after a restart.
+While the fleet does not change, the law is fitted on device-hours without those of start-ups:
+engines that start are paid for, but nothing is learned from them. This holds for the first start
+and for every one after a restart.
 
-When the number of devices changes, so do the device-hours of a step, although nothing changes in what is learned. The
-law is then fitted on trained tokens, scaled to device-hours at the newest evaluation, and its answers are mapped back
-by the measured rates. Each evaluation records the number of devices, so the choice changes at most once in a surviving
-history.
+When the number of devices changes, so do the device-hours of a step, although nothing changes in
+what is learned. The law is then fitted on trained tokens, scaled to device-hours at the newest
+evaluation, and its answers are mapped back by the measured rates. Each evaluation records the
+number of devices, so the choice changes at most once in a surviving history.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ MIN_INTERVALS = 3
 
 @dataclass(frozen=True, eq=False)
 class ComputeAxis:
-    """A rising map between device-hours and the fitted axis: linear between evaluations and beyond the last.
+    """A rising map between device-hours and the fitted axis: linear between evaluations and beyond
+    the last.
 
     Attributes:
         device_hours: (n,) ascending from 0.
@@ -42,13 +44,20 @@ class ComputeAxis:
     def to_fitted(self, device_hours: Array) -> Array:
         """(m,) -> (m,)."""
         beyond = np.maximum(device_hours - self.device_hours[-1], 0.0)
-        return np.asarray(np.interp(device_hours, self.device_hours, self.fitted) + beyond * self.rate)
+        return np.asarray(
+            np.interp(device_hours, self.device_hours, self.fitted) + beyond * self.rate
+        )
 
     def to_device_hours(self, fitted: Array) -> Array:
-        """(m,) -> (m,); inf stays inf. Of several device-hours with this value, the first: nothing was learned."""
+        """(m,) -> (m,); inf stays inf.
+
+        Of several device-hours with this value, the first: nothing was learned.
+        """
         beyond = np.maximum(fitted - self.fitted[-1], 0.0)
         # Both arrays are reversed because np.interp returns the last of several equal places.
-        return np.asarray(np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate)
+        return np.asarray(
+            np.interp(-fitted, -self.fitted[::-1], self.device_hours[::-1]) + beyond / self.rate
+        )
 
 
 def without_start_up(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
@@ -58,7 +67,9 @@ def without_start_up(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
 
 
 def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
-    """The axis of trained tokens if the fleet changed and every evaluation has them, else that of device-hours."""
+    """The axis of trained tokens if the fleet changed and every evaluation has them, else that of
+    device-hours.
+    """
     trained_tokens = column(evaluations, "trained_tokens")
     is_trained = column(evaluations, "step") > 0
     devices = np.nan_to_num(column(evaluations, "devices")[is_trained])
@@ -82,18 +93,25 @@ def choose_axis(evaluations: Sequence[CurvePoint]) -> ComputeAxis:
     return _axis(compute, start_up, tokens * scale, float(rate), "trained_tokens")
 
 
-def _axis(compute: Array, start_up: Array, fitted: Array, rate: float, quantity: str) -> ComputeAxis:
+def _axis(
+    compute: Array, start_up: Array, fitted: Array, rate: float, quantity: str
+) -> ComputeAxis:
     """Each interval begins with its start-up, in which nothing is learned; the rest follows."""
     if start_up[-1] == 0:
         return ComputeAxis(compute, fitted, rate, quantity, 0.0)
     places = np.append(0.0, np.column_stack((compute[:-1] + np.diff(start_up), compute[1:])))
     return ComputeAxis(
-        places, np.append(0.0, np.column_stack((fitted[:-1], fitted[1:]))), rate, quantity, float(start_up[-1])
+        places,
+        np.append(0.0, np.column_stack((fitted[:-1], fitted[1:]))),
+        rate,
+        quantity,
+        float(start_up[-1]),
     )
 
 
 def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
-    """Device-hours of one optimizer step, measured over the last third of the evaluations; None if unknown.
+    """Device-hours of one optimizer step, measured over the last third of the evaluations; None if
+    unknown.
 
     Start-ups are left out, at the beginning and after a restart.
     """
@@ -110,7 +128,9 @@ def compute_per_step(evaluations: Sequence[CurvePoint]) -> float | None:
 
 
 def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Array]:
-    """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up; neither ever falls."""
+    """(n + 1,) each: device-hours from 0 on, and those of them that were spent on starting up;
+    neither ever falls.
+    """
     compute = np.append(0.0, column(evaluations, "compute"))
     recorded_start_up = column(evaluations, "start_up")
     if not np.all(np.isnan(recorded_start_up)):
@@ -127,7 +147,8 @@ def _compute_and_start_up(evaluations: Sequence[CurvePoint]) -> tuple[Array, Arr
 def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
     """(n,) device-hours of each incarnation's first interval beyond those of its steps and tokens.
 
-    0 if it is not known: an evaluation was made at the start, there is no usual rate, or the first one was made late.
+    0 if it is not known: an evaluation was made at the start, there is no usual rate, or the first
+    one was made late.
     """
     excess = np.zeros(len(evaluations))
     step = column(evaluations, "step")
@@ -136,7 +157,8 @@ def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
         return excess
     incarnation = column(evaluations, "incarnation")[trained]
     is_first = np.append(True, np.diff(incarnation) != 0)
-    # (m,) each: from the evaluation before, or from the run's start, to each evaluation after the first step.
+    # (m,) each: from the evaluation before, or from the run's start, to each evaluation after the
+    # first step.
     steps = np.diff(step[trained], prepend=0.0)
     spent = np.diff(column(evaluations, "compute")[trained], prepend=0.0)
     tokens = np.diff(np.nan_to_num(column(evaluations, "trained_tokens")[trained]), prepend=0.0)
@@ -152,8 +174,8 @@ def _inferred_start_ups(evaluations: Sequence[CurvePoint]) -> Array:
         learning = steps[number] * np.median(spent[likes] / steps[likes])
         if tokens[number] > 0 and np.all(tokens[likes] > 0):
             learning = max(learning, tokens[number] * np.median(spent[likes] / tokens[likes]))
-        # Relative excess over similar intervals beyond which the first interval of an incarnation holds a start-up, if
-        # the start-up was not measured
+        # Relative excess over similar intervals beyond which the first interval of an incarnation
+        # holds a start-up, if the start-up was not measured
         if spent[number] > 1.1 * learning:
             excess[trained[number]] = spent[number] - learning
     return excess
@@ -171,17 +193,23 @@ def _rising(*quantities: Array) -> list[int]:
 def make_curve(
     history: RunHistory, choose: Callable[[Sequence[CurvePoint]], ComputeAxis] = choose_axis
 ) -> tuple[ComputeAxis, Curve]:
-    """The curve of a run, in which step 0 is compute 0, and the axis that leads back from it to device-hours.
+    """The curve of a run, in which step 0 is compute 0, and the axis that leads back from it to
+    device-hours.
 
-    `choose`: with `without_start_up` the axis is that of device-hours even if the fleet changed: runs that are compared
-    share an axis. Raises ValueError: no evaluation after the first step, or one that cannot be.
+    `choose`: with `without_start_up` the axis is that of device-hours even if the fleet changed:
+    runs that are compared share an axis. Raises ValueError: no evaluation after the first step, or
+    one that cannot be.
     """
     evaluations = history.evaluations
     if column(evaluations, "step").size == 0:
-        raise ValueError(f"curve {history.name!r}: no finite point at compute > 0; give at least one evaluation.")
+        raise ValueError(
+            f"curve {history.name!r}: no finite point at compute > 0; give at least one evaluation."
+        )
     axis = choose(evaluations)
     curve = Curve.from_points(
-        np.where(column(evaluations, "step") == 0, 0.0, axis.to_fitted(column(evaluations, "compute"))),
+        np.where(
+            column(evaluations, "step") == 0, 0.0, axis.to_fitted(column(evaluations, "compute"))
+        ),
         column(evaluations, "pass_rate"),
         column(evaluations, "standard_error"),
         name=history.name,
@@ -200,7 +228,8 @@ def column(evaluations: Sequence[CurvePoint], name: str) -> Array:
 
 
 def known_truncation(ratios: Array) -> Array | None:
-    """(n,) in order of compute. Unknown ratios (nan) are interpolated between their neighbors: they change no verdict.
+    """(n,) in order of compute. Unknown ratios (nan) are interpolated between their neighbors: they
+    change no verdict.
 
     None if none is known.
     """

@@ -7,32 +7,54 @@ from dataclasses import dataclass
 from rollcast.curves.sheet import shorten_name
 from rollcast.scaling.law.curve import DEVICE_HOURS
 
-COMPUTE_NAMES = ("compute_device_hours", "compute", "device_hours", "gpu_hours", "gpu_hours_excl_eval")
+COMPUTE_NAMES = (
+    "compute_device_hours",
+    "compute",
+    "device_hours",
+    "gpu_hours",
+    "gpu_hours_excl_eval",
+)
 EVALUATION_NAMES = ("pass_rate", "accuracy", "score", "eval_acc", "eval_accuracy", "eval_reward")
 PASS_RATE_NAMES = (*EVALUATION_NAMES, "reward", "mean_reward")
 """The last two may be of training."""
 STANDARD_ERROR_NAMES = ("standard_error", "stderr")
 TRUNCATION_NAMES = ("truncation_ratio", "truncation_rate", "truncated")
 STEP_NAMES = (
-    "global_step", "train/global_step", "trainer/global_step", "training/global_step", "training_step", "step",
+    "global_step", "train/global_step", "trainer/global_step", "training/global_step",
+    "training_step", "step",
     "train_step", "iteration", "iter", "update", "_step",
 )  # fmt: skip
-"""Names of the optimizer step, in the order in which they are looked for; W&B's own counter of calls last."""
+"""Names of the optimizer step, in the order in which they are looked for; W&B's own counter of
+calls last."""
 CALL_COUNTER = "_step"
 """W&B counts its calls of `log` under this name, often several of them a step."""
 _COUNTED_WORDS = {
-    "step", "steps", "iteration", "iterations", "iter", "iters", "update", "updates", "timestep", "timesteps", "batch",
+    "step", "steps", "iteration", "iterations", "iter", "iters", "update", "updates", "timestep",
+    "timesteps", "batch",
     "batches",
 }  # fmt: skip
 _PLURALS = {word for word in _COUNTED_WORDS if word.endswith("s")}
 _COUNTER_WORDS = {
-    "global", "train", "training", "trainer", "optimizer", "optim", "opt", "eval", "evaluation", "val", "validation",
-    "test", "grpo", "ppo", "rl", "rloo", "dapo", "policy", "actor", "critic", "learner", "index", "idx", "number", "no",
-    "n", "num", "id", "current", "cur", "gradient", "completed", "done", "rollout", "outer", "progress", "total", "env",
+    "global", "train", "training", "trainer", "optimizer", "optim", "opt", "eval", "evaluation",
+    "val", "validation",
+    "test", "grpo", "ppo", "rl", "rloo", "dapo", "policy", "actor", "critic", "learner", "index",
+    "idx", "number", "no",
+    "n", "num", "id", "current", "cur", "gradient", "completed", "done", "rollout", "outer",
+    "progress", "total", "env",
     "sampled", "trained", "lifetime", "agent", "counter", "count",
 }  # fmt: skip
-"""Next to a counted word these make the name of a counter, `grpo_step`, `batch_index`; its values must rise."""
-TIME_NAMES = ("_runtime", "runtime", "elapsed", "elapsed_seconds", "_timestamp", "timestamp", "wall_time", "time")
+"""Next to a counted word these make the name of a counter, `grpo_step`, `batch_index`; its values
+must rise."""
+TIME_NAMES = (
+    "_runtime",
+    "runtime",
+    "elapsed",
+    "elapsed_seconds",
+    "_timestamp",
+    "timestamp",
+    "wall_time",
+    "time",
+)
 
 GPU_HOURS = "GPU-hours"
 HOURS = "hours"
@@ -45,14 +67,28 @@ TIME_UNITS = (DEVICE_HOURS, GPU_HOURS, HOURS, SECONDS)
 """A start-up takes some of these, and nothing is learned in it."""
 _UNITS_BY_WORD = (
     (TOKENS, {"token", "tokens", "tok"}),
-    (SAMPLES, {"sample", "samples", "episode", "episodes", "rollouts", "prompts", "examples", "problems"}),
+    (SAMPLES, {"sample", "samples", "episode", "episodes", "rollouts", "prompts", "examples",
+        "problems"}),
     (STEPS, {"step", "steps", "iteration", "iterations", "iter", "iters", "update", "updates"}),
     (EPOCHS, {"epoch", "epochs"}),
     (HOURS, {"hour", "hours", "hrs"}),
-    (SECONDS, {"second", "seconds", "sec", "runtime", "elapsed", "time", "timestamp", "date", "clock"}),
+    (SECONDS, {"second", "seconds", "sec", "runtime", "elapsed", "time", "timestamp", "date",
+        "clock"}),
 )  # fmt: skip
 _RATE_WORDS = {"per", "throughput", "rate", "accuracy", "acc"}
-_OTHER_TIME_WORDS = {"minute", "minutes", "min", "mins", "ms", "millis", "milliseconds", "ns", "us", "day", "days"}
+_OTHER_TIME_WORDS = {
+    "minute",
+    "minutes",
+    "min",
+    "mins",
+    "ms",
+    "millis",
+    "milliseconds",
+    "ns",
+    "us",
+    "day",
+    "days",
+}
 """Not converted into seconds: the unit is the name of the column."""
 _DURATION_WORDS = {"time", "timing", "duration", "seconds", "sec"}
 """Next to the word step these mean the duration of one step."""
@@ -77,18 +113,22 @@ class Columns:
     scale: float = 1.0
     """Times the pass rates, after `offset` was added, and times their standard errors."""
     offset: float = 0.0
-    """Added to the pass rates before they are scaled: 1, with scale 0.5, maps rewards in [-1, 1] to [0, 1]."""
+    """Added to the pass rates before they are scaled: 1, with scale 0.5, maps rewards in [-1, 1] to
+    [0, 1]."""
     seconds: str | None = None
-    """Instead of `compute`: the column of the elapsed time, which `devices` converts into device-hours."""
+    """Instead of `compute`: the column of the elapsed time, which `devices` converts into
+    device-hours."""
     devices: float | None = None
     step: str | None = None
     """The column of the optimizer step."""
     time: str | None = None
     """The column of the Unix seconds of each evaluation."""
     unit: str | None = None
-    """What compute is counted in; its numbers are then taken as they are. None = from the name of the column."""
+    """What compute is counted in; its numbers are then taken as they are. None = from the name of
+    the column."""
     in_run_file: bool = False
-    """Whether these are settings of a run file, which sentences spell `pass_rate:`, or options: `--pass-rate`."""
+    """Whether these are settings of a run file, which sentences spell `pass_rate:`, or options:
+    `--pass-rate`."""
 
     def option(self, name: str) -> str:
         """How a sentence spells one of these fields."""
@@ -110,7 +150,8 @@ class CurveColumns:
 
 
 def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None:
-    """The first of the wanted columns that is among the names, as the file spells it; None if none is.
+    """The first of the wanted columns that is among the names, as the file spells it; None if none
+    is.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
@@ -132,7 +173,9 @@ def words_in(name: str) -> set[str]:
 
 
 def is_step_counter(name: str) -> bool:
-    """Whether the name can be that of a counter of steps: `eval_step`, `progress/batch`, `time/total_timesteps`."""
+    """Whether the name can be that of a counter of steps: `eval_step`, `progress/batch`,
+    `time/total_timesteps`.
+    """
     words = words_in(name)
     counted = words & _COUNTED_WORDS
     # stable-baselines3 has its counters under time/; `step_time` is a duration.
@@ -154,7 +197,11 @@ def find_unit(column: str) -> str:
     named_unit = next((unit for unit, marks in _UNITS_BY_WORD if marks & words), None)
     # `tokens_per_second` and `step_time` name a unit too, but do not add up over a run.
     is_rate = bool(words & _RATE_WORDS) or (named_unit == STEPS and bool(words & _DURATION_WORDS))
-    return f"units of {column}" if named_unit is None or is_rate or words & _OTHER_TIME_WORDS else named_unit
+    return (
+        f"units of {column}"
+        if named_unit is None or is_rate or words & _OTHER_TIME_WORDS
+        else named_unit
+    )
 
 
 def some(names: Sequence[str]) -> str:

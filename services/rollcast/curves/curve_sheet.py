@@ -1,4 +1,6 @@
-"""The history of a run from a sheet: the requested rows, the columns that hold the curve, and its evaluations."""
+"""The history of a run from a sheet: the requested rows, the columns that hold the curve, and its
+evaluations.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,7 +12,13 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, format_count
 from rollcast.curves.columns import TIME_UNITS, Columns, CurveColumns, some
 from rollcast.curves.curve_columns import curve_columns
-from rollcast.curves.evaluations import LEAST_AND_MOST, MAX_ROUNDING_DEVICE_HOURS, Evaluations, Origin, RunHistory
+from rollcast.curves.evaluations import (
+    LEAST_AND_MOST,
+    MAX_ROUNDING_DEVICE_HOURS,
+    Evaluations,
+    Origin,
+    RunHistory,
+)
 from rollcast.curves.labels import clashing_label
 from rollcast.curves.pass_rate_range import per_cent_by_name
 from rollcast.curves.ratios import with_ratios
@@ -48,8 +56,12 @@ class CurveSheet:
         return Origin(self.sheet.format, columns.compute, columns.pass_rate, columns.unit, *mapping)
 
     def runs(self) -> list[str]:
-        """The runs that have an evaluation, in the order of the log; one without a name if no column names them."""
-        names = np.array(self.sheet.texts(RUN), dtype=object)[self.sheet.numbers(self.columns.pass_rate).is_given]
+        """The runs that have an evaluation, in the order of the log; one without a name if no
+        column names them.
+        """
+        names = np.array(self.sheet.texts(RUN), dtype=object)[
+            self.sheet.numbers(self.columns.pass_rate).is_given
+        ]
         return list(dict.fromkeys(names.tolist())) or [""]
 
     def select_run(self, run: str) -> "CurveSheet":
@@ -74,15 +86,20 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
             wanted_run = value
             continue
         sheet = _rows_with(sheet, name, value)
-    # A log of Rollcast also holds parts of the prompts and downstream data sets, each a curve of its own.
+    # A log of Rollcast also holds parts of the prompts and downstream data sets, each a curve of
+    # its own.
     is_chosen = any(condition.startswith("dataset=") for condition in column_options.where)
     if not is_chosen and sheet.column("dataset") is not None:
-        sheet = sheet.only(np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool))
+        sheet = sheet.only(
+            np.array([is_own_curve(dataset) for dataset in sheet.texts("dataset")], dtype=bool)
+        )
     if sheet.num_rows == 0:
         is_narrowed = bool(column_options.where) or run is not None
         if not is_narrowed:
             raise UserError("holds no evaluation yet")
-        raise UserError(f"no row is left; check {column_options.option('where')}, --run and the file")
+        raise UserError(
+            f"no row is left; check {column_options.option('where')}, --run and the file"
+        )
     sheet, columns = curve_columns(sheet, column_options, tell)
     rates = sheet.numbers(columns.pass_rate)
     if np.any(rates.per_cent):
@@ -91,24 +108,40 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         tell(small)
     compute = sheet.numbers(columns.compute)
     # Plain numbers of steps or tokens need no conversion.
-    is_plain = columns.unit in COUNTS and column_options.devices is None and not np.any(compute.odd | compute.per_cent)
+    is_plain = (
+        columns.unit in COUNTS
+        and column_options.devices is None
+        and not np.any(compute.odd | compute.per_cent)
+    )
     if column_options.unit is None and not is_plain:
-        sheet, unit = in_one_unit(sheet, columns.compute, columns.unit, column_options.devices, tell)
+        sheet, unit = in_one_unit(
+            sheet, columns.compute, columns.unit, column_options.devices, tell
+        )
         columns = replace(columns, unit=unit)
     return _without_strays(CurveSheet(sheet, columns, column_options, wanted_run), tell)
 
 
 def _without_strays(curve: CurveSheet, tell: Tell) -> CurveSheet:
-    """Without rows that fall back for a moment, if the rows are of one curve: a line that a model quotes, say."""
+    """Without rows that fall back for a moment, if the rows are of one curve: a line that a model
+    quotes, say.
+    """
     sheet = curve.sheet
     counter = curve.columns.step or curve.columns.compute
     counts = sheet.numbers(counter).values
     is_evaluation = sheet.numbers(curve.columns.pass_rate).is_given
     is_told = sheet.column(RUN) is not None or sheet.column("incarnation") is not None
-    strays = stray_rows(sheet, counts, is_evaluation) if not is_told else np.empty(0, dtype=np.int64)
-    if not strays.size or clashing_label(sheet.only(is_evaluation), curve.columns.compute) is not None:
+    strays = (
+        stray_rows(sheet, counts, is_evaluation) if not is_told else np.empty(0, dtype=np.int64)
+    )
+    if (
+        not strays.size
+        or clashing_label(sheet.only(is_evaluation), curve.columns.compute) is not None
+    ):
         return curve
-    why = f"whose {counter} falls back for a moment; the first is at {counter} {amount(float(counts[strays[0]]))}"
+    why = (
+        f"whose {counter} falls back for a moment; the first is at {counter} "
+        f"{amount(float(counts[strays[0]]))}"
+    )
     tell(f"{format_count(strays.size, 'row')} left out, {why}")
     return replace(curve, sheet=sheet.only(~np.isin(np.arange(sheet.num_rows), strays)))
 
@@ -138,9 +171,11 @@ class RunEvaluations:
 
 
 def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) -> RunEvaluations:
-    """The evaluations of a sheet of one run. `now_seconds`: Unix seconds of evaluations if no column holds their time.
+    """The evaluations of a sheet of one run. `now_seconds`: Unix seconds of evaluations if no
+    column holds their time.
 
-    Raises UserError: the rows are of several runs or measures, which as one curve would look like one run.
+    Raises UserError: the rows are of several runs or measures, which as one curve would look like
+    one run.
     """
     sheet = curve.sheet
     columns = curve.columns
@@ -156,37 +191,54 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
         "at": columns.time,
     }
     numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
-    values: dict[str, NDArray[Any]] = {quantity: column_numbers.values for quantity, column_numbers in numbers.items()}
+    values: dict[str, NDArray[Any]] = {
+        quantity: column_numbers.values for quantity, column_numbers in numbers.items()
+    }
     is_evaluation = numbers["pass_rate"].is_given
     _refuse_mixture(curve, is_evaluation)
     is_finite = np.isfinite(values["pass_rate"]) & np.isfinite(values["compute"])
     steps = sheet.numbers(columns.step)
     is_part = np.isfinite(steps.values) & (np.floor(steps.values) != steps.values) & ~steps.per_cent
     step, has_step = whole_numbers(steps)
-    has_step &= ~np.logical_or.accumulate(is_part)  # from the first part of an epoch on, no row has a step
+    has_step &= ~np.logical_or.accumulate(
+        is_part
+    )  # from the first part of an epoch on, no row has a step
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
-    values["incarnation"], starts = incarnations(sheet, columns.compute, step, is_of_an_incarnation, is_evaluation)
-    # Without steps, evaluations are identified by their rows. The usual cost of a row is not known, so neither is the
-    # cost of a start-up beyond it.
-    values["step"] = np.where(has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0))
+    values["incarnation"], starts = incarnations(
+        sheet, columns.compute, step, is_of_an_incarnation, is_evaluation
+    )
+    # Without steps, evaluations are identified by their rows. The usual cost of a row is not known,
+    # so neither is the cost of a start-up beyond it.
+    values["step"] = np.where(
+        has_step, step, np.where(values["compute"] > 0, np.arange(1, sheet.num_rows + 1), 0)
+    )
     values["start_up"] = np.where(numbers["start_up"].is_given | has_step, values["start_up"], 0.0)
     if columns.unit not in TIME_UNITS:
-        # Steps and tokens do not count start-ups, and the number of devices does not change their number.
+        # Steps and tokens do not count start-ups, and the number of devices does not change their
+        # number.
         values["start_up"] = np.broadcast_to(0.0, sheet.num_rows)
         values["devices"] = np.broadcast_to(np.nan, sheet.num_rows)
-    values["pass_rate"] = (values["pass_rate"] + curve.column_options.offset) * curve.column_options.scale
+    values["pass_rate"] = (
+        values["pass_rate"] + curve.column_options.offset
+    ) * curve.column_options.scale
     values["standard_error"] = values["standard_error"] * curve.column_options.scale
     graded = sheet.numbers("num_prompts").values
     num_asked = sheet.numbers("asked_prompts").values
-    # As `EvaluationRecord` has it: records without the number of prompts asked count the missing ones instead.
-    num_asked = np.where(np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked)
-    values["graded_share"] = np.divide(graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0)
+    # As `EvaluationRecord` has it: records without the number of prompts asked count the missing
+    # ones instead.
+    num_asked = np.where(
+        np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked
+    )
+    values["graded_share"] = np.divide(
+        graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0
+    )
     if columns.time is None:
         values["at"] = np.broadcast_to(now_seconds, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
     is_malformed, complaint = _find_malformed(curve, named, now_seconds)
     is_kept = is_evaluation & is_finite & ~is_malformed
-    # Most logs need no selection, which would copy all columns of a file that may hold a million rows.
+    # Most logs need no selection, which would copy all columns of a file that may hold a million
+    # rows.
     if not is_kept.all():
         values = {quantity: column[is_kept] for quantity, column in values.items()}
     points = Evaluations(run, _with_known_values(values))
@@ -201,7 +253,9 @@ def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
     with np.errstate(invalid="ignore"):
         for name, (minimum, maximum) in LEAST_AND_MOST.items():
             known_columns[name] = np.where(
-                (known_columns[name] >= minimum) & (known_columns[name] <= maximum), known_columns[name], np.nan
+                (known_columns[name] >= minimum) & (known_columns[name] <= maximum),
+                known_columns[name],
+                np.nan,
             )
         start_up = known_columns["start_up"]
         compute = known_columns["compute"]
@@ -210,8 +264,12 @@ def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
     return known_columns
 
 
-def _find_malformed(curve: CurveSheet, named: dict[str, Numbers], now_seconds: float) -> tuple[Mask, str]:
-    """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of them."""
+def _find_malformed(
+    curve: CurveSheet, named: dict[str, Numbers], now_seconds: float
+) -> tuple[Mask, str]:
+    """(n,) evaluations with an invalid value in one of the columns, and a sentence on the first of
+    them.
+    """
     columns = curve.columns
     is_evaluation = named[columns.pass_rate].is_given
     is_malformed = np.zeros(curve.sheet.num_rows, dtype=bool)
@@ -227,13 +285,15 @@ def _find_malformed(curve: CurveSheet, named: dict[str, Numbers], now_seconds: f
     if np.any(is_negative) and not complaint:
         lowest_compute = float(np.min(named[columns.compute].values[is_negative]))
         complaint = (
-            f"{columns.compute} is {lowest_compute:g} in a row; compute counts from the run's start, so leave out what "
+            f"{columns.compute} is {lowest_compute:g} in a row; compute counts from the run's "
+            "start, so leave out what "
             "came before it"
         )
     is_malformed |= is_negative
     if columns.time is not None:
         time = named[columns.time].values
-        # How far the time of an evaluation may be ahead of our clock: a day, as in another time zone
+        # How far the time of an evaluation may be ahead of our clock: a day, as in another time
+        # zone
         is_other_time = is_evaluation & ~((time > 0) & (time <= now_seconds + 86_400.0))
         if np.any(is_other_time) and not complaint:
             complaint = f"{columns.time} is {time[is_other_time][0]:g}, needs Unix seconds"
@@ -242,7 +302,9 @@ def _find_malformed(curve: CurveSheet, named: dict[str, Numbers], now_seconds: f
 
 
 def _refuse_mixture(curve: CurveSheet, is_evaluation: Mask) -> None:
-    """Raises UserError if the evaluations are of several runs, or a text differs between some of equal compute."""
+    """Raises UserError if the evaluations are of several runs, or a text differs between some of
+    equal compute.
+    """
     sheet = curve.sheet.only(is_evaluation)
     runs = list(dict.fromkeys(sheet.texts(RUN)))
     if len(runs) > 1:
@@ -264,17 +326,26 @@ class _EvaluationRow(NamedTuple):
     row: int
 
 
-def make_history(run_evaluations: RunEvaluations, name: str, origin: Origin, tell: Tell) -> RunHistory:
-    """The surviving evaluations of a log, and sentences on the others. Raises ValueError: one is malformed."""
+def make_history(
+    run_evaluations: RunEvaluations, name: str, origin: Origin, tell: Tell
+) -> RunHistory:
+    """The surviving evaluations of a log, and sentences on the others.
+
+    Raises ValueError: one is malformed.
+    """
     if run_evaluations.complaint:
         raise ValueError(run_evaluations.complaint)
     columns = run_evaluations.points.columns
     rows = np.arange(len(columns["step"]))
     # If steps and incarnations rise, as in most logs, no evaluation is repeated or lost.
-    is_in_order = np.all(np.diff(columns["step"]) > 0) and np.all(np.diff(columns["incarnation"]) >= 0)
+    is_in_order = np.all(np.diff(columns["step"]) > 0) and np.all(
+        np.diff(columns["incarnation"]) >= 0
+    )
     if run_evaluations.starts or not is_in_order:
         first: dict[tuple[int, int], _EvaluationRow] = {}
-        for row, key in enumerate(zip(columns["incarnation"].tolist(), columns["step"].tolist(), strict=True)):
+        for row, key in enumerate(
+            zip(columns["incarnation"].tolist(), columns["step"].tolist(), strict=True)
+        ):
             first.setdefault(key, _EvaluationRow(*key, row))
         if num_repeated := rows.size - len(first):
             tell(f"{format_count(num_repeated, 'evaluation')} left out, second readings of a step")
@@ -287,5 +358,9 @@ def make_history(run_evaluations: RunEvaluations, name: str, origin: Origin, tel
     rows = rows[np.lexsort((columns["step"][rows], columns["compute"][rows]))]
     evaluations = run_evaluations.points
     if not np.array_equal(rows, np.arange(len(evaluations))):
-        evaluations = Evaluations(evaluations.run, {quantity: values[rows] for quantity, values in columns.items()})
-    return RunHistory(name, evaluations, run_evaluations.num_unknown, origin, int(is_incomplete.sum()))
+        evaluations = Evaluations(
+            evaluations.run, {quantity: values[rows] for quantity, values in columns.items()}
+        )
+    return RunHistory(
+        name, evaluations, run_evaluations.num_unknown, origin, int(is_incomplete.sum())
+    )

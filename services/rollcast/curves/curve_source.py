@@ -1,4 +1,6 @@
-"""Histories of runs from a file or folder of any framework, from a run's folder, or from a Prometheus server."""
+"""Histories of runs from a file or folder of any framework, from a run's folder, or from a
+Prometheus server.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from rollcast.scaling.posterior.options import FitOptions
 
 
-def read_histories(source: str, columns: Columns, run: str | None = None, *, is_one: bool = False) -> list[RunHistory]:
+def read_histories(
+    source: str, columns: Columns, run: str | None = None, *, is_one: bool = False
+) -> list[RunHistory]:
     """The history of every run of a file, of a folder, of a run of W&B or of a Prometheus address.
 
-    `run`: the only one that is read. `is_one`: refuse a source of several runs. Standard error gets the origin.
-    Raises UserError: one sentence on what cannot be read, and what would help.
+    `run`: the only one that is read. `is_one`: refuse a source of several runs. Standard error gets
+    the origin. Raises UserError: one sentence on what cannot be read, and what would help.
     """
     path = Path(source)
     if source.startswith(("http://", "https://")):
@@ -43,7 +47,9 @@ def read_histories(source: str, columns: Columns, run: str | None = None, *, is_
         histories = [_history_of_folder(path, columns, run)]
     else:
         name = (path.resolve().name if path.is_dir() else path.stem) or source
-        histories = histories_of_sheet(read_sheet(source, tell), source, columns, name, run, is_one=is_one)
+        histories = histories_of_sheet(
+            read_sheet(source, tell), source, columns, name, run, is_one=is_one
+        )
     origin = histories[0].origin
     over = origin.compute if origin.compute == origin.unit else f"{origin.compute} ({origin.unit})"
     tell(f"{source}: {origin.format}: {origin.pass_rate} over {over}")
@@ -53,7 +59,13 @@ def read_histories(source: str, columns: Columns, run: str | None = None, *, is_
 
 
 def histories_of_sheet(
-    sheet: Sheet, source: str, columns: Columns, name: str, run: str | None = None, *, is_one: bool = False
+    sheet: Sheet,
+    source: str,
+    columns: Columns,
+    name: str,
+    run: str | None = None,
+    *,
+    is_one: bool = False,
 ) -> list[RunHistory]:
     """The history of every run in a sheet.
 
@@ -75,7 +87,9 @@ def histories_of_sheet(
         all_runs_sheet = separate_runs(all_runs_sheet, say, is_one=is_one)
         runs = all_runs_sheet.runs()
         if is_one and len(runs) > 1:
-            raise UserError(f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME")
+            raise UserError(
+                f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME"
+            )
         histories = []
         for run_name in runs:
             own_name = run_name or name
@@ -94,10 +108,19 @@ def histories_of_sheet(
 
 
 def _with_budget(history: RunHistory, budget_steps: float | None, say: Tell) -> RunHistory:
-    """The history with the end that its log states, unless the run is there: then its rest is not known."""
-    if budget_steps is None or not history.evaluations or history.evaluations[-1].step >= budget_steps:
+    """The history with the end that its log states, unless the run is there: then its rest is not
+    known.
+    """
+    if (
+        budget_steps is None
+        or not history.evaluations
+        or history.evaluations[-1].step >= budget_steps
+    ):
         return history
-    say(f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if you give no other")
+    say(
+        f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if you give no "
+        "other"
+    )
     return replace(history, budget_steps=budget_steps)
 
 
@@ -110,7 +133,8 @@ def forecast_source(
     law_alone: bool = False,
     prior: Path | None = None,
 ) -> RunForecast:
-    """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours since the start.
+    """The forecast of a source's one run, as the service makes it. `exclude_before`: device-hours
+    since the start.
 
     Raises UserError as `read_histories`, or if nothing can be fitted.
     """
@@ -124,16 +148,21 @@ def forecast_source(
 
 
 def read_curve(source: str, columns: Columns, run: str | None) -> Curve:
-    """The run's curve over compute without its start-ups, which standard error reports. Raises as `read_histories`."""
+    """The run's curve over compute without its start-ups, which standard error reports.
+
+    Raises as `read_histories`.
+    """
     return read_curves(source, columns, run)[0][1]
 
 
 def read_curves(
     source: str, columns: Columns, run: str | None = None, *, all_runs: bool = False
 ) -> list[tuple[Origin, Curve]]:
-    """What each run was read as, and its curve over compute without its start-ups, so that they share an axis.
+    """What each run was read as, and its curve over compute without its start-ups, so that they
+    share an axis.
 
-    `all_runs`: of every run, else of the only one. Raises UserError as `read_histories`, or if a run has no curve.
+    `all_runs`: of every run, else of the only one. Raises UserError as `read_histories`, or if a
+    run has no curve.
     """
     from rollcast.curves.axis import make_curve, without_start_up
 
@@ -144,7 +173,10 @@ def read_curves(
         except ValueError as error:
             raise UserError(f"{source}: {error}") from None
         if axis.start_up > 0:
-            tell(f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} of its start-up")
+            tell(
+                f"{source}: {history.name} is counted without the {axis.start_up:.3g} {curve.unit} "
+                "of its start-up"
+            )
         curves.append((history.origin, curve))
     return curves
 
@@ -160,7 +192,10 @@ def fit_options(
     law_alone: bool = False,
     prior: Path | None = None,
 ) -> FitOptions:
-    """`law_alone`: the paper's law and no other shape. Raises ValueError if a value is out of bounds."""
+    """`law_alone`: the paper's law and no other shape.
+
+    Raises ValueError if a value is out of bounds.
+    """
     from rollcast.scaling.posterior.options import FitOptions
     from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, LAW_PRIOR
     from rollcast.scaling.posterior.prior_file import read_prior
@@ -183,15 +218,25 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
 
     if columns.where:
         raise UserError(
-            f"--where {columns.where[0]}: selects rows of a file; put matchers into the expressions instead"
+            f"--where {columns.where[0]}: selects rows of a file; put matchers into the "
+            "expressions instead"
         )
     if columns.scale != 1:
-        raise UserError(f"--scale {columns.scale:g}: is for files; multiply in the expression --pass-rate instead")
+        raise UserError(
+            f"--scale {columns.scale:g}: is for files; multiply in the expression --pass-rate "
+            "instead"
+        )
     if columns.offset != 0:
-        raise UserError(f"--offset {columns.offset:g}: is for files; add it in the expression --pass-rate instead")
+        raise UserError(
+            f"--offset {columns.offset:g}: is for files; add it in the expression --pass-rate "
+            "instead"
+        )
     if columns.pass_rate is None or columns.compute is None:
         if columns != Columns():
-            raise UserError("--compute, --pass-rate: of a Prometheus give both, each an expression of one series")
+            raise UserError(
+                "--compute, --pass-rate: of a Prometheus give both, each an expression of one "
+                "series"
+            )
         return ()
     try:
         return (
@@ -204,10 +249,14 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
             ),
         )
     except ValidationError:
-        raise UserError(f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most") from None
+        raise UserError(
+            f"--run {run}: not a name for a run; leave '/' out, and write 200 characters at most"
+        ) from None
 
 
-def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_one: bool) -> list[RunHistory]:
+def _histories_of_prometheus(
+    url: str, columns: Columns, run: str | None, *, is_one: bool
+) -> list[RunHistory]:
     """The history of each run that a Prometheus server has evaluations of. Raises UserError."""
     from rollcast.curves.sources.prometheus import PrometheusQueries
     from rollcast.telemetry.prometheus_reader import SourceAway
@@ -218,7 +267,9 @@ def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_
         reading = queries.read()
     except SourceAway as error:
         expressions = ", and expressions that it understands" if foreign else ""
-        raise UserError(f"{url}: {error}; give the address of a Prometheus server{expressions}") from None
+        raise UserError(
+            f"{url}: {error}; give the address of a Prometheus server{expressions}"
+        ) from None
     finally:
         queries.close()
     requested_runs = {curve.run for curve in foreign}
@@ -227,13 +278,17 @@ def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_
     for item in reading.evaluations:
         if (requested_runs and item.run not in requested_runs) or not is_own_curve(item.dataset):
             continue
-        log = logs_by_run.setdefault(item.run, EvaluationLog(starts=reading.starts.get(item.run, {})))
+        log = logs_by_run.setdefault(
+            item.run, EvaluationLog(starts=reading.starts.get(item.run, {}))
+        )
         try:
             log.add(item)
         except OverflowError:
             num_refused += 1
     if requested_runs and not logs_by_run:
-        raise UserError(f"{url}: --pass-rate and --compute select no evaluation; check the expressions")
+        raise UserError(
+            f"{url}: --pass-rate and --compute select no evaluation; check the expressions"
+        )
     if num_refused:
         tell(left_out(url, num_refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
     if malformed := reading.skipped["out_of_bounds"]:
@@ -242,16 +297,22 @@ def _histories_of_prometheus(url: str, columns: Columns, run: str | None, *, is_
     if is_one:
         name = runs[0] if run is None and len(runs) == 1 else run
         if name not in logs_by_run:
-            raise UserError(f"{url}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run")
+            raise UserError(
+                f"{url}: holds evaluations of {', '.join(runs) or 'no run'}; name one with --run"
+            )
         runs = [name]
     if not runs:
         raise UserError(f"{url}: holds evaluations of no run; check the address")
     compute = columns.compute or "evaluated compute"
-    origin = Origin("Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS)
+    origin = Origin(
+        "Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS
+    )
     histories = []
     for name in runs:
         curve_points, _, num_incomplete = logs_by_run[name].sorted_out()
-        histories.append(RunHistory(name, curve_points, origin=origin, num_incomplete=num_incomplete))
+        histories.append(
+            RunHistory(name, curve_points, origin=origin, num_incomplete=num_incomplete)
+        )
     return histories
 
 
@@ -261,7 +322,8 @@ def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHi
 
     if columns != Columns():
         raise UserError(
-            f"{folder}: is a run's folder, which takes no columns, --where, --scale or --offset; leave them out"
+            f"{folder}: is a run's folder, which takes no columns, --where, --scale or --offset; "
+            "leave them out"
         )
     history, malformed, lost = history_of_folder(folder, run)
     if malformed:

@@ -1,4 +1,6 @@
-"""Counters that begin again in every epoch (`Epoch 3 iter 250`): counted on if they distinguish its evaluations."""
+"""Counters that begin again in every epoch (`Epoch 3 iter 250`): counted on if they distinguish its
+evaluations.
+"""
 
 import numpy as np
 
@@ -10,16 +12,21 @@ EPOCH_NAMES = ("epoch", "train/epoch")
 
 
 def begins_again(sheet: Sheet, step: str) -> bool:
-    """Whether a column counts the steps of each epoch from the beginning: it falls whenever the epoch rises."""
+    """Whether a column counts the steps of each epoch from the beginning: it falls whenever the
+    epoch rises.
+    """
     epoch = find_column(list(sheet.columns), EPOCH_NAMES)
     if epoch is None:
         return False
     steps = sheet.numbers(step).values
     epochs = sheet.numbers(epoch).values
     is_known = np.isfinite(steps) & np.isfinite(epochs)
-    if _falls_as_rises(steps[is_known], epochs[is_known]) or _begin_alike(steps[is_known], epochs[is_known]):
+    if _falls_as_rises(steps[is_known], epochs[is_known]) or _begin_alike(
+        steps[is_known], epochs[is_known]
+    ):
         return True
-    # Often only the evaluation at the end of an epoch names it: the rows before it are of this epoch too.
+    # Often only the evaluation at the end of an epoch names it: the rows before it are of this
+    # epoch too.
     named = np.flatnonzero(np.isfinite(epochs))
     counted = np.flatnonzero(np.isfinite(steps))
     following = np.searchsorted(named, counted)
@@ -28,7 +35,8 @@ def begins_again(sheet: Sheet, step: str) -> bool:
 
 
 def counted_on(sheet: Sheet, step: str, pass_rate: str) -> Sheet | None:
-    """The sheet whose counter continues through the epochs; None if no epoch has evaluations at several counts.
+    """The sheet whose counter continues through the epochs; None if no epoch has evaluations at
+    several counts.
 
     `step`: a counter that begins again. All epochs are as long as the longest one.
     """
@@ -65,7 +73,9 @@ def _falls_as_rises(steps: Array, epochs: Array) -> bool:
 
 
 def _begin_alike(steps: Array, epochs: Array) -> bool:
-    """Whether the steps of every epoch begin at the same count and rise, whatever was made again after a restart."""
+    """Whether the steps of every epoch begin at the same count and rise, whatever was made again
+    after a restart.
+    """
     order = np.lexsort((steps, epochs))
     is_first = np.diff(epochs[order], prepend=np.nan) != 0
     least = steps[order[is_first]]

@@ -1,4 +1,6 @@
-"""Evaluations of runs: one point, many as columns, their bounds, the log that sorts them out, one look at a source."""
+"""Evaluations of runs: one point, many as columns, their bounds, the log that sorts them out, one
+look at a source.
+"""
 
 import sys
 from collections import Counter
@@ -72,17 +74,25 @@ def validate_evaluation(evaluation: CurvePoint) -> CurvePoint:
     """
     if not (
         # A slash in a run's name would split the path of its address.
-        evaluation.run and len(evaluation.run) <= 200 and evaluation.run.isprintable() and "/" not in evaluation.run
+        evaluation.run
+        and len(evaluation.run) <= 200
+        and evaluation.run.isprintable()
+        and "/" not in evaluation.run
     ):
-        raise ValueError(f"run {evaluation.run[:50]!r}: give 1 to 200 printable characters without a slash")
+        raise ValueError(
+            f"run {evaluation.run[:50]!r}: give 1 to 200 printable characters without a slash"
+        )
     if not (len(evaluation.dataset) <= 200 and evaluation.dataset.isprintable()):
-        raise ValueError(f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters")
+        raise ValueError(
+            f"dataset {evaluation.dataset[:50]!r}: give at most 200 printable characters"
+        )
     # Not written as `< 0 or > 1`, because both are false for nan.
     if not 0 <= evaluation.pass_rate <= 1:
         raise ValueError(f"pass rate {evaluation.pass_rate:g} lies outside [0, 1]")
     if not (evaluation.compute == 0 or MIN_COMPUTE <= evaluation.compute <= MOST_COMPUTE):
         raise ValueError(
-            f"compute {evaluation.compute:g} is neither 0 nor in [{MIN_COMPUTE:g}, {MOST_COMPUTE:g}] device-hours"
+            f"compute {evaluation.compute:g} is neither 0 nor in [{MIN_COMPUTE:g}, "
+            f"{MOST_COMPUTE:g}] device-hours"
         )
     if not (0 <= evaluation.step <= MOST_STEPS and 0 <= evaluation.incarnation <= MOST_STEPS):
         raise ValueError(f"step {evaluation.incarnation}.{evaluation.step} is out of bounds")
@@ -113,7 +123,8 @@ class Evaluations(Sequence[CurvePoint]):
     """The evaluations of one run of a file, which may hold a million, as columns.
 
     Attributes:
-        columns: (n,) each quantity of a `CurvePoint` by name, nan if it is unknown; the data set has no name.
+        columns: (n,) each quantity of a `CurvePoint` by name, nan if it is unknown; the data set
+            has no name.
     """
 
     run: str
@@ -137,7 +148,9 @@ class Evaluations(Sequence[CurvePoint]):
 
     def __getitem__(self, place: int | slice) -> "CurvePoint | Evaluations":
         if isinstance(place, slice):
-            return Evaluations(self.run, {name: values[place] for name, values in self.columns.items()})
+            return Evaluations(
+                self.run, {name: values[place] for name, values in self.columns.items()}
+            )
         row = range(len(self))[place]
         [point] = self[row : row + 1]
         return point
@@ -185,7 +198,8 @@ class RunHistory:
         num_dropped: readings without a finite pass rate and compute.
         origin: as what the source was read, and in which unit.
         num_incomplete: evaluations left out because too few of their prompts were graded.
-        budget_steps: the step at which the source says that the run will end; None if it does not, or has reached it.
+        budget_steps: the step at which the source says that the run will end; None if it does not,
+            or has reached it.
         budget_device_hours: the same in device-hours.
         end_reason: why the run ended before its budget; None = it did not.
         last_advice: on the run, before its newest evaluation or after it.
@@ -241,7 +255,8 @@ class EvaluationLog:
     def sorted_out(self) -> SortedOut:
         """The surviving ones, and how many were left out for which reason."""
         surviving_points = surviving(self.evaluations.values(), self.starts)
-        # After the survivors, because an incomplete evaluation also shows which steps were made again.
+        # After the survivors, because an incomplete evaluation also shows which steps were made
+        # again.
         complete_points = [item for item in surviving_points if is_complete(item.graded_share)]
         return SortedOut(
             curve_points=tuple(sorted(complete_points, key=lambda item: (item.compute, item.step))),
@@ -271,7 +286,9 @@ class TrainerStatus:
 
 @dataclass
 class Reading:
-    """What one look at a source found: evaluations, and by run status, origin, and where each incarnation continued."""
+    """What one look at a source found: evaluations, and by run status, origin, and where each
+    incarnation continued.
+    """
 
     evaluations: list[CurvePoint] = field(default_factory=list)
     status: dict[str, TrainerStatus] = field(default_factory=dict)
@@ -279,8 +296,8 @@ class Reading:
     """Run -> incarnation -> the step from which it continued."""
     origins: dict[str, Origin] = field(default_factory=dict)
     replaced_runs: set[str] = field(default_factory=set)
-    """Runs of which this reading holds everything, because their file was read whole or was replaced. If an earlier
-    evaluation is missing here, it no longer exists."""
+    """Runs of which this reading holds everything, because their file was read whole or was
+    replaced. If an earlier evaluation is missing here, it no longer exists."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason -> number of readings that were left out."""
     away: list[str] = field(default_factory=list)

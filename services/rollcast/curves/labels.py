@@ -1,4 +1,6 @@
-"""Columns whose texts distinguish the curves of a file: a data set, a seed, training and evaluation."""
+"""Columns whose texts distinguish the curves of a file: a data set, a seed, training and
+evaluation.
+"""
 
 from dataclasses import dataclass
 
@@ -27,12 +29,16 @@ class Label:
 
     @property
     def is_of_stages(self) -> bool:
-        """Whether it says of which data a row is: by its texts, or by the name of a column of true and false."""
+        """Whether it says of which data a row is: by its texts, or by the name of a column of true
+        and false.
+        """
         return any(words_in(text) & STAGE_WORDS for text in (self.name, *self.kinds))
 
 
 def clashing_label(sheet: Sheet, compute: str) -> Label | None:
-    """The label that is the first to differ between two rows of equal compute; None if none does."""
+    """The label that is the first to differ between two rows of equal compute; None
+    if none does.
+    """
     return next(iter(clashing_labels(sheet, compute)), None)
 
 
@@ -52,7 +58,14 @@ def clashing_labels(sheet: Sheet, compute: str) -> list[Label]:
             first: dict[str, str] = {}
             pairs = zip(sheet.texts(name), sheet.texts(compute), strict=True)
             # The first row whose text is not the one that came first with its compute.
-            row = next((row for row, (text, at) in enumerate(pairs) if at and first.setdefault(at, text) != text), None)
+            row = next(
+                (
+                    row
+                    for row, (text, at) in enumerate(pairs)
+                    if at and first.setdefault(at, text) != text
+                ),
+                None,
+            )
             if row is not None:
                 clashes.setdefault(row, []).append(Label(name, kinds))
     return [label for row in sorted(clashes) for label in clashes[row]]

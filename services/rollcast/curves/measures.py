@@ -1,7 +1,9 @@
-"""What the name of a column says about it: which measure of success, of training or held out, of which data set.
+"""What the name of a column says about it: which measure of success, of training or held out, of
+which data set.
 
-A name is a path of words, `val-core/openai/gsm8k/acc/mean@16`. Words that measure success name the kind; words that
-measure something else (loss, length, weights, spread) exclude the column; the remaining words are its subject.
+A name is a path of words, `val-core/openai/gsm8k/acc/mean@16`. Words that measure success name the
+kind; words that measure something else (loss, length, weights, spread) exclude the column; the
+remaining words are its subject.
 """
 
 import re
@@ -12,55 +14,81 @@ from functools import lru_cache
 from rollcast.curves.columns import EVALUATION_NAMES, words_in
 
 HELD_OUT_WORDS = {
-    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation", "validations", "test",
+    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation",
+    "validations", "test",
     "heldout", "held", "holdout", "dev", "benchmark",
 }  # fmt: skip
 TRAINING_WORDS = {"train", "training", "trainer"}
 ACCURACY_WORDS = {
-    "acc", "accuracy", "accuracies", "pass", "passed", "passrate", "correct", "correctness", "solved", "solve",
+    "acc", "accuracy", "accuracies", "pass", "passed", "passrate", "correct", "correctness",
+    "solved", "solve",
     "success", "successes", "successful", "successrate", "em", "match", "win", "winrate", "wins",
 }  # fmt: skip
 SCORE_WORDS = {"score", "scores"}
 REWARD_WORDS = {"reward", "rewards", "rew", "rews"}
 RETURN_WORDS = {"return", "returns"}
 OTHER_WORDS = {
-    "std", "stdev", "sd", "stderr", "error", "errors", "var", "variance", "min", "max", "median", "range", "loss", "kl",
-    "length", "lengths", "len", "entropy", "grad", "norm", "lr", "count", "counts", "num", "n", "number", "clip",
-    "clipped", "format", "turns", "runtime", "second", "seconds", "time", "timing", "tokens", "samples", "filter",
-    "filtering", "aux", "advantage", "advantages", "baseline", "zero", "weight", "weights", "coef", "coeff",
-    "coefficient", "alpha", "beta", "gamma", "factor", "multiplier", "penalty", "margin", "margins", "steps",
-    "response", "truncated", "ci", "bonus", "token", "threshold", "gap", "step", "diff", "delta", "fail", "failed",
-    "failure", "failures", "incorrect", "wrong", "unsolved", "invalid", "mismatch", "chosen", "rejected", "trivially",
-    "trivial", "target", "initial", "previous", "prev", "schedule", "scale", "cap", "config", "hparams", "args",
-    "params", "forward", "backward", "hist", "histogram", "quantile", "percentile", "cost", "fps", "prob", "probs",
-    "logprob", "logprobs", "ref", "reference", "oracle", "router", "discriminator", "tool", "tools", "call", "calls",
-    "json", "preference", "rm", "positive", "negative", "temperature", "memory", "timeout", "id", "version", "seed",
+    "std", "stdev", "sd", "stderr", "error", "errors", "var", "variance", "min", "max", "median",
+    "range", "loss", "kl",
+    "length", "lengths", "len", "entropy", "grad", "norm", "lr", "count", "counts", "num", "n",
+    "number", "clip",
+    "clipped", "format", "turns", "runtime", "second", "seconds", "time", "timing", "tokens",
+    "samples", "filter",
+    "filtering", "aux", "advantage", "advantages", "baseline", "zero", "weight", "weights", "coef",
+    "coeff",
+    "coefficient", "alpha", "beta", "gamma", "factor", "multiplier", "penalty", "margin", "margins",
+    "steps",
+    "response", "truncated", "ci", "bonus", "token", "threshold", "gap", "step", "diff", "delta",
+    "fail", "failed",
+    "failure", "failures", "incorrect", "wrong", "unsolved", "invalid", "mismatch", "chosen",
+    "rejected", "trivially",
+    "trivial", "target", "initial", "previous", "prev", "schedule", "scale", "cap", "config",
+    "hparams", "args",
+    "params", "forward", "backward", "hist", "histogram", "quantile", "percentile", "cost", "fps",
+    "prob", "probs",
+    "logprob", "logprobs", "ref", "reference", "oracle", "router", "discriminator", "tool", "tools",
+    "call", "calls",
+    "json", "preference", "rm", "positive", "negative", "temperature", "memory", "timeout", "id",
+    "version", "seed",
 }  # fmt: skip
 """Words of a column that does not measure success, or only its spread, its weight or a count."""
 OTHERS_JUDGED = ({"reward", "model"}, {"value"})
-"""Next to a word of accuracy: how well a reward model or a critic judges, not how well the policy answers."""
+"""Next to a word of accuracy: how well a reward model or a critic judges, not how well the policy
+answers."""
 NEUTRAL_WORDS = {
-    "mean", "avg", "average", "overall", "total", "sum", "all", "macro", "micro", "core", "fn", "func", "function",
-    "functions", "rate", "ratio", "value", "values", "raw", "critic", "rollout", "rollouts", "env", "envs",
-    "environment", "runners", "sampler", "results", "episode", "episodic", "episodes", "ep", "batch", "group", "groups",
-    "policy", "actor", "agent", "objective", "metric", "metrics", "stats", "log", "logs", "verifiable", "verifier",
-    "verified", "answer", "answers", "outcome", "task", "tasks", "current", "percent", "pct", "percentage", "in", "of",
-    "at", "per", "greedy", "sampled", "sample", "prompt", "prompts", "default", "main", "fraction", "frac", "share",
-    "exact", "epoch", "this", "iter", "grpo", "ppo", "rl", "model", "th", "k", "set", "best", "maj", "majority",
-    "worst", "data", "dataset", "eval", "moving", "running", "ema", "smoothed", "gen", "generation", "final", "full",
+    "mean", "avg", "average", "overall", "total", "sum", "all", "macro", "micro", "core", "fn",
+    "func", "function",
+    "functions", "rate", "ratio", "value", "values", "raw", "critic", "rollout", "rollouts", "env",
+    "envs",
+    "environment", "runners", "sampler", "results", "episode", "episodic", "episodes", "ep",
+    "batch", "group", "groups",
+    "policy", "actor", "agent", "objective", "metric", "metrics", "stats", "log", "logs",
+    "verifiable", "verifier",
+    "verified", "answer", "answers", "outcome", "task", "tasks", "current", "percent", "pct",
+    "percentage", "in", "of",
+    "at", "per", "greedy", "sampled", "sample", "prompt", "prompts", "default", "main", "fraction",
+    "frac", "share",
+    "exact", "epoch", "this", "iter", "grpo", "ppo", "rl", "model", "th", "k", "set", "best", "maj",
+    "majority",
+    "worst", "data", "dataset", "eval", "moving", "running", "ema", "smoothed", "gen", "generation",
+    "final", "full",
 }  # fmt: skip
 """Words that name no subject: how it was averaged, who measured it."""
 RATE_WORDS = {
-    "rate", "ratio", "acc", "accuracy", "accuracies", "mean", "avg", "average", "fraction", "frac", "share", "percent",
+    "rate", "ratio", "acc", "accuracy", "accuracies", "mean", "avg", "average", "fraction", "frac",
+    "share", "percent",
     "pct", "percentage", "passrate", "successrate", "winrate",
 }  # fmt: skip
 """A measure with one of these is no count, however large its values."""
 SHARE_WORDS = {"ratio", "fraction", "frac", "share"}
 GROUP_WORDS = {"all", "none", "partial", "some", "any", "every", "mixed", "too", "zero"}
-"""Next to a word of accuracy: the share of groups whose attempts are all alike, as `solve_none` is."""
+"""Next to a word of accuracy: the share of groups whose attempts are all alike, as `solve_none`
+is."""
 DATA_SET_WORDS = {
-    "aime", "amc", "math", "gsm", "minerva", "olympiad", "olympiadbench", "humaneval", "mbpp", "livecodebench", "lcb",
-    "gpqa", "mmlu", "countdown", "arc", "hellaswag", "bbh", "ifeval", "code", "codeforces", "webshop", "alfworld",
+    "aime", "amc", "math", "gsm", "minerva", "olympiad", "olympiadbench", "humaneval", "mbpp",
+    "livecodebench", "lcb",
+    "gpqa", "mmlu", "countdown", "arc", "hellaswag", "bbh", "ifeval", "code", "codeforces",
+    "webshop", "alfworld",
 }  # fmt: skip
 """Names of benchmarks; any word with a digit in it counts as one too."""
 _ONE_OF_MANY = re.compile(
@@ -107,7 +135,8 @@ class Measure:
     """A column's name, taken apart.
 
     Attributes:
-        attempts: 0 for the mean of all attempts, 1 if the name does not say, 2 for the best of several, 3 if smoothed.
+        attempts: 0 for the mean of all attempts, 1 if the name does not say, 2 for the best of
+            several, 3 if smoothed.
         subject: words that say of what it is the accuracy or reward; empty for the whole.
         is_part: whether it is one summand of a reward.
         is_of_data_set: whether the subject is a data set.
@@ -125,7 +154,9 @@ class Measure:
 
     @property
     def is_correctness(self) -> bool:
-        """Whether it says that the answer is right and nothing else, as `rewards/accuracy_reward/mean` does."""
+        """Whether it says that the answer is right and nothing else, as
+        `rewards/accuracy_reward/mean` does.
+        """
         return not self.subject and bool(words_in(self.name) & ACCURACY_WORDS)
 
 
@@ -135,7 +166,9 @@ def name_of_ratio(count: str, total: str) -> str:
 
 
 def count_words(name: str) -> set[str]:
-    """The words of a count's name that name the counted thing; empty if others are not those of a count."""
+    """The words of a count's name that name the counted thing; empty if others are not those of a
+    count.
+    """
     words = words_in(name) - _COUNT_WORDS
     return set() if words & OTHER_WORDS else words
 
@@ -172,7 +205,9 @@ def _find_measure(name: str) -> Measure | None:
     if mark and count_words(count) & ACCURACY_WORDS:
         words = count_words(count)
         subject = (
-            frozenset(token for path_part in _PATH_PARTS.split(count) for token in _subject_in(path_part))
+            frozenset(
+                token for path_part in _PATH_PARTS.split(count) for token in _subject_in(path_part)
+            )
             - _COUNT_WORDS
         )
         stage = _stage(words, is_usual=False)
@@ -189,7 +224,9 @@ def _find_measure(name: str) -> Measure | None:
     subject = frozenset(token for part in parts for token in _subject_in(part))
     data_sets = {token for token in subject if _is_data_set(token)}
     is_in_own_part = bool(subject) and all(
-        not words_in(part) & (ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS) for part in parts if _subject_in(part)
+        not words_in(part) & (ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS)
+        for part in parts
+        if _subject_in(part)
     )
     return Measure(
         name=name,
@@ -198,8 +235,11 @@ def _find_measure(name: str) -> Measure | None:
         attempts=attempts,
         subject=subject,
         is_part=attempts in (1, 3) and _is_part(parts),
-        is_of_data_set=bool(subject) and (bool(data_sets) or is_in_own_part or kind is MeasureKind.UNNAMED),
-        may_count=bool(words & ACCURACY_WORDS) and not words & (RATE_WORDS | REWARD_WORDS) and attempts == 1,
+        is_of_data_set=bool(subject)
+        and (bool(data_sets) or is_in_own_part or kind is MeasureKind.UNNAMED),
+        may_count=bool(words & ACCURACY_WORDS)
+        and not words & (RATE_WORDS | REWARD_WORDS)
+        and attempts == 1,
     )
 
 
@@ -226,7 +266,11 @@ def _is_other(name: str, words: set[str], attempts: int) -> bool:
         and not last_part_words & (RATE_WORDS - SHARE_WORDS)
     ):
         return True
-    return "total" in last_part_words and bool(last_part_words & ACCURACY_WORDS) and not last_part_words & RATE_WORDS
+    return (
+        "total" in last_part_words
+        and bool(last_part_words & ACCURACY_WORDS)
+        and not last_part_words & RATE_WORDS
+    )
 
 
 def _kind(name: str, words: set[str], attempts: int) -> MeasureKind | None:
@@ -262,7 +306,13 @@ def _stage(words: set[str], *, is_usual: bool) -> Stage:
 def _subject_in(path_part: str) -> list[str]:
     """The words of one part of the path that no list here knows."""
     listed_words = (
-        HELD_OUT_WORDS | TRAINING_WORDS | ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS | RETURN_WORDS | NEUTRAL_WORDS
+        HELD_OUT_WORDS
+        | TRAINING_WORDS
+        | ACCURACY_WORDS
+        | SCORE_WORDS
+        | REWARD_WORDS
+        | RETURN_WORDS
+        | NEUTRAL_WORDS
     )
     subject_words = []
     for token in _TOKEN.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", path_part)):
@@ -277,8 +327,17 @@ def _is_data_set(token: str) -> bool:
 
 
 def _is_part(parts: list[str]) -> bool:
-    """Whether something is named at or after the word reward: `rewards/format/mean`, `accuracy_reward`."""
-    first = next((part_index for part_index, path_part in enumerate(parts) if words_in(path_part) & REWARD_WORDS), None)
+    """Whether something is named at or after the word reward: `rewards/format/mean`,
+    `accuracy_reward`.
+    """
+    first = next(
+        (
+            part_index
+            for part_index, path_part in enumerate(parts)
+            if words_in(path_part) & REWARD_WORDS
+        ),
+        None,
+    )
     if first is None:
         return False
     for part in parts[first:]:

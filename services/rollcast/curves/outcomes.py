@@ -1,9 +1,11 @@
-"""Logs of single outcomes, one line for each game, episode or answer: their mean at each step, with its standard error.
+"""Logs of single outcomes, one line for each game, episode or answer: their mean at each step, with
+its standard error.
 
     {"step": 10, "word": "apple", "solved": false}
     {"step": 10, "word": "baker", "solved": true}      ->  step 10: 0.5, standard error 0.35
 
-If each step has one outcome, a stretch of them is averaged: a game is won or lost, which is not a pass rate.
+If each step has one outcome, a stretch of them is averaged: a game is won or lost, which is not a
+pass rate.
 """
 
 from dataclasses import replace
@@ -21,11 +23,13 @@ from rollcast.curves.sheet import RUN, Column, Mask
 from rollcast.scaling.law.curve import Array
 
 MIN_OUTCOMES_PER_STEP = 2
-"""Rows of one step on average from which they are parts of one evaluation. Fewer are a reading that is there twice."""
+"""Rows of one step on average from which they are parts of one evaluation. Fewer are a reading that
+is there twice."""
 MIN_OUTCOMES_PER_STRETCH = 8
 STANDARD_ERROR = "standard error of the mean"
 ITEM_WORDS = {
-    "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample", "answer", "item",
+    "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample",
+    "answer", "item",
     "puzzle", "level", "map", "id", "target", "secret", "goal", "task", "completion",
 }  # fmt: skip
 """Words of a column that names a game or a question, and not a data set with a curve of its own."""
@@ -33,7 +37,9 @@ Numbers = NDArray[np.int64]
 
 
 def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
-    """The sheet with one evaluation for each step, or for each stretch of steps, if its rows are single outcomes."""
+    """The sheet with one evaluation for each step, or for each stretch of steps, if its rows are
+    single outcomes.
+    """
     sheet = curve.sheet
     # A row with an error or a number of prompts is already an evaluation of many answers.
     if curve.columns.standard_error is not None or sheet.column("num_prompts") is not None:
@@ -62,16 +68,24 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     if num_groups < 2:
         return curve
     if rows.size >= MIN_OUTCOMES_PER_STEP * num_groups:
-        names_curves = any(_names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels)
+        names_curves = any(
+            _names_curves(curve, label, groups, rows, is_binary=is_binary) for label in labels
+        )
         if names_curves or not (is_truth or labels or _differs_within(values, groups)):
             return curve
-        means = f"{rows.size} rows are {format_count(num_groups, 'evaluation')}, the means of those of one step"
+        means = (
+            f"{rows.size} rows are {format_count(num_groups, 'evaluation')}, the means of those of "
+            "one step"
+        )
     elif not labels and (is_truth or (is_binary and _alternates(values))) and _is_long(stretches):
         groups, size = _consecutive(stretches, at[rows])
         means = f"{rows.size} single outcomes are averaged over {size} in a row"
     else:
         return curve
-    tell(f"{curve.columns.pass_rate}: {means}; the standard errors are {'binomial' if is_binary else 'of the means'}")
+    tell(
+        f"{curve.columns.pass_rate}: {means}; the standard errors are "
+        f"{'binomial' if is_binary else 'of the means'}"
+    )
     return _with_means(curve, rows, values, groups, is_binary=is_binary)
 
 
@@ -86,7 +100,9 @@ def _stretches(curve: CurveSheet, at: Array, rows: Numbers) -> Numbers:
     sheet = curve.sheet
     names = sheet.texts(RUN)
     numbers: dict[str, int] = {}
-    runs = np.array([numbers.setdefault(names[row], len(numbers)) for row in rows.tolist()], dtype=np.int64)
+    runs = np.array(
+        [numbers.setdefault(names[row], len(numbers)) for row in rows.tolist()], dtype=np.int64
+    )
     # Rows of several runs may alternate, so a lower step in the next row is no restart.
     if len(numbers) > 1:
         return runs
@@ -104,7 +120,9 @@ def _number_groups(*keys: Array | Numbers) -> Numbers:
     return groups
 
 
-def _names_curves(curve: CurveSheet, label: Label, groups: Numbers, rows: Numbers, *, is_binary: bool) -> bool:
+def _names_curves(
+    curve: CurveSheet, label: Label, groups: Numbers, rows: Numbers, *, is_binary: bool
+) -> bool:
     """Whether a label distinguishes curves, and not the games of which one evaluation consists."""
     if label.name.casefold() in (*LABELS, RUN) or label.is_of_stages:
         return True
@@ -119,14 +137,17 @@ def _names_curves(curve: CurveSheet, label: Label, groups: Numbers, rows: Number
 
 
 def _differs_within(values: Array, groups: Numbers) -> bool:
-    """Whether values (m,) of one group differ; else each process may have logged the same reading."""
+    """Whether values (m,) of one group differ; else each process may have logged the same
+    reading.
+    """
     first = np.full(int(groups.max()) + 1, np.nan)
     first[groups[::-1]] = values[::-1]
     return bool(np.any(values != first[groups]))
 
 
 def _alternates(values: Array) -> bool:
-    # Share of the rows whose 0 or 1 differs from the one before, from which such numbers are outcomes and not a curve
+    # Share of the rows whose 0 or 1 differs from the one before, from which such numbers are
+    # outcomes and not a curve
     return int(np.sum(np.diff(values) != 0)) >= 0.1 * values.size
 
 
@@ -150,7 +171,9 @@ def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
     return groups, size
 
 
-def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers, *, is_binary: bool) -> CurveSheet:
+def _with_means(
+    curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers, *, is_binary: bool
+) -> CurveSheet:
     """The mean of each group (m,) in its middle row, and no value in its other rows."""
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=values) / sizes
@@ -165,6 +188,12 @@ def _with_means(curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers
     # Outcomes in a row are averaged over a range of steps, and the mean belongs to its middle.
     middles = rows[order[ends - sizes + (sizes - 1) // 2]]
     row_order = np.argsort(middles)
-    sheet = curve.sheet.with_column(curve.columns.pass_rate, Column(middles[row_order], means[row_order].tolist()))
-    sheet = sheet.with_column(STANDARD_ERROR, Column(middles[row_order], errors[row_order].tolist()))
-    return replace(curve, sheet=sheet, columns=replace(curve.columns, standard_error=STANDARD_ERROR))
+    sheet = curve.sheet.with_column(
+        curve.columns.pass_rate, Column(middles[row_order], means[row_order].tolist())
+    )
+    sheet = sheet.with_column(
+        STANDARD_ERROR, Column(middles[row_order], errors[row_order].tolist())
+    )
+    return replace(
+        curve, sheet=sheet, columns=replace(curve.columns, standard_error=STANDARD_ERROR)
+    )

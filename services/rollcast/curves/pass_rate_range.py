@@ -1,4 +1,6 @@
-"""What to do about pass rates outside [0, 1]: one sentence with the options that map them into it."""
+"""What to do about pass rates outside [0, 1]: one sentence with the options
+that map them into it.
+"""
 
 import math
 import re
@@ -19,21 +21,25 @@ _PER_CENT_WORDS = {"percent", "pct", "percentage"}
 def per_cent_by_name(values: Array, column: str, column_options: Columns) -> str:
     """A sentence on a column that is called per cent but holds parts of 1; empty for another one.
 
-    `values`: (n,) as the file holds them, nan if unknown. So small a percentage all run long is less likely.
+    `values`: (n,) as the file holds them, nan if unknown. So small a percentage all run long is
+    less likely.
     """
     finite_values = values[np.isfinite(values)]
     is_as_written = column_options.scale == 1 and column_options.offset == 0
-    if not (is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1):
+    if not (
+        is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1
+    ):
         return ""
     return (
-        f"{shorten_name(column)} is per cent by its name but holds at most {finite_values.max():g}, read as parts of "
+        f"{shorten_name(column)} is per cent by its name but holds at most "
+        f"{finite_values.max():g}, read as parts of "
         f"1; if it is per cent, add {column_options.option('scale')} 0.01"
     )
 
 
 def refuse_outside(mapped: Array, sheet: Sheet, column: str, column_options: Columns) -> None:
-    """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1]; `column_options` mapped
-    them.
+    """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1];
+    `column_options` mapped them.
     """
     if not mapped.size or (mapped.min() >= 0 and mapped.max() <= 1):
         return
@@ -41,7 +47,9 @@ def refuse_outside(mapped: Array, sheet: Sheet, column: str, column_options: Col
     raise UserError(_complaint(values, mapped, sheet, column, column_options))
 
 
-def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, column_options: Columns) -> str:
+def _complaint(
+    values: Array, mapped: Array, sheet: Sheet, column: str, column_options: Columns
+) -> str:
     """`values`: (n,) as the file holds them."""
     worst = values[mapped.argmax()] if mapped.max() > 1 else values[mapped.argmin()]
     where = f"column {shorten_name(column)} holds {worst:g}, and pass rates lie in [0, 1]"
@@ -59,7 +67,11 @@ def _complaint(values: Array, mapped: Array, sheet: Sheet, column: str, column_o
     if smallest >= 0 and largest <= max_per_cent and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
     # A larger one is rare, so the numbers are more likely to be per cent
-    per_cent = f"if it is per cent, add {scale} 0.01; " if smallest >= 0 and 10.0 < largest <= max_per_cent else ""
+    per_cent = (
+        f"if it is per cent, add {scale} 0.01; "
+        if smallest >= 0 and 10.0 < largest <= max_per_cent
+        else ""
+    )
     low = float(min(math.floor(smallest), 0))
     high = float(max(math.ceil(largest), 1))
     if smallest < 0 and largest <= 0:
@@ -85,12 +97,17 @@ def _remedy_of_count(sheet: Sheet, column: str, column_options: Columns) -> str:
         ratio = name_of_ratio(column, total.name)
         return f"it counts right answers, so give {column_options.option('pass_rate')} {ratio!r}"
     if total is not None:
-        return f"it counts right answers, which {total.name} divides; add {scale} with 1 / {total.name}"
+        return (
+            f"it counts right answers, which {total.name} divides; add {scale} with 1 / "
+            f"{total.name}"
+        )
     return f"if it counts the right ones of N answers, add {scale} with 1 / N"
 
 
 def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:
-    """The least and the largest value that columns next to a mean hold, `critic/score/min` and `.../max`; or None."""
+    """The least and the largest value that columns next to a mean hold, `critic/score/min` and
+    `.../max`; or None.
+    """
     bounds = []
     for word in ("min", "max"):
         name = _MEAN.sub(word, column)

@@ -1,4 +1,5 @@
-"""Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its binomial error.
+"""Counts of right answers with their totals, `wins` of `n_games`: a column of their ratio, with its
+binomial error.
 
 Failures next to them, `losses`, make a total too, and a cell may hold both numbers: `13/64`.
 """
@@ -29,12 +30,15 @@ MAX_COUNTS = 50
 """Columns of counts that are looked at."""
 STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 TOTAL_WORDS = {
-    "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples", "problems", "questions",
-    "tasks", "trials", "attempts", "examples", "prompts", "rollouts", "evaluated", "played", "size", "rounds",
+    "total", "n", "num", "number", "count", "games", "game", "episodes", "episode", "samples",
+    "problems", "questions",
+    "tasks", "trials", "attempts", "examples", "prompts", "rollouts", "evaluated", "played", "size",
+    "rounds",
     "matches", "answers", "completions", "cases", "tests",
 }  # fmt: skip
 FAILURE_WORDS = {
-    "fail", "fails", "failed", "failure", "failures", "losses", "lost", "incorrect", "wrong", "unsolved",
+    "fail", "fails", "failed", "failure", "failures", "losses", "lost", "incorrect", "wrong",
+    "unsolved",
 }  # fmt: skip
 DRAW_WORDS = {"draw", "draws", "drawn", "tie", "ties", "tied"}
 
@@ -53,7 +57,9 @@ class Total:
 
 
 def with_ratios(sheet: Sheet) -> Sheet:
-    """The sheet with a ratio for each count whose total it holds, unless the same success is there as a rate."""
+    """The sheet with a ratio for each count whose total it holds, unless the same success is there
+    as a rate.
+    """
     sheet = _with_shares(sheet)
     counts = [name for name in sheet.columns if _is_count(sheet, name)][:MAX_COUNTS]
     if not counts:
@@ -61,7 +67,9 @@ def with_ratios(sheet: Sheet) -> Sheet:
     rated = [
         words_in(name) & STAGE_WORDS
         for name in sheet.columns
-        if (measure := find_measure(name)) and measure.kind is MeasureKind.ACCURACY and not measure.may_count
+        if (measure := find_measure(name))
+        and measure.kind is MeasureKind.ACCURACY
+        and not measure.may_count
     ]
     for count in counts:
         total = find_total(sheet, count)
@@ -96,7 +104,9 @@ def _with_shares(sheet: Sheet) -> Sheet:
         share_name = name_of_ratio(name, "total") if find_measure(name) is None else name
         errors = binomial_errors(right, tries)
         sheet = sheet.with_column(share_name, Column(column.rows, (right / tries).tolist()))
-        sheet = sheet.with_column(f"{ERROR_PREFIX}{share_name}", Column(column.rows, errors.tolist()))
+        sheet = sheet.with_column(
+            f"{ERROR_PREFIX}{share_name}", Column(column.rows, errors.tolist())
+        )
     return sheet
 
 
@@ -130,16 +140,28 @@ def _whole_values(sheet: Sheet, name: str) -> Array:
 
 
 def find_total(sheet: Sheet, count: str) -> Total | None:
-    """The tries of a count of right answers: a column of them, or the sum with its failures; None without either."""
+    """The tries of a count of right answers: a column of them, or the sum with its failures; None
+    without either.
+    """
     name = _column_of_tries(sheet, count)
-    return _sum_with_failures(sheet, count) if name is None else Total(name, sheet.numbers(name).values)
+    return (
+        _sum_with_failures(sheet, count)
+        if name is None
+        else Total(name, sheet.numbers(name).values)
+    )
 
 
 def _sum_with_failures(sheet: Sheet, count: str) -> Total | None:
-    """The sum of `wins`, `losses` and `draws`; None without failures, or if all count since the start."""
+    """The sum of `wins`, `losses` and `draws`; None without failures, or if all count since the
+    start.
+    """
     rest = words_in(count) - ACCURACY_WORDS
     failures, draws = (
-        [name for name in sheet.columns if words_in(name) & words and words_in(name) - words == rest]
+        [
+            name
+            for name in sheet.columns
+            if words_in(name) & words and words_in(name) - words == rest
+        ]
         for words in (FAILURE_WORDS, DRAW_WORDS)
     )
     names = [count, *failures, *draws]
@@ -150,7 +172,9 @@ def _sum_with_failures(sheet: Sheet, count: str) -> Total | None:
 
 
 def _column_of_tries(sheet: Sheet, count: str) -> str | None:
-    """The column of a count's tries: of its own stage, never less than it, the nearest by name; None without one."""
+    """The column of a count's tries: of its own stage, never less than it, the nearest by name;
+    None without one.
+    """
     totals = [name for name in sheet.columns if _is_total(sheet, name)][:MAX_COUNTS]
     right = sheet.numbers(count).values
     is_known = np.isfinite(right)
@@ -158,22 +182,33 @@ def _column_of_tries(sheet: Sheet, count: str) -> str | None:
     for name in totals:
         tries = sheet.numbers(name).values
         both = is_known & np.isfinite(tries)
-        # `eval_correct` may have a total that names no stage, `num_games`, but never that of training.
+        # `eval_correct` may have a total that names no stage, `num_games`, but never that of
+        # training.
         is_of_a_stage = words_in(name) & STAGE_WORDS in (words_in(count) & STAGE_WORDS, set())
         # Share of a count's rows in which its total must be known
-        if is_of_a_stage and both.sum() >= 0.95 * is_known.sum() and np.all(right[both] <= tries[both]):
+        if (
+            is_of_a_stage
+            and both.sum() >= 0.95 * is_known.sum()
+            and np.all(right[both] <= tries[both])
+        ):
             possible.append(name)
     best = sorted(possible, key=lambda name: -_likeness(count, name))
     nearest = [name for name in best if _likeness(count, name) == _likeness(count, best[0])]
     known = [sheet.numbers(name).values for name in nearest]
-    is_clear = bool(known) and all(np.array_equal(values, known[0], equal_nan=True) for values in known)
+    is_clear = bool(known) and all(
+        np.array_equal(values, known[0], equal_nan=True) for values in known
+    )
     return nearest[0] if is_clear else None
 
 
 def _likeness(count: str, total: str) -> int:
     """Common letters at the beginning of two names, and the word total itself."""
     common = next(
-        (letter_index for letter_index, (a, b) in enumerate(zip(count, total, strict=False)) if a != b),
+        (
+            letter_index
+            for letter_index, (a, b) in enumerate(zip(count, total, strict=False))
+            if a != b
+        ),
         min(len(count), len(total)),
     )
     # Doubled, so that the word total decides only between names that begin alike.
@@ -181,7 +216,10 @@ def _likeness(count: str, total: str) -> int:
 
 
 def binomial_errors(right: Array, tries: Array) -> Array:
-    """(n,) standard errors of the shares right / tries. If none or all are right, of half a try more on either side."""
+    """(n,) standard errors of the shares right / tries.
+
+    If none or all are right, of half a try more on either side.
+    """
     share = right / tries
     is_extreme = (share == 0) | (share == 1)
     # Otherwise the error would be 0, but 64 of 64 right answers do not prove a pass rate of 1.

@@ -1,7 +1,9 @@
-"""The rows at which a log goes back because a training was started again, and the incarnations between them.
+"""The rows at which a log goes back because a training was started again, and the incarnations
+between them.
 
-Rows of one kind (the evaluations, or rows with the same columns) rise while one process trains. A row that is merely
-printed late goes back alone, and the rows after it continue above the level that had been reached.
+Rows of one kind (the evaluations, or rows with the same columns) rise while one process trains. A
+row that is merely printed late goes back alone, and the rows after it continue above the level that
+had been reached.
 """
 
 import numpy as np
@@ -14,17 +16,22 @@ from rollcast.scaling.law.curve import Array
 MAX_RESTARTS_PER_ROW = 0.25
 """A file that seems to hold more restarts is not in the order of time."""
 MIN_STEPS_AGAIN = 3
-"""Different steps below the level that had been reached, after which a log has gone back whatever its rows hold."""
+"""Different steps below the level that had been reached, after which a log has gone back whatever
+its rows hold."""
 MAX_STEP = 2**53
 """Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_STRETCHES = 1_000
-"""Stretches of a log between restarts that are looked at one by one. No run is restarted as often."""
+"""Stretches of a log between restarts that are looked at one by one. No run is restarted as
+often."""
 Rows = NDArray[np.int64]
 
 
 def row_kinds(sheet: Sheet, is_evaluation: Mask) -> Rows:
-    """(n,) a number for each row, equal for evaluations, and for other rows with fields in the same columns."""
-    # The random numbers of a row's columns are combined by xor, so equal results mean equal columns.
+    """(n,) a number for each row, equal for evaluations, and for other rows with fields in the same
+    columns.
+    """
+    # The random numbers of a row's columns are combined by xor, so equal results mean equal
+    # columns.
     random = np.random.default_rng(0)
     kinds = np.zeros(sheet.num_rows, dtype=np.int64)
     for column in sheet.columns.values():
@@ -37,14 +44,17 @@ def row_kinds(sheet: Sheet, is_evaluation: Mask) -> Rows:
 def going_back(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
     """The rows, ascending, from which on a log counts again from an earlier place.
 
-    `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of time, every fall.
+    `counter`: (n,) steps, or what else rises, nan if unknown. In a file that is not in order of
+    time, every fall.
     """
     begins, _ = _falls(sheet, counter, is_evaluation)
     return begins
 
 
 def stray_rows(sheet: Sheet, counter: Array, is_evaluation: Mask) -> Rows:
-    """The rows, ascending, at which a log falls back for at most three rows and goes on above, as if without them."""
+    """The rows, ascending, at which a log falls back for at most three rows and goes on above, as
+    if without them.
+    """
     _, strays = _falls(sheet, counter, is_evaluation)
     return strays
 
@@ -77,30 +87,38 @@ def _falls(sheet: Sheet, counter: Array, is_evaluation: Mask) -> tuple[Rows, Row
             strays.extend(range(fall, done))
         else:
             begins.append(fall)
-            # Otherwise a row that is printed late after this restart would look like a second restart.
+            # Otherwise a row that is printed late after this restart would look like a second
+            # restart.
             newest.clear()
     return rows[begins], rows[strays]
 
 
 def _num_strays(steps: list[float], fall: int, interval: float) -> int:
-    """How many rows from a fall on are strays; 0 if they are those of a restart or of another run."""
+    """How many rows from a fall on are strays; 0 if they are those of a restart or
+    of another run.
+    """
     reached = steps[fall - 1]
-    # Up to three rows that fall back before the log goes on above are no restart: lines that a model quotes, say
+    # Up to three rows that fall back before the log goes on above are no restart: lines that a
+    # model quotes, say
     end = next((at for at in range(fall, min(fall + 4, len(steps))) if steps[at] > reached), fall)
     low = steps[fall:end]
-    # Rows that reach the level again redo steps, and rows from the first step on may begin another run.
+    # Rows that reach the level again redo steps, and rows from the first step on may begin another
+    # run.
     if not low or low[-1] == reached or low[0] == steps[0]:
         return 0
     newest_interval = max(interval, reached - steps[fall - 2]) if fall > 1 else interval
     # Intervals from the row before them to the next row, if that one continues the run
     is_continued = steps[end] - reached <= 2.0 * newest_interval
-    # Intervals from the last of them to the next row. After a restart all rows between are there again.
+    # Intervals from the last of them to the next row. After a restart all rows between are there
+    # again.
     skips = steps[end] - low[-1] >= 1.5 * interval
     return len(low) if is_continued and skips else 0
 
 
 def is_unordered(counts: Array) -> bool:
-    """Whether (n,) counts fall too often for restarts, unless all falls lead to the very beginning, and not singly."""
+    """Whether (n,) counts fall too often for restarts, unless all falls lead to the very beginning,
+    and not singly.
+    """
     falls = np.flatnonzero(np.diff(counts) < 0) + 1
     if falls.size <= MAX_RESTARTS_PER_ROW * counts.size:
         return False
@@ -108,7 +126,9 @@ def is_unordered(counts: Array) -> bool:
     return bool(np.any(counts[falls] != counts[0]) or np.any(lengths[:-1] < 2))
 
 
-def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float], fall: int) -> bool:
+def _has_gone_back(
+    steps: list[float], kinds: list[int], newest: dict[int, float], fall: int
+) -> bool:
     """Whether the rows from a fall on, until they exceed the level before it, redo steps.
 
     `newest`: kind of row -> its newest step since the log went back the last time.
@@ -131,7 +151,9 @@ def _has_gone_back(steps: list[float], kinds: list[int], newest: dict[int, float
 def whole_numbers(numbers: Numbers) -> tuple[Rows, Mask]:
     """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
     with np.errstate(invalid="ignore"):
-        is_whole = (np.floor(numbers.values) == numbers.values) & (np.abs(numbers.values) < MAX_STEP)
+        is_whole = (np.floor(numbers.values) == numbers.values) & (
+            np.abs(numbers.values) < MAX_STEP
+        )
     # `100%` is read as 1.0, but it is a progress and not step 1.
     is_whole &= ~numbers.per_cent
     return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
@@ -140,20 +162,26 @@ def whole_numbers(numbers: Numbers) -> tuple[Rows, Mask]:
 def incarnations(
     sheet: Sheet, compute: str, step: Rows, has_step: Mask, is_evaluation: Mask
 ) -> tuple[Rows, dict[int, int]]:
-    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts before each.
+    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts
+    before each.
 
-    By the steps, an incarnation begins when the log goes back, or when a step is evaluated again at another compute.
+    By the steps, an incarnation begins when the log goes back, or when a step is evaluated again at
+    another compute.
     """
     recorded_incarnations, is_told = whole_numbers(sheet.numbers("incarnation"))
     rows = np.flatnonzero(has_step & ~is_told)
     steps = step[rows]
-    begins = np.isin(rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation))
+    begins = np.isin(
+        rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation)
+    )
     evaluated = np.flatnonzero(is_evaluation[rows])
     again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
     # A step that is there twice at one compute is one reading, logged twice, and no restart.
     if again.size:
         computes = sheet.texts(compute)
-        for earlier_row, later_row in zip(evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True):
+        for earlier_row, later_row in zip(
+            evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True
+        ):
             begins[later_row] |= computes[rows[earlier_row]] != computes[rows[later_row]]
     start_flags = np.zeros(sheet.num_rows, dtype=np.int64)
     start_flags[rows[begins]] = 1
@@ -165,13 +193,19 @@ def incarnations(
     if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
         return number, dict.fromkeys(first_steps, NEVER_ENDED)
     if rows.size == 0:
-        # Without a record, a run is taken to continue from just before the first step that is there again.
+        # Without a record, a run is taken to continue from just before the first step that is there
+        # again.
         return number, {later: first - 1 for later, first in first_steps.items()}
     starts: dict[int, int] = {}
-    for incarnation, first in zip(recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True):
+    for incarnation, first in zip(
+        recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True
+    ):
         starts[incarnation] = min(first - 1, starts.get(incarnation, first))
-    # A column with the step from which an incarnation continued is exact, so it replaces the estimate.
+    # A column with the step from which an incarnation continued is exact, so it replaces the
+    # estimate.
     continued_from, is_known = whole_numbers(sheet.numbers("started_from"))
     rows = rows[is_known[rows]]
-    starts.update(zip(recorded_incarnations[rows].tolist(), continued_from[rows].tolist(), strict=True))
+    starts.update(
+        zip(recorded_incarnations[rows].tolist(), continued_from[rows].tolist(), strict=True)
+    )
     return number, starts

@@ -33,7 +33,9 @@ class RunBudget:
     device_hours: float | None = None
 
     def end(self, evaluations: Sequence[CurvePoint]) -> float | None:
-        """Device-hours at which the budget ends, steps converted by the measured device-hours per step."""
+        """Device-hours at which the budget ends, steps converted by the measured device-hours per
+        step.
+        """
         ends = [] if self.device_hours is None else [self.device_hours]
         rate = compute_per_step(evaluations)
         if self.steps is not None and rate is not None:
@@ -48,7 +50,9 @@ class RunBudget:
         return RunBudget() if end is not None and end <= evaluations[-1].compute else self
 
     def evaluations_left(self, evaluations: Sequence[CurvePoint]) -> int | None:
-        """Evaluations until the last step, at their recent spacing in steps; None if no step ends the run."""
+        """Evaluations until the last step, at their recent spacing in steps; None if no step ends
+        the run.
+        """
         steps = column(evaluations, "step")
         spacings = np.diff(np.unique(steps))[-MIN_INTERVALS:]
         if self.steps is None or spacings.size == 0:
@@ -100,7 +104,9 @@ class RunForecast:
 
     @property
     def fitted_on(self) -> str:
-        """The quantity that the law is fitted on: the unit of the curve, or trained tokens if the fleet changed."""
+        """The quantity that the law is fitted on: the unit of the curve, or trained tokens if the
+        fleet changed.
+        """
         is_tokens = self.axis.quantity == "trained_tokens"
         return self.axis.quantity if is_tokens or self.unit == DEVICE_HOURS else self.unit
 
@@ -120,8 +126,12 @@ class RunForecast:
 
     @property
     def usual_computes(self) -> list[float]:
-        """Computes at which readings are predicted if none are named: twice and four times the newest one."""
-        return [factor * self.newest.compute for factor in USUAL_FACTORS] if self.has_forecast else []
+        """Computes at which readings are predicted if none are named: twice and four times the
+        newest one.
+        """
+        return (
+            [factor * self.newest.compute for factor in USUAL_FACTORS] if self.has_forecast else []
+        )
 
     def reading(self, compute: ArrayLike, quantiles: tuple[float, ...] = QUANTILES) -> Array:
         """What an evaluation at `compute` (m,) will read -> (q, m)."""
@@ -141,7 +151,9 @@ class RunForecast:
         return np.maximum(self.forecast.asymptote(quantiles) - self.advice().level, 0.0)
 
     def compute_to_target(self, target: float, quantiles: tuple[float, ...] = QUANTILES) -> Array:
-        """Device-hours since the start until the law reaches `target` (q,); inf if it never does."""
+        """Device-hours since the start until the law reaches `target` (q,); inf
+        if it never does.
+        """
         return self.axis.to_device_hours(self.forecast.compute_to_target(target, quantiles))
 
     def expected_gain(self, stop: float) -> tuple[float, float, float]:
@@ -150,8 +162,11 @@ class RunForecast:
         start, end = self.to_fitted([self.newest.compute, max(stop, self.newest.compute)])
         return self.forecast.expected_gain(float(start), float(end))
 
-    def advice(self, budget: float | None = None, worth: float | None = None, price: float | None = None) -> Advice:
-        """What to do with the rest of the budget. A value that is not given is the run's own; see `advise`.
+    def advice(
+        self, budget: float | None = None, worth: float | None = None, price: float | None = None
+    ) -> Advice:
+        """What to do with the rest of the budget. A value that is not given is the run's own; see
+        `advise`.
 
         Raises ValueError as `advise`.
         """
@@ -187,7 +202,9 @@ class RunForecast:
     @property
     def is_way_back_known(self) -> bool:
         """Whether the run is broken, and the checkpoint to go back to is known."""
-        return self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept_checkpoints is not None
+        return (
+            self.forecast.verdict.kind is VerdictKind.BROKEN and self.kept_checkpoints is not None
+        )
 
     def _with_way_back(self, advice: Advice) -> Advice:
         """The advice on a broken run names the checkpoint to go back to, and the command."""
@@ -208,7 +225,8 @@ class RunForecast:
 
 
 def forecast_history(history: RunHistory, options: FitOptions | None = None) -> RunForecast:
-    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the start.
+    """Fit a run that was read once and whole. `options.exclude_before`: device-hours since the
+    start.
 
     Raises ValueError: no evaluation after the first step, or one that cannot be.
     """
@@ -218,7 +236,9 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     if options.exclude_before != "auto":
         fitted = float(axis.to_fitted(np.array([options.exclude_before]))[0])
         options = replace(options, exclude_before=fitted)
-    budget = RunBudget(history.budget_steps, history.budget_device_hours).rest_after(history.evaluations)
+    budget = RunBudget(history.budget_steps, history.budget_device_hours).rest_after(
+        history.evaluations
+    )
     return RunForecast(
         name=history.name,
         sequence=0,
@@ -237,10 +257,14 @@ def forecast_history(history: RunHistory, options: FitOptions | None = None) -> 
     )
 
 
-def _convert_verdict(forecast: Forecast, axis: ComputeAxis, kept_checkpoints: KeptCheckpoints | None) -> Forecast:
-    """The forecast whose verdict names places in the unit of the curve, whatever axis the law is fitted on.
+def _convert_verdict(
+    forecast: Forecast, axis: ComputeAxis, kept_checkpoints: KeptCheckpoints | None
+) -> Forecast:
+    """The forecast whose verdict names places in the unit of the curve, whatever axis the law is
+    fitted on.
 
-    `kept_checkpoints`: if they are known the advice names the checkpoint to go back to, and not the verdict.
+    `kept_checkpoints`: if they are known the advice names the checkpoint to go back to, and not the
+    verdict.
     """
     verdict = forecast.verdict
     if verdict.at is None:
@@ -272,14 +296,19 @@ def forecast_run(
 ) -> RunForecast | None:
     """Fit one run; None while there is no evaluation after step 0.
 
-    `worth`, `price`: given by its owner. `last_advice`, `end_reason`, `kept_checkpoints`: as in `RunForecast`.
+    `worth`, `price`: given by its owner. `last_advice`, `end_reason`, `kept_checkpoints`: as in
+    `RunForecast`.
     """
     if not np.any((column(evaluations, "compute") > 0) & (column(evaluations, "step") > 0)):
         return None
     return replace(
         forecast_history(
             RunHistory(
-                name, evaluations, origin=origin, num_incomplete=num_incomplete, kept_checkpoints=kept_checkpoints
+                name,
+                evaluations,
+                origin=origin,
+                num_incomplete=num_incomplete,
+                kept_checkpoints=kept_checkpoints,
             )
         ),
         sequence=sequence,
@@ -323,11 +352,16 @@ def look_ahead(forecast: RunForecast, grid: tuple[float, ...]) -> ForecastSummar
 
 
 def metric_grid(forecast: RunForecast) -> tuple[float, ...]:
-    """40 computes, three digits each, chosen once in a run's life: from its first steps to four times its budget.
+    """40 computes, three digits each, chosen once in a run's life: from its first steps to four
+    times its budget.
 
     Without a budget the grid reaches a thousand times the compute of the newest evaluation.
     """
     newest_compute = forecast.newest.compute
-    low, high = (forecast.end / 100, 4 * forecast.end) if forecast.end else (newest_compute / 4, 1000 * newest_compute)
+    low, high = (
+        (forecast.end / 100, 4 * forecast.end)
+        if forecast.end
+        else (newest_compute / 4, 1000 * newest_compute)
+    )
     # Points of the curve that is drawn
     return tuple(float(f"{value:.3g}") for value in np.geomspace(low, high, 40))

@@ -1,10 +1,13 @@
 """Several runs one after another in one log without a column that names them.
 
-    step 0 .. 70 | 40 .. 90            a restart: it goes back by less than the run, and the level continues
+    step 0 .. 70 | 40 .. 90            a restart: it goes back by less than the run, and the level
+                                       continues
     step 0 .. 70 | 0 10 20 ..          another run, which starts at the beginning
-    step 0 .. 70 | 40 .. 90            another run, too, if its level is not the one that the first had at step 40
+    step 0 .. 70 | 40 .. 90            another run, too, if its level is not the one that the first
+                                       had at step 40
 
-`--run N` chooses one. The newest is taken without a question if no other has as many readings as a forecast needs.
+`--run N` chooses one. The newest is taken without a question if no other has as many readings as a
+forecast needs.
 """
 
 import math
@@ -56,15 +59,22 @@ class LoggedRun:
     def describe(self, counter: str) -> str:
         """A phrase for a list."""
         title = f"{shorten_name(self.title)}, " if self.title else ""
-        steps = f", {counter} {amount(float(self.counts.min()))} to {amount(float(self.counts.max()))}"
-        return f"{self.number} ({title}{format_count(self.counts.size, 'reading')}{steps if self.counts.size else ''})"
+        steps = (
+            f", {counter} {amount(float(self.counts.min()))} to {amount(float(self.counts.max()))}"
+        )
+        return (
+            f"{self.number} "
+            f"({title}{format_count(self.counts.size, 'reading')}{steps if self.counts.size else ''})"  # noqa: E501
+        )
 
 
 def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
-    """The requested run of a log of several, or those with enough readings, with a column that names them.
+    """The requested run of a log of several, or those with enough readings, with a column that
+    names them.
 
-    If none is requested, the newest is taken if it alone has enough readings, or if a page follows the log. `is_one`:
-    several are refused. Raises UserError: which one is meant is not clear, or there is no such run.
+    If none is requested, the newest is taken if it alone has enough readings, or if a page follows
+    the log. `is_one`: several are refused. Raises UserError: which one is meant is not clear, or
+    there is no such run.
     """
     if curve.sheet.column(RUN) is not None:
         return curve
@@ -77,21 +87,36 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     if requested_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
-        if requested_run is not None and not (runs and requested_run in (runs[0].title, str(runs[0].number))):
-            raise UserError(f"no row is left; check {curve.column_options.option('where')}, --run and the file")
+        if requested_run is not None and not (
+            runs and requested_run in (runs[0].title, str(runs[0].number))
+        ):
+            raise UserError(
+                f"no row is left; check {curve.column_options.option('where')}, --run and the file"
+            )
         return _without_redone(curve, counts, tell) if runs else curve
-    # With a column of epochs, a counter that begins again in each was handled when the columns were chosen.
+    # With a column of epochs, a counter that begins again in each was handled when the columns were
+    # chosen.
     names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
     if requested_run is None and not names_epochs and _is_each_epoch(runs):
-        tell(f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on from each end")
+        tell(
+            f"{counter} begins again {len(runs)} times while the level goes on, so it is counted "
+            "on from each end"
+        )
         return _counted_on(curve, counter, runs)
     listed = "; ".join(run.describe(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
     listed += "; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else ""
-    option = f"{curve.column_options.option('where')} run=N" if curve.column_options.in_run_file else "--run N"
+    option = (
+        f"{curve.column_options.option('where')} run=N"
+        if curve.column_options.in_run_file
+        else "--run N"
+    )
     if requested_run is not None:
         chosen = [run for run in runs if requested_run in (run.title, str(run.number))]
         if not chosen:
-            raise UserError(f"--run {requested_run}: holds no such run, but these: {listed}; choose one with {option}")
+            raise UserError(
+                f"--run {requested_run}: holds no such run, but these: {listed}; choose one with "
+                f"{option}"
+            )
         # Two runs may have one title, and the newer one is more likely to be meant.
         return _select_rows(curve, chosen[-1])
     is_newest_alone = all(run.num_after_start < MIN_LAW_POINTS for run in runs[:-1])
@@ -99,17 +124,22 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     if is_newest_alone or curve.column_options.in_run_file:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
-            f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; {option} chooses one "
+            f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; "
+            f"{option} chooses one "
             f"of {listed}"
         )
         return _select_rows(curve, runs[-1])
     if is_one:
-        raise UserError(f"holds {len(runs)} runs one after another: {listed}; choose one with {option}")
+        raise UserError(
+            f"holds {len(runs)} runs one after another: {listed}; choose one with {option}"
+        )
     return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
-    """The runs of a log in its order, restarts joined to the run that they continue; none without a reading."""
+    """The runs of a log in its order, restarts joined to the run that they continue; none without a
+    reading.
+    """
     sheet = curve.sheet
     rates = sheet.numbers(curve.columns.pass_rate).values
     known_rows = np.flatnonzero(np.isfinite(counts))
@@ -124,7 +154,9 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
     runs: list[LoggedRun] = []
     for begin, end in stretches:
         rows = np.arange(begin, end)[np.isfinite(counts[begin:end]) & np.isfinite(rates[begin:end])]
-        stretch = LoggedRun(len(runs) + 1, _title_before(curve, begin), begin, end, counts[rows], rates[rows])
+        stretch = LoggedRun(
+            len(runs) + 1, _title_before(curve, begin), begin, end, counts[rows], rates[rows]
+        )
         if runs and not _is_another(runs[-1], stretch, counts):
             runs[-1] = _join_stretch(runs[-1], stretch)
         elif rows.size:
@@ -133,7 +165,9 @@ def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
 
 
 def _are_clear(runs: list[LoggedRun]) -> bool:
-    """Whether few rows in no order cannot look like these runs: one has many readings, or all begin at one step."""
+    """Whether few rows in no order cannot look like these runs: one has many readings, or all begin
+    at one step.
+    """
     begins = {float(run.counts[0]) for run in runs}
     return len(begins) < 2 or any(run.num_after_start >= MIN_LAW_POINTS for run in runs)
 
@@ -151,7 +185,8 @@ def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
     first = float(stretch_counts[0])
     base = float(run_counts[np.isfinite(run_counts)][0])
     distinct = np.unique(stretch_counts)
-    # The first reading of a run is at step 0 or, without an evaluation at the start, one interval later.
+    # The first reading of a run is at step 0 or, without an evaluation at the start, one interval
+    # later.
     interval = float(np.median(np.diff(distinct))) if distinct.size > 1 else 0.0
     has_other_name = run.title != stretch.title and bool(run.title and stretch.title)
     if first <= max(base, interval) or (has_other_name and not stretch.title.startswith(SEED)):
@@ -160,7 +195,9 @@ def _is_another(run: LoggedRun, stretch: LoggedRun, counts: Array) -> bool:
 
 
 def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
-    """Whether the first readings of a stretch depart from those that the run had at the same steps."""
+    """Whether the first readings of a stretch depart from those
+    that the run had at the same steps.
+    """
     again = np.flatnonzero(stretch.counts <= run.counts.max(initial=-np.inf))[:COMPARED_READINGS]
     if again.size == 0 or min(run.counts.size, stretch.counts.size) < COMPARED_READINGS:
         return False
@@ -170,8 +207,8 @@ def _is_at_another_level(run: LoggedRun, stretch: LoggedRun) -> bool:
     noise = max(_noise(run.rates[order]), _noise(stretch.rates))
     everything = np.concatenate((run.rates, stretch.rates))
     spread = float(everything.max() - everything.min())
-    # Two levels are of two runs if they differ by five standard errors, and by a twentieth of the range however little
-    # the readings vary.
+    # Two levels are of two runs if they differ by five standard errors, and by a twentieth of the
+    # range however little the readings vary.
     return difference > max(5.0 * noise * math.sqrt(2 / again.size), 0.05 * spread)
 
 
@@ -197,17 +234,26 @@ def _join_stretch(run: LoggedRun, stretch: LoggedRun) -> LoggedRun:
 
 
 def _is_each_epoch(runs: list[LoggedRun]) -> bool:
-    """Whether each run has the others' name, is as long, and continues the level at which the one before it ended."""
+    """Whether each run has the others' name, is as long, and continues the level at which the one
+    before it ended.
+    """
     # The last epoch may be unfinished, so only its beginning is compared.
     bounds = {(float(run.counts.min()), float(run.counts.max())) for run in runs[:-1]}
-    if len(bounds) > 1 or runs[-1].counts.min() not in next(iter(bounds)) or any(run.counts.size < 2 for run in runs):
+    if (
+        len(bounds) > 1
+        or runs[-1].counts.min() not in next(iter(bounds))
+        or any(run.counts.size < 2 for run in runs)
+    ):
         return False
     # A final reading may be one more
     if runs[-1].counts.size > runs[0].counts.size + 1 or len({run.title for run in runs}) > 1:
         return False
-    departed = sum(abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs))
+    departed = sum(
+        abs(float(next_run.rates[0] - run.rates[-1])) for run, next_run in pairwise(runs)
+    )
     returned = sum(abs(float(after.rates[0] - run.rates[0])) for run, after in pairwise(runs))
-    # Counts begin again in each epoch if the level departs by less than this share of its departure in another run
+    # Counts begin again in each epoch if the level departs by less than this share of its departure
+    # in another run
     return departed < 0.5 * returned
 
 
@@ -218,17 +264,22 @@ def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> Curve
     for number, run in enumerate(runs):
         values[run.begin : run.end] += number * length
     rows = np.flatnonzero(np.isfinite(values))
-    return replace(curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist())))
+    return replace(
+        curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist()))
+    )
 
 
 def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
-    """Without readings that a log without whole steps holds again after a restart, as TRL's console of epochs does.
+    """Without readings that a log without whole steps holds again after a restart, as TRL's console
+    of epochs does.
 
     Whole steps are sorted out by their incarnations.
     """
     rates = curve.sheet.numbers(curve.columns.pass_rate)
     begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
-    has_steps = curve.columns.step is not None and bool(np.all(counts[np.isfinite(counts)] % 1 == 0))
+    has_steps = curve.columns.step is not None and bool(
+        np.all(counts[np.isfinite(counts)] % 1 == 0)
+    )
     if has_steps or not 0 < begins.size <= MAX_STRETCHES or curve.columns.unit not in COUNTS:
         return curve
     is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
@@ -236,7 +287,10 @@ def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
         # Rows without a count (nan) are not redone: no comparison with nan is true.
         with np.errstate(invalid="ignore"):
             is_redone[:begin] |= counts[:begin] >= counts[begin]
-    tell(f"{format_count(int(np.sum(is_redone & rates.is_given)), 'evaluation')} left out, {MADE_AGAIN}")
+    tell(
+        f"{format_count(int(np.sum(is_redone & rates.is_given)), 'evaluation')} left out, "
+        f"{MADE_AGAIN}"
+    )
     return replace(curve, sheet=curve.sheet.only(~is_redone))
 
 
@@ -246,12 +300,18 @@ def _select_rows(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
 
 
 def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
-    """The sheet with a column that names the run of each row, by its title if each has one of its own."""
+    """The sheet with a column that names the run of each row, by its title if each has one of its
+    own.
+    """
     titles = {run.title for run in runs}
     names = [run.title or str(run.number) for run in runs]
     if len(titles) < len(runs):
         names = [str(run.number) for run in runs]
     rows = np.concatenate([np.arange(run.begin, run.end) for run in runs])
-    fields = [name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)]
+    fields = [
+        name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)
+    ]
     is_of_a_run = np.isin(np.arange(curve.sheet.num_rows), rows)
-    return replace(curve, sheet=curve.sheet.with_column(RUN, Column(rows, fields)).only(is_of_a_run))
+    return replace(
+        curve, sheet=curve.sheet.with_column(RUN, Column(rows, fields)).only(is_of_a_run)
+    )

@@ -1,4 +1,5 @@
-"""The columns of one log. Every format is read into a sheet, and every evaluation of a file is made from one.
+"""The columns of one log. Every format is read into a sheet, and every evaluation of a file is made
+from one.
 
 A foreign file that exceeds a limit is refused in one sentence, before it takes time or memory.
 """
@@ -26,7 +27,8 @@ ROWS_AT_ONCE = 512
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
 """Ways to write that there is no number."""
 TRUTH_TEXTS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-"""Ways to write an outcome, in lower case: JSON's true and false come as bools, a CSV's as texts."""
+"""Ways to write an outcome, in lower case: JSON's true and false come as bools, a CSV's as
+texts."""
 RULE_MARKS = "-:="
 """A field of these alone is empty, or a part of the line below a header."""
 PER_CENT = "%"
@@ -67,8 +69,8 @@ class Numbers:
     """Fields as numbers; (n,) each.
 
     Attributes:
-        values: nan if there is no number; a field with a per cent sign is a part of 1, true or yes is 1,
-            false or no 0.
+        values: nan if there is no number; a field with a per cent sign is a part of 1, true or yes
+            is 1, false or no 0.
         is_given: fields that are not empty.
         odd: fields that are given but are not numbers.
         per_cent: fields that end with a per cent sign.
@@ -82,7 +84,8 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The fields of one column. Empty fields are left out: in most rows of a training log no evaluation was made.
+    """The fields of one column. Empty fields are left out: in most rows of a training log no
+    evaluation was made.
 
     Attributes:
         rows: (m,) the row of each field, ascending.
@@ -97,7 +100,10 @@ class Column:
         """(m,) its fields as numbers."""
         count = len(self.fields)
         field_numbers = Numbers(
-            np.full(count, np.nan), np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool)
+            np.full(count, np.nan),
+            np.ones(count, bool),
+            np.zeros(count, bool),
+            np.zeros(count, bool),
         )
         try:
             field_numbers.values[:] = np.fromiter(map(float, self.fields), dtype=float, count=count)
@@ -123,7 +129,9 @@ class Column:
     @cached_property
     def is_truth(self) -> bool:
         """Whether every field is true or false, or yes or no."""
-        return bool(self.fields) and all(str(field).strip().casefold() in TRUTH_TEXTS for field in self.fields)
+        return bool(self.fields) and all(
+            str(field).strip().casefold() in TRUTH_TEXTS for field in self.fields
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +159,19 @@ class Sheet:
             refuse_wide(len(names))  # before a list is made for each
             return {name: [row.get(name) for row in chunk] for name in names}
 
-        return cls.from_chunks(format, [], ((len(chunk), make_columns(chunk)) for chunk in in_chunks(rows)))
+        return cls.from_chunks(
+            format, [], ((len(chunk), make_columns(chunk)) for chunk in in_chunks(rows))
+        )
 
     @classmethod
     def from_chunks(
-        cls, format: str, header: Iterable[str], chunks: Iterable[tuple[int, Mapping[str, Sequence[Any]]]]
+        cls,
+        format: str,
+        header: Iterable[str],
+        chunks: Iterable[tuple[int, Mapping[str, Sequence[Any]]]],
     ) -> "Sheet":
-        """Consecutive rows, many in one chunk: their number, and one field for each of them by column.
+        """Consecutive rows, many in one chunk: their number, and one field for each of them by
+        column.
 
         `header`: columns that are there even if no row has a field. Raises TooMuch.
         """
@@ -174,9 +188,13 @@ class Sheet:
                     rows_by_name[name] = []
                     fields_by_name[name] = []
                 is_full = None not in fields and "" not in fields
-                is_given = None if is_full else [field is not None and field != "" for field in fields]
+                is_given = (
+                    None if is_full else [field is not None and field != "" for field in fields]
+                )
                 rows_by_name[name].append(rows if is_given is None else rows[is_given])
-                fields_by_name[name].extend(fields if is_given is None else compress(fields, is_given))
+                fields_by_name[name].extend(
+                    fields if is_given is None else compress(fields, is_given)
+                )
             if num_rows > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} rows")
             refuse_wide(len(rows_by_name))
@@ -185,14 +203,17 @@ class Sheet:
                 raise TooMuch(f"holds more than {max_cells:,} fields in its rows and columns")
         max_column_name_chars = 3_000
         if max(map(len, rows_by_name), default=0) > max_column_name_chars:
-            raise TooMuch(f"holds more than {max_column_name_chars:,} characters in a column's name")
+            raise TooMuch(
+                f"holds more than {max_column_name_chars:,} characters in a column's name"
+            )
         # Columns whose names differ only in upper and lower case.
         max_spellings = 20
         if max(Counter(map(str.casefold, rows_by_name)).values(), default=0) > max_spellings:
             raise TooMuch(f"holds more than {max_spellings:,} columns of one name")
         none = np.empty(0, dtype=np.int64)
         columns = {
-            name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name]) for name in rows_by_name
+            name: Column(np.concatenate([none, *rows_by_name[name]]), fields_by_name[name])
+            for name in rows_by_name
         }
         return cls(format, columns, num_rows)
 
@@ -207,7 +228,8 @@ class Sheet:
     def column(self, name: str) -> Column | None:
         """The column of that name; upper and lower case are the same.
 
-        If several are spelled alike, their fields together: of several in a row that of the exact spelling counts.
+        If several are spelled alike, their fields together: of several in a row that of the exact
+        spelling counts.
         """
         spellings = self._spellings.get(name.casefold(), [])
         if len(spellings) < 2:
@@ -237,18 +259,23 @@ class Sheet:
         column = None if name is None else self.column(name)
         if column is not None and len(column.fields) == self.num_rows:
             return column.numbers
-        # One value stands for all rows until there is a column: a million rows lack a dozen of them.
+        # One value stands for all rows until there is a column: a million rows lack a dozen of
+        # them.
         never = np.broadcast_to(np.False_, self.num_rows)
         row_numbers = Numbers(np.broadcast_to(np.nan, self.num_rows), never, never, never)
         if column is None:
             return row_numbers
         row_numbers = Numbers(row_numbers.values.copy(), never.copy(), never.copy(), never.copy())
-        for row_values, field_values in zip(vars(row_numbers).values(), vars(column.numbers).values(), strict=True):
+        for row_values, field_values in zip(
+            vars(row_numbers).values(), vars(column.numbers).values(), strict=True
+        ):
             row_values[column.rows] = field_values
         return row_numbers
 
     def only(self, keep: Mask) -> "Sheet":
-        """The rows for which `keep` (n,) is true, and the columns in which one of them has a field."""
+        """The rows for which `keep` (n,) is true, and the columns in which one
+        of them has a field.
+        """
         if keep.all():
             return self
         new_row = np.cumsum(keep, dtype=np.int64) - 1
@@ -256,13 +283,18 @@ class Sheet:
         for name, column in self.columns.items():
             is_kept = keep[column.rows]
             if is_kept.any():
-                columns[name] = Column(new_row[column.rows[is_kept]], list(compress(column.fields, is_kept)))
+                columns[name] = Column(
+                    new_row[column.rows[is_kept]], list(compress(column.fields, is_kept))
+                )
         num_kept = np.append(0, new_row + 1)
         titles = tuple((int(num_kept[row]), title) for row, title in self.titles)
         return replace(self, columns=columns, num_rows=int(keep.sum()), titles=titles)
 
     def with_names(self, format: str, rename: Callable[[str], str]) -> "Sheet":
-        """A sheet with another format and other names. If two names become equal, the later column is kept."""
+        """A sheet with another format and other names.
+
+        If two names become equal, the later column is kept.
+        """
         columns = {rename(name): column for name, column in self.columns.items()}
         return replace(self, format=format, columns=columns)
 

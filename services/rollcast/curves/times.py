@@ -16,7 +16,9 @@ SECONDS_PER_HOUR = 3600.0
 COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
 """Numbers of these units may look like those of a clock, but are not."""
 _DURATION = re.compile(r"(?:(\d{1,5}) days?,? )?(\d{1,5}):([0-5]\d):([0-5]\d(?:\.\d+)?)")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{4}-\d{2}-\d{2}|\d{4}/\d{2}/\d{2} \d{2}:\d{2}.*")
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{4}-\d{2}-\d{2}|\d{4}/\d{2}/\d{2} \d{2}:\d{2}.*"
+)
 
 
 def duration(text: str) -> float | None:
@@ -24,7 +26,12 @@ def duration(text: str) -> float | None:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         return None
-    return 86_400.0 * int(match[1] or 0) + 3600.0 * int(match[2]) + 60.0 * int(match[3]) + float(match[4])
+    return (
+        86_400.0 * int(match[1] or 0)
+        + 3600.0 * int(match[2])
+        + 60.0 * int(match[3])
+        + float(match[4])
+    )
 
 
 def moment(text: str) -> float | None:
@@ -38,18 +45,24 @@ def moment(text: str) -> float | None:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tell: Tell) -> tuple[Sheet, str]:
+def in_one_unit(
+    sheet: Sheet, column: str, unit: str, devices: float | None, tell: Tell
+) -> tuple[Sheet, str]:
     """The sheet with numbers in its column of compute, and their unit.
 
-    Times of a clock are counted from the first one of each run, and `tell` says so. `devices`: convert the seconds into
-    device-hours of that many devices. Raises UserError: the column holds no seconds.
+    Times of a clock are counted from the first one of each run, and `tell` says so. `devices`:
+    convert the seconds into device-hours of that many devices. Raises UserError: the column holds
+    no seconds.
     """
     numbers = sheet.numbers(column)
     seconds: Array | None = None
     clock = ""
     if np.any(numbers.odd | numbers.per_cent):
         seconds, clock = _written_out(sheet.texts(column))
-    elif unit not in COUNTS and (clock_unit := _unit_of_a_clock(numbers.values[numbers.is_given])) is not None:
+    elif (
+        unit not in COUNTS
+        and (clock_unit := _unit_of_a_clock(numbers.values[numbers.is_given])) is not None
+    ):
         clock = "Unix times" if clock_unit == 1 else "Unix times in milliseconds"
         seconds = numbers.values / clock_unit
     if seconds is None and devices is None:
@@ -72,7 +85,9 @@ def in_one_unit(sheet: Sheet, column: str, unit: str, devices: float | None, tel
 
 
 def _unit_of_a_clock(clock_values: Array) -> float | None:
-    """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times of a clock."""
+    """1 if these are Unix seconds, 1000 if they are Unix milliseconds; None if they are not times
+    of a clock.
+    """
     # 1000.0: milliseconds in a second.
     for unit in (1.0, 1000.0):
         seconds = clock_values / unit
@@ -90,13 +105,17 @@ def _unit_of_a_clock(clock_values: Array) -> float | None:
 
 
 def _written_out(texts: list[str]) -> tuple[Array | None, str]:
-    """(n,) seconds of durations or dates, nan for an empty text, and the kind of clock; None: they are neither."""
+    """(n,) seconds of durations or dates, nan for an empty text, and the kind of clock; None: they
+    are neither.
+    """
     nonempty_texts = [text for text in texts if text.strip()]
     for parse_time, clock in ((duration, ""), (moment, "dates")):
         seconds = [parse_time(text) for text in nonempty_texts]
         if nonempty_texts and None not in seconds:
             waiting = iter(seconds)
-            return np.array([next(waiting) if text.strip() else math.nan for text in texts], dtype=float), clock
+            return np.array(
+                [next(waiting) if text.strip() else math.nan for text in texts], dtype=float
+            ), clock
     return None, ""
 
 
@@ -106,4 +125,9 @@ def _since_first(seconds: Array, runs: list[str]) -> Array:
     for run, second in zip(runs, seconds.tolist(), strict=True):
         if not math.isnan(second):
             first[run] = min(second, first.get(run, second))
-    return np.array([second - first.get(run, second) for run, second in zip(runs, seconds.tolist(), strict=True)])
+    return np.array(
+        [
+            second - first.get(run, second)
+            for run, second in zip(runs, seconds.tolist(), strict=True)
+        ]
+    )

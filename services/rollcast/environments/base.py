@@ -1,7 +1,8 @@
 """The protocols by which the generator uses an environment, wherever it runs.
 
     acquire -> reset(row) -> call, call, ... -> reward -> release        one episode
-       `------------------------- EnvironmentFailedError: released, the episode begins again or is given up
+       `------------------------- EnvironmentFailedError: released, the episode begins again or is
+       given up
 
 An environment serves one episode after another, never two together. Every wait has a deadline.
 """
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 MAX_CALL_REWARD = 1_000.0
-"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own limit of a million."""
+"""Either sign. Far above any that is meant; a turn of many calls stays below the trainer's own
+limit of a million."""
 
 ToolSchema = Mapping[str, Any]
-"""{"type": "function", "function": {"name", "description", "parameters"}}, as chat templates take it."""
+"""{"type": "function", "function": {"name", "description", "parameters"}}, as chat templates take
+it."""
 
 
 class EnvironmentFailedError(Exception):
@@ -23,8 +26,12 @@ class EnvironmentFailedError(Exception):
     The message is one sentence with the cause. Such an episode is never trained as a 0.
     """
 
-    def __init__(self, reason: str, *, is_overdue: bool = False, is_of_another: bool = False) -> None:
-        """is_overdue: it did not answer before its deadline. is_of_another: another episode made it fail."""
+    def __init__(
+        self, reason: str, *, is_overdue: bool = False, is_of_another: bool = False
+    ) -> None:
+        """is_overdue: it did not answer before its deadline. is_of_another: another episode made it
+        fail.
+        """
         super().__init__(reason)
         self.is_overdue = is_overdue
         self.is_of_another = is_of_another
@@ -74,7 +81,10 @@ class LiveEnvironment(Protocol):
         ...
 
     async def metrics(self) -> Mapping[Any, Any]:
-        """The environment's own numbers of the episode by name, not checked. Empty = it has none."""
+        """The environment's own numbers of the episode by name, not checked.
+
+        Empty = it has none.
+        """
         ...
 
 
@@ -82,11 +92,17 @@ class Environments(Protocol):
     """The environments of one generator."""
 
     async def acquire(self, name: str) -> LiveEnvironment:
-        """An environment of `tasks.environments` that is free, or a new one. Raises EnvironmentFailedError."""
+        """An environment of `tasks.environments` that is free, or a new one.
+
+        Raises EnvironmentFailedError.
+        """
         ...
 
     async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
-        """Give it back after an episode. Not reusable: it is ended, with every process that it started."""
+        """Give it back after an episode.
+
+        Not reusable: it is ended, with every process that it started.
+        """
         ...
 
     async def close(self) -> None:

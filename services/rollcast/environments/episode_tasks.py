@@ -8,7 +8,9 @@ from rollcast.tasks.prompts import Prompt
 
 
 def make_episode_task(prompt: Prompt, system: str | None, budgets: Episodes) -> EpisodeTask:
-    """An episode on this prompt. system: begins a chat that lacks a system message; None = none is added."""
+    """An episode on this prompt. system: begins a chat that lacks a system message; None = none is
+    added.
+    """
     messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
     if system is not None and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": system})

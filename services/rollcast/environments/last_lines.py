@@ -1,4 +1,6 @@
-"""The last lines that a program wrote, in one line: the message of an exception and the place that raised it."""
+"""The last lines that a program wrote, in one line: the message of an exception and the place that
+raised it.
+"""
 
 from collections import deque
 
@@ -6,7 +8,9 @@ MAX_LINE_CHARACTERS = 300
 
 
 class LastLines:
-    """Takes the pieces that are read of a pipe; holds a few lines of bounded length, however much is written."""
+    """Takes the pieces that are read of a pipe; holds a few lines of bounded length, however much
+    is written.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=5)

@@ -12,9 +12,13 @@ class EnvironmentsOfRun:
     """The `Environments` of a generator, except those whose programs take the turns themselves."""
 
     def __init__(
-        self, settings: Sequence[EnvironmentSettings], on_replaced: Callable[[str], None] = lambda name: None
+        self,
+        settings: Sequence[EnvironmentSettings],
+        on_replaced: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """on_replaced: called with the name of an environment whose fork server hung and was ended."""
+        """on_replaced: called with the name of an environment whose fork server hung
+        and was ended.
+        """
         self._sources: dict[str, LiveSource] = {
             environment.name: find_kind(environment).start(
                 environment, Surroundings(on_replaced=partial(on_replaced, environment.name))
@@ -36,7 +40,9 @@ class EnvironmentsOfRun:
 
     async def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
         """Give it back after an episode."""
-        await self._sources[self._names.pop(environment)].release(environment, is_reusable=is_reusable)
+        await self._sources[self._names.pop(environment)].release(
+            environment, is_reusable=is_reusable
+        )
 
     async def close(self) -> None:
         """End all."""

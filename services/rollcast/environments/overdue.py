@@ -1,4 +1,6 @@
-"""Calls that exceed their deadline in an environment's process: they are interrupted, or answer by themselves."""
+"""Calls that exceed their deadline in an environment's process: they are interrupted, or answer by
+themselves.
+"""
 
 
 class OverdueError(BaseException):
@@ -6,6 +8,8 @@ class OverdueError(BaseException):
 
 
 class OverdueAnswer(str):
-    """The answer of a tool that ended its work at a deadline of its own, with the part that was done."""
+    """The answer of a tool that ended its work at a deadline of its own, with the part that was
+    done.
+    """
 
     __slots__ = ()

@@ -1,7 +1,9 @@
-"""`python -m rollcast.environments.trial`: one of each environment is made, reset with its first row, and ended.
+"""`python -m rollcast.environments.trial`: one of each environment is made, reset with its first
+row, and ended.
 
-A failure here would be one of every episode. Standard input: {"environments": settings, "rows": a row by name}.
-Standard output: {"failures": sentences, "cautions": sentences}. A process of its own, since it runs code of the user.
+A failure here would be one of every episode. Standard input: {"environments": settings, "rows": a
+row by name}. Standard output: {"failures": sentences, "cautions": sentences}. A process of its own,
+since it runs code of the user.
 """
 
 import asyncio
@@ -32,7 +34,8 @@ async def try_each(
                 continue
             if not opening.tools:
                 cautions.append(
-                    f"environment {environment.name}: offers no tool for its first row, so that an episode is one "
+                    f"environment {environment.name}: offers no tool for its first row, so that an "
+                    "episode is one "
                     "answer; add a public method with type hints and a docstring"
                 )
     finally:
@@ -40,7 +43,9 @@ async def try_each(
     return {"failures": failures, "cautions": cautions}
 
 
-async def _try_one(of_run: EnvironmentsOfRun, environment: EnvironmentSettings, row: Mapping[str, Any]) -> Opening:
+async def _try_one(
+    of_run: EnvironmentsOfRun, environment: EnvironmentSettings, row: Mapping[str, Any]
+) -> Opening:
     """Raises EnvironmentFailedError."""
     # An environment keeps its own deadline; this one is for one that does not answer at all.
     try:
@@ -51,7 +56,9 @@ async def _try_one(of_run: EnvironmentsOfRun, environment: EnvironmentSettings, 
             finally:
                 await of_run.release(live, is_reusable=False)
     except TimeoutError:
-        raise EnvironmentFailedError(f"was not ready within {environment.reset_seconds:g} seconds") from None
+        raise EnvironmentFailedError(
+            f"was not ready within {environment.reset_seconds:g} seconds"
+        ) from None
 
 
 def main() -> None:

@@ -4,4 +4,8 @@ from rollcast.telemetry.process_end import end
 from rollcast.telemetry.service_process import run_service
 
 if __name__ == "__main__":
-    end(run_service("forecaster", "Live forecast of training runs.", flags={"over": "the run has ended"}))
+    end(
+        run_service(
+            "forecaster", "Live forecast of training runs.", flags={"over": "the run has ended"}
+        )
+    )

@@ -6,7 +6,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rollcast.curves.amounts import interval
-from rollcast.curves.answer import LawAnswer, compute_to_target, law_as_json, law_of_run, verdict_as_json
+from rollcast.curves.answer import (
+    LawAnswer,
+    compute_to_target,
+    law_as_json,
+    law_of_run,
+    verdict_as_json,
+)
 from rollcast.curves.evaluations import TrainerStatus
 from rollcast.curves.run_forecast import QUANTILES, RunForecast
 from rollcast.forecaster.board import finite, tokens_by_staleness
@@ -100,7 +106,9 @@ def unknown_readings(compute: list[float]) -> Array:
 
 
 def prediction_list(compute: list[float], readings: Array, laws: Array | None) -> list[Prediction]:
-    """`readings` and `laws`: (5, m) at the m values of `compute`; no `laws` if no law describes the curve."""
+    """`readings` and `laws`: (5, m) at the m values of `compute`; no `laws` if no law describes the
+    curve.
+    """
     return [
         Prediction(
             compute=value,
@@ -116,26 +124,32 @@ def points_answer(item: RunForecast) -> PointsAnswer:
         run=item.name,
         num_lost=item.num_lost,
         num_incomplete=item.num_incomplete,
-        points=[Point.model_validate(evaluation, from_attributes=True) for evaluation in item.evaluations],
+        points=[
+            Point.model_validate(evaluation, from_attributes=True)
+            for evaluation in item.evaluations
+        ],
     )
 
 
 def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
-    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget or 3.3 times now.
+    """The curve from just before the first evaluation to `until`, by default 1.1 times the budget
+    or 3.3 times now.
 
-    The newest evaluation is one of its computes. It ends there if the run broke, and is empty before there is anything
-    to forecast from.
+    The newest evaluation is one of its computes. It ends there if the run broke, and is empty
+    before there is anything to forecast from.
     """
     if item.forecast.verdict.num_missing:
         nothing = bands(np.empty((len(QUANTILES), 0)))
-        return CurveAnswer(run=item.name, sequence=item.sequence, compute=[], law=None, power_law=[], **nothing)
+        return CurveAnswer(
+            run=item.name, sequence=item.sequence, compute=[], law=None, power_law=[], **nothing
+        )
     positive = [e.compute for e in item.evaluations if e.compute > 0 and e.step > 0]
     stop = until or max((item.end or 3 * item.newest.compute) * 1.1, 1.1 * item.newest.compute)
     if not item.has_forecast:
         stop = min(stop, item.newest.compute)
     stop = max(stop, 1.01 * positive[0])
-    # Half of the points are dense in the logarithm, for the bend of the law; the others are even, for a linear axis.
-    # Points of the curve that is sent, half of them before now
+    # Half of the points are dense in the logarithm, for the bend of the law; the others are even,
+    # for a linear axis. Points of the curve that is sent, half of them before now
     half = 121 // 2
     dense = np.geomspace(positive[0] / 3, stop, half + 1)
     even = np.linspace(positive[0] / 3, stop, half)
@@ -155,7 +169,9 @@ def curve_answer(item: RunForecast, until: float | None) -> CurveAnswer:
 def target_answer(item: RunForecast, target: float) -> TargetAnswer:
     compute = compute_to_target(item, target)
     if compute is None:
-        return TargetAnswer(run=item.name, target=target, compute=None, probability=None, probability_in_budget=None)
+        return TargetAnswer(
+            run=item.name, target=target, compute=None, probability=None, probability_in_budget=None
+        )
     levels = tuple(np.linspace(0.005, 0.995, 100).tolist())
     reached = item.compute_to_target(target, levels)
     return TargetAnswer(
@@ -174,19 +190,32 @@ def past_answer(past: KeptForecast) -> PastAnswer:
     # Files of earlier versions have the numbers of a law with every verdict.
     is_described = VerdictKind(past.verdict).is_described and past.asymptote is not None
     law = {
-        name: interval(getattr(past, name), QUANTILES) if is_described else None for name in ("asymptote", "headroom")
+        name: interval(getattr(past, name), QUANTILES) if is_described else None
+        for name in ("asymptote", "headroom")
     }
-    return PastAnswer.model_validate({**vars(past), **law, "is_described": is_described, "end": end})
+    return PastAnswer.model_validate(
+        {**vars(past), **law, "is_described": is_described, "end": end}
+    )
 
 
-def status_answer(run: str, status: TrainerStatus, trace: tuple[Trace, ...], episodes: tuple[str, ...]) -> StatusAnswer:
-    fields = {name: finite(value) for name, value in vars(status).items() if not isinstance(value, dict)}
+def status_answer(
+    run: str, status: TrainerStatus, trace: tuple[Trace, ...], episodes: tuple[str, ...]
+) -> StatusAnswer:
+    fields = {
+        name: finite(value) for name, value in vars(status).items() if not isinstance(value, dict)
+    }
     buckets = [
-        StalenessBucket(steps=finite(bound), tokens=tokens) for bound, tokens in tokens_by_staleness(status.staleness)
+        StalenessBucket(steps=finite(bound), tokens=tokens)
+        for bound, tokens in tokens_by_staleness(status.staleness)
     ]
     groups = came_back_in_words(status.group_signals)
     return StatusAnswer(
-        run=run, staleness=buckets, groups=groups, episodes=", ".join(episodes), trace=list(trace), **fields
+        run=run,
+        staleness=buckets,
+        groups=groups,
+        episodes=", ".join(episodes),
+        trace=list(trace),
+        **fields,
     )
 
 

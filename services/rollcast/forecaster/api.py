@@ -22,7 +22,18 @@ from rollcast.forecaster.schema import FitAnswer, FitRequest
 
 _SCRIPT = "text/javascript; charset=utf-8"
 _STYLE = "text/css; charset=utf-8"
-_MODULES = ("page", "state", "advice", "figure", "earlier", "evidence", "tables", "samples", "plot", "words")
+_MODULES = (
+    "page",
+    "state",
+    "advice",
+    "figure",
+    "earlier",
+    "evidence",
+    "tables",
+    "samples",
+    "plot",
+    "words",
+)
 _PAGE_FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", _STYLE),
@@ -50,7 +61,11 @@ def build_application(
 ) -> FastAPI:
     """Routes over the shared snapshots; nothing here changes them."""
     application = FastAPI(
-        title="Rollcast forecaster", version="1", docs_url=None, redoc_url=None, redirect_slashes=False
+        title="Rollcast forecaster",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     application.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     add_refusals(application)
@@ -62,10 +77,14 @@ def build_application(
     return application
 
 
-def _health_router(board: Board, metrics: ForecastMetrics, alive: Callable[[], tuple[bool, str]]) -> APIRouter:
+def _health_router(
+    board: Board, metrics: ForecastMetrics, alive: Callable[[], tuple[bool, str]]
+) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/healthz", response_class=PlainTextResponse, responses={503: {"description": "It hangs"}})
+    @router.get(
+        "/healthz", response_class=PlainTextResponse, responses={503: {"description": "It hangs"}}
+    )
     def healthz() -> Response:
         """Alive: the loop that reads and fits turns."""
         is_alive, reason = alive()
@@ -73,7 +92,10 @@ def _health_router(board: Board, metrics: ForecastMetrics, alive: Callable[[], t
 
     @router.get("/readyz", response_class=PlainTextResponse)
     def readyz() -> str:
-        """Ready as soon as it serves. If the source is away, the answer says so; known forecasts are still served."""
+        """Ready as soon as it serves.
+
+        If the source is away, the answer says so; known forecasts are still served.
+        """
         source = board.source
         return "ok\n" if source.up else f"ok, but the source is away: {source.message}\n"
 

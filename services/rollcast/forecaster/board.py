@@ -36,7 +36,9 @@ class Board:
 
     @property
     def version(self) -> str:
-        """Another one after every change of forecasts, statuses or the source's state, and after a restart."""
+        """Another one after every change of forecasts, statuses or the source's state, and after a
+        restart.
+        """
         with self._lock:
             return f"{self._process}-{self._num_changes}"
 
@@ -71,7 +73,11 @@ class Board:
                 return
             mean, entry.staleness_seen = _recent_mean(status.staleness, entry.staleness_seen)
             entry.trace.append(
-                Trace(step=status.step, truncation_ratio=finite(status.truncation_ratio), mean_staleness=finite(mean))
+                Trace(
+                    step=status.step,
+                    truncation_ratio=finite(status.truncation_ratio),
+                    mean_staleness=finite(mean),
+                )
             )
 
     def status(self, run: str) -> tuple[TrainerStatus, tuple[Trace, ...]]:
@@ -81,7 +87,10 @@ class Board:
 
     def note_source(self, state: SourceAnswer) -> None:
         with self._lock:
-            self._num_changes += (state.up, state.message) != (self._source.up, self._source.message)
+            self._num_changes += (state.up, state.message) != (
+                self._source.up,
+                self._source.message,
+            )
             self._source = state
 
     @property
@@ -108,10 +117,12 @@ def tokens_by_staleness(buckets: dict[float, float]) -> list[tuple[float, float]
 def _recent_mean(
     buckets: dict[float, float], previous_totals: tuple[float, float]
 ) -> tuple[float | None, tuple[float, float]]:
-    """Mean staleness of the tokens trained since `previous_totals` (tokens, tokens x steps), and the present value of
-    `previous_totals`.
+    """Mean staleness of the tokens trained since `previous_totals` (tokens, tokens x steps), and
+    the present value of `previous_totals`.
     """
-    finite = [(bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")]
+    finite = [
+        (bound, tokens) for bound, tokens in tokens_by_staleness(buckets) if bound != float("inf")
+    ]
     total = sum(tokens for _, tokens in finite)
     weighted = sum(bound * tokens for bound, tokens in finite)
     if total < previous_totals[0]:

@@ -15,8 +15,22 @@ from rollcast.config.curve_sources import CurveTerms
 from rollcast.curves.amounts import MEDIAN_AND_90, bare
 from rollcast.curves.answer import law_of_run
 from rollcast.curves.columns import GPU_HOURS
-from rollcast.curves.evaluations import OWN, CurvePoint, EvaluationLog, Origin, Reading, TrainerStatus
-from rollcast.curves.run_forecast import ForecastSummary, RunBudget, RunForecast, forecast_run, look_ahead, metric_grid
+from rollcast.curves.evaluations import (
+    OWN,
+    CurvePoint,
+    EvaluationLog,
+    Origin,
+    Reading,
+    TrainerStatus,
+)
+from rollcast.curves.run_forecast import (
+    ForecastSummary,
+    RunBudget,
+    RunForecast,
+    forecast_run,
+    look_ahead,
+    metric_grid,
+)
 from rollcast.forecaster.board import Board
 from rollcast.forecaster.history import History, KeptAdvice, KeptForecast, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
@@ -48,9 +62,11 @@ class ForecastEngine:
         end_reasons: Mapping[str, str] | None = None,
         checkpoint_readers: Mapping[str, Callable[[], KeptCheckpoints | None]] | None = None,
     ) -> None:
-        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs in the source.
+        """`budgets`: of runs whose trainer reports none itself. `terms`: of other frameworks' runs
+        in the source.
 
-        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: the checkpoints of now.
+        `end_reasons`: why runs that are over ended before their budget. `checkpoint_readers`: the
+        checkpoints of now.
         """
         self._board = board
         self._history = history
@@ -82,10 +98,21 @@ class ForecastEngine:
             for evaluation in mixed:
                 self._refuse(evaluation, "run_is_pushed")
             if mixed or (reading.starts.keys() | reading.replaced_runs) & self._pushed.keys():
-                source_evaluations = [item for item in reading.evaluations if item.run not in self._pushed]
-                starts = {run: first_steps for run, first_steps in reading.starts.items() if run not in self._pushed}
+                source_evaluations = [
+                    item for item in reading.evaluations if item.run not in self._pushed
+                ]
+                starts = {
+                    run: first_steps
+                    for run, first_steps in reading.starts.items()
+                    if run not in self._pushed
+                }
                 replaced_runs = reading.replaced_runs - self._pushed.keys()
-                reading = replace(reading, evaluations=source_evaluations, starts=starts, replaced_runs=replaced_runs)
+                reading = replace(
+                    reading,
+                    evaluations=source_evaluations,
+                    starts=starts,
+                    replaced_runs=replaced_runs,
+                )
             return self._take_reading(reading)
 
     def push(self, run: PushedRun, evaluations: list[CurvePoint]) -> int:
@@ -97,13 +124,18 @@ class ForecastEngine:
         """
         # Longest wait of a push for its turn
         if not self._turn.acquire(timeout=5.0):
-            raise TimeoutError("the forecaster is busy with another reading; push again in a moment")
+            raise TimeoutError(
+                "the forecaster is busy with another reading; push again in a moment"
+            )
         try:
             known_run = self._pushed.get(run.name)
             if known_run is None:
                 self._admit(run.name, len(evaluations))
             elif known_run.unit != run.unit:
-                raise ValueError(f"run {run.name!r} counts {known_run.unit}, not {run.unit}; push under another name")
+                raise ValueError(
+                    f"run {run.name!r} counts {known_run.unit}, not {run.unit}; push under another "
+                    "name"
+                )
             elif run.budget is None:
                 run = known_run
             if run != known_run:
@@ -119,10 +151,14 @@ class ForecastEngine:
         if name in self._configured:
             raise ValueError(f"run {name!r} is the forecaster's own; push under another name")
         source_runs = self._terms.keys() | self._budgets.keys() | self._starts.keys()
-        if name in source_runs or any(name in (owner, curve_name) for (owner, _), curve_name in self._names.items()):
+        if name in source_runs or any(
+            name in (owner, curve_name) for (owner, _), curve_name in self._names.items()
+        ):
             raise ValueError(f"run {name!r} is read from a source; push under another name")
         if len(self._pushed) >= MAX_PUSHED_RUNS:
-            raise ValueError(f"{MAX_PUSHED_RUNS} runs are pushed already, which is the most; use another service")
+            raise ValueError(
+                f"{MAX_PUSHED_RUNS} runs are pushed already, which is the most; use another service"
+            )
         if num_evaluations == 0:
             raise ValueError(f"run {name!r} is not known yet; push one point of it at least")
 
@@ -143,12 +179,19 @@ class ForecastEngine:
         return len(fresh)
 
     def _take_starts(self, starts: Mapping[str, dict[int, int]]) -> set[str]:
-        """`starts`: by run, the first step of each incarnation. Returns the names of the runs that this changes."""
+        """`starts`: by run, the first step of each incarnation.
+
+        Returns the names of the runs that this changes.
+        """
         changed: set[str] = set()
         for run, first_steps in starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
-                self._write(lambda run=run, added_steps=first_steps: self._history.add_starts(run, added_steps))
+                self._write(
+                    lambda run=run, added_steps=first_steps: self._history.add_starts(
+                        run, added_steps
+                    )
+                )
                 changed |= self._find_curve_names(run)
         return changed
 
@@ -185,10 +228,22 @@ class ForecastEngine:
         return fresh
 
     def _is_full_rewrite(self, reading: Reading, run: str) -> bool:
-        """Whether the reading repeats every known evaluation, as a table does that is rewritten whole each time."""
-        reported_points = {item.key: (item.pass_rate, item.compute) for item in reading.evaluations if item.run == run}
-        known_points = [item for name in self._find_curve_names(run) for item in self._logs[name].evaluations.values()]
-        return all(reported_points.get(item.key) == (item.pass_rate, item.compute) for item in known_points)
+        """Whether the reading repeats every known evaluation, as a table does that is rewritten
+        whole each time.
+        """
+        reported_points = {
+            item.key: (item.pass_rate, item.compute)
+            for item in reading.evaluations
+            if item.run == run
+        }
+        known_points = [
+            item
+            for name in self._find_curve_names(run)
+            for item in self._logs[name].evaluations.values()
+        ]
+        return all(
+            reported_points.get(item.key) == (item.pass_rate, item.compute) for item in known_points
+        )
 
     def _forget(self, run: str) -> None:
         names = self._find_curve_names(run)
@@ -203,7 +258,9 @@ class ForecastEngine:
         self._metrics.forget(names)
         self._board.forget(run, names)
         self._write(lambda: self._history.forget(run, names))
-        log.warning("the file of the run was rewritten; its earlier evaluations are dropped", run=run)
+        log.warning(
+            "the file of the run was rewritten; its earlier evaluations are dropped", run=run
+        )
 
     def _find_curve_names(self, run: str) -> set[str]:
         return {name for (owner, _), name in self._names.items() if owner == run}
@@ -242,12 +299,14 @@ class ForecastEngine:
         new = {id(item) for item in fresh}
         for name in sorted(changed):
             try:
-                # Earlier forecasts of one run that are made afterwards, if several evaluations arrive together
-                # Most of them for all runs together
+                # Earlier forecasts of one run that are made afterwards, if several evaluations
+                # arrive together Most of them for all runs together
                 self._refit(name, new, min(40, 100 // len(changed)))
             except (ValueError, ArithmeticError, IndexError, np.linalg.LinAlgError) as error:
                 self._metrics.count_skipped("refit", 1)
-                log.error("the run cannot be fitted; its last forecast stands", run=name, error=str(error))
+                log.error(
+                    "the run cannot be fitted; its last forecast stands", run=name, error=str(error)
+                )
 
     def _refit(self, name: str, new: set[int], max_replays: int) -> None:
         """`new`: ids of the evaluations that came with this reading."""
@@ -276,7 +335,9 @@ class ForecastEngine:
             price=terms.price,
             last_advice=self._last_advice(name, len(surviving)),
             end_reason=self._end_reasons.get(run),
-            kept_checkpoints=self._checkpoint_readers[run]() if run in self._checkpoint_readers else None,
+            kept_checkpoints=self._checkpoint_readers[run]()
+            if run in self._checkpoint_readers
+            else None,
         )
         if forecast is None:
             return
@@ -292,7 +353,9 @@ class ForecastEngine:
                 points=len(surviving),
                 incomplete=curve_selection.num_incomplete,
                 verdict=str(forecast.forecast.verdict.kind),
-                asymptote=None if law is None else [round(value, 3) for value in bare(law.asymptote)],
+                asymptote=None
+                if law is None
+                else [round(value, 3) for value in bare(law.asymptote)],
             )
         self._board.publish(forecast)
 
@@ -306,7 +369,9 @@ class ForecastEngine:
 
     def _keep_advice(self, forecast: RunForecast) -> None:
         advice = forecast.advice()
-        advice_record = KeptAdvice(forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations)
+        advice_record = KeptAdvice(
+            forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations
+        )
         if advice.headline is not None and advice_record != self._advice.get(forecast.name):
             self._advice[forecast.name] = advice_record
             self._write(lambda: self._history.keep_advice(advice_record))
@@ -321,9 +386,16 @@ class ForecastEngine:
         return budget if unit in (DEVICE_HOURS, GPU_HOURS) else replace(budget, device_hours=None)
 
     def _replay(
-        self, name: str, surviving: tuple[CurvePoint, ...], budget: RunBudget, new: set[int], max_replays: int
+        self,
+        name: str,
+        surviving: tuple[CurvePoint, ...],
+        budget: RunBudget,
+        new: set[int],
+        max_replays: int,
     ) -> None:
-        """Make the earlier forecasts of evaluations that arrived together, except for the newest."""
+        """Make the earlier forecasts of evaluations that arrived together, except
+        for the newest.
+        """
         places = [count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new]
         if max_replays == 0 or not places:
             return
@@ -331,7 +403,9 @@ class ForecastEngine:
             at = surviving[num_points - 1].at
             earlier = forecast_run(name, surviving[:num_points], budget, sequence=0, updated_at=at)
             if earlier is not None:
-                self._keep_forecast(earlier, look_ahead(earlier, self._grid(earlier)), replayed=True)
+                self._keep_forecast(
+                    earlier, look_ahead(earlier, self._grid(earlier)), replayed=True
+                )
 
     def _surprise(self, forecast: RunForecast) -> Surprise | None:
         try:
@@ -343,7 +417,9 @@ class ForecastEngine:
             )
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_read", 1)
-            log.error("the history of forecasts cannot be read; the forecast goes on", error=str(error))
+            log.error(
+                "the history of forecasts cannot be read; the forecast goes on", error=str(error)
+            )
             return None
 
     def _grid(self, forecast: RunForecast) -> tuple[float, ...]:
@@ -353,7 +429,9 @@ class ForecastEngine:
             self._write(lambda: self._history.add_grid(forecast.name, grid))
         return grid
 
-    def _keep_forecast(self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool) -> None:
+    def _keep_forecast(
+        self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool
+    ) -> None:
         past = KeptForecast(
             id=0,
             name=forecast.name,
@@ -372,7 +450,9 @@ class ForecastEngine:
         self._write(lambda: self._history.add_forecast(past))
 
     def grid(self, name: str) -> tuple[float, ...]:
-        """The fixed computes of a run's metrics and of its past bands; empty before its first forecast."""
+        """The fixed computes of a run's metrics and of its past bands; empty before its first
+        forecast.
+        """
         return self._grids.get(name, ())
 
     def _write(self, action: object) -> None:
@@ -381,7 +461,9 @@ class ForecastEngine:
             action()
         except sqlite3.Error as error:
             self._metrics.count_skipped("history_write", 1)
-            log.error("the history of forecasts cannot be written; the forecast goes on", error=str(error))
+            log.error(
+                "the history of forecasts cannot be written; the forecast goes on", error=str(error)
+            )
 
 
 def _as_tuple(values: Array | None) -> tuple[float, ...] | None:

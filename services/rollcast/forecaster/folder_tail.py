@@ -1,4 +1,6 @@
-"""The newest records in the run's folder that the live page shows besides the forecast: samples, and the last step."""
+"""The newest records in the run's folder that the live page shows besides the forecast: samples,
+and the last step.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +12,18 @@ from rollcast.runfolder.records import Record, StepRecord, parse
 from rollcast.runfolder.samples import SamplesRecord
 
 MAX_SAMPLES_BYTES = 4 << 20
-"""Bytes at the end of the file that one look reads; an evaluation's samples take some 100 kB at most."""
+"""Bytes at the end of the file that one look reads; an evaluation's samples take some 100 kB at
+most."""
 MAX_EVALUATIONS = 8
 """Newest evaluations with samples in one answer."""
 
 
 @dataclass(frozen=True)
 class FolderTail:
-    """Read at each question: pages ask seldom. A file that is missing or cannot be read holds nothing."""
+    """Read at each question: pages ask seldom.
+
+    A file that is missing or cannot be read holds nothing.
+    """
 
     run: str
     """The one run whose folder this forecaster has."""
@@ -35,7 +41,9 @@ class FolderTail:
 
 
 def _newest_first(path: Path, kind: type[Record], max_bytes: int) -> Iterator[Record]:
-    """Records of whole lines in the last `max_bytes` bytes; lines that are no records are left out."""
+    """Records of whole lines in the last `max_bytes` bytes; lines
+    that are no records are left out.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,4 +1,6 @@
-"""The forecasts of the forecaster's own run, appended to a file of the run folder that loggers read."""
+"""The forecasts of the forecaster's own run, appended to a file of the run folder that loggers
+read.
+"""
 
 from collections import deque
 from pathlib import Path
@@ -24,7 +26,9 @@ class ForecastLog:
         self._path = folder / FORECASTS_SAID
         self._metrics = metrics
         newest = deque(RecordFile(self._path, ForecastRecord).read(), maxlen=1)
-        self._last_written_key = (newest[0].incarnation, newest[0].step, newest[0].num_evaluations) if newest else None
+        self._last_written_key = (
+            (newest[0].incarnation, newest[0].step, newest[0].num_evaluations) if newest else None
+        )
 
     def note(self, forecast: RunForecast | None) -> None:
         """A disk that refuses the line is logged and counted; the forecast goes on."""
@@ -39,7 +43,10 @@ class ForecastLog:
             append_line(self._path, as_json(_record(forecast)))
         except UserError as error:
             self._metrics.count_skipped("forecast_write", 1)
-            log.error("the forecast cannot be written to the run folder; the forecaster goes on", error=str(error))
+            log.error(
+                "the forecast cannot be written to the run folder; the forecaster goes on",
+                error=str(error),
+            )
 
 
 def _record(forecast: RunForecast) -> ForecastRecord:

@@ -1,7 +1,8 @@
-"""The forecaster's state across restarts: evaluations, incarnations, metric grids and its own past forecasts.
+"""The forecaster's state across restarts: evaluations, incarnations, metric grids and its own past
+forecasts.
 
-One SQLite file. A file that cannot be opened is set aside and a new one begins; a write that fails is raised to the
-caller, who counts it: the forecast itself never waits for the disk to have room.
+One SQLite file. A file that cannot be opened is set aside and a new one begins; a write that fails
+is raised to the caller, who counts it: the forecast itself never waits for the disk to have room.
 """
 
 import json
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS forecasts (
   verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL, end_reading TEXT, band TEXT);
 CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
 CREATE TABLE IF NOT EXISTS advice (name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
-"""
+"""  # noqa: E501
 log = get_logger()
 
 
@@ -92,12 +93,20 @@ class History:
         self._lock = threading.Lock()
         self._connection = _open(path)
 
-    def load(self) -> tuple[list[CurvePoint], dict[str, dict[int, int]], dict[str, tuple[float, ...]]]:
-        """Evaluations in the order of their time, incarnation starts by run, metric grids by name."""
+    def load(
+        self,
+    ) -> tuple[list[CurvePoint], dict[str, dict[int, int]], dict[str, tuple[float, ...]]]:
+        """Evaluations in the order of their time, incarnation starts by run,
+        metric grids by name.
+        """
         with self._lock:
-            rows = self._connection.execute("SELECT * FROM evaluations ORDER BY at, incarnation, step").fetchall()
+            rows = self._connection.execute(
+                "SELECT * FROM evaluations ORDER BY at, incarnation, step"
+            ).fetchall()
             starts: dict[str, dict[int, int]] = {}
-            for run, incarnation, step in self._connection.execute("SELECT run, incarnation, step FROM starts"):
+            for run, incarnation, step in self._connection.execute(
+                "SELECT run, incarnation, step FROM starts"
+            ):
                 starts.setdefault(run, {})[incarnation] = step
             grids = {
                 name: tuple(json.loads(text))
@@ -115,7 +124,8 @@ class History:
     def add_starts(self, run: str, starts: dict[int, int]) -> None:
         with self._lock, self._connection:
             self._connection.executemany(
-                "INSERT OR REPLACE INTO starts VALUES (?,?,?)", [(run, number, step) for number, step in starts.items()]
+                "INSERT OR REPLACE INTO starts VALUES (?,?,?)",
+                [(run, number, step) for number, step in starts.items()],
             )
 
     def load_pushed_runs(self) -> list[PushedRun]:
@@ -126,11 +136,15 @@ class History:
 
     def add_pushed(self, run: PushedRun) -> None:
         with self._lock, self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO pushed VALUES (?,?,?)", (run.name, run.unit, run.budget))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO pushed VALUES (?,?,?)", (run.name, run.unit, run.budget)
+            )
 
     def add_grid(self, name: str, compute: tuple[float, ...]) -> None:
         with self._lock, self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO grids VALUES (?,?)", (name, json.dumps(compute)))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO grids VALUES (?,?)", (name, json.dumps(compute))
+            )
 
     def add_forecast(self, past: KeptForecast) -> None:
         """Keep one forecast; `past.id` is given by the file."""
@@ -149,14 +163,15 @@ class History:
             json.dumps([[round(value, 5) for value in values] for values in past.band]),
         )
         with self._lock, self._connection:
-            self._connection.execute(f"INSERT INTO forecasts VALUES (NULL{',?' * 12})", row)  # noqa: S608
+            self._connection.execute((f"INSERT INTO forecasts VALUES (NULL{',?' * 12})"), row)  # noqa: S608
             (count,) = self._connection.execute(
                 "SELECT COUNT(*) FROM forecasts WHERE name = ?", (past.name,)
             ).fetchone()
             if count > MAX_FORECASTS:
                 self._connection.execute(
                     "DELETE FROM forecasts WHERE id IN (SELECT id FROM ("
-                    "SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM forecasts WHERE name = ?"
+                    "SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM forecasts WHERE name "
+                    "= ?"
                     ") WHERE place <= ? AND place % 2 = 0)",
                     (past.name, MAX_FORECASTS // 2),
                 )
@@ -164,12 +179,16 @@ class History:
     def keep_advice(self, advice: KeptAdvice) -> None:
         """Take the place of the run's last advice."""
         with self._lock, self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", astuple(advice))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO advice VALUES (?,?,?,?)", astuple(advice)
+            )
 
     def advice(self) -> list[KeptAdvice]:
         """The newest advice on every run."""
         with self._lock:
-            rows = self._connection.execute("SELECT name, num_points, kind, evaluations FROM advice").fetchall()
+            rows = self._connection.execute(
+                "SELECT name, num_points, kind, evaluations FROM advice"
+            ).fetchall()
         return [KeptAdvice(*row) for row in rows]
 
     def forecasts(self, name: str) -> list[KeptForecast]:
@@ -186,16 +205,21 @@ class History:
 
     def _forecasts(self, condition: str, *values: str | float) -> list[KeptForecast]:
         with self._lock:
-            rows = self._connection.execute(f"SELECT * FROM forecasts WHERE {condition}", values).fetchall()  # noqa: S608
+            query = f"SELECT * FROM forecasts WHERE {condition}"  # noqa: S608
+            rows = self._connection.execute(query, values).fetchall()
         return [_from_row(row) for row in rows]
 
     def forget(self, run: str, names: Collection[str]) -> None:
-        """The evaluations of the run and the forecasts made of them. `names`: under which these are kept."""
+        """The evaluations of the run and the forecasts made of them.
+
+        `names`: under which these are kept.
+        """
         with self._lock, self._connection:
             for table in ("evaluations", "starts"):
                 self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
             for table in ("grids", "forecasts", "advice"):
-                self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in names])  # noqa: S608
+                command = f"DELETE FROM {table} WHERE name = ?"  # noqa: S608
+                self._connection.executemany(command, [(name,) for name in names])
 
     def close(self) -> None:
         with self._lock:
@@ -225,11 +249,15 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise
             aside = path.with_suffix(path.suffix + ".unreadable")
             path.replace(aside)
-            log.warning("the history of forecasts is not readable; it is set aside for a new one", file=str(aside))
+            log.warning(
+                "the history of forecasts is not readable; it is set aside for a new one",
+                file=str(aside),
+            )
             return _connect(path)
     except (OSError, sqlite3.OperationalError) as error:
         raise UserError(
-            f"forecaster.history = {path}: cannot be written ({error}); give the path of a file in a writable folder"
+            f"forecaster.history = {path}: cannot be written ({error}); give the path of a file in "
+            "a writable folder"
         ) from error
 
 

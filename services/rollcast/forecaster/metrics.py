@@ -1,6 +1,7 @@
 """The forecasts of every run as metrics on one page, written at each request.
 
-A hundred runs are 23,000 series: as gauges set at every refit they would cost more time and memory than the numbers.
+A hundred runs are 23,000 series: as gauges set at every refit they would cost more time and memory
+than the numbers.
 """
 
 from collections.abc import Collection, Iterator
@@ -38,7 +39,9 @@ class _RunMetrics:
     refits: int
 
     def samples(self) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
-        """Metric, values of its labels, value; the sets of labels never grow, as the grid never changes."""
+        """Metric, values of its labels, value; the sets of labels never grow, as the grid never
+        changes.
+        """
         forecast = self.forecast
         outlook = self.outlook
         grid = [f"{compute:g}" for compute in outlook.grid]
@@ -58,7 +61,11 @@ class _RunMetrics:
         if forecast.end is not None and forecast.unit in _DEVICE_HOURS:
             yield forecaster_metrics.FORECAST_END_DEVICE_HOURS, (), forecast.end
         for kind in VerdictKind:
-            yield forecaster_metrics.FORECAST_VERDICT, (str(kind),), float(kind is forecast.forecast.verdict.kind)
+            yield (
+                forecaster_metrics.FORECAST_VERDICT,
+                (str(kind),),
+                float(kind is forecast.forecast.verdict.kind),
+            )
         yield from _advice(self.advice, forecast.unit)
         if self.surprise is not None:
             for quantile, value in zip(_QUANTILE_LABELS, self.surprise.earlier, strict=True):
@@ -93,16 +100,22 @@ class ForecastMetrics(Collector):
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def show(self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None) -> None:
+    def show(
+        self, forecast: RunForecast, outlook: ForecastSummary, surprise: Surprise | None
+    ) -> None:
         """Take the place of the run's last forecast."""
         previous_metrics = self._metrics_by_run.get(forecast.name)
         refits = 1 if previous_metrics is None else previous_metrics.refits + 1
-        run_metrics = _RunMetrics(forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits)
+        run_metrics = _RunMetrics(
+            forecast, law_of_run(forecast), forecast.advice(), outlook, surprise, refits
+        )
         self._metrics_by_run = {**self._metrics_by_run, forecast.name: run_metrics}
 
     def forget(self, names: Collection[str]) -> None:
         self._metrics_by_run = {
-            name: run_metrics for name, run_metrics in self._metrics_by_run.items() if name not in names
+            name: run_metrics
+            for name, run_metrics in self._metrics_by_run.items()
+            if name not in names
         }
 
     def count_skipped(self, reason: str, count: int) -> None:

@@ -17,19 +17,30 @@ from rollcast.scaling.posterior.options import FitOptions
 
 
 def fit_request(request: FitRequest) -> Forecast:
-    """The posterior of the caller's curve. Raises ValueError: one sentence on the wrong point or option."""
+    """The posterior of the caller's curve.
+
+    Raises ValueError: one sentence on the wrong point or option.
+    """
     points = sorted(request.points, key=lambda point: point.compute)
-    smallest_compute = min((point.compute for point in points if point.compute > 0), default=MIN_COMPUTE)
+    smallest_compute = min(
+        (point.compute for point in points if point.compute > 0), default=MIN_COMPUTE
+    )
     if smallest_compute < MIN_COMPUTE:
         raise ValueError(
-            f"points: compute {smallest_compute:g} is too small to have been measured; check its unit, device-hours"
+            f"points: compute {smallest_compute:g} is too small to have been measured; check its "
+            "unit, device-hours"
         )
     curve = Curve.from_points(
         [point.compute for point in points],
         [point.pass_rate for point in points],
         [known_error(point.standard_error) or math.nan for point in points],
         truncation_ratio=known_truncation(
-            np.array([math.nan if point.truncation_ratio is None else point.truncation_ratio for point in points])
+            np.array(
+                [
+                    math.nan if point.truncation_ratio is None else point.truncation_ratio
+                    for point in points
+                ]
+            )
         ),
         name="points",
     )
@@ -41,7 +52,9 @@ def fit_request(request: FitRequest) -> Forecast:
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             return fit(curve, options)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
-        raise ValueError("points: no law can be fitted to them; check the scale of compute") from error
+        raise ValueError(
+            "points: no law can be fitted to them; check the scale of compute"
+        ) from error
 
 
 def fit_answer(request: FitRequest) -> FitAnswer:
@@ -62,5 +75,9 @@ def _predictions(forecast: Forecast, compute: list[float]) -> list[Prediction]:
         return []
     verdict = forecast.verdict
     laws = forecast.pass_rate(compute, QUANTILES) if verdict.is_described else None
-    readings = forecast.predictive(compute, QUANTILES) if verdict.has_predictions else unknown_readings(compute)
+    readings = (
+        forecast.predictive(compute, QUANTILES)
+        if verdict.has_predictions
+        else unknown_readings(compute)
+    )
     return prediction_list(compute, readings, laws)

@@ -1,7 +1,8 @@
 """POST /api/push: the evaluations of a run of any trainer, answered with its forecast and advice.
 
-The first push of a point counts: a later one of the same run, incarnation and step is a repetition. A trainer that
-starts again from a checkpoint counts its incarnation up; older evaluations beyond its first step no longer count.
+The first push of a point counts: a later one of the same run, incarnation and step is a repetition.
+A trainer that starts again from a checkpoint counts its incarnation up; older evaluations beyond
+its first step no longer count.
 """
 
 import math
@@ -59,7 +60,8 @@ class PushRequest(BaseModel):
     budget: PositiveCompute | None = None
     """Compute at which the run will end; null = as pushed before."""
     worth: Share | None = None
-    """Gain in pass rate that the rest would be paid for, for this answer; null = 0.02 for a doubling of compute."""
+    """Gain in pass rate that the rest would be paid for, for this answer; null = 0.02 for a
+    doubling of compute."""
     price: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
     """Price of one unit of compute, for this answer."""
 
@@ -69,10 +71,11 @@ class PushAnswer(Answer):
     new: int
     """Points that were not known yet."""
     repeated: int
-    """Points that were known, or beyond the most that a run may have; their first reading stands."""
+    """Points that were known, or beyond the most that a run may have; their first reading
+    stands."""
     step: int | None
-    """Step of the run's newest evaluation, which an older run of the same name may have pushed; null before the first
-    evaluation after step 0."""
+    """Step of the run's newest evaluation, which an older run of the same name may have pushed;
+    null before the first evaluation after step 0."""
     advice: str | None
     """stop, continue or wait; null before the first evaluation after step 0."""
     headline: str | None
@@ -87,7 +90,9 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
 
     def admit(request: Request) -> None:
         if token is None:
-            raise HTTPException(403, "pushing is off; set forecaster.push_token, or ROLLCAST_PUSH_TOKEN")
+            raise HTTPException(
+                403, "pushing is off; set forecaster.push_token, or ROLLCAST_PUSH_TOKEN"
+            )
         if not presents(request.scope, token.encode()):
             raise HTTPException(
                 401,
@@ -97,7 +102,9 @@ def push_router(engine: ForecastEngine, board: Board, token: str | None) -> APIR
 
     router = APIRouter()
 
-    @router.post(PUSH_PATH, dependencies=[Depends(admit)], responses=refusals(400, 401, 403, 413, 422, 503))
+    @router.post(
+        PUSH_PATH, dependencies=[Depends(admit)], responses=refusals(400, 401, 403, 413, 422, 503)
+    )
     def push(request: Annotated[PushRequest, Body()]) -> PushAnswer:
         """Evaluations of a run of any trainer; its forecast and advice come back."""
         try:
@@ -127,7 +134,8 @@ def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
         samples=None,
         at=time.time(),
         truncation_ratio=point.truncation_ratio,
-        # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a file.
+        # Nothing starts up in steps or tokens. A first interval that is longer is one, as in a
+        # file.
         start_up=None if unit in TIME_UNITS else 0.0,
     )
     return validate_evaluation(pushed)
@@ -136,7 +144,9 @@ def _evaluation(run: str, unit: str, point: PushPoint) -> CurvePoint:
 def _check_name(run: str) -> None:
     """Raises ValueError: no page could be asked for under this name."""
     if not run.isprintable() or "/" in run or run in (".", ".."):
-        raise ValueError(f"run {run[:50]!r}: give printable characters without a slash, and neither . nor ..")
+        raise ValueError(
+            f"run {run[:50]!r}: give printable characters without a slash, and neither . nor .."
+        )
 
 
 def _answer(request: PushRequest, new: int, item: RunForecast | None) -> PushAnswer:
@@ -167,9 +177,13 @@ def _metrics(item: RunForecast, advice: Advice) -> dict[str, float]:
     if item.has_forecast:
         end = item.end if item.end is not None else advice.budget
         reading = map(float, item.reading([end], MEDIAN_AND_90)[:, 0])
-        numbers |= dict(zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), reading, strict=True))
+        numbers |= dict(
+            zip(("rollcast/end_low", "rollcast/end", "rollcast/end_high"), reading, strict=True)
+        )
     numbers["rollcast/chance"] = advice.chance
     numbers["rollcast/price_of_rest"] = advice.rest.money
     for name, stretch in (("next_tenth", advice.soon), ("rest", advice.rest)):
         numbers[f"rollcast/gain_of_{name}"] = None if stretch.gain is None else stretch.gain[1]
-    return {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    return {
+        name: value for name, value in numbers.items() if value is not None and math.isfinite(value)
+    }

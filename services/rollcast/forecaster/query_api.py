@@ -1,7 +1,8 @@
 """The part of Prometheus's query API that a stock Grafana needs to draw the forecast beyond now.
 
-Add `http://FORECASTER/prometheus` to Grafana as a second Prometheus data source. Selectors with label matchers and the
-health query 1+1 are answered; anything else is refused with Prometheus's own 400.
+Add `http://FORECASTER/prometheus` to Grafana as a second Prometheus data source. Selectors with
+label matchers and the health query 1+1 are answered; anything else is refused with Prometheus's own
+400.
 """
 
 import math
@@ -28,7 +29,15 @@ MAX_POINTS = 11_000
 MAX_RUNS = 20
 MAX_UNIX_SECONDS = 1e11
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+_SECONDS = {
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+    "y": 31_536_000.0,
+}
 _HEALTH = re.compile(r"\s*1\s*\+\s*1\s*")
 Form = dict[str, list[str]]
 Labels = dict[str, str]
@@ -45,7 +54,10 @@ def query_router(board: Board) -> APIRouter:
             try:
                 form = await _form(request)
                 return JSONResponse(
-                    {"status": "success", "data": await run_in_threadpool(answer, board, form | _path(request))}
+                    {
+                        "status": "success",
+                        "data": await run_in_threadpool(answer, board, form | _path(request)),
+                    }
                 )
             except ValueError as error:
                 return refusal(str(error))
@@ -57,16 +69,26 @@ def query_router(board: Board) -> APIRouter:
     add("/labels", lambda board, form: sorted({name for labels in _all(board) for name in labels}))
     add("/label/{name}/values", _label_values)
     add("/series", _series)
-    add("/metadata", lambda board, form: {m.name: [{"type": m.kind, "help": m.help, "unit": ""}] for m in _METRICS})
+    add(
+        "/metadata",
+        lambda board, form: {
+            m.name: [{"type": m.kind, "help": m.help, "unit": ""}] for m in _METRICS
+        },
+    )
     add("/status/buildinfo", lambda board, form: {"version": "2.42.0", "application": "rollcast"})
     add("/{rest:path}", _unknown)
     return router
 
 
 def refusal(sentence: str, status: int = 400, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as Prometheus puts it. Lone surrogates, which UTF-8 may not carry out, are escaped."""
+    """An error as Prometheus puts it.
+
+    Lone surrogates, which UTF-8 may not carry out, are escaped.
+    """
     safe = sentence.encode("utf-8", errors="backslashreplace").decode()
-    return JSONResponse({"status": "error", "errorType": "bad_data", "error": safe}, status, headers)
+    return JSONResponse(
+        {"status": "error", "errorType": "bad_data", "error": safe}, status, headers
+    )
 
 
 _METRICS = (forecaster_metrics.TIMELINE_PASS_RATE, forecaster_metrics.TIMELINE_DEVICE_HOURS)
@@ -80,7 +102,11 @@ def _query(board: Board, form: Form) -> Any:
     rows = _evaluate(board, parse_selector(query), np.array([at]))
     return {
         "resultType": "vector",
-        "result": [{"metric": labels, "value": [at, repr(float(v[0]))]} for labels, v in rows if math.isfinite(v[0])],
+        "result": [
+            {"metric": labels, "value": [at, repr(float(v[0]))]}
+            for labels, v in rows
+            if math.isfinite(v[0])
+        ],
     }
 
 
@@ -95,7 +121,10 @@ def _query_range(board: Board, form: Form) -> Any:
     times: Array = start + step * np.arange(math.floor((end - start) / step) + 1, dtype=np.float64)
     query = _one(form, "query")
     if _HEALTH.fullmatch(query):
-        return {"resultType": "matrix", "result": [{"metric": {}, "values": [[float(at), "2"] for at in times]}]}
+        return {
+            "resultType": "matrix",
+            "result": [{"metric": {}, "values": [[float(at), "2"] for at in times]}],
+        }
     result = []
     for labels, values in _evaluate(board, parse_selector(query), times):
         is_finite = np.isfinite(values)
@@ -118,12 +147,19 @@ def _series(board: Board, form: Form) -> Any:
 
 def _unknown(_: Board, form: Form) -> Any:
     endpoint_path = form["rest"][0][:40]
-    raise ValueError(f"{endpoint_path!r} is not answered here; query, query_range, series, labels and metadata are")
+    raise ValueError(
+        f"{endpoint_path!r} is not answered here; query, query_range, series, labels and metadata "
+        "are"
+    )
 
 
 def _find_series(board: Board, form: Form) -> list[Labels]:
     selectors = [parse_selector(text) for text in form.get("match[]", [])[:20]]
-    return [labels for labels in _all(board) if not selectors or any(s.matches(labels) for s in selectors)]
+    return [
+        labels
+        for labels in _all(board)
+        if not selectors or any(s.matches(labels) for s in selectors)
+    ]
 
 
 def _all(board: Board) -> list[Labels]:
@@ -142,9 +178,15 @@ def _labels(forecast: RunForecast) -> Iterator[Labels]:
 
 def _evaluate(board: Board, selector: Selector, times: Array) -> list[tuple[Labels, Array]]:
     """Labels and values (m,) of every series that is selected; NaN at times without a sample."""
-    chosen = [(item, rows) for item in board.all() if (rows := [x for x in _labels(item) if selector.matches(x)])]
+    chosen = [
+        (item, rows)
+        for item in board.all()
+        if (rows := [x for x in _labels(item) if selector.matches(x)])
+    ]
     if len(chosen) > MAX_RUNS:
-        raise ValueError(f"the query selects {len(chosen)} runs; name at most {MAX_RUNS} with the label run")
+        raise ValueError(
+            f"the query selects {len(chosen)} runs; name at most {MAX_RUNS} with the label run"
+        )
     result: list[tuple[Labels, Array]] = []
     for item, rows in chosen:
         line = timeline(item)
@@ -188,7 +230,9 @@ def _time(text: str, name: str) -> float:
             parsed = datetime.fromisoformat(text)
             value = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
-            raise ValueError(f"{name} = {text[:40]!r} is not a time; give Unix seconds or RFC 3339") from None
+            raise ValueError(
+                f"{name} = {text[:40]!r} is not a time; give Unix seconds or RFC 3339"
+            ) from None
     if not 0 <= value <= MAX_UNIX_SECONDS:
         raise ValueError(f"{name} = {text[:40]!r} is out of bounds")
     return value
@@ -200,7 +244,9 @@ def _duration(text: str) -> float:
     except ValueError:
         parts = _DURATION.findall(text)
         if not parts or "".join(number + unit for number, unit in parts) != text:
-            raise ValueError(f"step = {text[:40]!r} is not a duration; give seconds or 15s, 1m, 2h") from None
+            raise ValueError(
+                f"step = {text[:40]!r} is not a duration; give seconds or 15s, 1m, 2h"
+            ) from None
         value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not 1e-3 <= value <= MAX_UNIX_SECONDS:
         raise ValueError(f"step = {text[:40]!r} is out of bounds")

@@ -49,8 +49,15 @@ async def _refuse_malformed(_: Request, error: Exception) -> Response:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    if request.url.path.startswith(f"{PREFIX}/") and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return refusal(f"{request.method} is not answered here; use GET or POST", error.status_code, error.headers)
+    if (
+        request.url.path.startswith(f"{PREFIX}/")
+        and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+    ):
+        return refusal(
+            f"{request.method} is not answered here; use GET or POST",
+            error.status_code,
+            error.headers,
+        )
     return _sentence(error.status_code, str(error.detail), error.headers)
 
 
@@ -78,7 +85,9 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        refusal = JSONResponse({"detail": f"the body is larger than {self._max_bytes} bytes; send fewer points"}, 413)
+        refusal = JSONResponse(
+            {"detail": f"the body is larger than {self._max_bytes} bytes; send fewer points"}, 413
+        )
         content_length = dict(scope["headers"]).get(b"content-length", b"0")
         if not content_length.isdigit() or int(content_length[:20]) > self._max_bytes:
             await refusal(scope, receive, send)

@@ -27,7 +27,9 @@ Compute = Annotated[float, Query(gt=0, le=MOST_COMPUTE, allow_inf_nan=False)]
 class RunApi:
     """Answers from the shared snapshots; nothing here changes them."""
 
-    def __init__(self, board: Board, history: History, engine: ForecastEngine, tail: FolderTail) -> None:
+    def __init__(
+        self, board: Board, history: History, engine: ForecastEngine, tail: FolderTail
+    ) -> None:
         self._board = board
         self._tail = tail
         self._history = history
@@ -36,7 +38,9 @@ class RunApi:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/runs")
-        router.add_api_route("", self.runs, dependencies=[Depends(self._wait_for_change)], responses=refusals(422))
+        router.add_api_route(
+            "", self.runs, dependencies=[Depends(self._wait_for_change)], responses=refusals(422)
+        )
         for path, answer in (
             ("forecast", self.forecast),
             ("advice", self.advice),
@@ -55,9 +59,16 @@ class RunApi:
     async def _wait_for_change(
         self,
         request: Request,
-        after: Annotated[str, Query(max_length=100, description="The `version` of an earlier answer")] = "",
+        after: Annotated[
+            str, Query(max_length=100, description="The `version` of an earlier answer")
+        ] = "",
         wait_seconds: Annotated[
-            float, Query(ge=0, le=MAX_WAIT_SECONDS, description="How long the answer may wait for a newer version")
+            float,
+            Query(
+                ge=0,
+                le=MAX_WAIT_SECONDS,
+                description="How long the answer may wait for a newer version",
+            ),
         ] = 0.0,
     ) -> None:
         if len(self._waiting) >= MAX_WAITING_REQUESTS:
@@ -65,7 +76,11 @@ class RunApi:
         self._waiting.add(request)
         deadline = time.monotonic() + wait_seconds
         try:
-            while self._board.version == after and not self._board.closed.is_set() and time.monotonic() < deadline:
+            while (
+                self._board.version == after
+                and not self._board.closed.is_set()
+                and time.monotonic() < deadline
+            ):
                 if await request.is_disconnected():
                     return
                 # How often a waiting request looks for a change
@@ -76,12 +91,18 @@ class RunApi:
     def _find(self, run: str) -> RunForecast:
         forecast = self._board.get(run)
         if forecast is None:
-            raise HTTPException(404, f"run {run[:100]!r}: no forecast yet; /api/runs lists the runs that have one")
+            raise HTTPException(
+                404, f"run {run[:100]!r}: no forecast yet; /api/runs lists the runs that have one"
+            )
         return forecast
 
     def runs(self) -> schema.RunsAnswer:
-        """Every run's newest forecast, and whether the source answers; on request, as soon as that has changed."""
-        version = self._board.version  # read first: a change in between is reported twice, never missed
+        """Every run's newest forecast, and whether the source answers; on request, as soon as that
+        has changed.
+        """
+        version = (
+            self._board.version
+        )  # read first: a change in between is reported twice, never missed
         return schema.RunsAnswer(
             source=self._board.source,
             now=time.time(),
@@ -100,7 +121,8 @@ class RunApi:
             Compute | None, Query(description="Compute at which the run would end; the run's own")
         ] = None,
         worth: Annotated[
-            float | None, Query(ge=0, le=1, allow_inf_nan=False, description="Gain that pays for the rest")
+            float | None,
+            Query(ge=0, le=1, allow_inf_nan=False, description="Gain that pays for the rest"),
         ] = None,
         price: Annotated[
             float | None, Query(ge=0, le=1e9, allow_inf_nan=False, description="Of one device-hour")
@@ -136,15 +158,21 @@ class RunApi:
         forecasts = [answers.past_answer(entry) for entry in self._history.forecasts(item.name)]
         return schema.HistoryAnswer(run=item.name, forecasts=forecasts)
 
-    def past_curve(self, run: RunName, forecast_id: Annotated[int, Path(ge=0, le=2**62)]) -> schema.PastCurveAnswer:
+    def past_curve(
+        self, run: RunName, forecast_id: Annotated[int, Path(ge=0, le=2**62)]
+    ) -> schema.PastCurveAnswer:
         """One earlier forecast with its bands."""
         item = self._find(run)
         entry = self._history.forecast(item.name, forecast_id)
         if entry is None:
-            raise HTTPException(404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)")
+            raise HTTPException(
+                404, f"forecast {forecast_id} of run {item.name!r} is not kept (any more)"
+            )
         grid = self._engine.grid(item.name) if entry.band else ()
         bands = answers.bands(np.array(entry.band) if entry.band else np.empty((len(QUANTILES), 0)))
-        return schema.PastCurveAnswer(forecast=answers.past_answer(entry), compute=list(grid), **bands)
+        return schema.PastCurveAnswer(
+            forecast=answers.past_answer(entry), compute=list(grid), **bands
+        )
 
     def status(self, run: RunName) -> schema.StatusAnswer:
         """Staleness, truncation and step, as the run's trainer reports them."""
@@ -154,7 +182,9 @@ class RunApi:
         return answers.status_answer(item.name, *self._board.status(item.newest.run), episodes)
 
     def samples(self, run: RunName) -> schema.SamplesAnswer:
-        """Completions of the newest evaluations; episodes turn by turn, with tokens and log-probs."""
+        """Completions of the newest evaluations; episodes turn by turn, with tokens
+        and log-probs.
+        """
         item = self._find(run)
         records = self._tail.samples() if item.newest.run == self._tail.run else []
         return schema.SamplesAnswer(run=item.name, evaluations=records)

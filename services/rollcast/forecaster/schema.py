@@ -1,4 +1,7 @@
-"""Models of the HTTP API's requests and answers. Compute is in device-hours, times are Unix seconds."""
+"""Models of the HTTP API's requests and answers.
+
+Compute is in device-hours, times are Unix seconds.
+"""
 
 from typing import Annotated
 
@@ -86,11 +89,12 @@ class AdviceAnswer(Answer):
     level: float
     """Mean of the newest readings, from which every gain is counted."""
     mean_gain: float | None
-    """Average gain of the rest if the checkpoint of now is kept in case it loses: the largest `worth` with which
-    it pays to continue. Null if there is no rest, or nothing is forecast."""
+    """Average gain of the rest if the checkpoint of now is kept in case it loses: the largest
+    `worth` with which it pays to continue. Null if there is no rest, or nothing is forecast."""
     chance: float | None
-    """Probability that the measured level gains `worth` or more in the rest. With the verdict no_learning: the share of
-    such runs of other groups that still took off. Null if there is no rest, or nothing is forecast."""
+    """Probability that the measured level gains `worth` or more in the rest. With the verdict
+    no_learning: the share of such runs of other groups that still took off. Null if there is no
+    rest, or nothing is forecast."""
     soon: StretchAnswer
     """The next tenth of the budget."""
     rest: StretchAnswer
@@ -111,11 +115,13 @@ class FittedAnswer(Answer):
     excluded: int
     """Points before the fitted part."""
     verdict: str
-    """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or regime_change."""
+    """too_few, too_early, forecastable, saturated, no_learning, broken, not_sigmoid or
+    regime_change."""
     has_forecast: bool
     """Whether readings to come are forecast; if not, there is no end and no band beyond now."""
     missing: int
-    """Further evaluations that a forecast needs, of the run or of its part after a change; 0 if there is one."""
+    """Further evaluations that a forecast needs, of the run or of its part after a change; 0 if
+    there is one."""
     is_described: bool
     """Whether the law describes the curve; if not, the numbers of the law are null."""
     is_decidable: bool
@@ -125,7 +131,8 @@ class FittedAnswer(Answer):
     """R_0, median."""
     asymptote: Interval | None
     ceiling_probability: float | None
-    """Probability that gains end within sight; the constants of the law are those of such trajectories."""
+    """Probability that gains end within sight; the constants of the law are those of such
+    trajectories."""
     exponent: Interval | None
     midpoint: Interval | None
     headroom: Interval | None
@@ -157,9 +164,11 @@ class ForecastAnswer(FittedAnswer):
     pass_rate: float
     """Pass rate of the newest evaluation."""
     end: End | None
-    """The forecast at the end of the budget; null if the run has no budget, or nothing is forecast."""
+    """The forecast at the end of the budget; null if the run has no budget, or nothing is
+    forecast."""
     fitted_on: str
-    """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet changed."""
+    """device_hours, or another unit of the curve; trained_tokens (scaled to it) if the fleet
+    changed."""
 
 
 class Prediction(Answer):
@@ -207,8 +216,8 @@ class Bands(Answer):
 
 
 class CurveAnswer(Bands):
-    """A curve to draw: each list has one value for each compute. Empty while a forecast needs more evaluations; it ends
-    at the newest evaluation of a run that broke."""
+    """A curve to draw: each list has one value for each compute. Empty while a forecast needs more
+    evaluations; it ends at the newest evaluation of a run that broke."""
 
     run: str
     sequence: int
@@ -222,7 +231,8 @@ class TargetAnswer(Answer):
     run: str
     target: float
     compute: Interval | None
-    """Device-hours since the start; null = no law describes the curve, or never reached at that quantile."""
+    """Device-hours since the start; null = no law describes the curve, or never reached at that
+    quantile."""
     probability: float | None
     """Probability that the law ever reaches the target; null if no law describes the curve."""
     probability_in_budget: float | None
@@ -254,7 +264,9 @@ class HistoryAnswer(Answer):
 
 
 class PastCurveAnswer(Bands):
-    """An earlier forecast with its bands: each list has one value for each compute; empty if nothing was forecast."""
+    """An earlier forecast with its bands: each list has one value for each compute; empty if
+    nothing was forecast.
+    """
 
     forecast: PastAnswer
 
@@ -286,10 +298,11 @@ class StatusAnswer(Answer):
     reward_mean: float | None
     staleness: list[StalenessBucket]
     groups: str
-    """How many training groups came back since the trainer started, how many of them are usable, and why the others are
-    not; empty if none is known."""
+    """How many training groups came back since the trainer started, how many of them are usable,
+    and why the others are not; empty if none is known."""
     episodes: str
-    """Turns and calls of the newest batch's episodes, and the time in environments; empty without any."""
+    """Turns and calls of the newest batch's episodes, and the time in environments; empty without
+    any."""
     trace: list[Trace]
     """The last steps seen, oldest first."""
 
@@ -343,7 +356,8 @@ class FitRequest(BaseModel):
     exclude_before: Compute | None = None
     """Device-hours before which points are left out; null = found."""
     num_prompts: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """Held-out prompts. Takes no part in the fit, since standard errors are those with the prompts held fixed."""
+    """Held-out prompts. Takes no part in the fit, since standard errors are those with the prompts
+    held fixed."""
     predict: Annotated[list[PositiveCompute], Field(max_length=200)] = []
     """Computes at which predictions are wanted."""
 

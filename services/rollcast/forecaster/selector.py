@@ -1,7 +1,7 @@
 """PromQL's vector selectors, and nothing else of it: `name{label="value", other=~"a|b.*"}`.
 
-Regular expressions are alternatives of literal text and the wildcards . .* and .+, which is what dashboards write; a
-general one from a stranger could run without end.
+Regular expressions are alternatives of literal text and the wildcards . .* and .+, which is what
+dashboards write; a general one from a stranger could run without end.
 """
 
 import re
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 MAX_LENGTH = 4_000
 _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
-_MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*')
+_MATCHER = re.compile(
+    r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\')\s*'
+)
 _TOKEN = re.compile(r"\\(.)|(\.[*+]?)|([\[\](){}*+?^$.])|([^\\\[\](){}*+?^$.]+)", re.DOTALL)
 
 
@@ -28,7 +30,10 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """`labels` with __name__ among them; an absent label counts as empty."""
-        return all(bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.is_equality for m in self.matchers)
+        return all(
+            bool(m.pattern.fullmatch(labels.get(m.label, ""))) == m.is_equality
+            for m in self.matchers
+        )
 
 
 def parse_selector(text: str) -> Selector:
@@ -43,19 +48,29 @@ def parse_selector(text: str) -> Selector:
     rest = text[position:].strip()
     if rest:
         if not (rest.startswith("{") and rest.endswith("}")):
-            raise ValueError('only selectors such as rollcast_timeline_pass_rate{run="a"} are answered here')
+            raise ValueError(
+                'only selectors such as rollcast_timeline_pass_rate{run="a"} are answered here'
+            )
         inner = rest[1:-1]
         position = 0
         while inner[position:].strip():
             label_match = _MATCHER.match(inner, position)
             if not label_match:
-                raise ValueError(f"cannot read the label matchers at {inner[position : position + 40]!r}")
+                raise ValueError(
+                    f"cannot read the label matchers at {inner[position : position + 40]!r}"
+                )
             label, operator, quoted = label_match.groups()
-            matchers.append(Matcher(label, _pattern(_unquote(quoted), operator.endswith("~")), operator[0] == "="))
+            matchers.append(
+                Matcher(
+                    label, _pattern(_unquote(quoted), operator.endswith("~")), operator[0] == "="
+                )
+            )
             position = label_match.end()
             if inner[position:].strip():
                 if inner[position] != ",":
-                    raise ValueError(f"a comma is missing before {inner[position : position + 40]!r}")
+                    raise ValueError(
+                        f"a comma is missing before {inner[position : position + 40]!r}"
+                    )
                 position += 1
     if not matchers:
         raise ValueError("query is empty; give a selector")
@@ -63,7 +78,12 @@ def parse_selector(text: str) -> Selector:
 
 
 def _unquote(quoted: str) -> str:
-    return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], quoted[1:-1], flags=re.DOTALL)
+    return re.sub(
+        r"\\(.)",
+        lambda escape: "\n" if escape[1] == "n" else escape[1],
+        quoted[1:-1],
+        flags=re.DOTALL,
+    )
 
 
 def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
@@ -77,7 +97,9 @@ def _pattern(text: str, is_regex: bool) -> re.Pattern[str]:
     while position < len(text):
         token_match = _TOKEN.match(text, position)
         if not token_match or token_match[3]:
-            raise ValueError(f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here")
+            raise ValueError(
+                f"regular expression {text[:60]!r}: only text, |, .* and .+ are understood here"
+            )
         if token_match[2]:
             wildcards += len(token_match[2]) > 1
             parts.append(token_match[2])

@@ -1,7 +1,8 @@
 """The forecaster's process.
 
 start: history loaded, last forecasts made again, HTTP served
-loop:  run folder's files and source read every few seconds until SIGTERM or SIGINT; a source that is away is waited for
+loop:  run folder's files and source read every few seconds until SIGTERM or SIGINT; a source that
+       is away is waited for
 stop:  waiting requests woken, server stopped, history closed
 """
 
@@ -54,7 +55,8 @@ log = get_logger()
 
 
 def serve(config: RunConfig, *, over: bool = False) -> int:
-    """Run until a signal; returns the exit code. `over`: the run has ended, and its folder alone is read.
+    """Run until a signal; returns the exit code. `over`: the run has ended, and its folder alone is
+    read.
 
     Raises UserError if port, certificate or history cannot be had.
     """
@@ -66,7 +68,8 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     listener = listen(settings.bind, settings.http_port, setting="forecaster.http_port")
     served = config.http.model_copy(update={"bind": settings.bind})
     interval = settings.source.every_seconds
-    # A loop that takes longer hangs: the first look may read 30 days of several runs and fit them all
+    # A loop that takes longer hangs: the first look may read 30 days of several runs and fit them
+    # all
     heartbeat = Heartbeat(interval + 600.0)
     try:
         history = History(settings.history or folder / FORECASTS)
@@ -75,15 +78,23 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
         if over:
             run_history, _, _ = history_of_folder(folder, None)
             budget = budget.rest_after(run_history.evaluations)
-            end_reasons = {} if run_history.end_reason is None else {run_history.name: run_history.end_reason}
+            end_reasons = (
+                {} if run_history.end_reason is None else {run_history.name: run_history.end_reason}
+            )
         of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
         terms = {curve.run: curve for curve in of_others}
-        checkpoint_readers = {config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)}
-        engine = ForecastEngine(board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers)
+        checkpoint_readers = {
+            config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)
+        }
+        engine = ForecastEngine(
+            board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers
+        )
         tail = FolderTail(config.run, folder)
         application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token
-        application.include_router(push_router(engine, board, None if token is None else token.get_secret_value()))
+        application.include_router(
+            push_router(engine, board, None if token is None else token.get_secret_value())
+        )
         http = HttpServer(application, listener, served, guarded=frozenset({PUSH_PATH}))
     except BaseException:
         listener.close()
@@ -102,7 +113,8 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
             board.note_source(_read(source, engine, metrics, board.source))
             forecast_log.note(board.get(config.run))
             rest = interval - (time.monotonic() - turn_start_seconds)
-            # Least rest of the loop after a turn, as a share of the interval, however long the turn took
+            # Least rest of the loop after a turn, as a share of the interval, however long the turn
+            # took
             if stop.wait(max(rest, 0.2 * interval)):
                 return 0
     finally:
@@ -123,7 +135,10 @@ def _make_source(config: RunConfig) -> EvaluationSource:
 
 
 def _read(
-    source: EvaluationSource, engine: ForecastEngine, metrics: ForecastMetrics, previous_answer: SourceAnswer
+    source: EvaluationSource,
+    engine: ForecastEngine,
+    metrics: ForecastMetrics,
+    previous_answer: SourceAnswer,
 ) -> SourceAnswer:
     """One look at the source; what changed is logged."""
     try:

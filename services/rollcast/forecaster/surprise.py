@@ -1,7 +1,7 @@
 """A new reading, compared with the forecast that was made of it half-way there.
 
-Half-way is half of its compute on the axis of the fit, from the first step on: the start-up of the engines does not
-count.
+Half-way is half of its compute on the axis of the fit, from the first step on: the start-up of the
+engines does not count.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +28,11 @@ def hold_to_account(
     grid: Sequence[float],
     made_before: Callable[[float], KeptForecast | None],
 ) -> Surprise | None:
-    """Compare the newest `evaluations` (in order of compute) with the forecasts that had been made for them.
+    """Compare the newest `evaluations` (in order of compute) with the forecasts that had been made
+    for them.
 
-    `axis` is that of the fit, `grid` the run's grid of computes; `made_before` gives the last forecast at or below a
-    compute. None if there was no forecast of the newest evaluation.
+    `axis` is that of the fit, `grid` the run's grid of computes; `made_before` gives the last
+    forecast at or below a compute. None if there was no forecast of the newest evaluation.
     """
     earlier: tuple[float, ...] | None = None
     num_missed = 0
@@ -39,14 +40,20 @@ def hold_to_account(
     for item in reversed(evaluations[-10:]):
         forecast_readings = _interpolate_forecast(item.compute, axis, grid, made_before)
         earlier = earlier or forecast_readings
-        if forecast_readings is None or forecast_readings[0] <= item.pass_rate <= forecast_readings[-1]:
+        if (
+            forecast_readings is None
+            or forecast_readings[0] <= item.pass_rate <= forecast_readings[-1]
+        ):
             break
         num_missed += 1
     return None if earlier is None else Surprise(earlier, num_missed)
 
 
 def _interpolate_forecast(
-    compute: float, axis: ComputeAxis, grid: Sequence[float], made_before: Callable[[float], KeptForecast | None]
+    compute: float,
+    axis: ComputeAxis,
+    grid: Sequence[float],
+    made_before: Callable[[float], KeptForecast | None],
 ) -> tuple[float, ...] | None:
     """Readings forecast for `compute`, interpolated on the grid; None outside of it."""
     if not grid or not grid[0] <= compute <= grid[-1]:

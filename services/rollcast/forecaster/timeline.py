@@ -1,4 +1,6 @@
-"""A forecast against time of day: compute as it was reached, then as it will be at the measured rate."""
+"""A forecast against time of day: compute as it was reached, then as it will be at the measured
+rate.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +13,9 @@ from rollcast.scaling.law.curve import Array
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Attributes: times (n,) Unix seconds and compute (n,) device-hours, both rising; rate in device-hours a second."""
+    """Attributes: times (n,) Unix seconds and compute (n,) device-hours, both rising; rate in
+    device-hours a second.
+    """
 
     times: Array
     compute: Array
@@ -27,7 +31,9 @@ class Timeline:
 
 
 def timeline(forecast: RunForecast) -> Timeline | None:
-    """None if the evaluations' times give no rate: all of them, or all except one, were read together."""
+    """None if the evaluations' times give no rate: all of them, or all except one, were read
+    together.
+    """
     times: list[float] = []
     compute: list[float] = []
     size_of_first = 0
@@ -51,7 +57,9 @@ def timeline(forecast: RunForecast) -> Timeline | None:
 
 
 def readings_over_time(forecast: RunForecast, line: Timeline, times: Array) -> Array:
-    """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline, and where nothing is forecast."""
+    """Readings (5, m) at `times` (m,) ascending; NaN outside of the timeline, and where nothing is
+    forecast.
+    """
     compute = line.compute_at(times)
     known_mask = np.isfinite(compute) & (compute > 0)
     verdict = forecast.forecast.verdict

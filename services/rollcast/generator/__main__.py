@@ -14,16 +14,23 @@ from rollcast.telemetry.process_end import end
 
 def main() -> int:
     """Parse and check the arguments, then import the heavy modules."""
-    parser = argparse.ArgumentParser(prog="python -m rollcast.generator", description="Samples and grades rollouts.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.generator", description="Samples and grades rollouts."
+    )
     parser.add_argument("--config", type=Path, required=True, help="run file")
     parser.add_argument(
-        "--name", default=socket.gethostname(), help="of this generator, unique in the run; default: the host's name"
+        "--name",
+        default=socket.gethostname(),
+        help="of this generator, unique in the run; default: the host's name",
     )
-    parser.add_argument("--index", type=int, default=0, help="among the generators of this machine, from 0")
+    parser.add_argument(
+        "--index", type=int, default=0, help="among the generators of this machine, from 0"
+    )
     parser.add_argument(
         "--park",
         action="store_true",
-        help="if there is too little memory, stay without an engine and report it on /readyz, instead of ending: for a "
+        help="if there is too little memory, stay without an engine and report it on /readyz, "
+        "instead of ending: for a "
         "supervisor that would restart it endlessly, as a Deployment does",
     )
     arguments = parser.parse_args()
@@ -41,7 +48,9 @@ def main() -> int:
 
 
 if __name__ == "__mp_main__":
-    gc.disable()  # an engine's child, before it imports vLLM; `plugin.register` ends it, see telemetry/heavy_imports.py
+    # an engine's child, before it imports vLLM; `plugin.register` ends it, see
+    # telemetry/heavy_imports.py
+    gc.disable()
 
 if __name__ == "__main__":
     end(main())

@@ -5,14 +5,17 @@
               |---> fail (bad task)              attempt + 1
               `---> drop (fenced, not the owner) another generator has it already
 
-Slots are rollouts: the loop never claims more than the engine runs concurrently, so nothing waits inside it. Evaluation
-tasks are claimed first, but take at most their share of the slots while training prompts wait.
+Slots are rollouts: the loop never claims more than the engine runs concurrently, so nothing waits
+inside it. Evaluation tasks are claimed first, but take at most their share of the slots while
+training prompts wait.
 
-An episode occupies a slot only while it samples or waits to. In a run that has episodes a task is claimed as soon as
-one slot is free, so that as many are in flight as keep the slots full, until the KV cache cannot hold more of them.
-Turns and single answers then wait for their slot in the generator, in the order in which they ask.
+An episode occupies a slot only while it samples or waits to. In a run that has episodes a task is
+claimed as soon as one slot is free, so that as many are in flight as keep the slots full, until the
+KV cache cannot hold more of them. Turns and single answers then wait for their slot in the
+generator, in the order in which they ask.
 
-Nothing is claimed while the trainer is not reachable, because its restart may lose the result. Running groups go on.
+Nothing is claimed while the trainer is not reachable, because its restart may lose the result.
+Running groups go on.
 """
 
 import asyncio
@@ -42,12 +45,15 @@ CLAIM_BLOCK_SECONDS = 0.5
 """How long one claim may wait for a training task. Evaluation tasks are claimed again after it."""
 QUEUE_RETRY_SECONDS = 1.0
 HOLD_BACK_SECONDS = 2 * CLAIM_BLOCK_SECONDS
-"""How long no training task is claimed after a hand-over: a faster generator with free slots reads the queue every
-CLAIM_BLOCK_SECONDS, and may just have missed the task once. After that this generator may claim it again."""
+"""How long no training task is claimed after a hand-over: a faster generator with free slots reads
+the queue every CLAIM_BLOCK_SECONDS, and may just have missed the task once. After that this
+generator may claim it again."""
 
 
 class _WithdrawnError(Exception):
-    """Raised while a claim waits: the weights or the trainer were lost, so nothing may be claimed."""
+    """Raised while a claim waits: the weights or the trainer were lost,
+    so nothing may be claimed.
+    """
 
 
 log = get_logger()
@@ -55,7 +61,10 @@ T = TypeVar("T")
 
 
 class ClaimLoop:
-    """run() until `stop_claiming`; then `drain`. After `change_owner` it continues under a new owner name."""
+    """run() until `stop_claiming`; then `drain`.
+
+    After `change_owner` it continues under a new owner name.
+    """
 
     def __init__(
         self,
@@ -72,7 +81,10 @@ class ClaimLoop:
         episodes: EpisodeParts | None = None,
         sessions: Sessions | None = None,
     ) -> None:
-        """`episodes`: None = the run has no environments. `sessions`: None = none of them is a harness."""
+        """`episodes`: None = the run has no environments.
+
+        `sessions`: None = none of them is a harness.
+        """
         self._engine = engine
         self._grader = grader
         self._samplers = Samplers(engine, episodes, sessions)
@@ -106,7 +118,10 @@ class ClaimLoop:
         return sum(group.num_slots for group in self._groups.values())
 
     async def run(self) -> None:
-        """Claim until `stop_claiming`. Raises the engine's errors, and OwnerFenced if it gets no new name in time."""
+        """Claim until `stop_claiming`.
+
+        Raises the engine's errors, and OwnerFenced if it gets no new name in time.
+        """
         renewal = asyncio.create_task(self._renew())
         self._idle_booked_at = time.monotonic()
         try:
@@ -119,12 +134,16 @@ class ClaimLoop:
                 self._exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
                 away_seconds = self._queue.away_seconds
                 # Not below 0: after a fence the new queue counts from 0.
-                self._exporter.add(wire_metrics.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0))
+                self._exporter.add(
+                    wire_metrics.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0)
+                )
                 self._away_seconds = away_seconds
                 # Before the state is read, so that a change after that ends the wait below.
                 self._changed.clear()
                 may_claim = self._may_claim() and self._may_begin()
-                if not may_claim or not await self._retry_while_redis_is_away(self._queue, self._claim):
+                if not may_claim or not await self._retry_while_redis_is_away(
+                    self._queue, self._claim
+                ):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -134,7 +153,10 @@ class ClaimLoop:
         self._changed.set()
 
     async def drain(self, drain_seconds: float, hand_back_seconds: float) -> None:
-        """Let groups finish for `drain_seconds`, then hand the others back as partial rollouts. Claims are renewed."""
+        """Let groups finish for `drain_seconds`, then hand the others back as partial rollouts.
+
+        Claims are renewed.
+        """
         assert self.draining
         renewal = asyncio.create_task(self._renew())
         try:
@@ -147,12 +169,16 @@ class ClaimLoop:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=hand_back_seconds)
             if self._groups:
-                log.warning("tasks were not handed back in time; their claims expire", tasks=len(self._groups))
+                log.warning(
+                    "tasks were not handed back in time; their claims expire",
+                    tasks=len(self._groups),
+                )
         finally:
             renewal.cancel()
 
     def hand_over(self, sequences: Iterable[int]) -> None:
-        """Hand these tasks back with their partial rollouts, for other generators (HOLD_BACK_SECONDS). Does not wait.
+        """Hand these tasks back with their partial rollouts, for other generators
+        (HOLD_BACK_SECONDS). Does not wait.
 
         Tasks that are not ours (any more) are ignored.
         """
@@ -174,7 +200,8 @@ class ClaimLoop:
         await former.close()
 
     async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
-        """Restart the rollouts that hold tokens of lost versions, and those of later claims as they come.
+        """Restart the rollouts that hold tokens of lost versions, and those of later claims as they
+        come.
 
         Returns how many were restarted now.
         """
@@ -197,7 +224,9 @@ class ClaimLoop:
         await self._queue.close()
 
     async def _claim(self, queue: GeneratorQueue) -> bool:
-        """One round of claims: evaluation within its share, training, more evaluation if no training waits."""
+        """One round of claims: evaluation within its share, training, more evaluation if no
+        training waits.
+        """
         claimed = await self._claim_evals(queue, training_waits=True)
         block_seconds = 0.0 if claimed else CLAIM_BLOCK_SECONDS
         # A task that was handed back during this claim would come back with it (`_hand_back`).
@@ -217,12 +246,18 @@ class ClaimLoop:
 
     async def _claim_evals(self, queue: GeneratorQueue, *, training_waits: bool) -> bool:
         running_eval = sum(
-            group.num_slots for group in self._groups.values() if group.claimed.task.purpose is Purpose.EVAL
+            group.num_slots
+            for group in self._groups.values()
+            if group.claimed.task.purpose is Purpose.EVAL
         )
-        evals = self._slots.eval_tasks(self.num_running, running_eval, training_waits=training_waits)
+        evals = self._slots.eval_tasks(
+            self.num_running, running_eval, training_waits=training_waits
+        )
         if not evals:
             return False
-        claimed = await queue.claim(train=0, evals=evals, first_version=self._first_version, block_seconds=0.0)
+        claimed = await queue.claim(
+            train=0, evals=evals, first_version=self._first_version, block_seconds=0.0
+        )
         self._start_groups(queue, claimed)
         return bool(claimed)
 
@@ -231,7 +266,9 @@ class ClaimLoop:
 
     def _may_begin(self) -> bool:
         in_flight = sum(group.num_unfinished for group in self._groups.values())
-        return self._slots.may_begin(in_flight, sum(group.num_kv_tokens for group in self._groups.values()))
+        return self._slots.may_begin(
+            in_flight, sum(group.num_kv_tokens for group in self._groups.values())
+        )
 
     def _first_version(self) -> PolicyVersion:
         # A claim under a lost version would mislead the staleness gate.
@@ -254,7 +291,10 @@ class ClaimLoop:
             task.add_done_callback(self._record_task_end)
 
     def _book_idle_time(self) -> None:
-        """Count the time since the last call if no group ran in it. Call it right before `_groups` changes."""
+        """Count the time since the last call if no group ran in it.
+
+        Call it right before `_groups` changes.
+        """
         now_seconds = time.monotonic()
         if not self._groups:
             self._exporter.add(generator_metrics.GENERATOR_IDLE, now_seconds - self._idle_booked_at)
@@ -281,7 +321,9 @@ class ClaimLoop:
                 return
             if reason:
                 log.warning("task failed", sequence=sequence, reason=reason)
-                accepted = await self._retry_while_redis_is_away(queue, lambda queue: queue.fail(group.claimed, reason))
+                accepted = await self._retry_while_redis_is_away(
+                    queue, lambda queue: queue.fail(group.claimed, reason)
+                )
             elif group.finished:
                 record = await group.group(queue.owner)
                 accepted = await self._retry_while_redis_is_away(
@@ -303,7 +345,9 @@ class ClaimLoop:
             self._handed_over.discard(group)
 
     async def _hand_back(self, queue: GeneratorQueue, group: ActiveGroup, task: PromptTask) -> bool:
-        """Waits until no claim of ours waits for a training task, because that claim would get this task."""
+        """Waits until no claim of ours waits for a training task, because that claim would get this
+        task.
+        """
         async with self._claiming:
             accepted = await queue.hand_back(group.claimed, task)
             if group in self._handed_over:
@@ -326,9 +370,16 @@ class ClaimLoop:
 
     async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
         running_claims = [group.claimed for group in groups.values()]
-        lost = await self._retry_while_redis_is_away(self._queue, lambda queue: queue.renew(running_claims))
-        # A task may have been claimed again in the meantime, even under a new name: compare the group, not the task.
-        gone = [groups[sequence] for sequence in lost or () if self._groups.get(sequence) is groups[sequence]]
+        lost = await self._retry_while_redis_is_away(
+            self._queue, lambda queue: queue.renew(running_claims)
+        )
+        # A task may have been claimed again in the meantime, even under a new name: compare the
+        # group, not the task.
+        gone = [
+            groups[sequence]
+            for sequence in lost or ()
+            if self._groups.get(sequence) is groups[sequence]
+        ]
         # A group that is being published right now is released, not lost.
         gone = [group for group in gone if not group.finished and not group.stopped]
         if gone:
@@ -339,9 +390,11 @@ class ClaimLoop:
     async def _retry_while_redis_is_away(
         self, queue: GeneratorQueue, call: Callable[[GeneratorQueue], Awaitable[T]]
     ) -> T | None:
-        """Repeat a call while Redis is away; None = the tasks went to others, or the weights were lost.
+        """Repeat a call while Redis is away; None = the tasks went to others, or the weights were
+        lost.
 
-        queue: that of the name under which the tasks were claimed. Nothing is repeated once the name is not ours.
+        queue: that of the name under which the tasks were claimed. Nothing is repeated once the
+        name is not ours.
         """
         while True:
             try:

@@ -4,11 +4,13 @@
         |  `----(marker written in time)----> more of the same leg ------^
         `----(the model ends its text)-------------------------------> END
 
-Everything is a function of the task and the tokens so far, so that a partial rollout continues at its last token.
+Everything is a function of the task and the tokens so far, so that a partial rollout continues at
+its last token.
 
-In an episode this is one turn: `give` puts tokens of the environment between two turns, `begin_turn` begins the next,
-whose thinking may be cut again. Given tokens become a part of the completion together with the first token that is
-sampled after them, because the same weights computed them; those that no sampled token follows never do.
+In an episode this is one turn: `give` puts tokens of the environment between two turns,
+`begin_turn` begins the next, whose thinking may be cut again. Given tokens become a part of the
+completion together with the first token that is sampled after them, because the same weights
+computed them; those that no sampled token follows never do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from rollcast.recipe.length_control import interruption_position
-from rollcast.rollouts.records import KvMark, Leg, LegKind, PromptTask, Rollout, RoutedExperts, StopReason, VersionSpan
+from rollcast.rollouts.records import (
+    KvMark,
+    Leg,
+    LegKind,
+    PromptTask,
+    Rollout,
+    RoutedExperts,
+    StopReason,
+    VersionSpan,
+)
 from rollcast.wire.version import PolicyVersion
 
 
@@ -36,7 +47,9 @@ Decode = Callable[[list[int]], str]
 class Completion:
     """Tokens of one rollout so far."""
 
-    def __init__(self, task: PromptTask, index: int, decode: Decode, start: Rollout | None = None) -> None:
+    def __init__(
+        self, task: PromptTask, index: int, decode: Decode, start: Rollout | None = None
+    ) -> None:
         self._decode = decode
         self.task = task
         self.index = index
@@ -84,7 +97,9 @@ class Completion:
 
     @property
     def can_have_two_legs(self) -> bool:
-        """Whether it may be cut or is one of an episode, so that a later leg hits its own KV blocks."""
+        """Whether it may be cut or is one of an episode, so that a later leg hits its own KV
+        blocks.
+        """
         return self._cut is not None or self.task.episode is not None
 
     @property
@@ -103,7 +118,11 @@ class Completion:
         total = max(len(self.token_ids) - self._turn_start, 0)
         if self._turn_is_cut:
             # Until the first token of the answer the phrase is the last leg.
-            num_answer_tokens = len(self.token_ids) - self.legs[-1].start if self.legs[-1].kind is LegKind.ANSWER else 0
+            num_answer_tokens = (
+                len(self.token_ids) - self.legs[-1].start
+                if self.legs[-1].kind is LegKind.ANSWER
+                else 0
+            )
             remaining = min(length.answer_tokens - num_answer_tokens, self._turn_tokens - total)
             return NextLeg(remaining, force_phrase=False) if remaining > 0 else None
         # A model that ends its thinking before the cut gets the whole budget, without the phrase.
@@ -117,7 +136,10 @@ class Completion:
         return NextLeg(answer_tokens, force_phrase=True) if answer_tokens > 0 else None
 
     def begin_turn(self, turn: int, max_tokens: int) -> None:
-        """Begin a further turn of the model, after the given tokens. `turn`: from 0 in the episode."""
+        """Begin a further turn of the model, after the given tokens.
+
+        `turn`: from 0 in the episode.
+        """
         self._turn_start = self.num_input_tokens
         self._turn_tokens = max_tokens
         self._turn_is_cut = False
@@ -128,11 +150,16 @@ class Completion:
         self._turn_tokens = max_tokens
 
     def give(self, token_ids: Sequence[int]) -> None:
-        """Add tokens that are not sampled: the environment's text between two turns of the model."""
+        """Add tokens that are not sampled: the environment's text between two turns
+        of the model.
+        """
         self._environment_tokens += token_ids
 
     def force_phrase(self, version: PolicyVersion) -> None:
-        """Append the phrase that ends thinking. It is not sampled, so it has no loss and log-prob 0."""
+        """Append the phrase that ends thinking.
+
+        It is not sampled, so it has no loss and log-prob 0.
+        """
         self._append_unsampled(LegKind.PHRASE, self.task.length.phrase, version)
         self.interrupted = True
         self._turn_is_cut = True
@@ -170,20 +197,27 @@ class Completion:
         self.loss_masked = merged_ranges
 
     def record_experts(self, start: int, experts: RoutedExperts) -> None:
-        """Record the experts of the tokens from `start` on, prompt included, as they were computed last."""
+        """Record the experts of the tokens from `start` on, prompt included, as they were computed
+        last.
+        """
         assert start <= self.num_routed
         previous_experts = self.routed_experts
         self.routed_experts = (
-            experts if previous_experts is None else np.concatenate([previous_experts[:start], experts])
+            experts
+            if previous_experts is None
+            else np.concatenate([previous_experts[:start], experts])
         )
 
     def mark_rebuild(self, position: int, num_kept: int) -> None:
-        """KV from `num_kept` on was rebuilt before the token at `position`, by the version that sampled it.
+        """KV from `num_kept` on was rebuilt before the token at `position`, by the version that
+        sampled it.
 
         Ignored before the first token, because no token has seen other KV.
         """
         if 0 < position < len(self.token_ids):
-            version = next(span.version for span in self.version_spans if span.start <= position < span.end)
+            version = next(
+                span.version for span in self.version_spans if span.start <= position < span.end
+            )
             self.kv_marks.append(KvMark(position, num_kept, version))
             self.kv_marks.sort(key=lambda mark: mark.position)
 
@@ -204,7 +238,9 @@ class Completion:
             routed_experts=self.routed_experts,
         )
 
-    def _append_unsampled(self, kind: LegKind, token_ids: Sequence[int], version: PolicyVersion) -> None:
+    def _append_unsampled(
+        self, kind: LegKind, token_ids: Sequence[int], version: PolicyVersion
+    ) -> None:
         start = len(self.token_ids)
         end = start + len(token_ids)
         self.token_ids += token_ids
@@ -217,7 +253,8 @@ class Completion:
         length = self.task.length
         if not length.interrupt_from:
             return None
-        # A function of the task, so that the next owner of a partial rollout cuts it at the same token.
+        # A function of the task, so that the next owner of a partial rollout cuts it at the same
+        # token.
         return interruption_position(
             seed=length.seed,
             sequence=self.task.sequence,
@@ -229,7 +266,8 @@ class Completion:
 
     def _ended_thinking(self) -> bool:
         """Whether the model wrote the end-of-thinking marker in this turn before the cut."""
-        # Compares text, because the marker may be tokenised in several ways: `>` and a line break may be one token.
+        # Compares text, because the marker may be tokenised in several ways: `>` and a line break
+        # may be one token.
         marker = self.task.length.end_of_thinking
         if not marker:
             return False

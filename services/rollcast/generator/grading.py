@@ -1,4 +1,7 @@
-"""Grades finished completions off the event loop. A grader that hangs or fails has not found an answer wrong."""
+"""Grades finished completions off the event loop.
+
+A grader that hangs or fails has not found an answer wrong.
+"""
 
 import asyncio
 import time
@@ -30,12 +33,16 @@ log = get_logger()
 
 
 def check_grading(tasks: Tasks) -> None:
-    """Raises UserError for a verifier that does not exist, cannot be imported, or that this machine cannot contain."""
+    """Raises UserError for a verifier that does not exist, cannot be imported, or that this machine
+    cannot contain.
+    """
     verifiers = Verifiers.from_tasks(tasks)
     with closing(Sandbox(tasks.grading, verifiers)) as sandbox:
         for name in sorted(verifier_names(tasks)):
             grading_location = verifiers.find(name).place
-            if grading_location == "process" or (grading_location == "sandbox" and tasks.grading.sandbox != "remote"):
+            if grading_location == "process" or (
+                grading_location == "sandbox" and tasks.grading.sandbox != "remote"
+            ):
                 sandbox.check(name)
                 if not is_built_in(name) and (start_error := sandbox.start(name)):
                     raise UserError(f"verifier {name}: {start_error}")
@@ -55,7 +62,9 @@ class Graded:
 
 
 class VerifierFailures:
-    """Verifiers of one generator that give no verdict: the first failure in words, the rest as a count."""
+    """Verifiers of one generator that give no verdict: the first failure in words, the rest as a
+    count.
+    """
 
     def __init__(self, exporter: Exporter, file: Path | None) -> None:
         """`file`: gets the failures, for the run's other processes; None = not written."""
@@ -64,7 +73,10 @@ class VerifierFailures:
         self._failures: dict[str, VerifierFailure] = {}
 
     def note(self, verifier: str, sentence: str) -> None:
-        """Count a grading without a verdict. Logs the first, then whenever their number has doubled."""
+        """Count a grading without a verdict.
+
+        Logs the first, then whenever their number has doubled.
+        """
         self._exporter.add(generator_metrics.VERIFIER_FAILURES, verifier=verifier)
         failure = self._failures.get(verifier, VerifierFailure(verifier, sentence, 0))
         failure = self._failures[verifier] = replace(failure, count=failure.count + 1)
@@ -84,7 +96,8 @@ class VerifierFailures:
 class GradingThreads:
     """Threads that decode completions and call their verifiers, each at most one at a time.
 
-    A grading's clock starts when it has a thread, its verifier is imported and a core is free, never before.
+    A grading's clock starts when it has a thread, its verifier is imported and a core is free,
+    never before.
     """
 
     def __init__(
@@ -95,7 +108,10 @@ class GradingThreads:
         remote: RemoteSandbox | None = None,
         failures_file: Path | None = None,
     ) -> None:
-        """`remote` replaces the sandbox on this machine. `failures_file`: see `VerifierFailures`."""
+        """`remote` replaces the sandbox on this machine.
+
+        `failures_file`: see `VerifierFailures`.
+        """
         self._decode = decode
         self._exporter = exporter
         self._verifiers = Verifiers.from_tasks(tasks)
@@ -125,7 +141,9 @@ class GradingThreads:
                 grading_location == "sandbox" and self._sandbox is self._local_sandbox
             ):
                 await self._wait_for_import(task.verifier)
-            graded = await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, task, token_ids)
+            graded = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._grade, task, token_ids
+            )
         if graded.status in (GradingStatus.ERROR, GradingStatus.TIMEOUT):
             self._failures.note(task.verifier, graded.failure)
         self._exporter.add(generator_metrics.GRADINGS, status=graded.status)
@@ -144,7 +162,9 @@ class GradingThreads:
         self._local_sandbox.close()
 
     async def _wait_for_import(self, verifier: str) -> None:
-        """Wait for its import without one of the threads, which gradings of other verifiers need meanwhile."""
+        """Wait for its import without one of the threads, which gradings of other verifiers need
+        meanwhile.
+        """
         if self._local_sandbox.is_started(verifier):
             return
         if (running := self._imports.get(verifier)) is None or running.done():
@@ -157,8 +177,18 @@ class GradingThreads:
     def _grade(self, task: PromptTask, token_ids: list[int]) -> Graded:
         started = time.perf_counter()
         completion = self._completion(task, token_ids)
-        sandbox = self._local_sandbox if self._verifiers.find(task.verifier).place == "process" else self._sandbox
-        verdict = grade(task.verifier, completion, task.verifier_reference, sandbox=sandbox, verifiers=self._verifiers)
+        sandbox = (
+            self._local_sandbox
+            if self._verifiers.find(task.verifier).place == "process"
+            else self._sandbox
+        )
+        verdict = grade(
+            task.verifier,
+            completion,
+            task.verifier_reference,
+            sandbox=sandbox,
+            verifiers=self._verifiers,
+        )
         return _make_graded(verdict, started)
 
     async def _ask(self, task: PromptTask, token_ids: list[int]) -> Graded:
@@ -166,7 +196,9 @@ class GradingThreads:
         completion = self._completion(task, token_ids)
         if len(completion) > MAX_COMPLETION_CHARACTERS:
             return _make_graded(Grade(0.0, "wrong"), started)
-        return _make_graded(await self._services.grade(task.verifier, completion, task.verifier_reference), started)
+        return _make_graded(
+            await self._services.grade(task.verifier, completion, task.verifier_reference), started
+        )
 
     def _completion(self, task: PromptTask, token_ids: list[int]) -> str:
         # Enough to see whether the prompt ends in `<think>`, however it is tokenised
@@ -179,4 +211,6 @@ class GradingThreads:
 
 def _make_graded(verdict: Grade, started: float) -> Graded:
     seconds = time.perf_counter() - started
-    return Graded(verdict.reward, GradingStatus(verdict.status), seconds, verdict.reason, verdict.failure)
+    return Graded(
+        verdict.reward, GradingStatus(verdict.status), seconds, verdict.reason, verdict.failure
+    )

@@ -16,9 +16,14 @@ from rollcast.wire.version import PolicyVersion
 
 
 class ActiveGroup:
-    """run() -> finished (group()) or stopped (unfinished_task()). Continues rollouts of a former owner."""
+    """run() -> finished (group()) or stopped (unfinished_task()).
 
-    def __init__(self, claimed: Claimed, engine: Engine, grader: GradingThreads, samplers: Samplers) -> None:
+    Continues rollouts of a former owner.
+    """
+
+    def __init__(
+        self, claimed: Claimed, engine: Engine, grader: GradingThreads, samplers: Samplers
+    ) -> None:
         self.claimed = claimed
         self.stopped = False
         self._engine = engine
@@ -56,7 +61,10 @@ class ActiveGroup:
         return len(self._graded) == len(self._samplers)
 
     async def run(self) -> None:
-        """Run until every rollout is graded, or `stop`. Raises the errors of engine and grader, and UserError."""
+        """Run until every rollout is graded, or `stop`.
+
+        Raises the errors of engine and grader, and UserError.
+        """
         if self._refusal:
             raise UserError(self._refusal)
         # Once more for rollouts that were restarted while they were graded.
@@ -67,7 +75,9 @@ class ActiveGroup:
                         rollouts.create_task(self._run_one(index))
 
     def stop(self) -> None:
-        """End `run` soon: unfinished rollouts become partial, ungraded ones are graded by the next owner."""
+        """End `run` soon: unfinished rollouts become partial, ungraded ones are graded by the next
+        owner.
+        """
         self.stopped = True
         for grading in self._gradings:
             grading.cancel()
@@ -128,7 +138,9 @@ class ActiveGroup:
             self._graded[index] = graded
 
     async def _grade(self, sampler: Sampler) -> Graded:
-        grading = asyncio.create_task(self._grader.grade(self.claimed.task, sampler.answer_token_ids))
+        grading = asyncio.create_task(
+            self._grader.grade(self.claimed.task, sampler.answer_token_ids)
+        )
         self._gradings.add(grading)
         try:
             return await grading

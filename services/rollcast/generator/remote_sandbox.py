@@ -1,7 +1,9 @@
-"""The sandbox of another machine: completions are sent to the grader, which runs the verifiers as this machine would.
+"""The sandbox of another machine: completions are sent to the grader, which runs the verifiers as
+this machine would.
 
 grade() -> an idle connection, or a new one -> Grade -> verdict; the connection is kept
-            ^--- pause <--- failed: it is closed, so that the next one may reach another grader behind the name
+            ^--- pause <--- failed: it is closed, so that the next one may reach another grader
+            behind the name
 patience over, or refused permanently -> `error`: not graded, which is not a wrong answer
 """
 
@@ -26,7 +28,11 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.wire import grading_pb2
 from rollcast.wire.grading_pb2_grpc import GradingStub
 
-_REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+_REFUSED = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 """Mistakes of configuration, which are not retried."""
 
 Reply = TypeVar("Reply")
@@ -36,8 +42,13 @@ log = get_logger()
 class RemoteSandbox:
     """Thread-safe; keeps as many connections as there were concurrent gradings."""
 
-    def __init__(self, rpc: Rpc, patience_seconds: float, settings: Grading, exporter: Exporter) -> None:
-        """`rpc`: the grader's address. `patience_seconds`: deadline of one grading with the wait for the grader."""
+    def __init__(
+        self, rpc: Rpc, patience_seconds: float, settings: Grading, exporter: Exporter
+    ) -> None:
+        """`rpc`: the grader's address.
+
+        `patience_seconds`: deadline of one grading with the wait for the grader.
+        """
         self._rpc = rpc
         self._patience_seconds = patience_seconds
         self._metadata = call_metadata(rpc)
@@ -46,39 +57,71 @@ class RemoteSandbox:
         self._idle: deque[grpc.Channel] = deque()
 
     def check(self, verifiers: Collection[str]) -> None:
-        """Raises UserError if the grader refuses these verifiers, limits or token; logs if it does not respond."""
-        request = grading_pb2.CheckRequest(verifiers=verifiers, limits=self._limits(self._settings.longest_seconds))
+        """Raises UserError if the grader refuses these verifiers, limits or token; logs if it does
+        not respond.
+        """
+        request = grading_pb2.CheckRequest(
+            verifiers=verifiers, limits=self._limits(self._settings.longest_seconds)
+        )
         try:
-            self._retry(lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata))
+            self._retry(
+                lambda stub, seconds: stub.Check(request, timeout=seconds, metadata=self._metadata)
+            )
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 raise UserError(
-                    f"grader.token (not shown): the grader at {self._rpc.host} refuses it; set the one that it was "
+                    f"grader.token (not shown): the grader at {self._rpc.host} refuses it; set the "
+                    "one that it was "
                     "started with"
                 ) from error
             if error.code() in _REFUSED:
-                raise UserError(f"grader.host = {self._rpc.host}: it refuses this run: {error.details()}") from error
-            log.warning("the grader does not respond; completions without a grade are left out", **_error_fields(error))
+                raise UserError(
+                    f"grader.host = {self._rpc.host}: it refuses this run: {error.details()}"
+                ) from error
+            log.warning(
+                "the grader does not respond; completions without a grade are left out",
+                **_error_fields(error),
+            )
 
-    def grade(self, verifier: str, completion: str, reference: str, *, deadline_seconds: float | None = None) -> Grade:
-        """The grader's verdict, `error` if there was no answer in time. Raises UserError if rpc.tls cannot be used."""
+    def grade(
+        self,
+        verifier: str,
+        completion: str,
+        reference: str,
+        *,
+        deadline_seconds: float | None = None,
+    ) -> Grade:
+        """The grader's verdict, `error` if there was no answer in time.
+
+        Raises UserError if rpc.tls cannot be used.
+        """
         request = grading_pb2.GradeRequest(
             verifier=verifier,
             completion=completion.encode("utf-8", "surrogatepass"),
             reference=reference.encode("utf-8", "surrogatepass"),
-            limits=self._limits(deadline_seconds or grading_seconds(self._settings, verifier, reference)),
+            limits=self._limits(
+                deadline_seconds or grading_seconds(self._settings, verifier, reference)
+            ),
         )
         if request.ByteSize() > MAX_GRADING_BYTES:
             self._exporter.add(generator_metrics.GRADER_FAILURES, code="oversize")
-            return Grade(0.0, "error", failure="completion and reference are longer than the grader takes")
+            return Grade(
+                0.0, "error", failure="completion and reference are longer than the grader takes"
+            )
         try:
-            reply = self._retry(lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata))
+            reply = self._retry(
+                lambda stub, seconds: stub.Grade(request, timeout=seconds, metadata=self._metadata)
+            )
         except grpc.RpcError as error:
             log.warning("not graded", verifier=verifier, **_error_fields(error))
             return Grade(0.0, "error", failure=f"the grader did not grade it ({error.code().name})")
         if reply.status not in get_args(GradeStatus) or not 0.0 <= reply.reward <= 1.0:
-            return Grade(0.0, "error", failure="the grader answered with something else than a reward")
-        return Grade(reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE_CHARACTERS])
+            return Grade(
+                0.0, "error", failure="the grader answered with something else than a reward"
+            )
+        return Grade(
+            reply.reward, reply.status, reply.reason, reply.failure[:MAX_SENTENCE_CHARACTERS]
+        )
 
     def close(self) -> None:
         """Closes idle connections; a running grading ends by itself."""
@@ -122,9 +165,15 @@ class RemoteSandbox:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Away, full, stopping or broken off: another attempt may reach another grader, or this one later."""
-    # The deadline of a call is the rest of the patience, so that nothing is left for another attempt.
-    return isinstance(error, grpc.RpcError) and error.code() not in (*_REFUSED, grpc.StatusCode.DEADLINE_EXCEEDED)
+    """Away, full, stopping or broken off: another attempt may reach another grader, or this one
+    later.
+    """
+    # The deadline of a call is the rest of the patience, so that nothing is left for another
+    # attempt.
+    return isinstance(error, grpc.RpcError) and error.code() not in (
+        *_REFUSED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    )
 
 
 def _error_fields(error: grpc.RpcError) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""Samplers of one rollout: a single answer, or an episode in the environment that its task names."""
+"""Samplers of one rollout: a single answer, or an episode in the environment
+that its task names.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +45,10 @@ class Sampler(Protocol):
         ...
 
     async def run(self) -> None:
-        """Sample until it is finished or `stop` was called. Raises the engine's errors, and UserError."""
+        """Sample until it is finished or `stop` was called.
+
+        Raises the engine's errors, and UserError.
+        """
         ...
 
     def stop(self) -> None:
@@ -51,7 +56,9 @@ class Sampler(Protocol):
         ...
 
     def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Begin again, in this `run` or the next, if a lost version has or may have sampled a token."""
+        """Begin again, in this `run` or the next, if a lost version has or may have sampled a
+        token.
+        """
         ...
 
     def rollout(self) -> Rollout:
@@ -62,25 +69,38 @@ class Sampler(Protocol):
 class Samplers:
     """Makes the samplers of one generator."""
 
-    def __init__(self, engine: Engine, episodes: EpisodeParts | None = None, sessions: Sessions | None = None) -> None:
-        """`episodes`: None = the run has no environments. `sessions`: None = none of them is a harness."""
+    def __init__(
+        self, engine: Engine, episodes: EpisodeParts | None = None, sessions: Sessions | None = None
+    ) -> None:
+        """`episodes`: None = the run has no environments.
+
+        `sessions`: None = none of them is a harness.
+        """
         self._engine = engine
         self._sessions = sessions
         self._episodes = episodes
 
     def refusal(self, task: PromptTask) -> str:
-        """Why this generator cannot sample the task: the run file was changed since its dispatch. Empty = it can."""
+        """Why this generator cannot sample the task: the run file was changed since its dispatch.
+
+        Empty = it can.
+        """
         if task.episode is None:
             return ""
         name = task.episode.environment
         if self._episodes is not None and name in self._episodes.settings:
             return ""
-        return f"tasks.environments: none is called {name!r}, in which a prompt is to be answered; add it"
+        return (
+            f"tasks.environments: none is called {name!r}, in which a prompt is to be answered; "
+            "add it"
+        )
 
     def sampler(self, task: PromptTask, index: int, start: Rollout | None) -> Sampler:
         """A sampler of a task without `refusal`. `start`: what a former owner has sampled."""
         if task.episode is None:
-            return RolloutSampler(self._engine, task, index, start, self._episodes.slots if self._episodes else None)
+            return RolloutSampler(
+                self._engine, task, index, start, self._episodes.slots if self._episodes else None
+            )
         assert self._episodes is not None
         settings = self._episodes.settings[task.episode.environment]
         if not isinstance(settings, SessionEnvironment):

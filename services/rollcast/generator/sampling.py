@@ -1,12 +1,12 @@
 """One rollout from first to last token, through weight updates, resubmissions and interruptions.
 
 (slot) -> submit -> stop | length -> next leg or done
-       `-> abort: by an update before the first token of the request (resubmitted immediately, new version),
-                  by `stop` (the tokens so far become a partial rollout),
-                  by `restart_if` (it has tokens of lost versions: started again)
+       `-> abort: by an update before the first token of the request (resubmitted immediately, new
+                  version), by `stop` (the tokens so far become a partial rollout), by `restart_if`
+                  (it has tokens of lost versions: started again)
 
-In a run that has episodes it waits for a slot of the engine as their turns do: both together are never more than the
-slots. Without episodes no task is claimed beyond the slots, and nothing waits.
+In a run that has episodes it waits for a slot of the engine as their turns do: both together are
+never more than the slots. Without episodes no task is claimed beyond the slots, and nothing waits.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ class RolloutSampler:
         start: Rollout | None = None,
         slots: asyncio.Semaphore | None = None,
     ) -> None:
-        """`slots`: of the engine, shared with the turns of episodes. None = the run has no episodes."""
+        """`slots`: of the engine, shared with the turns of episodes.
+
+        None = the run has no episodes.
+        """
         self._engine = engine
         self._task = task
         self._index = index
@@ -47,7 +50,10 @@ class RolloutSampler:
         return self._sequence.completion
 
     async def run(self) -> None:
-        """Sample until the completion has ended or `stop` was called. Raises the engine's errors."""
+        """Sample until the completion has ended or `stop` was called.
+
+        Raises the engine's errors.
+        """
         while not self._stopped:
             if self._restart:
                 self._sequence = self._begin(None)
@@ -92,7 +98,9 @@ class RolloutSampler:
         self._sequence.abort()
 
     def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Start again, in this `run` or the next, if a lost version has or may have sampled a token."""
+        """Start again, in this `run` or the next, if a lost version has or may have sampled a
+        token.
+        """
         if not any(lost(version) for version in self._sequence.versions):
             return False
         self._restart = True

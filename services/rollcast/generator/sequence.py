@@ -1,11 +1,13 @@
 """One token sequence and its requests to the engine, through weight updates and resubmissions.
 
-    turn: leg -> stop | length -> (phrase) -> leg ... -> ended -> give (tokens of an environment) -> turn ...
-             `-> abort: by an update before the first token of the request (asked again immediately), or by `abort`
+    turn: leg -> stop | length -> (phrase) -> leg ... -> ended -> give (tokens of an environment) ->
+             turn ... `-> abort: by an update before the first token of the request (asked again
+             immediately), or by `abort`
 
-Cache salts keep the replay exact: KV blocks are shared only if one known version computed every entry. The rollouts of
-a task share its prompt under "version/sequence". A sequence that may have a second leg, or continues earlier tokens,
-has its own salt, and its later legs keep the salt so that they hit their own blocks.
+Cache salts keep the replay exact: KV blocks are shared only if one known version computed every
+entry. The rollouts of a task share its prompt under "version/sequence". A sequence that may have a
+second leg, or continues earlier tokens, has its own salt, and its later legs keep the salt so that
+they hit their own blocks.
 """
 
 import hashlib
@@ -23,12 +25,15 @@ _private_salts = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class TurnEnds:
-    """Ends of a turn besides the model's own end of text and its budget, and its reader meanwhile."""
+    """Ends of a turn besides the model's own end of text and its budget,
+    and its reader meanwhile.
+    """
 
     token_ids: tuple[int, ...] = ()
     """Tokens; the one that ended it is its last."""
     texts: tuple[str, ...] = ()
-    """Texts; the token that completes one is its last. A text over the border of two legs is not seen."""
+    """Texts; the token that completes one is its last. A text over the border of two legs is not
+    seen."""
     on_tokens: Callable[[list[int]], None] | None = None
     """Called with the turn's tokens so far. None = they are wanted at its end only."""
 
@@ -74,7 +79,10 @@ class SequenceSampler:
         return sampling_versions
 
     def abort(self) -> None:
-        """Make the running `turn` return soon, with the tokens so far. There is no other turn after it."""
+        """Make the running `turn` return soon, with the tokens so far.
+
+        There is no other turn after it.
+        """
         self._aborted = True
         if self._request is not None:
             self._engine.abort(self._request)
@@ -97,15 +105,19 @@ class SequenceSampler:
         return "abort"
 
     async def _sample(self, max_tokens: int, ends: TurnEnds) -> Finish:
-        """Sample one leg. "abort" = nothing may have been sampled, and the leg is to be asked for again."""
+        """Sample one leg.
+
+        "abort" = nothing may have been sampled, and the leg is to be asked for again.
+        """
         task = self.completion.task
         inputs = self.completion.input_token_ids
         position = len(inputs)
         # KV of the last token is computed with the next one.
         num_computed = len(self._prompt) + len(self.completion.token_ids) - 1
         if self._salt is None:
-            # A later leg with this salt hits KV entries from here on, except in a block that it computes again. Experts
-            # that tie may be chosen differently there, and its tokens see that choice.
+            # A later leg with this salt hits KV entries from here on, except in a block that it
+            # computes again. Experts that tie may be chosen differently there, and its tokens see
+            # that choice.
             self._routed_from = self.completion.num_routed
         request = EngineRequest(
             token_ids=self._prompt + inputs,
@@ -126,11 +138,16 @@ class SequenceSampler:
         if sampled.request_id:
             self._requests.append((request, position))
         if sampled.finish == "abort":
-            # The next request may begin with another version, whose KV must not be shared with this one's.
+            # The next request may begin with another version, whose KV must not be shared with this
+            # one's.
             self._salt = None
         self.has_stopped_by_text = sampled.stopped_by_text
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
-        if sampled.token_ids and sampled.routed_experts is not None and task.purpose is Purpose.TRAIN:
+        if (
+            sampled.token_ids
+            and sampled.routed_experts is not None
+            and task.purpose is Purpose.TRAIN
+        ):
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
         # KV that the prefix cache has lost was computed again, with the present weights.
         if position:
@@ -169,6 +186,8 @@ def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int |
     """A different seed for each request of a seeded task; None if the task is not seeded."""
     if not sampling.seed:
         return None
-    digest = hashlib.blake2b(f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8
+    ).digest()
     # vLLM takes signed integers of 64 bits.
     return int.from_bytes(digest, "little") >> 1

@@ -2,10 +2,13 @@
 
 check, listen -> fork the engine's process -> HTTP -> start engine
     -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
-    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight group -> exit 0
-    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden ends the engine
+    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight
+    group -> exit 0
+    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden ends
+    the engine
     engine dead, or its weights unknown -> exit 1: to be started again under a new owner name
-    out of memory -> one sentence, exit 2; with `park`, for a supervisor that never gives up: the engine ends, and the
+    out of memory -> one sentence, exit 2; with `park`, for a supervisor that never gives up: the
+    engine ends, and the
     service reports the sentence on /readyz until SIGTERM
 """
 
@@ -74,7 +77,11 @@ class Standing:
     """Why the engine has ended and is not started again; empty = it has not."""
 
     def startup_status(self) -> tuple[bool, str]:
-        return (True, self.parked or "ok") if self.service or self.parked else (False, "engine is starting")
+        return (
+            (True, self.parked or "ok")
+            if self.service or self.parked
+            else (False, "engine is starting")
+        )
 
     def ready(self) -> tuple[bool, str]:
         if self.parked:
@@ -83,13 +90,15 @@ class Standing:
 
 
 def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left behind.
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises UserError before anything is left
+    behind.
 
-    index: number of this generator on this machine. park: if memory is short, stay without an engine. Call it while
-    this process has one thread and no open files.
+    index: number of this generator on this machine. park: if memory is short, stay without an
+    engine. Call it while this process has one thread and no open files.
     """
     config = config.model_copy(update={"generator": on_own_core_and_port(config.generator, index)})
-    # Checks the run file before anything heavy is started; the size of the KV cache is not known yet.
+    # Checks the run file before anything heavy is started; the size of the KV cache is not known
+    # yet.
     claimable(config.generator, config.recipe, config.tasks, full_rollouts=0)
     check_grading(config.tasks)
     check_harnesses(config.tasks, config.http)
@@ -104,20 +113,25 @@ def serve(config: RunConfig, name: str, index: int, *, park: bool) -> int:
         return asyncio.run(_serve(config, name, listener, fork, park=park))
 
 
-async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFork, *, park: bool) -> int:
+async def _serve(
+    config: RunConfig, name: str, listener: socket, fork: EngineFork, *, park: bool
+) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     exporter = Exporter(config.run)
     remote = await _wait_for_start(
-        reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter), stopping
+        reach_grader(config.tasks, config.grader_rpc, config.grader.patience_seconds, exporter),
+        stopping,
     )
     standing = Standing()
     sessions = make_sessions(config.model, config.tasks, config.http, exporter)
     endpoint = None if sessions is None else EndpointApplication(sessions)
     routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(exporter.render, standing.ready, started=standing.startup_status, routes=routes)
+    application = service_routes(
+        exporter.render, standing.ready, started=standing.startup_status, routes=routes
+    )
     http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
     http.start()
     if sessions is not None:
@@ -136,20 +150,36 @@ async def _serve(config: RunConfig, name: str, listener: socket, fork: EngineFor
             if config.tasks.environments:
                 slots = replace(slots, episode_kv_tokens=kv_tokens)
             episodes = episode_parts(
-                config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
+                config.model,
+                config.tasks,
+                num_slots=slots.total,
+                kv_tokens=kv_tokens,
+                exporter=exporter,
             )
             if endpoint is not None and sessions is not None and episodes is not None:
-                endpoint.single_calls = SingleCalls(engine, episodes, sessions, config.recipe, num_slots=slots.total)
-            log.info("engine ready", threads=engine.num_threads, slots=slots.total, full_rollouts=engine.full_rollouts)
+                endpoint.single_calls = SingleCalls(
+                    engine, episodes, sessions, config.recipe, num_slots=slots.total
+                )
+            log.info(
+                "engine ready",
+                threads=engine.num_threads,
+                slots=slots.total,
+                full_rollouts=engine.full_rollouts,
+            )
             exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
-            standing.service = GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
+            standing.service = GeneratorService(
+                config, name, engine, slots, exporter, remote, key, episodes, sessions
+            )
             return await standing.service.run(stopping)
         finally:
             engine.shutdown()
     except OutOfMemory as error:
         if not park:
             raise
-        log.error("parked: the engine is not started again; this process ends at SIGTERM", reason=str(error))
+        log.error(
+            "parked: the engine is not started again; this process ends at SIGTERM",
+            reason=str(error),
+        )
         standing.parked = str(error)
         exporter.set(generator_metrics.GENERATOR_PARKED, 1)
         await stopping.wait()
@@ -170,15 +200,22 @@ def make_sessions(model: Model, tasks: Tasks, http: Http, exporter: Exporter) ->
     run_token = None if http.token is None else http.token.get_secret_value().encode()
     authority = http.tls.certificate_authority if http.tls else None
     verifying_context(http.tls, "http.tls")
-    return Sessions(Path(model.path).name, exporter, asyncio.get_running_loop(), run_token, authority)
+    return Sessions(
+        Path(model.path).name, exporter, asyncio.get_running_loop(), run_token, authority
+    )
 
 
 def check_harnesses(tasks: Tasks, http: Http) -> None:
     """Raises UserError if programs elsewhere could not ask for their tasks."""
     for number, environment in enumerate(tasks.environments):
-        if isinstance(environment, SessionEnvironment) and not environment.is_started_here and http.token is None:
+        if (
+            isinstance(environment, SessionEnvironment)
+            and not environment.is_started_here
+            and http.token is None
+        ):
             raise UserError(
-                f"tasks.environments.{number}.command is missing, and programs of your own that ask for tasks need the "
+                f"tasks.environments.{number}.command is missing, and programs of your own that "
+                "ask for tasks need the "
                 "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
             )
 
@@ -190,19 +227,26 @@ async def _check_chats(model: Model, tasks: Tasks) -> None:
 
 
 async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:
-    """The grader or the engine once it has started; ends this process if it is asked to stop before."""
+    """The grader or the engine once it has started; ends this process if it is asked to stop
+    before.
+    """
     starting = asyncio.ensure_future(start)
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         log.info("stopped before its start was complete")
-        os._exit(0)  # a regular exit would wait for the starting thread, which cannot be interrupted
+        os._exit(
+            0
+        )  # a regular exit would wait for the starting thread, which cannot be interrupted
     stop.cancel()
     return await starting
 
 
 def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
-    """`full_rollouts`: rollouts of model.max_length in the KV cache. Raises UserError if a prompt needs more."""
+    """`full_rollouts`: rollouts of model.max_length in the KV cache.
+
+    Raises UserError if a prompt needs more.
+    """
     largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
     # At least the rollouts of one prompt, because a task is claimed as a whole.
     derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
@@ -214,22 +258,29 @@ def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts:
     )
 
 
-async def reach_grader(tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter: Exporter) -> RemoteSandbox | None:
+async def reach_grader(
+    tasks: Tasks, rpc: Rpc, patience_seconds: float, exporter: Exporter
+) -> RemoteSandbox | None:
     """The grader of the run file, after it accepted this run; None = gradings run on this machine.
 
-    Raises UserError if it refuses. A grader that does not respond is waited for when there is something to grade.
+    Raises UserError if it refuses. A grader that does not respond is waited for when there is
+    something to grade.
     """
     if tasks.grading.sandbox != "remote":
         return None
     remote = RemoteSandbox(rpc, patience_seconds, tasks.grading, exporter)
     verifier_registry = Verifiers.from_tasks(tasks)
-    if verifiers := [name for name in sorted(verifier_names(tasks)) if verifier_registry.find(name).sandboxed]:
+    if verifiers := [
+        name for name in sorted(verifier_names(tasks)) if verifier_registry.find(name).sandboxed
+    ]:
         await asyncio.to_thread(remote.check, verifiers)
     return remote
 
 
 def on_own_core_and_port(generator: Generator, index: int) -> Generator:
-    """The settings of the index-th generator of this machine: each takes the next core and the next port, if set."""
+    """The settings of the index-th generator of this machine: each takes the next core and the next
+    port, if set.
+    """
     overrides: dict[str, int] = {}
     if generator.cpu is not None:
         overrides["cpu"] = generator.cpu + index
@@ -253,8 +304,8 @@ class GeneratorService:
         episodes: EpisodeParts | None,
         sessions: Sessions | None,
     ) -> None:
-        """key: the one that this process has reported to the trainer while its engine started. episodes: None = the run
-        has no environments. sessions: None = none of them is a harness."""
+        """key: the one that this process has reported to the trainer while its engine started.
+        episodes: None = the run has no environments. sessions: None = none of them is a harness."""
         self._episodes = episodes
         self._sessions = sessions
         self._config = config
@@ -290,7 +341,9 @@ class GeneratorService:
         )
 
     def ready(self) -> tuple[bool, str]:
-        """The answer of /readyz: it claims tasks, and its weights are not older than a trained token may be."""
+        """The answer of /readyz: it claims tasks, and its weights are not older than a trained
+        token may be.
+        """
         if self._engine.failed:
             return False, "engine is dead"
         if self._claims.draining:
@@ -331,12 +384,16 @@ class GeneratorService:
             await self._grader.close()
 
     def _broken(self, task: asyncio.Task[None]) -> int:
-        """A part ended unexpectedly: a user's mistake is raised, anything else ends the process for a new start."""
+        """A part ended unexpectedly: a user's mistake is raised, anything else ends the process for
+        a new start.
+        """
         error = task.exception()
         if isinstance(error, UserError):
             raise error
         killed = self._engine.failed and kills() > self._kills
-        shortage = no_room_at_work(self._config.generator, error, self._engine.no_room, killed=killed)
+        shortage = no_room_at_work(
+            self._config.generator, error, self._engine.no_room, killed=killed
+        )
         if shortage is not None:
             raise shortage
         reason = self._engine.end or (repr(error) if error else "left the weight group")

@@ -18,7 +18,8 @@ class Slots:
     max_eval_share: float
     """Largest share of the slots for evaluation while training prompts wait."""
     episode_kv_tokens: int | None = None
-    """Tokens whose KV the engine's cache holds, for episodes in flight. None = the run has no episodes."""
+    """Tokens whose KV the engine's cache holds, for episodes in flight. None = the run has no
+    episodes."""
 
     def __post_init__(self) -> None:
         largest = max(self.train_rollouts, self.eval_rollouts)
@@ -29,7 +30,10 @@ class Slots:
             )
 
     def eval_tasks(self, running: int, running_eval: int, *, training_waits: bool) -> int:
-        """How many evaluation tasks fit now. The share always allows one, else a small share would stop evaluation."""
+        """How many evaluation tasks fit now.
+
+        The share always allows one, else a small share would stop evaluation.
+        """
         room = self.total - running
         if training_waits:
             share = max(self.total * self.max_eval_share, self.eval_rollouts)
@@ -40,7 +44,8 @@ class Slots:
         return self._tasks(self.total - running, self.train_rollouts)
 
     def may_begin(self, in_flight: int, kv_tokens: int) -> bool:
-        """Whether the KV cache has room for more rollouts: the first that fill the slots always may begin.
+        """Whether the KV cache has room for more rollouts: the first that fill the slots always may
+        begin.
 
         `kv_tokens`: what the episodes in flight want kept.
         """

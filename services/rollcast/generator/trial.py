@@ -1,7 +1,8 @@
-"""`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions and episodes, without a
-trainer.
+"""`python -m rollcast.generator.trial --config FILE --prompts N --out FILE`: a few completions and
+episodes, without a trainer.
 
-The engine samples from the weights in the model's folder, which are the trainer's first version. Thinking is not cut.
+The engine samples from the weights in the model's folder, which are the trainer's first version.
+Thinking is not cut.
 """
 
 import argparse
@@ -49,8 +50,8 @@ EPISODES_TRIED = 2
 
 
 async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> TrialRecord:
-    """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts, and two episodes of the
-    first prompt of each environment. Raises UserError.
+    """Sample and grade `recipe.rollouts_per_prompt` completions of the first training prompts, and
+    two episodes of the first prompt of each environment. Raises UserError.
     """
     prompts = _prompts(config.model, config.tasks, config.recipe.max_prompt_tokens, num_prompts)
     if any(item.prompt.environment for item in prompts):
@@ -64,16 +65,29 @@ async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> Tria
         settings = (config.model, config.tasks, config.recipe, config.http)
         async with make_samplers(*settings, engine, exporter) as samplers:
             system = config.tasks.prompt_format.system
-            tasks = [make_task(config.recipe, system, number, item) for number, item in enumerate(prompts)]
+            tasks = [
+                make_task(config.recipe, system, number, item)
+                for number, item in enumerate(prompts)
+            ]
             running = [
-                (task, samplers.sampler(task, index, None)) for task in tasks for index in range(task.num_rollouts)
+                (task, samplers.sampler(task, index, None))
+                for task in tasks
+                for index in range(task.num_rollouts)
             ]
             await asyncio.gather(*(sampler.run() for _, sampler in running))
             sampled = time.monotonic()
             await engine.observe()
-            tried = [await _grade(engine, grader, prompts[task.sequence], task, sampler) for task, sampler in running]
+            tried = [
+                await _grade(engine, grader, prompts[task.sequence], task, sampler)
+                for task, sampler in running
+            ]
         seconds = sum(graded.seconds for _, graded in tried)
-        return TrialRecord(started - began, sampled - started, seconds, tuple(completion for completion, _ in tried))
+        return TrialRecord(
+            started - began,
+            sampled - started,
+            seconds,
+            tuple(completion for completion, _ in tried),
+        )
     finally:
         await grader.close()
         engine.shutdown()
@@ -89,17 +103,22 @@ def _prompts(model: Model, tasks: Tasks, limit: int, num_prompts: int) -> list[T
         for environment in tasks.environments
         if _is_played_here(environment)
     ]
-    for prompts, num_wanted in ((single, num_prompts), *((prompts, 1) for prompts in of_environments)):
+    for prompts, num_wanted in (
+        (single, num_prompts),
+        *((prompts, 1) for prompts in of_environments),
+    ):
         few = prompts[: 4 * num_wanted]  # some may be too long
         short_prompts, _ = tokenize_prompts(tokenizer, few, limit, tasks.prompt_format)
         if few and not short_prompts:
             raise UserError(
-                f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is longer; raise it"
+                f"recipe.max_prompt_tokens = {limit}: each of the first {len(few)} prompts is "
+                "longer; raise it"
             )
         chosen += short_prompts[:num_wanted]
     if not chosen:
         raise UserError(
-            "tasks.environments: the programs of every environment run elsewhere, and none can be tried here; give one "
+            "tasks.environments: the programs of every environment run elsewhere, and none can be "
+            "tried here; give one "
             "a command, or start the run with a small budget.steps"
         )
     return chosen
@@ -111,9 +130,16 @@ def _is_played_here(environment: EnvironmentSettings) -> bool:
 
 @contextlib.asynccontextmanager
 async def make_samplers(
-    model: Model, tasks: Tasks, recipe: Recipe, http_settings: Http, engine: Engine, exporter: Exporter
+    model: Model,
+    tasks: Tasks,
+    recipe: Recipe,
+    http_settings: Http,
+    engine: Engine,
+    exporter: Exporter,
 ) -> AsyncIterator[Samplers]:
-    """The samplers of a generator; while they are in use, the endpoint of its harnesses is served on any free port."""
+    """The samplers of a generator; while they are in use, the endpoint of its harnesses is served
+    on any free port.
+    """
     num_slots = max(16, recipe.most_rollouts_per_prompt)
     kv_tokens = engine.full_rollouts * model.max_length
     sessions = make_sessions(model, tasks, http_settings, exporter)
@@ -128,7 +154,9 @@ async def make_samplers(
         endpoint = EndpointApplication(sessions)
         endpoint.single_calls = SingleCalls(engine, parts, sessions, recipe, num_slots=num_slots)
         listener = listen(http_settings.bind, 0, setting="http.bind")
-        application = service_routes(exporter.render, lambda: (True, "ok"), routes=endpoint.routes())
+        application = service_routes(
+            exporter.render, lambda: (True, "ok"), routes=endpoint.routes()
+        )
         http = HttpServer(application, listener, http_settings, guarded=GUARDED_HERE)
         http.start()
         sessions.url = local_url(http_settings, http.port)
@@ -142,7 +170,9 @@ async def make_samplers(
 
 
 def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPrompt) -> PromptTask:
-    """The task of the number-th prompt; system: begins a chat of an episode that lacks such a message."""
+    """The task of the number-th prompt; system: begins a chat of an episode that lacks such a
+    message.
+    """
     prompt = item.prompt
     episode = make_episode_task(prompt, system, recipe.episodes) if prompt.environment else None
     return PromptTask(
@@ -162,7 +192,11 @@ def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPr
 
 
 async def _grade(
-    engine: Engine, grader: GradingThreads, item: TokenizedPrompt, task: PromptTask, sampler: Sampler
+    engine: Engine,
+    grader: GradingThreads,
+    item: TokenizedPrompt,
+    task: PromptTask,
+    sampler: Sampler,
 ) -> tuple[TriedCompletion, Graded]:
     graded = sampler.verdict
     if graded is None:
@@ -189,17 +223,24 @@ def _turns(engine: Engine, rollout: Rollout, episode: Episode) -> tuple[TriedTur
     for number, turn in enumerate(episode.turns):
         token_ids = rollout.sequences[turn.sequence].token_ids
         later_turns = episode.turns[number + 1 :]
-        later = [later_turn.start for later_turn in later_turns if later_turn.sequence == turn.sequence]
+        later = [
+            later_turn.start for later_turn in later_turns if later_turn.sequence == turn.sequence
+        ]
         # Tokens between two turns of one sequence are the environment's answer.
         answer = token_ids[turn.end : later[0]] if later else token_ids[:0]
         turns.append(
-            TriedTurn(engine.decode(token_ids[turn.start : turn.end].tolist()), engine.decode(answer.tolist()))
+            TriedTurn(
+                engine.decode(token_ids[turn.start : turn.end].tolist()),
+                engine.decode(answer.tolist()),
+            )
         )
     return tuple(turns)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m rollcast.generator.trial", description="Samples a few prompts.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.generator.trial", description="Samples a few prompts."
+    )
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
     parser.add_argument("--prompts", type=int, default=4, help="how many")
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the record")

@@ -1,4 +1,6 @@
-"""The engine for wire 2: it receives in the background, pauses to apply, and restarts what a new trainer lost."""
+"""The engine for wire 2: it receives in the background, pauses to apply, and restarts what a new
+trainer lost.
+"""
 
 import math
 import uuid
@@ -18,12 +20,15 @@ log = get_logger()
 
 
 def new_owner(name: str) -> str:
-    """A name that no process of this run has had, so that the trainer distinguishes a restarted generator."""
+    """A name that no process of this run has had, so that the trainer distinguishes a restarted
+    generator.
+    """
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 class DecodeRate:
-    """Tokens per second of one rollout while it decodes, exponentially smoothed over 10 s of decoding.
+    """Tokens per second of one rollout while it decodes, exponentially smoothed over 10 s of
+    decoding.
 
     Time without decoding (idle, prefill alone) does not change it.
     """
@@ -33,7 +38,9 @@ class DecodeRate:
         self._seconds = 0.0
 
     def update(self, tokens: int, seconds: float) -> float:
-        """Update with what was decoded since the last call; returns tokens per second, 0 = unknown so far."""
+        """Update with what was decoded since the last call; returns tokens per second, 0 = unknown
+        so far.
+        """
         # 10.0: seconds of decoding over which the rate is smoothed; chosen, not measured.
         decay = math.exp(-seconds / 10.0)
         self._tokens = decay * self._tokens + tokens
@@ -62,7 +69,9 @@ class GeneratorWeights:
         return state
 
     async def apply(self, version: PolicyVersion) -> float:
-        """Returns once every claim under older weights is recorded, on which the staleness gate relies."""
+        """Returns once every claim under older weights is recorded, on which the staleness gate
+        relies.
+        """
         pause_seconds = await self._engine.update(version, "apply", self._staged_path)
         self._exporter.observe(generator_metrics.WEIGHT_LOAD_SECONDS, self._engine.load_seconds)
         await self._claims.wait_until_recorded()
@@ -73,10 +82,15 @@ class GeneratorWeights:
         former_counts = self._reported
         counts = self._reported = self._engine.counts
         rate = self._decode_rate.update(
-            counts.decode_steps - former_counts.decode_steps, counts.decode_seconds - former_counts.decode_seconds
+            counts.decode_steps - former_counts.decode_steps,
+            counts.decode_seconds - former_counts.decode_seconds,
         )
-        self._exporter.add(generator_metrics.PREEMPTIONS, counts.preemptions - former_counts.preemptions)
-        self._exporter.add(generator_metrics.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens)
+        self._exporter.add(
+            generator_metrics.PREEMPTIONS, counts.preemptions - former_counts.preemptions
+        )
+        self._exporter.add(
+            generator_metrics.SAMPLED_TOKENS, counts.sampled_tokens - former_counts.sampled_tokens
+        )
         self._exporter.set(generator_metrics.INFLIGHT_TOKENS, counts.inflight_tokens)
         return weights_pb2.Heartbeat(
             engine_steps=counts.steps,
@@ -86,7 +100,9 @@ class GeneratorWeights:
         )
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
-        """If the engine's weights are lost too, nothing is sampled until the new trainer's first version arrives."""
+        """If the engine's weights are lost too, nothing is sampled until the new trainer's first
+        version arrives.
+        """
 
         def is_lost(version: PolicyVersion) -> bool:
             return not survives(version, incarnation, history)
@@ -94,10 +110,16 @@ class GeneratorWeights:
         if self._engine.version is not None and is_lost(self._engine.version):
             await self._engine.withdraw()
         restarted = await self._claims.restart_lost(is_lost)
-        log.info("trainer's surviving history is known", incarnation=incarnation, restarted_rollouts=restarted)
+        log.info(
+            "trainer's surviving history is known",
+            incarnation=incarnation,
+            restarted_rollouts=restarted,
+        )
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
-        log.info("handing over tasks that a faster generator can finish in time", tasks=len(sequences))
+        log.info(
+            "handing over tasks that a faster generator can finish in time", tasks=len(sequences)
+        )
         self._claims.hand_over(sequences)
 
     async def change_owner(self, reason: str) -> str:

@@ -18,10 +18,17 @@ from rollcast.wire import grading_pb2, grading_pb2_grpc
 
 
 class GradingService(grading_pb2_grpc.GradingServicer):
-    """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT with one sentence."""
+    """Grades in the sandbox; a request that it cannot grade is INVALID_ARGUMENT
+    with one sentence.
+    """
 
     def __init__(
-        self, sandbox: Sandbox, verifiers: Verifiers, turns: Turns, grading_limits: Grading, exporter: Exporter
+        self,
+        sandbox: Sandbox,
+        verifiers: Verifiers,
+        turns: Turns,
+        grading_limits: Grading,
+        exporter: Exporter,
     ) -> None:
         """`grading_limits`: limits beyond which a request is refused."""
         self._sandbox = sandbox
@@ -51,14 +58,21 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         if not self._sandbox.is_started(request.verifier):
             self.start(request.verifier)
             self._refuse(
-                context, grpc.StatusCode.UNAVAILABLE, "importing", f"{request.verifier} is being imported; try again"
+                context,
+                grpc.StatusCode.UNAVAILABLE,
+                "importing",
+                f"{request.verifier} is being imported; try again",
             )
         try:
             with self._turns.turn(context.is_active):
                 began = time.perf_counter()
                 grade = self._sandbox.grade(request.verifier, completion, reference, limits=limits)
         except NoTurn as none:
-            status = grpc.StatusCode.RESOURCE_EXHAUSTED if none.reason == "full" else grpc.StatusCode.UNAVAILABLE
+            status = (
+                grpc.StatusCode.RESOURCE_EXHAUSTED
+                if none.reason == "full"
+                else grpc.StatusCode.UNAVAILABLE
+            )
             self._refuse(context, status, none.reason, f"no turn: {none.reason}; try again")
         self._exporter.add(grader_metrics.GRADER_GRADINGS, status=grade.status)
         self._exporter.observe(grader_metrics.GRADER_SECONDS, time.perf_counter() - began)
@@ -67,12 +81,16 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         )
 
     def start(self, verifier: str) -> threading.Thread:
-        """Runs in a thread of its own, so that no call waits for it in the place of another verifier's."""
+        """Runs in a thread of its own, so that no call waits for it in the place of another
+        verifier's.
+        """
         with self._lock:
             thread = self._imports.get(verifier)
             if thread is None or not thread.is_alive():
                 name = f"import {verifier}"
-                thread = threading.Thread(target=self._sandbox.start, args=(verifier,), name=name, daemon=True)
+                thread = threading.Thread(
+                    target=self._sandbox.start, args=(verifier,), name=name, daemon=True
+                )
                 self._imports[verifier] = thread
                 thread.start()
             return thread
@@ -88,10 +106,15 @@ class GradingService(grading_pb2_grpc.GradingServicer):
             if not 0 < value <= cap:
                 self._refuse_request(
                     context,
-                    f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at most {cap:g}; lower "
+                    f"tasks.grading.{setting} = {value:g}: this grader allows more than 0 and at "
+                    f"most {cap:g}; lower "
                     "it, or raise it in the grader's run file",
                 )
-        return Limits(request_limits.deadline_seconds, request_limits.seconds_per_test, request_limits.memory_mib << 20)
+        return Limits(
+            request_limits.deadline_seconds,
+            request_limits.seconds_per_test,
+            request_limits.memory_mib << 20,
+        )
 
     def _check(self, verifier: str, context: grpc.ServicerContext) -> None:
         try:
@@ -100,11 +123,15 @@ class GradingService(grading_pb2_grpc.GradingServicer):
         except UserError as error:
             self._refuse_request(context, f"{error}, or install it in the grader as well")
         if not sandboxed:
-            self._refuse_request(context, f"verifier {verifier}: it needs no sandbox; generators grade it themselves")
+            self._refuse_request(
+                context, f"verifier {verifier}: it needs no sandbox; generators grade it themselves"
+            )
 
     def _refuse_request(self, context: grpc.ServicerContext, message: str) -> NoReturn:
         self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "request", message)
 
-    def _refuse(self, context: grpc.ServicerContext, status: grpc.StatusCode, reason: str, message: str) -> NoReturn:
+    def _refuse(
+        self, context: grpc.ServicerContext, status: grpc.StatusCode, reason: str, message: str
+    ) -> NoReturn:
         self._exporter.add(grader_metrics.GRADER_REFUSED, reason=reason)
         context.abort(status, message)

@@ -1,8 +1,9 @@
 """The grader's process.
 
-start: no credential of others is held, or it refuses; the sandbox proves that it grades and contains, or it refuses
-serve: gRPC for generators, probes and metrics over HTTP
-stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; running gradings finish
+start: no credential of others is held, or it refuses; the sandbox proves that it grades and
+contains, or it refuses serve: gRPC for generators, probes and metrics over HTTP
+stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; running gradings
+       finish
 """
 
 import json
@@ -49,7 +50,9 @@ def escapes():
         found.append(name)
     return found
 ```"""
-_CONTAINED = json.dumps({"kind": "calls", "entry_point": "escapes", "cases": [{"arguments": [], "output": []}]})
+_CONTAINED = json.dumps(
+    {"kind": "calls", "entry_point": "escapes", "cases": [{"arguments": [], "output": []}]}
+)
 
 log = get_logger()
 
@@ -57,14 +60,17 @@ log = get_logger()
 def serve(config: RunConfig) -> int:
     """Run until a signal; returns the exit code.
 
-    Raises UserError if it holds credentials, a port cannot be had, or this machine cannot contain programs.
+    Raises UserError if it holds credentials, a port cannot be had, or this machine cannot contain
+    programs.
     """
     stop = StopSignal()
     refuse_credentials(config.redis, config.rpc)
     settings = config.grader
     exporter = Exporter(config.run)
     verifiers = Verifiers.from_tasks(config.tasks)
-    sandbox = Sandbox(config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers)
+    sandbox = Sandbox(
+        config.tasks.grading.model_copy(update={"sandbox": settings.sandbox}), verifiers
+    )
     processes, reduced = gradings_at_once(settings.processes, "grader.processes")
     if reduced:
         log.warning(reduced)
@@ -82,12 +88,16 @@ def serve(config: RunConfig) -> int:
     try:
         prove(sandbox, settings.sandbox)
         service = GradingService(sandbox, verifiers, turns, config.tasks.grading, exporter)
-        import_verifiers(service, [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed])
+        import_verifiers(
+            service,
+            [name for name in verifier_names(config.tasks) if verifiers.find(name).sandboxed],
+        )
         server, port = start_server(
             config.grader_rpc,
             lambda grpc_server: add_GradingServicer_to_server(service, grpc_server),  # type: ignore[no-untyped-call]
             setting="grader.port",
-            # Threads in addition to those that grade and wait, so that one more caller is refused immediately
+            # Threads in addition to those that grade and wait, so that one more caller is refused
+            # immediately
             max_calls=settings.processes + settings.queue + 16,
             max_message_bytes=MAX_GRADING_BYTES,
             secret_place=secret_place(config.run_folder, "grader.token"),
@@ -109,7 +119,9 @@ def serve(config: RunConfig) -> int:
 
 
 def import_verifiers(service: GradingService, names: list[str]) -> None:
-    """Side by side; one that takes longer than 30 s goes on being imported while others are served."""
+    """Side by side; one that takes longer than 30 s goes on being imported while others are
+    served.
+    """
     threads = [service.start(name) for name in names]
     # 30.0: time that a start waits for verifiers to be imported.
     until = time.monotonic() + 30.0
@@ -118,26 +130,35 @@ def import_verifiers(service: GradingService, names: list[str]) -> None:
 
 
 def refuse_credentials(redis: Redis, rpc: Rpc) -> None:
-    """Raises UserError if the process was given a secret that it has no use for, and a program could be after."""
+    """Raises UserError if the process was given a secret that it has no use for, and a program
+    could be after.
+    """
     for setting, variable, secret in (
         ("redis.password", "ROLLCAST_REDIS_PASSWORD", redis.password),
         ("rpc.token", "ROLLCAST_RPC_TOKEN", rpc.token),
     ):
         if secret is not None:
             raise UserError(
-                f"{setting} (not shown): the grader must not hold it; take it out of the grader's run file and "
+                f"{setting} (not shown): the grader must not hold it; take it out of the grader's "
+                "run file and "
                 f"environment, and give it to the others as {variable}"
             )
 
 
 def prove(sandbox: Sandbox, kind: str) -> None:
-    """Grades a program that tries to get out. Raises UserError if it did, or if no program runs at all."""
+    """Grades a program that tries to get out.
+
+    Raises UserError if it did, or if no program runs at all.
+    """
     sandbox.check(CODE)
     grade = sandbox.grade(CODE, _PROOF, _CONTAINED, limits=PROOF_LIMITS)
     if grade.status == "wrong":
-        raise UserError(f"grader.sandbox = {kind!r}: a program that was tried here got out; use another runtime")
+        raise UserError(
+            f"grader.sandbox = {kind!r}: a program that was tried here got out; use another runtime"
+        )
     if grade.status != "ok":
         raise UserError(
-            f"grader.sandbox = {kind!r}: no program can be run here (status {grade.status}); use another runtime, or "
+            f"grader.sandbox = {kind!r}: no program can be run here (status {grade.status}); use "
+            "another runtime, or "
             "give the grader more processor time and memory"
         )

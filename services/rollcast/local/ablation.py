@@ -1,4 +1,5 @@
-"""A set of runs on one machine, one after the other: a base and its variants, each with several seeds.
+"""A set of runs on one machine, one after the other: a base and its variants, each with several
+seeds.
 
 plan -> for each run: finished already? -> skipped
                       has a history?    -> continued
@@ -54,11 +55,14 @@ class PlannedRun:
     """Whether it is a variant that trains as the whole recipe does."""
 
 
-def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path) -> list[PlannedRun]:
-    """The base and every variant with the base's seed, then all of them with the next one, and so on.
+def plan(
+    base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder: Path
+) -> list[PlannedRun]:
+    """The base and every variant with the base's seed, then all of them with the next one, and so
+    on.
 
-    A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the runs are made
-    here. Raises UserError if a change clashes with the base.
+    A set that is cut short so has every recipe before any is repeated. `folder` is absolute if the
+    runs are made here. Raises UserError if a change clashes with the base.
     """
     rows = [Variant(WHOLE, "the whole recipe", {}), *variants]
     planned = []
@@ -67,7 +71,9 @@ def plan(base: RunConfig, variants: Sequence[Variant], *, num_seeds: int, folder
             run = f"{base.run}-{row.name}" + (f"-s{seed}" if num_seeds > 1 else "")
             run_settings = {"run": run, "seed": seed, "folder": str(folder)}
             config = apply_change(base, row.change | run_settings, source=row.name)
-            planned.append(PlannedRun(row, config, row.name != WHOLE and is_same_in_effect(config, base)))
+            planned.append(
+                PlannedRun(row, config, row.name != WHOLE and is_same_in_effect(config, base))
+            )
     return planned
 
 
@@ -82,8 +88,8 @@ def run_set(
 ) -> list[RunRecord]:
     """Run those that are not finished; the records of all, in the order of the plan.
 
-    `make_run_view`: the view for the run of that place. Raises UserError if the folder holds a set and `resume` is
-    not asked for, or if one of its runs was made with other settings.
+    `make_run_view`: the view for the run of that place. Raises UserError if the folder holds a set
+    and `resume` is not asked for, or if one of its runs was made with other settings.
     """
     records = [_record(item) for item in planned]
     for item in planned:
@@ -91,7 +97,9 @@ def run_set(
     for index, (item, record) in enumerate(zip(planned, records, strict=True)):
         if (item.config.run_folder / RESULT).exists():  # it came to its end and was concluded
             folder_of_run = item.config.run_folder
-            _conclude(record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read()))
+            _conclude(
+                record, folder_of_run, conclude(folder_of_run, StatusReader(item.config).read())
+            )
         else:
             _run(item.config, record, make_run_view(index), seconds_per_run)
             if record.state is State.FAILED:
@@ -103,10 +111,11 @@ def run_set(
 
 
 def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
-    """The records of runs that were trained elsewhere, each in a folder of its name in `folder`; nothing is written.
+    """The records of runs that were trained elsewhere, each in a folder of its name in `folder`;
+    nothing is written.
 
-    One that is not there, or holds no evaluation after the first step, failed. Raises UserError if a run was made
-    with another recipe or seed.
+    One that is not there, or holds no evaluation after the first step, failed. Raises UserError if
+    a run was made with another recipe or seed.
     """
     records = [_record(item) for item in planned]
     for item, record in zip(planned, records, strict=True):
@@ -126,7 +135,10 @@ def read_set(planned: Sequence[PlannedRun], folder: Path) -> list[RunRecord]:
 
 
 def write_progress(folder: Path, records: Sequence[RunRecord], **more: Any) -> None:
-    """`more`: the result of the set, once it is complete. Raises UserError if it cannot be written."""
+    """`more`: the result of the set, once it is complete.
+
+    Raises UserError if it cannot be written.
+    """
     make_folder(folder)
     replace_json(folder / ABLATION, as_json(SetRecord(list(records), **more)), go_on="--continue")
 
@@ -135,19 +147,33 @@ def _record(item: PlannedRun) -> RunRecord:
     config = item.config
     row = item.variant
     folder = str(config.run_folder)
-    return RunRecord(config.run, row.name, row.description, config.seed, folder, null_control=item.is_null_control)
+    return RunRecord(
+        config.run,
+        row.name,
+        row.description,
+        config.seed,
+        folder,
+        null_control=item.is_null_control,
+    )
 
 
 def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
-    """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may differ."""
-    file = next((run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None)
+    """Checks a run trained elsewhere whose folder holds its run file; paths and addresses may
+    differ.
+    """
+    file = next(
+        (run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None
+    )
     trained_config = None if file is None else load_run_config(file)
     if trained_config is None:
         return
-    changes = [change for change in differences(trained_config.recipe, recipe) if not is_move(change)]
+    changes = [
+        change for change in differences(trained_config.recipe, recipe) if not is_move(change)
+    ]
     if changes or trained_config.seed != seed:
         raise UserError(
-            f"run folder {run_folder}: was made with another recipe or seed than the set's; give the "
+            f"run folder {run_folder}: was made with another recipe or seed than the set's; give "
+            "the "
             "--config, --without, --recipe and --seeds it was made with"
         )
 
@@ -156,17 +182,29 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
     if not has_history(folder):
         return
     if not resume:
-        raise UserError(f"run folder {folder}: holds a run already; go on with --continue, or choose another --folder")
+        raise UserError(
+            f"run folder {folder}: holds a run already; go on with --continue, or choose another "
+            "--folder"
+        )
     if (folder / UP_FILE).exists():
-        changes = [change for change in differences(load_run_config(folder / UP_FILE), settings) if not is_move(change)]
+        changes = [
+            change
+            for change in differences(load_run_config(folder / UP_FILE), settings)
+            if not is_move(change)
+        ]
         if different := ", ".join(sorted({one.field.partition(".")[0] for one in changes})):
-            raise UserError(f"run folder {folder}: was made with other settings ({different}); choose another --folder")
+            raise UserError(
+                f"run folder {folder}: was made with other settings ({different}); choose another "
+                "--folder"
+            )
 
 
 def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: float | None) -> None:
     started = time.monotonic()
     try:
-        ending = run_locally(config, resume=has_history(config.run_folder), view=view, most_seconds=seconds_per_run)
+        ending = run_locally(
+            config, resume=has_history(config.run_folder), view=view, most_seconds=seconds_per_run
+        )
     except (UserError, ServiceLostError, RunDeadlineError) as error:
         record.state = State.FAILED
         record.error = str(error)
@@ -174,7 +212,9 @@ def _run(config: RunConfig, record: RunRecord, view: View, seconds_per_run: floa
         if ending is Doing.STOPPED:
             record.state = State.INTERRUPTED
         else:
-            _conclude(record, config.run_folder, conclude(config.run_folder, StatusReader(config).read()))
+            _conclude(
+                record, config.run_folder, conclude(config.run_folder, StatusReader(config).read())
+            )
     record.seconds = round(time.monotonic() - started, 1)
 
 
@@ -188,10 +228,15 @@ def _conclude(record: RunRecord, run_folder: Path, result: RunResult | None) -> 
 
 
 def _finish(record: RunRecord, run_folder: Path, initial: float, measured: float) -> None:
-    """`initial`, `measured`: pass rates. A step that was lost and repeated counts once in the interrupted ratio."""
+    """`initial`, `measured`: pass rates.
+
+    A step that was lost and repeated counts once in the interrupted ratio.
+    """
     record.state = State.FINISHED
     record.initial = initial
     record.measured = measured
     steps = RecordFile(run_folder / STEPS, StepRecord).read()
-    ratios = {step.step: step.interrupted_ratio for step in steps if step.interrupted_ratio is not None}
+    ratios = {
+        step.step: step.interrupted_ratio for step in steps if step.interrupted_ratio is not None
+    }
     record.interrupted_ratio = fmean(ratios.values()) if ratios else None

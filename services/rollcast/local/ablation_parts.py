@@ -1,7 +1,8 @@
-"""The parts of a recipe, what takes the place of each when it is left out, and whole recipes on another base.
+"""The parts of a recipe, what takes the place of each when it is left out, and whole recipes on
+another base.
 
-A variant is a change of the base run file: nested settings that are put over it. Lengths of the paper (14,000 tokens of
-a budget of 14,336) are scaled to the base's own completion budget.
+A variant is a change of the base run file: nested settings that are put over it. Lengths of the
+paper (14,000 tokens of a budget of 14,336) are scaled to the base's own completion budget.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ DEFAULT_PROMPT_USES = 4
 """Without fresh data one prompt of this many stays, unless another number is given."""
 SIZES = ("prompts_per_step", "rollouts_per_prompt", "max_prompt_tokens", "max_completion_tokens")
 KEPT = (*SIZES, "optimizer", "router_replay")
-"""Settings that stay the base's if another recipe is tried on it: batch, budgets, optimizer, the model's routers."""
+"""Settings that stay the base's if another recipe is tried on it: batch, budgets, optimizer, the
+model's routers."""
 SWITCHES = tuple(name for name in Recipe.model_fields if name not in KEPT)
 """Settings that a recipe brings to another base."""
 
@@ -43,14 +45,18 @@ class RecipePart:
 
 
 def _part(name: str, instead: str, **change: Any) -> RecipePart:
-    """`change`: settings of the recipe, or functions of the base's that return them; the first one holds the part."""
+    """`change`: settings of the recipe, or functions of the base's that return them; the first one
+    holds the part.
+    """
     setting = next(iter(change))
 
     def is_in(recipe: Recipe) -> bool:
         """The setting is ScaleRL's; of a group the kind, and of a pass rate that there is one."""
         value = getattr(recipe, setting)
         usual = getattr(Recipe(), setting)
-        return type(value) is type(usual) and (value == usual or isinstance(value, Settings | float))
+        return type(value) is type(usual) and (
+            value == usual or isinstance(value, Settings | float)
+        )
 
     def without(base: Recipe, tasks: Tasks) -> Change:
         settings = {key: value(base) if callable(value) else value for key, value in change.items()}
@@ -84,7 +90,9 @@ PARTS: tuple[RecipePart, ...] = (
     _part("cispo", "the DAPO loss", loss={"kind": "dapo", "clip_low": 0.2, "clip_high": 0.26}),
     _part("fp32_head", "the LM head in the model's precision", lm_head="model"),
     _part("prompt_average", "sample average", aggregation="sample"),
-    _part("batch_normalisation", "advantages normalised by prompt", advantage_normalisation="prompt"),
+    _part(
+        "batch_normalisation", "advantages normalised by prompt", advantage_normalisation="prompt"
+    ),
     _part(
         "zero_variance_filter",
         "groups without variance kept in the batch",
@@ -107,7 +115,9 @@ FRESH_DATA = "fresh_data"
 
 
 def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
-    """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of `reuse` stays."""
+    """Data reuse as an axis, on demand only, since it is no switch of the recipe: a prompt of
+    `reuse` stays.
+    """
     name = FRESH_DATA if reuse == DEFAULT_PROMPT_USES else f"{FRESH_DATA}:{reuse}"
 
     def without(base: Recipe, tasks: Tasks) -> Change:
@@ -115,13 +125,17 @@ def fresh_data(reuse: int = DEFAULT_PROMPT_USES) -> RecipePart:
         step = base.prompts_per_step
         if num_prompts // reuse < step:
             raise UserError(
-                f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes {num_prompts // reuse}, "
-                f"and a step takes {step} different ones; train on {reuse * step} or more, or lower "
+                f"--without {name}: 1 in {reuse} of the {num_prompts} training prompts makes "
+                f"{num_prompts // reuse}, "
+                f"and a step takes {step} different ones; train on {reuse * step} or more, or "
+                "lower "
                 "recipe.prompts_per_step"
             )
         return {"recipe": {"unique_prompts": num_prompts // reuse}}
 
-    return RecipePart(name, f"1 prompt in {reuse}, used {reuse} times as often,", lambda recipe: True, without)
+    return RecipePart(
+        name, f"1 prompt in {reuse}, used {reuse} times as often,", lambda recipe: True, without
+    )
 
 
 def find_part(name: str) -> RecipePart:
@@ -129,7 +143,10 @@ def find_part(name: str) -> RecipePart:
     kind, colon, number = name.replace("-", "_").partition(":")
     if kind == FRESH_DATA:
         if colon and not (number.isdecimal() and 2 <= int(number) <= 1_000):
-            raise UserError(f"--without {name}: {number!r} is no number from 2 to 1000; write {FRESH_DATA}:8 or so")
+            raise UserError(
+                f"--without {name}: {number!r} is no number from 2 to 1000; write {FRESH_DATA}:8 "
+                "or so"
+            )
         return fresh_data(int(number) if colon else DEFAULT_PROMPT_USES)
     for part in PARTS:
         if not colon and part.name == kind:
@@ -139,13 +156,21 @@ def find_part(name: str) -> RecipePart:
 
 
 def apply_change(base: RunConfig, change: Mapping[str, Any], source: str) -> RunConfig:
-    """`base` with the change put over it, checked again. Raises UserError, beginning with `source`, if they clash."""
+    """`base` with the change put over it, checked again.
+
+    Raises UserError, beginning with `source`, if they clash.
+    """
     return parse_run_config(_merge_settings(plain(base), change), source=source)
 
 
 def is_same_in_effect(first_config: RunConfig, second_config: RunConfig) -> bool:
-    """Whether both train alike: run, seed and folder may differ, and the head if the model is as precise."""
-    effective = [config.model_dump(exclude={"run", "seed", "folder"}) for config in (first_config, second_config)]
+    """Whether both train alike: run, seed and folder may differ, and the head if the model is as
+    precise.
+    """
+    effective = [
+        config.model_dump(exclude={"run", "seed", "folder"})
+        for config in (first_config, second_config)
+    ]
     for settings in effective:
         if settings["model"]["dtype"] == "float32":
             settings["recipe"]["lm_head"] = "fp32"
@@ -153,12 +178,15 @@ def is_same_in_effect(first_config: RunConfig, second_config: RunConfig) -> bool
 
 
 def transplant_recipe(recipe: Recipe, base: Recipe, *, is_published: bool) -> Change:
-    """The switches of `recipe` as a change of `base`, lengths scaled from its completion budget to the base's.
+    """The switches of `recipe` as a change of `base`, lengths scaled from its completion budget to
+    the base's.
 
-    `is_published`: of the paper; where such a one is defined by a larger batch than the paper's 48 prompts, the base's
-    is larger by as much.
+    `is_published`: of the paper; where such a one is defined by a larger batch than the paper's 48
+    prompts, the base's is larger by as much.
     """
-    settings = {name: value for name, value in recipe.model_dump(mode="json").items() if name in SWITCHES}
+    settings = {
+        name: value for name, value in recipe.model_dump(mode="json").items() if name in SWITCHES
+    }
     control = recipe.length_control
     if recipe.max_completion_tokens != base.max_completion_tokens:
         share = base.max_completion_tokens / recipe.max_completion_tokens
@@ -167,7 +195,9 @@ def transplant_recipe(recipe: Recipe, base: Recipe, *, is_published: bool) -> Ch
         elif isinstance(control, Interruption):
             settings["length_control"] = _interruption(control, base, share)
     if _brings_its_batch(recipe, is_published):
-        settings["prompts_per_step"] = round(base.prompts_per_step * recipe.prompts_per_step / PAPERS_BATCH)
+        settings["prompts_per_step"] = round(
+            base.prompts_per_step * recipe.prompts_per_step / PAPERS_BATCH
+        )
     return {"recipe": settings}
 
 
@@ -176,9 +206,11 @@ def _brings_its_batch(recipe: Recipe, is_published: bool) -> bool:
 
 
 def left_behind(recipe: Recipe, base: Recipe, *, is_published: bool) -> dict[str, tuple[Any, Any]]:
-    """Settings of `recipe` that `transplant_recipe` does not bring although they differ: name -> (its own, the base's).
+    """Settings of `recipe` that `transplant_recipe` does not bring although they differ: name ->
+    (its own, the base's).
 
-    Lengths and a batch that are scaled are brought; the interruption of a base with one of its own stays.
+    Lengths and a batch that are scaled are brought; the interruption of a base with one of its own
+    stays.
     """
     names = set(KEPT)
     if (
@@ -225,5 +257,7 @@ def _interruption(control: Interruption, base: Recipe, share: float) -> Change:
     if isinstance(base.length_control, Interruption):
         return base.length_control.model_dump(mode="json")
     low, high = (_scale_tokens(position, share) for position in control.position)
-    answer = max(1, min(_scale_tokens(control.answer_tokens, share), base.max_completion_tokens - high - 1))
+    answer = max(
+        1, min(_scale_tokens(control.answer_tokens, share), base.max_completion_tokens - high - 1)
+    )
     return control.model_dump(mode="json") | {"position": [low, high], "answer_tokens": answer}

@@ -1,4 +1,5 @@
-"""Changes that the newest rules make to a finished run: prompts that it should not have trained on, rewards it gave.
+"""Changes that the newest rules make to a finished run: prompts that it should not have trained on,
+rewards it gave.
 
 checkpoint: prompts trained on --.
 data, held out and downstream ---'-> trained prompts that ask what an evaluated one asks
@@ -47,7 +48,8 @@ class RunAudit:
     """The counts, and the first few examples of each."""
 
     split_rules: int
-    """Under which the run began. Without a checkpoint here those of the first releases are assumed."""
+    """Under which the run began. Without a checkpoint here those of the first releases are
+    assumed."""
     grading_rules: int
     has_checkpoint: bool
     """False = which prompts were trained on is not known; all of the data count."""
@@ -72,26 +74,38 @@ class RunAudit:
     """Stored rewards above 0 of truncated answers, where these are trained on: they count 0 now."""
 
     def as_json(self) -> dict[str, object]:
-        return asdict(self) | {"newest_split_rules": SPLIT_RULES, "newest_grading_rules": GRADING_RULES}
+        return asdict(self) | {
+            "newest_split_rules": SPLIT_RULES,
+            "newest_grading_rules": GRADING_RULES,
+        }
 
     def in_words(self) -> list[str]:
         trained = "trained prompts"
         if not self.has_checkpoint:
             trained = "training prompts (no checkpoint says which were used)"
         lines = [
-            f"split rules {self.split_rules} (newest {SPLIT_RULES}): of {self.trained_prompts:,} {trained}, "
-            f"{self.contaminated_prompts:,} ask what a held-out or downstream prompt asks; they were used "
+            f"split rules {self.split_rules} (newest {SPLIT_RULES}): of {self.trained_prompts:,} "
+            f"{trained}, "
+            f"{self.contaminated_prompts:,} ask what a held-out or downstream prompt asks; they "
+            "were used "
             f"{self.contaminated_uses:,} times",
             *(f"  {text}" for text in self.contaminated_examples),
-            f"grading rules {self.grading_rules} (newest {GRADING_RULES}): of {self.stored_rewards:,} stored rewards, "
-            f"{self.changed_rewards:,} change; {self.graded_again:,} were graded again, {self.same_by_rule:,} are of "
+            f"grading rules {self.grading_rules} (newest {GRADING_RULES}): of "
+            f"{self.stored_rewards:,} stored rewards, "
+            f"{self.changed_rewards:,} change; {self.graded_again:,} were graded again, "
+            f"{self.same_by_rule:,} are of "
             "verifiers and comparisons that did not change",
             *(f"  {change}: {count:,}" for change, count in sorted(self.changes.items())),
             *(f"  {text}" for text in self.changed_examples),
-            *(f"  not graded again: {count:,} {reason}" for reason, count in sorted(self.not_graded_again.items())),
+            *(
+                f"  not graded again: {count:,} {reason}"
+                for reason, count in sorted(self.not_graded_again.items())
+            ),
         ]
         if self.truncated_rewards:
-            lines.append(f"  {self.truncated_rewards:,} rewards of truncated answers count 0 in training now")
+            lines.append(
+                f"  {self.truncated_rewards:,} rewards of truncated answers count 0 in training now"
+            )
         return lines
 
 
@@ -103,20 +117,33 @@ def audit(
     checkpoints: Place,
     progress: Callable[[str], None] = lambda line: None,
 ) -> RunAudit:
-    """Grade the stored answers of a run again and look for evaluated prompts among the trained ones.
+    """Grade the stored answers of a run again and look for evaluated prompts among the trained
+    ones.
 
     Raises UserError if the data cannot be read, or this machine cannot grade programs.
     """
     rules = checkpoint_rules(checkpoints)
     split_rules = FIRST_RULES if rules is None else rules.split
-    report = RunAudit(split_rules, FIRST_RULES if rules is None else rules.grading, rules is not None)
+    report = RunAudit(
+        split_rules, FIRST_RULES if rules is None else rules.grading, rules is not None
+    )
     split = load(tasks, min(split_rules, SPLIT_RULES))
     uses = {prompt.id: 1 for prompt in split.train} if rules is None else rules.uses
     _count_contaminated(report, split, uses)
-    judges = frozenset(verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier))
+    judges = frozenset(
+        verifier.name for verifier in tasks.verifiers if isinstance(verifier, JudgeVerifier)
+    )
     read_answer = partial(_Answer.from_sample, without_end=_EndOfText(model_path), judges=judges)
     with closing(Sandbox(_here(tasks.grading))) as sandbox:
-        _grade_again(report, _samples(run_folder), split, sandbox, read_answer, recipe.exclude_truncated, progress)
+        _grade_again(
+            report,
+            _samples(run_folder),
+            split,
+            sandbox,
+            read_answer,
+            recipe.exclude_truncated,
+            progress,
+        )
     return report
 
 
@@ -142,14 +169,20 @@ def _grade_again(
     find = _PromptFinder(
         [
             *split.held_out,
-            *(downstream_prompt for prompts in split.downstream.values() for downstream_prompt in prompts),
+            *(
+                downstream_prompt
+                for prompts in split.downstream.values()
+                for downstream_prompt in prompts
+            ),
         ]
     )
     changes: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for record, sample in samples:
         report.stored_rewards += 1
-        report.truncated_rewards += sample.truncated and sample.reward > 0 and not excludes_truncated
+        report.truncated_rewards += (
+            sample.truncated and sample.reward > 0 and not excludes_truncated
+        )
         prompt = find(sample)
         stored_answer = read_answer(sample, prompt)
         if stored_answer.reason == SAME_BY_RULE:
@@ -157,8 +190,13 @@ def _grade_again(
         elif stored_answer.reason or prompt is None:
             failures[stored_answer.reason] += 1
         else:
-            new_grade = grade(prompt.verifier, stored_answer.text, prompt.verifier_reference, sandbox=sandbox)
-            if _note(report, new_grade, sample, changes, failures) and len(report.changed_examples) < MAX_EXAMPLES:
+            new_grade = grade(
+                prompt.verifier, stored_answer.text, prompt.verifier_reference, sandbox=sandbox
+            )
+            if (
+                _note(report, new_grade, sample, changes, failures)
+                and len(report.changed_examples) < MAX_EXAMPLES
+            ):
                 sample_location = f"{record.dataset}, step {record.step}"
                 report.changed_examples.append(
                     f"{sample_location}: {_short(sample.completion[-MAX_SHOWN_CHARACTERS:])}"
@@ -171,7 +209,11 @@ def _grade_again(
 
 
 def _note(
-    report: RunAudit, new_grade: Grade, sample: SampledCompletion, changes: Counter[str], failures: Counter[str]
+    report: RunAudit,
+    new_grade: Grade,
+    sample: SampledCompletion,
+    changes: Counter[str],
+    failures: Counter[str],
 ) -> bool:
     """Count one grading; returns whether its reward is another."""
     if new_grade.status not in VERDICTS:
@@ -222,7 +264,11 @@ def _may_change(prompt: Prompt) -> bool:
     if prompt.verifier != CODE:
         return prompt.verifier == MATH
     reference = json.loads(prompt.verifier_reference)
-    return isinstance(reference, dict) and reference.get("comparison") != "exact" and reference.get("kind") != "tests"
+    return (
+        isinstance(reference, dict)
+        and reference.get("comparison") != "exact"
+        and reference.get("kind") != "tests"
+    )
 
 
 def _samples(run_folder: Path) -> Iterator[tuple[SamplesRecord, SampledCompletion]]:
@@ -235,11 +281,15 @@ def _samples(run_folder: Path) -> Iterator[tuple[SamplesRecord, SampledCompletio
 
 def _here(grading: Grading) -> Grading:
     """A grader elsewhere has gone with the run."""
-    return grading.model_copy(update={"sandbox": "strict"}) if grading.sandbox == "remote" else grading
+    return (
+        grading.model_copy(update={"sandbox": "strict"}) if grading.sandbox == "remote" else grading
+    )
 
 
 class _PromptFinder:
-    """The prompt of a stored answer, by its id; earlier releases stored none, and the text decides."""
+    """The prompt of a stored answer, by its id; earlier releases stored none,
+    and the text decides.
+    """
 
     def __init__(self, prompts: Iterable[Prompt]) -> None:
         self._by_id = {prompt.id: prompt for prompt in prompts}
@@ -257,9 +307,16 @@ class _PromptFinder:
         parts = _CUT.split(text)
         if len(parts) == 1:
             return next((prompt for prompt in self._longest_first if prompt.text in text), None)
-        # The template is around a cut prompt: its own end, without the template's, is in the last part.
-        ends = (prompt for prompt in self._longest_first if prompt.text[-MAX_SHOWN_CHARACTERS:] in parts[-1])
-        return next((prompt for prompt in ends if prompt.text[:MAX_SHOWN_CHARACTERS] in parts[0]), None)
+        # The template is around a cut prompt: its own end, without the template's, is in the last
+        # part.
+        ends = (
+            prompt
+            for prompt in self._longest_first
+            if prompt.text[-MAX_SHOWN_CHARACTERS:] in parts[-1]
+        )
+        return next(
+            (prompt for prompt in ends if prompt.text[:MAX_SHOWN_CHARACTERS] in parts[0]), None
+        )
 
 
 class _EndOfText:
@@ -273,7 +330,10 @@ class _EndOfText:
     def __call__(self, text: str) -> str:
         if self._tokens is None:
             return _USUAL_ENDS.sub("", text)
-        return next((text.removesuffix(token) for token in self._tokens if token and text.endswith(token)), text)
+        return next(
+            (text.removesuffix(token) for token in self._tokens if token and text.endswith(token)),
+            text,
+        )
 
 
 def _short(text: str) -> str:

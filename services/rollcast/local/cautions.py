@@ -37,7 +37,10 @@ def data_warnings(split: PromptSplit) -> list[str]:
     return [
         *contaminated_in_words(len(split.contaminated)),
         *(
-            f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they {explanation}"
+            (
+                f"tasks.dataset: {count} {'row is' if count == 1 else 'rows are'} left out: they "
+                f"{explanation}"
+            )
             for reason, explanation in _LEFT_OUT.items()
             if (count := split.skipped.get(reason, 0))
         ),
@@ -45,17 +48,28 @@ def data_warnings(split: PromptSplit) -> list[str]:
 
 
 def token_warnings(
-    max_prompt_tokens: int, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
+    max_prompt_tokens: int,
+    prompt_format: PromptFormat,
+    split: PromptSplit,
+    tokenizer: TokenizerFile,
 ) -> list[str]:
-    """Cautions about the prompts and the marks of a think block, as the model's tokenizer reads them."""
-    return [*_prompt_warnings(max_prompt_tokens, split, tokenizer), *_think_mark_warnings(prompt_format, tokenizer)]
+    """Cautions about the prompts and the marks of a think block, as the model's tokenizer reads
+    them.
+    """
+    return [
+        *_prompt_warnings(max_prompt_tokens, split, tokenizer),
+        *_think_mark_warnings(prompt_format, tokenizer),
+    ]
 
 
 def model_name_warnings(path: str) -> list[str]:
     """If `path` is taken for a name on the hub, though it begins with a folder that is here."""
     if path == PLACEHOLDER and not Path(path).exists():
         return [
-            f"model.path = {path}: is the demo's model, which `rollcast demo` trains; `rollcast up` needs its folder"
+            (
+                f"model.path = {path}: is the demo's model, which `rollcast demo` trains; "
+                "`rollcast up` needs its folder"
+            )
         ]
     owner = path.partition("/")[0]
     try:
@@ -66,7 +80,9 @@ def model_name_warnings(path: str) -> list[str]:
         return []
     close_folder = similar_folder(path)
     meant = f"did you mean {close_folder}?" if close_folder else f"./{path} would be a folder"
-    return [f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"]
+    return [
+        f"model.path = {path}: is not in the folder {owner}, so the hub is asked for it; {meant}"
+    ]
 
 
 def evaluation_warnings(every: int, steps: int | None) -> list[str]:
@@ -74,17 +90,25 @@ def evaluation_warnings(every: int, steps: int | None) -> list[str]:
     points = LEAST_EVALUATIONS if steps is None else math.ceil(steps / every)
     if steps is None or points >= LEAST_EVALUATIONS:
         return []
-    curve = "only at its start and at its end" if points == 1 else f"only {points} times after its start"
+    curve = (
+        "only at its start and at its end"
+        if points == 1
+        else f"only {points} times after its start"
+    )
     max_interval_steps = max(1, steps // LEAST_EVALUATIONS)
     more = "" if steps >= LEAST_EVALUATIONS else f", and at least {LEAST_EVALUATIONS} steps"
     return [
-        f"tasks.evaluation.every_steps = {every}: with budget.steps {steps} the curve is measured {curve}, and a "
-        f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most {max_interval_steps}{more}"
+        f"tasks.evaluation.every_steps = {every}: with budget.steps {steps} the curve is measured "
+        f"{curve}, and a "
+        f"forecast takes {LEAST_EVALUATIONS} evaluations after the start; set at most "
+        f"{max_interval_steps}{more}"
     ]
 
 
 def core_warnings(local: Local, generator: Generator) -> list[str]:
-    """If they are too few: without a GPU every generator and every rank of the trainer takes a core."""
+    """If they are too few: without a GPU every generator and every rank of the trainer takes a
+    core.
+    """
     generators = local.generators
     ranks = local.trainer_ranks
     needed = num_devices(local, generator)
@@ -92,23 +116,32 @@ def core_warnings(local: Local, generator: Generator) -> list[str]:
     if needed <= max(cores, 2) or usable_gpus():
         return []
     max_generators = max(1, (cores - ranks) // generator.tensor_parallel)
-    remedy = f"local.generators = {max_generators}" if max_generators < generators else "local.trainer_ranks = 1"
+    remedy = (
+        f"local.generators = {max_generators}"
+        if max_generators < generators
+        else "local.trainer_ranks = 1"
+    )
     return [
-        f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores busy, and this "
+        f"local.generators = {generators}, local.trainer_ranks = {ranks}: they keep {needed} cores "
+        "busy, and this "
         f"process may run on {cores}, so they slow one another down; set {remedy}"
     ]
 
 
 def quantization_warnings(quantization: str | None) -> list[str]:
-    """If the engine must compile its kernels for it, and has no compiler. `quantization`: of generator.engine.
+    """If the engine must compile its kernels for it, and has no compiler. `quantization`: of
+    generator.engine.
 
-    vLLM (model_executor/kernels/linear/scaled_mm/deep_gemm.py) chooses DeepGEMM for blocks of 128 on Hopper and newer.
+    vLLM (model_executor/kernels/linear/scaled_mm/deep_gemm.py) chooses DeepGEMM for blocks of 128
+    on Hopper and newer.
     """
     if quantization != NEEDS_DEEP_GEMM:
         return []
     return [
-        f"generator.engine.quantization = {quantization}: on an H100 or newer vLLM computes it with DeepGEMM, which "
-        "compiles its kernels with nvcc while the engine starts, and neither the image nor vLLM's wheel has nvcc; set "
+        f"generator.engine.quantization = {quantization}: on an H100 or newer vLLM computes it "
+        "with DeepGEMM, which "
+        "compiles its kernels with nvcc while the engine starts, and neither the image nor vLLM's "
+        "wheel has nvcc; set "
         "fp8_per_channel, install CUDA's toolkit, or set VLLM_USE_DEEP_GEMM=0 for the generators"
     ]
 
@@ -120,7 +153,8 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
     unspelt_texts: dict[str, None] = {}
     # How long they are read: a check stays quick whatever the data holds
     until = time.monotonic() + 2.0
-    # Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are among them
+    # Prompts that are read with the tokenizer: evenly spaced, so that all parts of the data are
+    # among them
     for prompt in split.train[:: math.ceil(total / 1_000) or 1]:
         text = flat(prompt.messages)
         num_read += 1
@@ -131,21 +165,28 @@ def _prompt_warnings(limit: int, split: PromptSplit, tokenizer: TokenizerFile) -
         if time.monotonic() > until:
             break
     prompts_text = (
-        f"{total} training prompts" if num_read == total else f"{num_read} training prompts looked at (of {total})"
+        f"{total} training prompts"
+        if num_read == total
+        else f"{num_read} training prompts looked at (of {total})"
     )
     if num_longer:
         yield (
-            f"recipe.max_prompt_tokens = {limit}: {num_longer} of {prompts_text} are longer and will be left out; "
+            f"recipe.max_prompt_tokens = {limit}: {num_longer} of {prompts_text} are longer and "
+            "will be left out; "
             "raise it to keep them"
         )
     if num_unspelt:
         # Examples in one sentence.
         max_shown = 5
         examples = ", ".join(repr(text[:20]) for text in islice(unspelt_texts, max_shown))
-        more = f" and {len(unspelt_texts) - max_shown} more" if len(unspelt_texts) > max_shown else ""
+        more = (
+            f" and {len(unspelt_texts) - max_shown} more" if len(unspelt_texts) > max_shown else ""
+        )
         yield (
-            f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer does not know "
-            f"({examples}{more}), so the model does not read it; check that model and data belong together"
+            f"tasks.dataset: {num_unspelt} of {prompts_text} hold text that the model's tokenizer "
+            "does not know "
+            f"({examples}{more}), so the model does not read it; check that model and data belong "
+            "together"
         )
 
 
@@ -159,9 +200,16 @@ def _think_mark_warnings(layout: PromptFormat, tokenizer: TokenizerFile) -> Iter
     marks = " and ".join(lacks)
     if unspelt := set().union(*(tokenizer.not_known(mark) for mark in lacks)):
         problem = f"cannot spell {marks} ({', '.join(map(repr, sorted(unspelt)))} is not known)"
-        remedy = "no completion can close its thinking; use a model whose tokenizer can, or layout: bare"
+        remedy = (
+            "no completion can close its thinking; use a model whose tokenizer can, or layout: bare"
+        )
     else:
         counts = sorted({tokenizer.count(mark) for mark in lacks})
-        problem = f"has no token {marks} and writes {' or '.join(map(str, counts))} tokens in its place"
-        remedy = "the model must learn to write it letter by letter; a tokenizer with these tokens learns it sooner"
+        problem = (
+            f"has no token {marks} and writes {' or '.join(map(str, counts))} tokens in its place"
+        )
+        remedy = (
+            "the model must learn to write it letter by letter; a tokenizer with these tokens "
+            "learns it sooner"
+        )
     yield f"tasks.prompt_format.{setting}: the model's tokenizer {problem}; {remedy}"

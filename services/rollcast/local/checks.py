@@ -9,7 +9,10 @@ Check = Callable[[], Sequence[str] | None] | UserError
 
 
 def raise_all(checks: Sequence[Check]) -> list[str]:
-    """Make every check; returns all cautions. Refusals become one error, which may pass if each of them may."""
+    """Make every check; returns all cautions.
+
+    Refusals become one error, which may pass if each of them may.
+    """
     errors: list[UserError] = []
     warnings: list[str] = []
     for check in checks:
@@ -20,6 +23,8 @@ def raise_all(checks: Sequence[Check]) -> list[str]:
         except UserError as error:
             errors.append(error)
     if errors:
-        kind = PassingError if all(isinstance(error, PassingError) for error in errors) else UserError
+        kind = (
+            PassingError if all(isinstance(error, PassingError) for error in errors) else UserError
+        )
         raise kind("\n".join(map(str, errors))) from errors[0]
     return warnings

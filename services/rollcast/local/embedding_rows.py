@@ -1,4 +1,6 @@
-"""Whether the model has an embedding for each token of the prompts, before a trainer is started that ends there."""
+"""Whether the model has an embedding for each token of the prompts, before a trainer is started
+that ends there.
+"""
 
 from itertools import chain
 

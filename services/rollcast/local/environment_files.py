@@ -1,4 +1,6 @@
-"""Files, programs, packages and tokens that `tasks.environments` names, looked for before a run begins."""
+"""Files, programs, packages and tokens that `tasks.environments` names, looked for before a run
+begins.
+"""
 
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks

@@ -12,9 +12,11 @@ from rollcast.tasks.prompts import Prompt
 
 
 def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
-    """Cautions on environments without a tool. Programs that take the turns themselves are not started.
+    """Cautions on environments without a tool. Programs that take the turns themselves are not
+    started.
 
-    prompts: of the run; an environment without any is not tried. Raises UserError with a sentence for each that fails.
+    prompts: of the run; an environment without any is not tried. Raises UserError with a sentence
+    for each that fails.
     """
     rows: dict[str, object] = {}
     for prompt in prompts:
@@ -27,7 +29,10 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     ]
     if not tried:
         return []
-    request = {"environments": [environment.model_dump(mode="json") for environment in tried], "rows": rows}
+    request = {
+        "environments": [environment.model_dump(mode="json") for environment in tried],
+        "rows": rows,
+    }
     # Each keeps its own deadline; a minute more for imports on a busy machine.
     seconds = 60.0 + sum(environment.reset_seconds + 20.0 for environment in tried)
     names = ", ".join(environment.name for environment in tried)
@@ -41,11 +46,16 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"environments {names}: were not tried within {seconds:g} s; start them yourself") from None
+        raise UserError(
+            f"environments {names}: were not tried within {seconds:g} s; start them yourself"
+        ) from None
     if done.returncode != 0:
         # Characters of the dead process's output that are shown
         last = " ".join(done.stderr.split())[-300:]
-        raise UserError(f"environments {names}: the process that tried them ended with code {done.returncode}: {last}")
+        raise UserError(
+            f"environments {names}: the process that tried them ended with code {done.returncode}: "
+            f"{last}"
+        )
     answer = json.loads(done.stdout.splitlines()[-1])
     if answer["failures"]:
         raise UserError("\n".join(answer["failures"]))

@@ -33,12 +33,17 @@ def note(folder: Path, line: str, *, trouble: bool = False) -> RunEvent:
     with suppress(OSError):
         (folder / RUN_LOG).parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         with open(folder / RUN_LOG, "a", opener=open_for_group) as log:
-            log.write(f"{time.strftime(_TIME, local_time)} {_TROUBLE if trouble else _NEWS} {text}\n")
+            log.write(
+                f"{time.strftime(_TIME, local_time)} {_TROUBLE if trouble else _NEWS} {text}\n"
+            )
     return RunEvent(time.strftime("%H:%M:%S", local_time), text, trouble)
 
 
 def read_events(folder: Path) -> list[RunEvent]:
-    """The last events of the log, in order; empty if there is no log. Malformed lines are skipped."""
+    """The last events of the log, in order; empty if there is no log.
+
+    Malformed lines are skipped.
+    """
     try:
         with (folder / RUN_LOG).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -54,7 +59,9 @@ def read_events(folder: Path) -> list[RunEvent]:
 
 
 def one_line(text: str) -> str:
-    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier output."""
+    """Texts of models, and exceptions that repeat them, could move the cursor or hide earlier
+    output.
+    """
     return " ".join(text.split()).translate(_CONTROLS)
 
 

@@ -38,9 +38,11 @@ class AdviceReading:
     end_reason: str | None = None
     """Why `stop_when` ended the run; None = it did not."""
     way_back: str | None = None
-    """The checkpoint to go back to, and how; None if the run is not broken, or if that is not known."""
+    """The checkpoint to go back to, and how; None if the run is not broken, or if that is not
+    known."""
     headline: str | None = None
-    """The first sentence of `fit`, such as "Continue for 1 more evaluation". None = only metrics are known."""
+    """The first sentence of `fit`, such as "Continue for 1 more evaluation". None = only metrics
+    are known."""
 
     def sentence(self) -> str:
         """One line, in the words of `fit` and the page."""
@@ -52,7 +54,9 @@ class AdviceReading:
         if self.headline is not None:
             action = self.headline[0].lower() + self.headline[1:]
         elif self.kind == "wait":
-            action = f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
+            action = (
+                f"wait for {self.evaluations} more evaluation{'' if self.evaluations == 1 else 's'}"
+            )
         else:
             action = self.kind
         gain = ""
@@ -103,7 +107,10 @@ def forecast_on_page(page: Page) -> ForecastReading | None:
 
 
 def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
-    """The reading of a forecast made in this process. `end`: device-hours at which the budget ends, if it does."""
+    """The reading of a forecast made in this process.
+
+    `end`: device-hours at which the budget ends, if it does.
+    """
     from rollcast.curves.amounts import bare
     from rollcast.curves.answer import law_of_run
     from rollcast.curves.run_forecast import metric_grid
@@ -115,7 +122,9 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
     band = []
     if run.has_forecast:
         readings = run.reading(computes, _WANTED)
-        band = [(compute, *map(float, readings[:, index])) for index, compute in enumerate(computes)]
+        band = [
+            (compute, *map(float, readings[:, index])) for index, compute in enumerate(computes)
+        ]
     return ForecastReading(
         verdict=str(run.forecast.verdict.kind),
         asymptote=None if law is None else _three(bare(law.asymptote)),
@@ -137,7 +146,9 @@ def forecast_here(run: RunForecast, end: float | None) -> ForecastReading:
 
 
 def forecast_of_folder(run_folder: Path, budget: Budget) -> ForecastReading | None:
-    """The forecast of the folder's evaluations, as `fit` makes it; None before the first step is evaluated."""
+    """The forecast of the folder's evaluations, as `fit` makes it; None before the first step is
+    evaluated.
+    """
     from rollcast.curves.run_forecast import RunBudget, forecast_history
     from rollcast.curves.sources.run_folder import history_of_folder
 
@@ -163,7 +174,9 @@ def _three(values: object) -> Quantiles:
 
 
 def _in_force(page: Page, metric: Metric, label: str) -> str | None:
-    return next((labels.get(label, "") for labels, value in page.get(metric.name, []) if value == 1), None)
+    return next(
+        (labels.get(label, "") for labels, value in page.get(metric.name, []) if value == 1), None
+    )
 
 
 def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
@@ -180,11 +193,19 @@ def _quantiles(page: Page, metric: Metric, **labels: str) -> Quantiles | None:
 
 
 def _band(page: Page) -> tuple[tuple[float, float, float, float], ...]:
-    computes = {labels.get("compute", "nan") for labels, _ in page.get(forecaster_metrics.FORECAST_PASS_RATE.name, [])}
-    quantiles_by_compute = {
-        at: _quantiles(page, forecaster_metrics.FORECAST_PASS_RATE, compute=at) for at in sorted(computes, key=float)
+    computes = {
+        labels.get("compute", "nan")
+        for labels, _ in page.get(forecaster_metrics.FORECAST_PASS_RATE.name, [])
     }
-    return tuple((float(at), *quantiles) for at, quantiles in quantiles_by_compute.items() if quantiles is not None)
+    quantiles_by_compute = {
+        at: _quantiles(page, forecaster_metrics.FORECAST_PASS_RATE, compute=at)
+        for at in sorted(computes, key=float)
+    }
+    return tuple(
+        (float(at), *quantiles)
+        for at, quantiles in quantiles_by_compute.items()
+        if quantiles is not None
+    )
 
 
 def _advice(page: Page) -> AdviceReading | None:

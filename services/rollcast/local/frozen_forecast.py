@@ -1,6 +1,8 @@
-"""The forecast's own test: the forecast of the end at half of the budget is kept and compared with the measured end.
+"""The forecast's own test: the forecast of the end at half of the budget is kept and compared with
+the measured end.
 
-running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished -> result.json
+running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished ->
+result.json
 """
 
 import time
@@ -15,13 +17,17 @@ from rollcast.runfolder.records import EvaluationRecord, as_json, read_record
 from rollcast.runfolder.writing import replace_json
 
 LEAST_EVALUATIONS = 5
-"""After the first step, that `fit` asks for as well: below that there is no forecast (verdict too_few)."""
+"""After the first step, that `fit` asks for as well: below that there is no forecast (verdict
+too_few)."""
 
 
 def has_law(status: RunStatus) -> bool:
     """Whether there is a forecast that was made from evaluations enough for a law."""
     forecast = status.forecast
-    return forecast is not None and num_after_first_step(status.evaluations[: forecast.num_points]) >= LEAST_EVALUATIONS
+    return (
+        forecast is not None
+        and num_after_first_step(status.evaluations[: forecast.num_points]) >= LEAST_EVALUATIONS
+    )
 
 
 def num_after_first_step(evaluations: Sequence[EvaluationRecord]) -> int:
@@ -38,19 +44,23 @@ def load_frozen(folder: Path) -> FrozenForecast | None:
 
 
 def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
-    """Keep the forecast that knows the curve's first half, as soon as there is one, if nothing was kept yet.
+    """Keep the forecast that knows the curve's first half, as soon as there is one, if nothing was
+    kept yet.
 
     Raises UserError if it cannot be written.
     """
     share = status.budget_share
     forecast = status.forecast
-    # A forecaster that was away at half of the budget is waited for until this share; later it would be too easy
+    # A forecaster that was away at half of the budget is waited for until this share; later it
+    # would be too easy
     freeze_at = 0.5
     if share is None or not freeze_at <= share <= 0.6 or not has_law(status):
         return None
     if forecast is None or forecast.end is None or (folder / FROZEN_FORECAST).exists():
         return None
-    knows_half = (status.evaluated_share or 0.0) >= freeze_at and forecast.num_points >= len(status.evaluations)
+    knows_half = (status.evaluated_share or 0.0) >= freeze_at and forecast.num_points >= len(
+        status.evaluations
+    )
     after_the_next_step = share + share / max(status.step, 1)
     # Share of the budget at which the evaluation at its half is waited for no longer
     if not knows_half and after_the_next_step < 0.56:
@@ -76,7 +86,8 @@ def freeze(folder: Path, status: RunStatus) -> FrozenForecast | None:
 
 
 def conclude(folder: Path, status: RunStatus) -> RunResult | None:
-    """Compare the frozen forecast with the measured end and write the result; None without an evaluation.
+    """Compare the frozen forecast with the measured end and write the result; None without an
+    evaluation.
 
     Raises UserError if it cannot be written.
     """

@@ -1,4 +1,6 @@
-"""The settings of the last start, with which a run goes on if its trainer refuses those of this start."""
+"""The settings of the last start, with which a run goes on if its trainer refuses those of this
+start.
+"""
 
 import os
 from collections.abc import Iterator
@@ -14,13 +16,18 @@ from rollcast.runfolder.folder import has_history
 
 @contextmanager
 def undone_if_refused(folder: Path) -> Iterator[Undo]:
-    """Put run.json and up.json back on an error that comes before the trainer goes on with what the run has made.
+    """Put run.json and up.json back on an error that comes before the trainer goes on with what the
+    run has made.
 
     Further calls that undo something are added to the list.
     """
     accepted = port_file(folder, "rpc")
     port_before = _written_at(accepted)  # a killed run leaves its own
-    files = [file for file in (folder / RUN_FILE, folder / UP_FILE) if file.exists() and has_history(folder)]
+    files = [
+        file
+        for file in (folder / RUN_FILE, folder / UP_FILE)
+        if file.exists() and has_history(folder)
+    ]
     undo: Undo = [partial(_put_back, file, file.read_bytes(), file.stat()) for file in files]
     try:
         yield undo

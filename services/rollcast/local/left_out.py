@@ -1,6 +1,8 @@
-"""Values for settings that a run file leaves out, by this machine, the model and the data: the start of `rollcast up`.
+"""Values for settings that a run file leaves out, by this machine, the model and the data: the
+start of `rollcast up`.
 
-Elsewhere the schema's defaults hold: in a cluster the chart gives addresses, and lengths and shares are the paper's.
+Elsewhere the schema's defaults hold: in a cluster the chart gives addresses, and lengths and shares
+are the paper's.
 """
 
 import json
@@ -30,7 +32,10 @@ Group = TypeVar("Group", bound=Settings)
 
 
 def filled_in(config: RunConfig) -> RunConfig:
-    """`config` with what its file does not set. What cannot be read stays as it is: the checks say why."""
+    """`config` with what its file does not set.
+
+    What cannot be read stays as it is: the checks say why.
+    """
     config = _on_this_machine(config)
     model = config.model
     model_length = known_length(read_model_config(model))
@@ -44,9 +49,13 @@ def filled_in(config: RunConfig) -> RunConfig:
     if prompts is not None and isinstance(tasks.dataset, RowsDataset):
         total = len(prompts.train) + len(prompts.held_out)
         held_out = min(tasks.evaluation.num_prompts, max(1, total // HELD_OUT))
-        tasks = tasks.model_copy(update={"evaluation": _fill_unset(tasks.evaluation, num_prompts=held_out)})
+        tasks = tasks.model_copy(
+            update={"evaluation": _fill_unset(tasks.evaluation, num_prompts=held_out)}
+        )
         num_training_prompts = max(1, total - tasks.evaluation.num_prompts)
-        recipe = _fill_unset(recipe, prompts_per_step=min(recipe.prompts_per_step, num_training_prompts))
+        recipe = _fill_unset(
+            recipe, prompts_per_step=min(recipe.prompts_per_step, num_training_prompts)
+        )
     if not _fit(recipe, model):
         recipe = _with_lengths(recipe, model.max_length, tasks.prompt_format, prompts)
     recipe = _fill_unset(recipe, length_control=_length_control(recipe, Path(model.path)))
@@ -57,7 +66,9 @@ def filled_in(config: RunConfig) -> RunConfig:
 def _fill_unset(settings: Group, **values: Any) -> Group:
     """The group with those values that its file does not set; None = leave it."""
     left_out = values.keys() - settings.model_fields_set
-    return settings.model_copy(update={name: values[name] for name in left_out if values[name] is not None})
+    return settings.model_copy(
+        update={name: values[name] for name in left_out if values[name] is not None}
+    )
 
 
 def _on_this_machine(config: RunConfig) -> RunConfig:
@@ -72,20 +83,28 @@ def _on_this_machine(config: RunConfig) -> RunConfig:
     if not can_have(named_ports(config), "forecaster.http_port", page.bind, page.http_port):
         config = config.model_copy(update={"forecaster": _fill_unset(page, http_port=0)})
     local = config.local
-    if not can_have(named_ports(config), "local.prometheus_port", PROMETHEUS_HOST, local.prometheus_port):
+    if not can_have(
+        named_ports(config), "local.prometheus_port", PROMETHEUS_HOST, local.prometheus_port
+    ):
         config = config.model_copy(update={"local": _fill_unset(local, prometheus_port=0)})
     return config
 
 
 def _prompts(tasks: Tasks, recipe: Recipe, model: Model) -> PromptSplit | None:
-    """Every prompt, if they decide anything: rows of a data set, or lengths that do not fit the model."""
+    """Every prompt, if they decide anything: rows of a data set, or lengths that do not fit the
+    model.
+    """
     is_held_out_given = "num_prompts" in tasks.evaluation.model_fields_set
     is_share_given = is_held_out_given and "prompts_per_step" in recipe.model_fields_set
     is_length_given = _fit(recipe, model) or "max_prompt_tokens" in recipe.model_fields_set
     if is_length_given and (is_share_given or not isinstance(tasks.dataset, RowsDataset)):
         return None
     # Every prompt is wanted, and one at least must be held out.
-    evaluation = tasks.evaluation if is_held_out_given else tasks.evaluation.model_copy(update={"num_prompts": 1})
+    evaluation = (
+        tasks.evaluation
+        if is_held_out_given
+        else tasks.evaluation.model_copy(update={"num_prompts": 1})
+    )
     with suppress(UserError):
         return load(tasks.model_copy(update={"evaluation": evaluation}))
     return None
@@ -95,14 +114,21 @@ def _fit(recipe: Recipe, model: Model) -> bool:
     return recipe.max_prompt_tokens + recipe.max_completion_tokens <= model.max_length
 
 
-def _with_lengths(recipe: Recipe, room: int, prompt_format: PromptFormat, prompts: PromptSplit | None) -> Recipe:
-    """Lengths for a model too short for the paper's: the longest prompt, at most half; completions get the rest."""
+def _with_lengths(
+    recipe: Recipe, room: int, prompt_format: PromptFormat, prompts: PromptSplit | None
+) -> Recipe:
+    """Lengths for a model too short for the paper's: the longest prompt, at most half; completions
+    get the rest.
+    """
     is_given = "max_completion_tokens" in recipe.model_fields_set
     prompt_room = room - recipe.max_completion_tokens if is_given else room // 2
     longest = recipe.max_prompt_tokens
     if prompts is not None:
         every = chain(prompts.train, prompts.held_out, *prompts.downstream.values())
-        longest = min(longest, max(len(prompt.text.encode()) for prompt in every) + tokens_around(prompt_format))
+        longest = min(
+            longest,
+            max(len(prompt.text.encode()) for prompt in every) + tokens_around(prompt_format),
+        )
     recipe = _fill_unset(recipe, max_prompt_tokens=max(1, min(longest, prompt_room)))
     rest = max(1, room - recipe.max_prompt_tokens)
     return _fill_unset(recipe, max_completion_tokens=min(recipe.max_completion_tokens, rest))
@@ -115,17 +141,21 @@ def tokens_around(prompt_format: PromptFormat) -> int:
     template_tokens = 128
     if prompt_format.system is not None:
         return template_tokens + len(prompt_format.system.encode())
-    # Room for the system message that layout `think` has by itself; each of its bytes may be a token
+    # Room for the system message that layout `think` has by itself; each of its bytes may be a
+    # token
     return template_tokens + (256 if prompt_format.layout == "think" else 0)
 
 
 def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
-    """Interruption in the paper's proportions if the tokenizer knows the marker, else none; None = as it is."""
+    """Interruption in the paper's proportions if the tokenizer knows the marker, else none; None =
+    as it is.
+    """
     control = recipe.length_control
     limit = recipe.max_completion_tokens
     if not isinstance(control, Interruption):
         return None
-    # Completion tokens below which no thinking is interrupted: phrase and answer would take much of them
+    # Completion tokens below which no thinking is interrupted: phrase and answer would take much of
+    # them
     if not _knows(model, control.end_of_thinking) or limit < 2_048:
         return NoLengthControl()
     low, high = control.position
@@ -133,17 +163,25 @@ def _length_control(recipe: Recipe, model: Path) -> LengthControl | None:
     if limit >= default_budget:
         return None
     return Interruption(
-        position=(low * limit // default_budget, high * limit // default_budget), answer_tokens=limit // 7
+        position=(low * limit // default_budget, high * limit // default_budget),
+        answer_tokens=limit // 7,
     )
 
 
 def _knows(model: Path, marker: str) -> bool:
-    """Whether the tokenizer has the marker as a token; a model that is not here yet is trusted to."""
+    """Whether the tokenizer has the marker as a token; a model
+    that is not here yet is trusted to.
+    """
     if not model.is_dir():
         return True
     file = model / "tokenizer.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):  # not of the usual form: the marker is not known
+    with suppress(
+        OSError, ValueError, KeyError, TypeError
+    ):  # not of the usual form: the marker is not known
         # Larger files are weights
         if file.stat().st_size <= (64 << 20):
-            return any(token["content"] == marker for token in json.loads(file.read_bytes())["added_tokens"])
+            return any(
+                token["content"] == marker
+                for token in json.loads(file.read_bytes())["added_tokens"]
+            )
     return False

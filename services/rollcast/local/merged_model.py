@@ -1,4 +1,6 @@
-"""A whole model from an adapter and its base: finds the base, and starts the process that adds them."""
+"""A whole model from an adapter and its base: finds the base, and starts the process that adds
+them.
+"""
 
 import json
 import subprocess
@@ -12,7 +14,9 @@ from rollcast.local.merging import ADAPTER_CONFIG, ADAPTER_FILE, OTHER_WEIGHTS, 
 TYPE_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
-def merge_adapter(adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "base") -> Merge:
+def merge_adapter(
+    adapter: Path, base: str | None, folder: Path, dtype: MergedDtype = "base"
+) -> Merge:
     """Make `folder`.
 
     `base`: folder or name on the hub; None = what the adapter's config names. Raises UserError.
@@ -23,18 +27,32 @@ def merge_adapter(adapter: Path, base: str | None, folder: Path, dtype: MergedDt
         (adapter / ADAPTER_FILE).open("rb").close()
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UserError(
-            f"{adapter} cannot be read as an adapter ({error}); give the folder that a run with model.lora exported"
+            f"{adapter} cannot be read as an adapter ({error}); give the folder that a run with "
+            "model.lora exported"
         ) from error
     for library in ("torch", "safetensors"):
         if find_spec(library) is None:
-            raise UserError(f"rollcast model merge: {library} is not installed; run pip install 'rollcast[trainer]'")
+            raise UserError(
+                f"rollcast model merge: {library} is not installed; run pip install "
+                "'rollcast[trainer]'"
+            )
     source = _find_base_folder(base or str(named), config.get("revision") if base is None else None)
     # Torch's memory goes away with the process, and the command line does not import it.
-    command = [sys.executable, "-m", "rollcast.local.merging", str(adapter), str(source), str(folder), dtype]
+    command = [
+        sys.executable,
+        "-m",
+        "rollcast.local.merging",
+        str(adapter),
+        str(source),
+        str(folder),
+        dtype,
+    ]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # our own module
     if process.returncode != 0:
         reason = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        raise UserError(f"{adapter} cannot be added to {source} ({reason}); name its base model with --base")
+        raise UserError(
+            f"{adapter} cannot be added to {source} ({reason}); name its base model with --base"
+        )
     return Merge(**json.loads(process.stdout.splitlines()[-1]))
 
 
@@ -45,7 +63,8 @@ def merge_in_words(merge: Merge, folder: Path) -> str:
     if not merge.num_lost:
         return f"{done}; no update is lost"
     return (
-        f"{done}; {merge.lost_share:.2%} of the {merge.num_updates:,} updates are lost, because they are smaller than "
+        f"{done}; {merge.lost_share:.2%} of the {merge.num_updates:,} updates are lost, because "
+        "they are smaller than "
         "the dtype resolves; --dtype float32 keeps them"
     )
 
@@ -57,9 +76,16 @@ def _find_base_folder(base: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(base, revision=revision, ignore_patterns=[*OTHER_WEIGHTS, "original/*"]))
-    except Exception as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
+        return Path(
+            snapshot_download(
+                base, revision=revision, ignore_patterns=[*OTHER_WEIGHTS, "original/*"]
+            )
+        )
+    except (
+        Exception
+    ) as error:  # HTTP errors, wrong names, full disks: each of the library's own kind
         reason = " ".join(str(error).split())[:300]
         raise UserError(
-            f"base model {base} is no folder here and cannot be fetched ({reason}); name its folder with --base"
+            f"base model {base} is no folder here and cannot be fetched ({reason}); name its "
+            "folder with --base"
         ) from error

@@ -1,11 +1,13 @@
-"""Adds an adapter to its base model, a process: `python -m rollcast.local.merging ADAPTER BASE FOLDER DTYPE`.
+"""Adds an adapter to its base model, a process: `python -m rollcast.local.merging ADAPTER BASE
+FOLDER DTYPE`.
 
 Reads and writes one file of weights at a time, under the names of the base's own files:
 
     W <- W + alpha / rank * B A, computed in float32
 
-in the base's dtype, or in float32 every weight of 16 bits. In 16 bits an update that is less than half of the distance
-between two numbers is lost; the share of those is measured. Every other file of the base is copied.
+in the base's dtype, or in float32 every weight of 16 bits. In 16 bits an update that is less than
+half of the distance between two numbers is lost; the share of those is measured. Every other file
+of the base is copied.
 """
 
 import json
@@ -19,7 +21,8 @@ from typing import Any, Literal
 ADAPTER_FILE = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 WHOLE_DTYPES = ("F32", "BF16", "F16")
-"""Types of weights to which an adapter is added, by safetensors' names: others mean nothing without their scales."""
+"""Types of weights to which an adapter is added, by safetensors' names: others mean nothing without
+their scales."""
 PREFIX = "base_model.model."
 OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx")
 """Files of the base that are not copied, since the adapter is not added to them."""
@@ -62,9 +65,13 @@ def merge(adapter: Path, base: Path, folder: Path, dtype: MergedDtype = "base") 
 
     scaling = _scaling(json.loads((adapter / ADAPTER_CONFIG).read_text()))
     if json.loads((base / "config.json").read_text()).get("quantization_config"):
-        raise UnmergeableError(f"{base} is quantised, and an adapter is added to a model in 16 or 32 bits")
+        raise UnmergeableError(
+            f"{base} is quantised, and an adapter is added to a model in 16 or 32 bits"
+        )
     parts = load_file(adapter / ADAPTER_FILE)
-    waiting = {name.removesuffix(".lora_A.weight") for name in parts if name.endswith(".lora_A.weight")}
+    waiting = {
+        name.removesuffix(".lora_A.weight") for name in parts if name.endswith(".lora_A.weight")
+    }
     merge = Merge(len(waiting))
     files = sorted(base.glob("*.safetensors"))
     if not files:
@@ -74,9 +81,13 @@ def merge(adapter: Path, base: Path, folder: Path, dtype: MergedDtype = "base") 
         waiting -= _merge_file(file, folder / file.name, parts, scaling, dtype, merge)
     if waiting:
         first = min(waiting).removeprefix(PREFIX)
-        raise UnmergeableError(f"{base} has no weight {first}.weight, for which {adapter} has an adapter")
+        raise UnmergeableError(
+            f"{base} has no weight {first}.weight, for which {adapter} has an adapter"
+        )
     for file in [*base.iterdir(), *(base / CHAT_TEMPLATES).glob("*")]:
-        is_weights = file.suffix == ".safetensors" or any(file.match(pattern) for pattern in OTHER_WEIGHTS)
+        is_weights = file.suffix == ".safetensors" or any(
+            file.match(pattern) for pattern in OTHER_WEIGHTS
+        )
         if file.is_file() and not is_weights:
             target = folder / file.relative_to(base)
             target.parent.mkdir(exist_ok=True)
@@ -100,15 +111,30 @@ def _note_float32(folder: Path) -> None:
 
 
 def _scaling(config: Mapping[str, Any]) -> float:
-    """alpha / rank. Raises UnmergeableError for an adapter of another kind than `model.lora` makes."""
-    unsupported_keys = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out")
+    """alpha / rank.
+
+    Raises UnmergeableError for an adapter of another kind than `model.lora` makes.
+    """
+    unsupported_keys = (
+        "use_dora",
+        "use_rslora",
+        "rank_pattern",
+        "alpha_pattern",
+        "modules_to_save",
+        "fan_in_fan_out",
+    )
     if config.get("peft_type") != "LORA" or any(config.get(name) for name in unsupported_keys):
         raise UnmergeableError("the adapter is of another kind than model.lora makes")
     return float(config["lora_alpha"]) / float(config["r"])
 
 
 def _merge_file(
-    source: Path, target: Path, parts: Mapping[str, Any], scaling: float, dtype: MergedDtype, merge: Merge
+    source: Path,
+    target: Path,
+    parts: Mapping[str, Any],
+    scaling: float,
+    dtype: MergedDtype,
+    merge: Merge,
 ) -> set[str]:
     """Returns the names of the adapted layers whose weights the file has, and counts in `merge`."""
     from safetensors import safe_open
@@ -128,11 +154,14 @@ def _merge_file(
             continue
         if dtypes[name] not in WHOLE_DTYPES:
             raise UnmergeableError(
-                f"{source}: {name} is of type {dtypes[name]}, which is none of a model in 16 or 32 bits"
+                f"{source}: {name} is of type {dtypes[name]}, which is none of a model in 16 or 32 "
+                "bits"
             )
         b = parts[f"{layer}.lora_B.weight"]
         if weight.shape != (b.shape[0], a.shape[1]):
-            raise UnmergeableError(f"{source}: {name} has shape {tuple(weight.shape)}, the adapter is of another model")
+            raise UnmergeableError(
+                f"{source}: {name} has shape {tuple(weight.shape)}, the adapter is of another model"
+            )
         update = scaling * (b.float() @ a.float())
         fp32_weight = weight.float()
         tensors[name] = (fp32_weight + update).to(fp32_weight.dtype if is_widened else weight.dtype)

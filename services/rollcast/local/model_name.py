@@ -11,13 +11,17 @@ from rollcast.local.demo.base_model import PLACEHOLDER, BaseModel
 from rollcast.memory.model_file import CONFIG, folder_here
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-WITHOUT_OWNER = frozenset({"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"})
+WITHOUT_OWNER = frozenset(
+    {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2", "openai-gpt", "ctrl"}
+)
 """Causal language models that the hub knows without an owner, from before it had them."""
 _DIGITS = re.compile(r"\d+")
 
 
 def is_on_the_hub(path: str) -> bool:
-    """Whether the path is taken for a name on the hub: it has the form of one, and no such file or folder is here."""
+    """Whether the path is taken for a name on the hub: it has the form of one, and no such file or
+    folder is here.
+    """
     return _HUB_NAME.fullmatch(path) is not None and not Path(path).exists()
 
 
@@ -30,7 +34,9 @@ def find_model_files(path: str) -> Path | None:
 
 
 def check_hub_name(path: str) -> None:
-    """Raises UserError for a name without an owner, which the hub does not know, or one that is nearly a folder's."""
+    """Raises UserError for a name without an owner, which the hub does not know, or one that is
+    nearly a folder's.
+    """
     demos = (PLACEHOLDER, BaseModel().key)  # trained before it is asked for
     if path in (*WITHOUT_OWNER, *demos) or find_model_files(path) is not None:
         return
@@ -38,18 +44,26 @@ def check_hub_name(path: str) -> None:
     if "/" in path:
         if folder is not None and _is_misspelt(path, folder):
             raise UserError(
-                f"model.path = {path}: there is no such folder; did you mean {folder}? If the hub's model is meant, "
+                f"model.path = {path}: there is no such folder; did you mean {folder}? If the "
+                "hub's model is meant, "
                 f"download it first: hf download {path}"
             )
         return
-    meant = f"did you mean {folder}?" if folder else "give the folder of a Hugging Face model, or its name on the hub"
+    meant = (
+        f"did you mean {folder}?"
+        if folder
+        else "give the folder of a Hugging Face model, or its name on the hub"
+    )
     raise UserError(
-        f"model.path = {path}: there is no such folder, and names on the hub have an owner, as Qwen/Qwen3-0.6B; {meant}"
+        f"model.path = {path}: there is no such folder, and names on the hub have an owner, as "
+        f"Qwen/Qwen3-0.6B; {meant}"
     )
 
 
 def _is_misspelt(path: str, folder: str) -> bool:
-    """Whether a name differs by few letters only: neither another size of the model, nor its Base or Instruct."""
+    """Whether a name differs by few letters only: neither another size of the model, nor its Base
+    or Instruct.
+    """
     name = Path(path).name.lower()
     folder_name = Path(folder).name.lower()
     if name != folder_name and (name.startswith(folder_name) or folder_name.startswith(name)):
@@ -60,7 +74,9 @@ def _is_misspelt(path: str, folder: str) -> bool:
 
 
 def similar_folder(path: str) -> str | None:
-    """The folder of a model whose name is nearly that of the missing one, next to it or in a folder like its own."""
+    """The folder of a model whose name is nearly that of the missing one, next to it or in a folder
+    like its own.
+    """
     missing_path = Path(path)
     parent: Path | None = missing_path.parent
     try:
@@ -68,7 +84,9 @@ def similar_folder(path: str) -> str | None:
             parent = _nearest(missing_path.parent, missing_path.parent.parent.iterdir())
         if parent is None:
             return None
-        close_folder = _nearest(parent / missing_path.name, (file.parent for file in parent.glob(f"*/{CONFIG}")))
+        close_folder = _nearest(
+            parent / missing_path.name, (file.parent for file in parent.glob(f"*/{CONFIG}"))
+        )
     except OSError:
         return None
     return None if close_folder is None else str(close_folder)

@@ -1,4 +1,5 @@
-"""Prometheus and Grafana for one run of this machine: `monitor/` in its folder, and `--monitor`'s own Prometheus.
+"""Prometheus and Grafana for one run of this machine: `monitor/` in its folder, and `--monitor`'s
+own Prometheus.
 
     monitor/prometheus.yml, rules.yaml     the alerts of docs/runbook.md, for this run
             targets.json                   addresses to scrape; written again if a port changes
@@ -8,7 +9,7 @@
             data/                          what Prometheus stored
 
 Paths in prometheus.yml are relative to it, so that a container may have the folder elsewhere.
-"""
+"""  # noqa: E501
 
 import shlex
 from contextlib import suppress
@@ -32,16 +33,16 @@ TOKEN = "token"  # noqa: S105  # the name of a file
 SCRAPE_SECONDS = 5
 """A demo's steps take some seconds; the forecaster's page, the largest, has 20 kB."""
 PLACEHOLDERS = {"@NAMESPACE@": "", "@NO_STEP_MINUTES@": "30", "@RUNBOOK@": "docs/runbook.md"}
-"""Labels in rules and dashboards besides the run's name: the defaults of the chart's values. Series of a run without a
-cluster have no namespace, and an empty value matches that."""
+"""Labels in rules and dashboards besides the run's name: the defaults of the chart's values. Series
+of a run without a cluster have no namespace, and an empty value matches that."""
 WITH_METRICS = ("trainer", "generator", "forecaster", "grader", "loggers")
 """Services that serve a metrics page, each process at a port of its own."""
 HOST = "127.0.0.1"
 
 
 def shipped_files() -> tuple[Path, Path]:
-    """The folder of rules and dashboards, and the file that starts Prometheus and Grafana: of the installed package, or
-    of the repository that it is installed from."""
+    """The folder of rules and dashboards, and the file that starts Prometheus and Grafana: of the
+    installed package, or of the repository that it is installed from."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "monitoring"
     if installed.exists():
@@ -51,13 +52,20 @@ def shipped_files() -> tuple[Path, Path]:
 
 
 def write_monitor(config: RunConfig) -> Path:
-    """The folder for this run. `config`: resolved, with the ports of forecaster and Prometheus chosen.
+    """The folder for this run. `config`: resolved, with the ports of forecaster and Prometheus
+    chosen.
 
     Raises UserError if the disk refuses it.
     """
     folder = config.run_folder / MONITOR
-    provider = {"name": "rollcast", "folder": "Rollcast", "options": {"path": str(folder / "dashboards")}}
-    sources = _data_sources(config.run, config.http, config.forecaster, config.local.prometheus_port)
+    provider = {
+        "name": "rollcast",
+        "folder": "Rollcast",
+        "options": {"path": str(folder / "dashboards")},
+    }
+    sources = _data_sources(
+        config.run, config.http, config.forecaster, config.local.prometheus_port
+    )
     yaml_files = {
         "prometheus.yml": _prometheus(config.http),
         "grafana/datasources/rollcast.yaml": {"apiVersion": 1, "datasources": sources},
@@ -80,7 +88,8 @@ def write_monitor(config: RunConfig) -> Path:
     except OSError as error:
         raise refused_by_the_world(
             error,
-            f"folder: {error.filename or folder} cannot be written ({error.strerror}); free space or fix the "
+            f"folder: {error.filename or folder} cannot be written ({error.strerror}); free space "
+            "or fix the "
             "permissions, or leave --monitor out",
         ) from error
     Targets(config.run_folder, config.http, config.forecaster.bind).refresh()
@@ -98,12 +107,18 @@ class Targets:
         self._written_targets: list[dict[str, Any]] | None = None
 
     def refresh(self) -> None:
-        """Write the file where something changed: a service that was started again may listen elsewhere."""
-        possible_targets = [self._target(path) for path in sorted(ports_folder(self._run_folder).glob("*"))]
+        """Write the file where something changed: a service that was started again may listen
+        elsewhere.
+        """
+        possible_targets = [
+            self._target(path) for path in sorted(ports_folder(self._run_folder).glob("*"))
+        ]
         targets = [target for target in possible_targets if target is not None]
         if targets == self._written_targets:
             return
-        with suppress(UserError):  # writers of files that matter report a full disk; here the next call tries again
+        with suppress(
+            UserError
+        ):  # writers of files that matter report a full disk; here the next call tries again
             replace_json(self._file, targets)
             self._written_targets = targets
 
@@ -150,7 +165,10 @@ def how_to_watch(run_folder: Path, port: int, server: str | None) -> list[str]:
     compose = shlex.quote(str(folder / COMPOSE))
     return [
         prometheus,
-        f"Grafana: GF_PATHS_PROVISIONING={provisioning} grafana server --homepath /usr/share/grafana",
+        (
+            f"Grafana: GF_PATHS_PROVISIONING={provisioning} grafana server --homepath "
+            "/usr/share/grafana"
+        ),
         f"or in containers: {variables} docker compose -f {compose} up{services}",
     ]
 
@@ -180,7 +198,9 @@ def _filled_in(file: Path, run: str) -> str:
     return text
 
 
-def _data_sources(run: str, http: Http, forecaster: Forecaster, prometheus_port: int) -> list[dict[str, Any]]:
+def _data_sources(
+    run: str, http: Http, forecaster: Forecaster, prometheus_port: int
+) -> list[dict[str, Any]]:
     """The Prometheus, and the forecaster, which answers queries for times to come."""
     page = local_url(http.model_copy(update={"bind": forecaster.bind}), forecaster.http_port)
     common = {"type": "prometheus", "access": "proxy"}
@@ -202,7 +222,9 @@ def _data_sources(run: str, http: Http, forecaster: Forecaster, prometheus_port:
     }
     if http.tls is not None:
         forecast["jsonData"]["tlsSkipVerify"] = True
-    if http.token is not None:  # a variable of Grafana's own: no secret is written into a second file
+    if (
+        http.token is not None
+    ):  # a variable of Grafana's own: no secret is written into a second file
         forecast["jsonData"]["httpHeaderName1"] = "Authorization"
         forecast["secureJsonData"] = {"httpHeaderValue1": "Bearer $ROLLCAST_HTTP_TOKEN"}
     return [prometheus, forecast]

@@ -1,10 +1,14 @@
-"""Copies, in the run's folder, of the files that a recipe's own parts are in: the run and its continuation use them.
+"""Copies, in the run's folder, of the files that a recipe's own parts are in: the run and its
+continuation use them.
 
-An edit during the run thus changes nothing in it, and `up --config RUN/up.json --resume` works from every folder.
+An edit during the run thus changes nothing in it, and `up --config RUN/up.json --resume` works from
+every folder.
 
-    runs/r/own_parts/0123456789ab/mine.py    the file of `function`, and modules next to it that it imports
+    runs/r/own_parts/0123456789ab/mine.py    the file of `function`, and modules next to it that it
+                                             imports
 
-A package next to the file is not copied: it must be installed, or be in the folder in which the command is started.
+A package next to the file is not copied: it must be installed, or be in the folder in which the
+command is started.
 """
 
 import ast
@@ -31,14 +35,21 @@ def with_copies(recipe: Recipe, run_folder: Path) -> Recipe:
         original = Path(file).expanduser().absolute()
         if file.endswith(".py") and not original.is_relative_to(copies_folder):
             copy = _copy_with_modules(original, copies_folder)
-            updates[setting.removeprefix("recipe.")] = own_part.model_copy(update={"function": f"{copy}:{name}"})
+            updates[setting.removeprefix("recipe.")] = own_part.model_copy(
+                update={"function": f"{copy}:{name}"}
+            )
     return recipe.model_copy(update=updates)
 
 
 def is_move(difference: Difference) -> bool:
-    """Whether the difference is only the folder of a part's file. Its digest says whether the code is another."""
+    """Whether the difference is only the folder of a part's file.
+
+    Its digest says whether the code is another.
+    """
     names = [difference.old_value, difference.new_value]
-    if not difference.field.endswith(".function") or not all(isinstance(name, str) for name in names):
+    if not difference.field.endswith(".function") or not all(
+        isinstance(name, str) for name in names
+    ):
         return False
     old_name, new_name = (Path(name).name for name in names)
     return old_name == new_name and ".py:" in old_name
@@ -50,12 +61,15 @@ def _copy_with_modules(original: Path, copies_folder: Path) -> Path:
     for file in needed:  # grows
         neighbour_files = [original.with_name(f"{name}.py") for name in _find_imports(file)]
         needed.extend(
-            neighbour for neighbour in dict.fromkeys(neighbour_files) if neighbour.is_file() and neighbour not in needed
+            neighbour
+            for neighbour in dict.fromkeys(neighbour_files)
+            if neighbour.is_file() and neighbour not in needed
         )
     digest = hashlib.sha256()
     for file in needed:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    # Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents of a run share one
+    # Hexadecimal digits of a copy's folder: 48 bits of the files' digest, so that no two contents
+    # of a run share one
     folder = copies_folder / digest.hexdigest()[:12]
     try:
         folder.mkdir(parents=True, exist_ok=True)

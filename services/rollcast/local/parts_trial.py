@@ -1,4 +1,6 @@
-"""Tries the parts of a recipe that are the user's own, in a process of their own, before anything is started."""
+"""Tries the parts of a recipe that are the user's own, in a process of their own, before anything
+is started.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.recipe import Recipe
 
 TRIAL_SECONDS = 300.0
-"""How long the whole trial may take: torch is imported for a loss, which takes many seconds on a slow disk."""
+"""How long the whole trial may take: torch is imported for a loss, which takes many seconds on a
+slow disk."""
 
 
 def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> None:
@@ -32,7 +35,8 @@ def try_own_parts(recipe: Recipe, deadline_seconds: float = TRIAL_SECONDS) -> No
         output = error.stdout or b""
         answers = TrialAnswers.read(output.decode() if isinstance(output, bytes) else output)
         raise UserError(
-            f"{_describe_part(recipe, answers.tried)}: had not returned after {deadline_seconds:g} s; make it fast"
+            f"{_describe_part(recipe, answers.tried)}: had not returned after {deadline_seconds:g} "
+            "s; make it fast"
         ) from None
     answers = TrialAnswers.read(done.stdout)
     failures = answers.failures

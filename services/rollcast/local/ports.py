@@ -1,4 +1,6 @@
-"""Ports of one machine: those that the run file names, and free ones for services that others must find."""
+"""Ports of one machine: those that the run file names, and free ones for services that others must
+find.
+"""
 
 import contextlib
 import itertools
@@ -41,15 +43,19 @@ class NamedPort:
 
     def meets(self, other_port: "NamedPort") -> bool:
         """Whether both processes would listen on one port of one address."""
-        hosts = {"127.0.0.1" if host == "localhost" else host for host in (self.host, other_port.host)}
-        return self.number == other_port.number and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS))
+        hosts = {
+            "127.0.0.1" if host == "localhost" else host for host in (self.host, other_port.host)
+        }
+        return self.number == other_port.number and (
+            len(hosts) == 1 or not hosts.isdisjoint(_EVERY_ADDRESS)
+        )
 
 
 def ports_below(range_file: Path) -> range:
     """The ports, at most 10,000, below those that the kernel assigns; empty if hardly any are left.
 
-    No connection and no server at port 0 takes one between its choice and its service's start, which may be a minute
-    later.
+    No connection and no server at port 0 takes one between its choice and its service's start,
+    which may be a minute later.
     """
     end = 30_000
     with contextlib.suppress(OSError):
@@ -80,9 +86,11 @@ def free_port(host: str) -> int:
 
 
 def keep_port(host: str, port: int) -> bool:
-    """Take a port for this process until it ends, although its service listens later; False = another run has taken it.
+    """Take a port for this process until it ends, although its service listens later; False =
+    another run has taken it.
 
-    A socket of that name in Linux's abstract namespace stands for the port: the kernel removes it with its process.
+    A socket of that name in Linux's abstract namespace stands for the port: the kernel removes it
+    with its process.
     """
     name = f"\0rollcast-port-{host}-{port}"
     if name not in _kept:
@@ -105,31 +113,46 @@ def named_ports(config: RunConfig, *, monitor: bool = False) -> list[NamedPort]:
     redis = config.redis.port if config.redis.socket is None else 0
     first = config.generator.http_port
     bind = config.http.bind
-    service_ports = [("redis.port", config.redis.host, redis), ("grader.port", config.grader.host, grader)]
+    service_ports = [
+        ("redis.port", config.redis.host, redis),
+        ("grader.port", config.grader.host, grader),
+    ]
     run_ports = [
         ("rpc.port", config.rpc.bind, config.rpc.port),
         ("trainer.http_port", bind, config.trainer.http_port),
         ("forecaster.http_port", config.forecaster.bind, config.forecaster.http_port),
         ("local.prometheus_port", PROMETHEUS_HOST, config.local.prometheus_port if monitor else 0),
     ]
-    ports = [NamedPort(name, host, port, False) for name, host, port in service_ports if port and host in _THIS_MACHINE]
+    ports = [
+        NamedPort(name, host, port, False)
+        for name, host, port in service_ports
+        if port and host in _THIS_MACHINE
+    ]
     count = config.local.generators if first else 0
-    ports += [NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)]
+    ports += [
+        NamedPort("generator.http_port", bind, first + index, index=index) for index in range(count)
+    ]
     return ports + [NamedPort(*port_fields) for port_fields in run_ports if port_fields[2]]
 
 
 def check_named_ports(ports: Sequence[NamedPort]) -> None:
-    """Raise UserError for two processes with one port, and for a port that does not exist. Nothing is bound."""
+    """Raise UserError for two processes with one port, and for a port that does not exist.
+
+    Nothing is bound.
+    """
     checked_ports: list[NamedPort] = []
     for port in ports:
         if port.number > MAX_PORT:
             first_port = port.number - port.index
             generators = sum(other_port.setting == port.setting for other_port in ports)
             raise UserError(
-                f"{port.setting} = {first_port}: each of local.generators = {generators} takes the next port, and "
+                f"{port.setting} = {first_port}: each of local.generators = {generators} takes the "
+                "next port, and "
                 f"{MAX_PORT} is the last; lower one of the two"
             )
-        first = next((earlier_port for earlier_port in checked_ports if port.meets(earlier_port)), None)
+        first = next(
+            (earlier_port for earlier_port in checked_ports if port.meets(earlier_port)), None
+        )
         if first is not None:
             raise UserError(
                 f"{port.in_words} = {port.number}: {first.in_words} has the same port; "
@@ -156,7 +179,9 @@ def check_free_ports(ports: Sequence[NamedPort]) -> None:
 
 
 def can_have(ports: Sequence[NamedPort], setting: str, host: str, number: int) -> bool:
-    """Whether the process of `setting` could listen there: no other setting gives that port, no program has it."""
+    """Whether the process of `setting` could listen there: no other setting gives that port, no
+    program has it.
+    """
     port = NamedPort(setting, host, number)
     if any(port.meets(other_port) for other_port in ports if other_port.setting != setting):
         return False

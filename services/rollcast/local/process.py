@@ -3,9 +3,10 @@
     start -> running -> (all end with 0, or one fails and the rest is killed) -> ended -> start ...
                      -> terminate (SIGTERM) -> deadline -> kill (SIGKILL) -> ended
 
-Every process is its own session, so that Ctrl-C at the terminal reaches the supervisor alone, which stops its services
-in the right order. The kernel kills them if the supervisor is killed. What a dead process leaves behind (an engine
-without its front end) becomes the supervisor's child and is killed as well.
+Every process is its own session, so that Ctrl-C at the terminal reaches the supervisor alone, which
+stops its services in the right order. The kernel kills them if the supervisor is killed. What a
+dead process leaves behind (an engine without its front end) becomes the supervisor's child and is
+killed as well.
 """
 
 import ctypes
@@ -30,10 +31,12 @@ from rollcast.telemetry.failure_reason import failure_reason
 
 NO_MESSAGE = "no message"
 ORPHAN_SECONDS = 3.0
-"""Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this time."""
+"""Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this
+time."""
 
 
-# Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded process.
+# Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded
+# process.
 _GUARD = (
     "import ctypes, os, sys\n"
     f"ctypes.CDLL(None).prctl({int(Prctl.SET_PDEATHSIG)}, {int(signal.SIGKILL)})\n"
@@ -66,13 +69,15 @@ class ServiceSpec:
     unhurried: bool = False
     """Whether it has all of `stop_seconds` when the run is finished, too."""
     saves: bool = False
-    """Whether work is lost if it is killed before `stop_seconds` are over: an interrupt does not cut it short."""
+    """Whether work is lost if it is killed before `stop_seconds` are over: an interrupt does not
+    cut it short."""
     when_cut: str = ""
     """The fate of its unfinished work when an interrupt cut it short."""
     restart_arguments: tuple[str, ...] = ()
     """Added when it is started again."""
     ready_file: Path | None = None
-    """Written by it when it serves: one that ends before has failed to start. None = it is not seen."""
+    """Written by it when it serves: one that ends before has failed to start. None = it is not
+    seen."""
 
 
 class Service:
@@ -108,7 +113,9 @@ class Service:
         self._log_starts = [start_bytes for _, start_bytes in started]
 
     def poll(self) -> int | None:
-        """The exit code once the service has ended (negative = the signal that ended it), None while it runs."""
+        """The exit code once the service has ended (negative = the signal that ended it), None
+        while it runs.
+        """
         if not self._processes:
             return None
         codes = [process.poll() for process in self._processes]
@@ -121,7 +128,9 @@ class Service:
             # After a process failed, the others have this long to report a mistake of the user
             if some_run and EXIT_USER_ERROR not in codes and waited < 5.0:
                 return None
-            self._failed_index = max(failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR)
+            self._failed_index = max(
+                failed_indices, key=lambda index: codes[index] == EXIT_USER_ERROR
+            )
             self.kill()
             return codes[self._failed_index]
         if codes[0] is None:
@@ -155,7 +164,9 @@ class Service:
 
     @property
     def was_ready(self) -> bool:
-        """Whether the newest start came as far as to serve; False if the spec does not say how that is seen."""
+        """Whether the newest start came as far as to serve; False if the spec does not say how that
+        is seen.
+        """
         ready = self.spec.ready_file
         try:
             return ready is not None and ready.stat().st_mtime >= self._started_at
@@ -195,8 +206,14 @@ class Orphans:
     def sweep(self, known_pids: set[int], *, grace_seconds: float = ORPHAN_SECONDS) -> None:
         """Kill, with all below them, the children that are not `known_pids` and had their grace."""
         now_seconds = time.monotonic()
-        strangers = [child for child in psutil.Process().children() if child.pid not in known_pids | self._own_pids]
-        self._seen_at = {child.pid: self._seen_at.get(child.pid, now_seconds) for child in strangers}
+        strangers = [
+            child
+            for child in psutil.Process().children()
+            if child.pid not in known_pids | self._own_pids
+        ]
+        self._seen_at = {
+            child.pid: self._seen_at.get(child.pid, now_seconds) for child in strangers
+        }
         for child in strangers:
             if now_seconds - self._seen_at[child.pid] < grace_seconds:
                 continue
@@ -228,7 +245,9 @@ def last_words(log: Path, start_bytes: int) -> str:
 
 
 def same_reason(words: str) -> str:
-    """The words without what differs from start to start: numbers of processes, addresses, times."""
+    """The words without what differs from start to start: numbers of processes,
+    addresses, times.
+    """
     return re.sub(r"0x[0-9a-fA-F]+|\d+", "#", words)
 
 

@@ -1,6 +1,8 @@
-"""How far a run has come: the parts of its start, and when its next step, its next evaluation and its end are due.
+"""How far a run has come: the parts of its start, and when its next step, its next evaluation and
+its end are due.
 
-up writes the run file -> the trainer has read its model, an engine has started, side by side: each writes its port
+up writes the run file -> the trainer has read its model, an engine has started, side by side: each
+writes its port
                        -> a generator holds the trainer's weights -> the first optimizer step
 """
 
@@ -34,7 +36,11 @@ class Phase:
 
     def seconds(self, now_seconds: float) -> float | None:
         """Duration, or the time so far; None if it has not begun."""
-        return None if self.started_at is None else max(0.0, (self.done_at or now_seconds) - self.started_at)
+        return (
+            None
+            if self.started_at is None
+            else max(0.0, (self.done_at or now_seconds) - self.started_at)
+        )
 
 
 class StartUp:
@@ -50,7 +56,10 @@ class StartUp:
         return _written_at(self._folder / RUN_FILE)
 
     def phases(self, *, is_ready: bool, stepped_at: float | None) -> tuple[Phase, ...]:
-        """`is_ready`: a generator samples with the trainer's weights. `stepped_at`: of the first step of this start."""
+        """`is_ready`: a generator samples with the trainer's weights.
+
+        `stepped_at`: of the first step of this start.
+        """
         began = self.began_at
         if began is None:
             return ()
@@ -92,9 +101,15 @@ class Pace:
 
 
 def estimate_pace(
-    steps: Sequence[StepRecord], budget: Budget, *, every_steps: int, num_devices: int, compute_device_hours: float
+    steps: Sequence[StepRecord],
+    budget: Budget,
+    *,
+    every_steps: int,
+    num_devices: int,
+    compute_device_hours: float,
 ) -> Pace | None:
-    """`steps`: those of this start, in order. None before the second: a first one holds the start-up.
+    """`steps`: those of this start, in order. None before the second: a first one holds the
+    start-up.
 
     `every_steps`: between two evaluations. `num_devices`: of this machine's processes.
     """
@@ -112,9 +127,17 @@ def estimate_pace(
 
 
 def _end(
-    budget: Budget, step: int, step_seconds: float, last_step_at: float, spent: float, num_devices: int
+    budget: Budget,
+    step: int,
+    step_seconds: float,
+    last_step_at: float,
+    spent: float,
+    num_devices: int,
 ) -> float | None:
-    """When the first of the budgets is used up; all devices spend device-hours. `spent`: device-hours so far."""
+    """When the first of the budgets is used up; all devices spend device-hours.
+
+    `spent`: device-hours so far.
+    """
     ends = []
     if budget.steps is not None:
         ends.append(last_step_at + (budget.steps - step) * step_seconds)

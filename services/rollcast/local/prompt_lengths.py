@@ -1,4 +1,6 @@
-"""Whether prompts fit `recipe.max_prompt_tokens`, before a trainer is started to find that none does."""
+"""Whether prompts fit `recipe.max_prompt_tokens`, before a trainer is started to find that none
+does.
+"""
 
 import json
 import subprocess
@@ -31,7 +33,8 @@ class PromptPart:
     name: str
     total: int
     counted: list[tuple[int, Prompt]]
-    """Tokens of the bare texts, fewest first; those of all prompts unless the time was over, or enough fit."""
+    """Tokens of the bare texts, fewest first; those of all prompts unless the time was over, or
+    enough fit."""
 
     @property
     def shortest(self) -> int:
@@ -43,9 +46,16 @@ class PromptPart:
 
 
 def check_lengths(
-    recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit, tokenizer: TokenizerFile
+    recipe: Recipe,
+    model: Model,
+    prompt_format: PromptFormat,
+    split: PromptSplit,
+    tokenizer: TokenizerFile,
 ) -> list[str]:
-    """Cautions. Raises UserError if the run would start without a training, held-out or downstream prompt."""
+    """Cautions.
+
+    Raises UserError if the run would start without a training, held-out or downstream prompt.
+    """
     limit = recipe.max_prompt_tokens
     named = [("training", split.train), ("held-out", split.held_out)]
     named += [(repr(name), prompts) for name, prompts in split.downstream.items()]
@@ -54,32 +64,47 @@ def check_lengths(
         for name, part_prompts in named
         if part_prompts
     ]
-    has_text = prompt_format.layout == "think" or (prompt_format.layout == "auto" and tokenizer.has_chat_template)
+    has_text = prompt_format.layout == "think" or (
+        prompt_format.layout == "auto" and tokenizer.has_chat_template
+    )
     room = tokens_around(prompt_format) if has_text else SPECIAL_TOKENS
     at_the_edge = [part for part in parts if part.shortest <= limit < part.shortest + room]
     cautions = [
-        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of {part.total} {part.name} "
+        f"recipe.max_prompt_tokens = {limit}: none of the {len(part.counted)} shortest of "
+        f"{part.total} {part.name} "
         f"prompts fits (the others were not looked at within {MAX_LOOK_SECONDS:g} s); raise it"
         for part in parts
         if part.shortest > limit and not part.is_whole
     ]
     refused = [(part, part.shortest) for part in parts if part.shortest > limit and part.is_whole]
     if at_the_edge and not refused:
-        shortest = [[prompt for _, prompt in part.counted[:MAX_EXACT_PROMPTS]] for part in at_the_edge]
+        shortest = [
+            [prompt for _, prompt in part.counted[:MAX_EXACT_PROMPTS]] for part in at_the_edge
+        ]
         exact = _exact(model, prompt_format, shortest)
         if exact is None:
             cautions.append(
-                f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not found out here"
+                f"recipe.max_prompt_tokens = {limit}: whether the shortest prompts fit was not "
+                "found out here"
             )
         else:
-            refused = [(part, tokens) for part, tokens in zip(at_the_edge, exact, strict=True) if tokens > limit]
+            refused = [
+                (part, tokens)
+                for part, tokens in zip(at_the_edge, exact, strict=True)
+                if tokens > limit
+            ]
     if refused:
-        raise UserError(_too_long(recipe, model.max_length, *max(refused, key=lambda item: item[1])))
+        raise UserError(
+            _too_long(recipe, model.max_length, *max(refused, key=lambda item: item[1]))
+        )
     return cautions
 
 
 def _too_long(recipe: Recipe, room: int, prompt_part: PromptPart, shortest: int) -> str:
-    """The sentence, with what can be changed, if anything makes them fit. `room`: model.max_length."""
+    """The sentence, with what can be changed, if anything makes them fit.
+
+    `room`: model.max_length.
+    """
     prompts_text = (
         f"each of the {prompt_part.total} {prompt_part.name} prompts"
         if prompt_part.total > 1
@@ -88,19 +113,25 @@ def _too_long(recipe: Recipe, room: int, prompt_part: PromptPart, shortest: int)
     remedy = f"set at least {shortest}"
     if shortest >= room:
         remedy = (
-            f"no more than model.max_length = {room} fit with a completion: shorten the prompts, or use another model"
+            f"no more than model.max_length = {room} fit with a completion: shorten the prompts, "
+            "or use another model"
         )
     elif shortest + recipe.max_completion_tokens > room:
         less = f"recipe.max_completion_tokens at most {room - shortest}"
         remedy = f"{remedy} (and {less}, since both must fit model.max_length = {room})"
     return (
-        f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {prompts_text} is longer, the shortest has {shortest} "
+        f"recipe.max_prompt_tokens = {recipe.max_prompt_tokens}: {prompts_text} is longer, the "
+        f"shortest has {shortest} "
         f"tokens; {remedy}"
     )
 
 
-def _count_tokens(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int) -> list[tuple[int, Prompt]]:
-    """Tokens of the bare texts, the shortest texts looked at first, until enough are known or the time is over."""
+def _count_tokens(
+    prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: int
+) -> list[tuple[int, Prompt]]:
+    """Tokens of the bare texts, the shortest texts looked at first, until enough are known or the
+    time is over.
+    """
     counted: list[tuple[int, Prompt]] = []
     until = time.monotonic() + MAX_LOOK_SECONDS
     for prompt in sorted(prompts, key=lambda prompt: len(prompt.text)):
@@ -111,17 +142,28 @@ def _count_tokens(prompts: Sequence[Prompt], tokenizer: TokenizerFile, limit: in
     return sorted(counted, key=lambda item: item[0])
 
 
-def _exact(model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[Prompt]]) -> list[int] | None:
-    """Tokens of the shortest prompt of each group, as the trainer counts them; None if that cannot be found out here.
+def _exact(
+    model: Model, prompt_format: PromptFormat, groups: Sequence[Sequence[Prompt]]
+) -> list[int] | None:
+    """Tokens of the shortest prompt of each group, as the trainer counts them; None if that cannot
+    be found out here.
 
     Raises UserError.
     """
-    chats = [[[(message.role, message.content) for message in prompt.messages] for prompt in group] for group in groups]
-    request = {"model": model.model_dump(), "prompt_format": prompt_format.model_dump(), "groups": chats}
+    chats = [
+        [[(message.role, message.content) for message in prompt.messages] for prompt in group]
+        for group in groups
+    ]
+    request = {
+        "model": model.model_dump(),
+        "prompt_format": prompt_format.model_dump(),
+        "groups": chats,
+    }
     command = [sys.executable, "-m", "rollcast.tasks.tokens"]
     try:
         done = subprocess.run(  # noqa: S603  # our own program
-            # Transformers is imported and a tokenizer read: some seconds on a free machine, a minute on a busy one
+            # Transformers is imported and a tokenizer read: some seconds on a free machine, a
+            # minute on a busy one
             command,
             input=json.dumps(request),
             capture_output=True,

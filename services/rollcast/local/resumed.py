@@ -16,20 +16,30 @@ from rollcast.runfolder.rules import checkpoint_rules
 MEANING = {
     "recipe.optimizer.learning_rate": "the schedule goes on at its step with the new one",
     "recipe.optimizer.warmup_steps": "the schedule goes on at its step with the new ones",
-    "recipe.schedule": "groups that do not fit the new window are given up, and their prompts asked again",
+    "recipe.schedule": (
+        "groups that do not fit the new window are given up, and their prompts asked again"
+    ),
     "model.from_run": "the weights go on from the checkpoint",
     "model.path": "the weights go on from the checkpoint",
-    "trainer.checkpoints": "the run goes on from what the new place holds, and begins anew where that is nothing",
+    "trainer.checkpoints": (
+        "the run goes on from what the new place holds, and begins anew where that is nothing"
+    ),
     "tasks.prompt_format": "the curve's points from here on are of prompts that read differently",
 }
 """By the beginning of a setting's name: what its change does to a run under way."""
-CHOSEN_ANEW = ("redis.port", "rpc.port", "grader.port", "forecaster.http_port", "local.prometheus_port")
+CHOSEN_ANEW = (
+    "redis.port",
+    "rpc.port",
+    "grader.port",
+    "forecaster.http_port",
+    "local.prometheus_port",
+)
 """Left out, they are free ones of each start."""
 
 
 def check_run_folder(config: RunConfig, *, resume: bool) -> list[str]:
-    """Lines that `up` would print about the folder before it starts anything: one for each setting that a resume
-    changes.
+    """Lines that `up` would print about the folder before it starts anything: one for each setting
+    that a resume changes.
 
     Raises UserError where `up` would.
     """
@@ -49,7 +59,10 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
     `folder`: absolute. `checkpoints`: trainer.checkpoints.
     """
     checkpoint_location = checkpoint_place(folder, checkpoints)
-    if not isinstance(checkpoint_location, Path) or checkpoint_rules(checkpoint_location) is not None:
+    if (
+        not isinstance(checkpoint_location, Path)
+        or checkpoint_rules(checkpoint_location) is not None
+    ):
         return
     if run_folder.has_history(folder) or (folder / UP_FILE).exists():
         return
@@ -61,15 +74,19 @@ def check_begun(folder: Path, checkpoints: str | None) -> None:
     if close_names:
         meant = f"did you mean {' or '.join(close_names)}?"
     elif runs:
-        meant = f"its runs are {', '.join(runs[:max_names])}{', ...' if len(runs) > max_names else '.'}"
+        meant = (
+            f"its runs are {', '.join(runs[:max_names])}{', ...' if len(runs) > max_names else '.'}"
+        )
     raise UserError(
-        f"--resume: run = {folder.name}: no run of this name was started in {folder.parent}; {meant} "
+        f"--resume: run = {folder.name}: no run of this name was started in {folder.parent}; "
+        f"{meant} "
         "Leave out --resume to begin a run"
     )
 
 
 def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
-    """A line for each setting and each rule that is not as at the last start of the run in `folder`.
+    """A line for each setting and each rule that is not as at the last start of the run in
+    `folder`.
 
     Raises UserError if the run cannot go on under the settings of now.
     """
@@ -80,7 +97,10 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
     try:
         old_config = load_run_config(folder / UP_FILE)
     except UserError as error:
-        return [f"settings of the last start are not compared: {str(error).splitlines()[0]}", *rules]
+        return [
+            f"settings of the last start are not compared: {str(error).splitlines()[0]}",
+            *rules,
+        ]
     changes = [
         difference
         for difference in differences(old_config, config)
@@ -92,7 +112,12 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
     lines = []
     for change in changes:
         meaning = next(
-            (f": {words}" for start, words in MEANING.items() if f"{change.field}.".startswith(f"{start}.")), ""
+            (
+                f": {words}"
+                for start, words in MEANING.items()
+                if f"{change.field}.".startswith(f"{start}.")
+            ),
+            "",
         )
         lines.append(f"resumed with another setting: {change.sentence}{meaning}")
     return [*lines, *rules]

@@ -17,7 +17,15 @@ from rollcast.local.process import Command, Service, ServiceSpec
 from rollcast.runfolder import files
 
 READ = (
-    *(files.EVALUATIONS, files.INCARNATIONS, files.STEPS, files.SAMPLES, files.TASKS, files.FORMAT, files.BEFORE),
+    *(
+        files.EVALUATIONS,
+        files.INCARNATIONS,
+        files.STEPS,
+        files.SAMPLES,
+        files.TASKS,
+        files.FORMAT,
+        files.BEFORE,
+    ),
     *(files.UP_FILE, files.CHECKPOINTS),
 )
 CHANGED = (files.FORECASTS, f"{files.FORECASTS}-wal", files.FORECASTS_SAID)
@@ -39,18 +47,29 @@ def served_page(run_folder: Path) -> Iterator[tuple[str, Service]]:
             update={
                 "folder": Path(folder),
                 "run": run_folder.name,
-                "forecaster": config.forecaster.model_copy(update={"http_port": 0, "history": None}),
+                "forecaster": config.forecaster.model_copy(
+                    update={"http_port": 0, "history": None}
+                ),
             }
         )
         _copy_records(run_folder, copy.run_folder)
         write_resolved(copy, copy.run_folder / files.RUN_FILE)
-        program = (sys.executable, "-m", "rollcast.forecaster", "--config", str(copy.run_folder / files.RUN_FILE))
+        program = (
+            sys.executable,
+            "-m",
+            "rollcast.forecaster",
+            "--config",
+            str(copy.run_folder / files.RUN_FILE),
+        )
         command = Command((*program, "--over"), copy.run_folder / "forecaster.log")
         service = Service(ServiceSpec("forecaster", (command,), stop_order=0, stop_seconds=0.0))
         service.start()
         try:
             port = _port(service, port_file(copy.run_folder, "forecaster"))
-            yield local_url(config.http.model_copy(update={"bind": config.forecaster.bind}), port), service
+            yield (
+                local_url(config.http.model_copy(update={"bind": config.forecaster.bind}), port),
+                service,
+            )
         finally:
             service.kill()
 
@@ -73,4 +92,7 @@ def _port(service: Service, file: Path) -> int:
             return read_port(file)
         except (OSError, ValueError):
             time.sleep(POLL_SECONDS)
-    raise PassingError(f"the page is not served within {START_SECONDS:g} s; try again when the machine is less busy")
+    raise PassingError(
+        f"the page is not served within {START_SECONDS:g} s; try again when the machine is less "
+        "busy"
+    )

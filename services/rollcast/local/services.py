@@ -51,7 +51,12 @@ def service_specs(
 
 
 def _program(
-    service: str, run_file: Path, folder: Path, environment: Environment, *arguments: str, name: str = ""
+    service: str,
+    run_file: Path,
+    folder: Path,
+    environment: Environment,
+    *arguments: str,
+    name: str = "",
 ) -> Command:
     """The program of a service. `name`: of its log, if that is another."""
     log = folder / files.LOGS / f"{name or service}.log"
@@ -66,17 +71,28 @@ def _redis(settings: Redis, folder: Path) -> ServiceSpec:
 
 
 def _grader(config: RunConfig, devices: Mapping[str, str]) -> ServiceSpec:
-    """With a run file and an environment that hold no credential of others: it refuses to have them."""
+    """With a run file and an environment that hold no credential of others: it refuses to have
+    them.
+    """
     folder = config.run_folder
-    other_secrets = {variable: setting for variable, setting in SECRET_VARIABLES.items() if setting[0] != "grader"}
-    updates = {group: getattr(config, group).model_copy(update={name: None}) for group, name in other_secrets.values()}
+    other_secrets = {
+        variable: setting
+        for variable, setting in SECRET_VARIABLES.items()
+        if setting[0] != "grader"
+    }
+    updates = {
+        group: getattr(config, group).model_copy(update={name: None})
+        for group, name in other_secrets.values()
+    }
     write_resolved(config.model_copy(update=updates), folder / files.GRADER_RUN_FILE)
     environment = {**dict.fromkeys(other_secrets, ""), **devices}
     command = _program("grader", folder / files.GRADER_RUN_FILE, folder, lambda: environment)
     # Time after the grading under way
     stop_seconds = config.tasks.grading.longest_wall_seconds + 20.0
     ready = port_file(folder, "grader")
-    return ServiceSpec("grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready)
+    return ServiceSpec(
+        "grader", (command,), stop_order=2, stop_seconds=stop_seconds, ready_file=ready
+    )
 
 
 def _forecaster(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
@@ -84,7 +100,9 @@ def _forecaster(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Ser
     command = _program("forecaster", run_file, folder, lambda: {**threads, **devices})
     # Together with the trainer: one after the other they take seconds longer.
     ready = port_file(folder, "forecaster")
-    return ServiceSpec("forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False, ready_file=ready)
+    return ServiceSpec(
+        "forecaster", (command,), stop_order=1, stop_seconds=10.0, essential=False, ready_file=ready
+    )
 
 
 def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> ServiceSpec:
@@ -103,14 +121,21 @@ def _loggers(folder: Path, run_file: Path, devices: Mapping[str, str]) -> Servic
 
 
 def _trainer(
-    folder: Path, run_file: Path, environments: Sequence[Environment], again: tuple[str, ...], *, resume: bool
+    folder: Path,
+    run_file: Path,
+    environments: Sequence[Environment],
+    again: tuple[str, ...],
+    *,
+    resume: bool,
 ) -> ServiceSpec:
     """`again`: arguments with which it goes on."""
     names = ["trainer", *(f"trainer-rank{rank}" for rank in range(1, len(environments)))]
     return ServiceSpec(
         "trainer",
         tuple(
-            _program("trainer", run_file, folder, environment, *(again if resume else ()), name=name)
+            _program(
+                "trainer", run_file, folder, environment, *(again if resume else ()), name=name
+            )
             for name, environment in zip(names, environments, strict=True)
         ),
         stop_order=1,
@@ -131,7 +156,8 @@ def _generator(
         name,
         (_program("generator", run_file, folder, lambda: devices, *arguments, name=name),),
         stop_order=0,
-        # Time after the drain: unfinished groups go back to the queue and the generator leaves the weight group
+        # Time after the drain: unfinished groups go back to the queue and the generator leaves the
+        # weight group
         stop_seconds=drain_seconds + 15.0,
         when_cut="what it had not handed back is sampled again when the run goes on",
         ready_file=port_file(folder, name),
@@ -141,8 +167,8 @@ def _generator(
 def rank_environments(world_size: int, devices: Mapping[str, str]) -> list[Environment]:
     """Environment of each trainer rank as torchrun would set it, computed at every start.
 
-    torchrun's agent would cost a process that imports torch, and would hide the exit code that distinguishes a user's
-    mistake from a crash.
+    torchrun's agent would cost a process that imports torch, and would hide the exit code that
+    distinguishes a user's mistake from a crash.
     """
     rendezvous: dict[str, str] = {}
 

@@ -1,4 +1,6 @@
-"""One GPU for a whole run: `rollcast up` divides it between trainer and generators, and says how."""
+"""One GPU for a whole run: `rollcast up` divides it between trainer and generators,
+and says how.
+"""
 
 from collections.abc import Callable
 
@@ -29,10 +31,15 @@ def divide_gpu(count: Callable[[], MemoryPlan | None]) -> MemoryPlan:
 
 def in_words(weights: Weights, generator: Generator) -> str:
     """Sentence for the user at the start. Both arguments: of the divided plan."""
-    gloo = "" if weights.transport == "gloo" else ", because NCCL takes one process of a group on each GPU"
+    gloo = (
+        ""
+        if weights.transport == "gloo"
+        else ", because NCCL takes one process of a group on each GPU"
+    )
     return (
         "one GPU: trainer and generators share it "
         f"(generator.gpu_memory_utilization {generator.gpu_memory_utilization:g}, "
-        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage {weights.stage}); "
+        f"generator.gpu_kv_cache_gib {generator.gpu_kv_cache_gib or 0:g}, weights.stage "
+        f"{weights.stage}); "
         f"weights travel over gloo, through host memory{gloo}"
     )

@@ -1,4 +1,6 @@
-"""The activity of a run on this machine: read from its folder and from the metrics pages of its services."""
+"""The activity of a run on this machine: read from its folder and from the metrics pages of its
+services.
+"""
 
 import time
 from collections import Counter, deque
@@ -34,7 +36,8 @@ class RunStatus:
     """The episodes of the newest batch in words; empty without any."""
     compute_device_hours: float = 0.0
     evaluations: tuple[EvaluationRecord, ...] = ()
-    """Evaluations of the surviving history by step, without the incomplete ones, as the forecast uses them."""
+    """Evaluations of the surviving history by step, without the incomplete ones, as the forecast
+    uses them."""
     num_incomplete: int = 0
     """Surviving evaluations with too few prompts graded."""
     staleness: dict[int, int] = field(default_factory=dict)
@@ -59,9 +62,11 @@ class RunStatus:
 class StatusReader:
     """Reads the new records at each call."""
 
-    def __init__(self, config: RunConfig, *, one_look: bool = False, is_running: bool = True) -> None:
-        """`one_look`: it is read once, and no service waits at its end for another reading. `is_running`: otherwise no
-        port is asked, which may belong to another process by now."""
+    def __init__(
+        self, config: RunConfig, *, one_look: bool = False, is_running: bool = True
+    ) -> None:
+        """`one_look`: it is read once, and no service waits at its end for another reading.
+        `is_running`: otherwise no port is asked, which may belong to another process by now."""
         self._config = config
         self._is_running = is_running
         self._folder = config.run_folder
@@ -87,37 +92,49 @@ class StatusReader:
 
     def read(self) -> RunStatus:
         self._read_files()
-        if any(file.was_written_anew for file in (self._step_file, self._evaluation_file, self._incarnation_file)):
+        if any(
+            file.was_written_anew
+            for file in (self._step_file, self._evaluation_file, self._incarnation_file)
+        ):
             self._open()
             self._read_files()
         trainer = self._page("trainer")
         newest = self._recent[-1] if self._recent else None
         step = int(first(trainer, trainer_metrics.TRAINER_STEP) or (newest.step if newest else 0))
         compute = sum(value for _, value in trainer.get(trainer_metrics.COMPUTE_STATE.name, []))
-        compute = compute or (self._evaluations[-1].compute_device_hours if self._evaluations else 0.0)
+        compute = compute or (
+            self._evaluations[-1].compute_device_hours if self._evaluations else 0.0
+        )
         evaluations = [item for item in self._evaluations if is_complete(item.graded_share)]
         last = evaluations[-1] if evaluations else None
         ready = int(first(trainer, trainer_metrics.GENERATORS, state="ready") or 0)
         began = self._start_up.began_at
         steps_since_start = [
-            record for record in self._recent if began is not None and record.at is not None and record.at >= began
+            record
+            for record in self._recent
+            if began is not None and record.at is not None and record.at >= began
         ]
         missing_service = "a generator" if trainer else "the trainer"
         return RunStatus(
             step=step,
             budget_share=self._budget_share(step, compute),
-            evaluated_share=self._budget_share(last.step, last.compute_device_hours) if last else None,
+            evaluated_share=self._budget_share(last.step, last.compute_device_hours)
+            if last
+            else None,
             reward_mean=newest.reward_mean if newest else None,
             episodes=episodes_in_words(newest) if newest else (),
             compute_device_hours=compute,
             evaluations=tuple(evaluations),
             num_incomplete=len(self._evaluations) - len(evaluations),
             staleness=self._staleness(),
-            tokens_per_second=self._token_rate(first(trainer, trainer_metrics.TOKENS, role="generator")),
+            tokens_per_second=self._token_rate(
+                first(trainer, trainer_metrics.TOKENS, role="generator")
+            ),
             generators_ready=ready,
             forecast=forecast_on_page(self._page("forecaster")),
             phases=self._start_up.phases(
-                is_ready=ready > 0, stepped_at=steps_since_start[0].at if steps_since_start else None
+                is_ready=ready > 0,
+                stepped_at=steps_since_start[0].at if steps_since_start else None,
             ),
             is_started=bool(steps_since_start),
             stepped_at=steps_since_start[-1].at if steps_since_start else None,
@@ -153,9 +170,17 @@ class StatusReader:
 
     def _read_files(self) -> None:
         self._recent.extend(self._step_file.read())
-        new = [item for item in self._evaluation_file.read() if evaluation_metrics.is_own_curve(item.dataset)]
-        self._starts |= {item.incarnation: item.started_from for item in new if item.started_from is not None}
-        self._starts |= {began.incarnation: began.started_from for began in self._incarnation_file.read()}
+        new = [
+            item
+            for item in self._evaluation_file.read()
+            if evaluation_metrics.is_own_curve(item.dataset)
+        ]
+        self._starts |= {
+            item.incarnation: item.started_from for item in new if item.started_from is not None
+        }
+        self._starts |= {
+            began.incarnation: began.started_from for began in self._incarnation_file.read()
+        }
         self._evaluations = surviving([*self._evaluations, *new], self._starts)
 
     def _page(self, service: str) -> Page:
@@ -167,7 +192,9 @@ class StatusReader:
             text = self._client.get(f"{url}/metrics").raise_for_status().text
             # A larger page of metrics is not of this run
             for sample in parse_page(text) if len(text) <= (4 << 20) else ():
-                if sample.labels.get("run") == self._config.run:  # a forecaster's page may hold several runs
+                if (
+                    sample.labels.get("run") == self._config.run
+                ):  # a forecaster's page may hold several runs
                     page.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         except (httpx.HTTPError, SourceAway):
             return {}

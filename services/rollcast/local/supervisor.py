@@ -1,19 +1,23 @@
 """Keeps the services of one run alive on this machine.
 
-start in order -> watch: a dead service is started again after a back-off, up to a limit, and its reason reported
+start in order -> watch: a dead service is started again after a back-off, up to a limit, and its
+reason reported
                -> three starts in a row fail for one reason: it is given up, regardless of the limit
                -> the trainer ended with 0: the run is finished
-               -> a service ended its first start with 2: the user must fix something; the run is given up with its
-                  last words
+               -> a service ended its first start with 2: the user must fix something; the run is
+                  given up with its last words
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
-               -> it ends in any way but well before it made anything: all are stopped at once, within seconds
-               -> what shows the run fails: it is shown no more, and the failure raised once all is stopped
+               -> it ends in any way but well before it made anything: all are stopped at once,
+               within seconds
+               -> what shows the run fails: it is shown no more, and the failure raised once all is
+               stopped
                -> stop in order, each with its deadline; nothing is left running
 
 How long a service may take to end:
 finished work that no one waits for has a few seconds, reports to others their own limit
 given up      each has its own limit
-interrupted   all of them together have one deadline, of which each order leaves a share to the later ones; whoever
+interrupted   all of them together have one deadline, of which each order leaves a share to the
+              later ones; whoever
               saves what would be lost has its own limit beyond that
 """
 
@@ -35,12 +39,14 @@ POLL_SECONDS = 0.2
 STOP_POLL_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 30.0
 CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
-"""Signals that a process brings upon itself, so that its log says why; the others come from outside."""
+"""Signals that a process brings upon itself, so that its log says why; the others come from
+outside."""
 
 FINISHED_SECONDS = 5.0
 """Limit for unfinished work once the run is finished."""
 SHARE_SECONDS = 2.0
-"""Share of an interrupt's deadline for each later order, and the least time of an order whose predecessors used all."""
+"""Share of an interrupt's deadline for each later order, and the least time of an order whose
+predecessors used all."""
 
 
 class EventReport(Protocol):
@@ -70,7 +76,10 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs services until the trainer ends well. Use from the main thread: it takes the signals to stop."""
+    """Runs services until the trainer ends well.
+
+    Use from the main thread: it takes the signals to stop.
+    """
 
     def __init__(
         self,
@@ -82,8 +91,9 @@ class Supervisor:
         tick: Callable[[], None],
         worth_saving: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`interrupt_seconds`: from a signal until all have ended except those that save their work. `tick` is called
-        some times a second. `worth_saving`: whether this start has made what could be lost."""
+        """`interrupt_seconds`: from a signal until all have ended except those that save their
+        work. `tick` is called some times a second. `worth_saving`: whether this start has made what
+        could be lost."""
         self._watched = [_Watched(Service(spec)) for spec in specs]
         self.doing = Doing.RUNNING
         self._restart_limit = restart_limit
@@ -98,11 +108,11 @@ class Supervisor:
         self._kills = kills()
 
     def run(self, ready: Callable[[Service], None] = lambda _: None) -> Doing:
-        """Start, watch and stop; returns FINISHED, or STOPPED after an interrupt. `ready` waits for a service just
-        started, at most until `asked_to_stop`.
+        """Start, watch and stop; returns FINISHED, or STOPPED after an interrupt. `ready` waits for
+        a service just started, at most until `asked_to_stop`.
 
-        Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot be kept alive, and
-        errors of `report` and `tick`.
+        Raises UserError if a service reports a mistake of the user, ServiceLostError if one cannot
+        be kept alive, and errors of `report` and `tick`.
         """
         with self._handle_signals():
             finished = False
@@ -150,7 +160,9 @@ class Supervisor:
         self._show(lambda: self._show_line(line, trouble=trouble))
 
     def _show(self, call: Callable[[], None]) -> None:
-        """Whatever fails in showing the run (a closed pipe, a full disk), the checkpoint comes first."""
+        """Whatever fails in showing the run (a closed pipe, a full disk), the checkpoint comes
+        first.
+        """
         if self._view_error is None:
             try:
                 call()
@@ -187,7 +199,8 @@ class Supervisor:
         watched.died_at.append(now_seconds)
         deaths = len(watched.died_at)
         failures = _note_failure(watched, words)
-        # One that has worked with these settings may say 2 because of the moment: memory that is short, say.
+        # One that has worked with these settings may say 2 because of the moment: memory that is
+        # short, say.
         is_users_mistake = code == EXIT_USER_ERROR and service.starts == 1
         if is_users_mistake and spec.essential:
             raise UserError(f"{words} (log: {service.log})")
@@ -206,22 +219,33 @@ class Supervisor:
         delay = 0.0 if deaths == 1 else min(MAX_BACKOFF_SECONDS, 2.0 ** (deaths - 2))
         watched.start_again_at = now_seconds + delay
         again = f"{spec.name} {how}; starting it again" + (f" in {delay:.0f} s" if delay else "")
-        self._report(again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True)
+        self._report(
+            again + (f". It said: {words} (log: {service.log})" if words else ""), trouble=True
+        )
 
     def _stop_in_order(self, *, is_finished: bool) -> None:
         services = [watched.service for watched in self._watched]
         orders = sorted({service.spec.stop_order for service in services})
         for num_before, order in enumerate(orders, start=1):
             stopping_services = [
-                service for service in services if service.spec.stop_order == order and service.running
+                service
+                for service in services
+                if service.spec.stop_order == order and service.running
             ]
             for service in stopping_services:
                 service.terminate()
             began = time.monotonic()
             for service in stopping_services:
-                self._await_end(service, began, is_finished=is_finished, num_later_orders=len(orders) - num_before)
+                self._await_end(
+                    service,
+                    began,
+                    is_finished=is_finished,
+                    num_later_orders=len(orders) - num_before,
+                )
 
-    def _await_end(self, service: Service, began: float, *, is_finished: bool, num_later_orders: int) -> None:
+    def _await_end(
+        self, service: Service, began: float, *, is_finished: bool, num_later_orders: int
+    ) -> None:
         """Wait for a service that was asked to end; kill it if it takes too long."""
         is_late_told = False
         spec = service.spec
@@ -229,14 +253,19 @@ class Supervisor:
             now_seconds = time.monotonic()
             deadline = None if self._asked_at is None else self._asked_at + self._interrupt_seconds
             limit = killed_at(
-                spec, began, is_finished=is_finished, deadline=deadline, num_later_orders=num_later_orders
+                spec,
+                began,
+                is_finished=is_finished,
+                deadline=deadline,
+                num_later_orders=num_later_orders,
             )
             if now_seconds >= limit:
                 break
             if spec.saves and deadline is not None and now_seconds >= deadline and not is_late_told:
                 is_late_told = True
                 self._report(
-                    f"{spec.name} still saves the run's work, for {limit - now_seconds:.0f} s at most; Ctrl-C again "
+                    f"{spec.name} still saves the run's work, for {limit - now_seconds:.0f} s at "
+                    "most; Ctrl-C again "
                     "ends it at once, and what was made since the checkpoint before is made again"
                 )
             self._show(self._show_state)
@@ -250,7 +279,8 @@ class Supervisor:
             self._sweep_orphans(grace_seconds=0.0)
         elif spec.saves and (code := service.poll()) in (EXIT_FAILED, EXIT_USER_ERROR):
             self._report(
-                f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: {service.last_words()} "
+                f"{spec.name} {how_it_ended(code, self._kills)} while it stopped: "
+                f"{service.last_words()} "
                 f"(log: {service.log})",
                 trouble=True,
             )
@@ -259,7 +289,8 @@ class Supervisor:
         services = [watched.service for watched in self._watched]
         for service in services:
             service.terminate()
-        # Deadline of all services before a run made anything: one that imports or compiles does not listen yet
+        # Deadline of all services before a run made anything: one that imports or compiles does not
+        # listen yet
         deadline = time.monotonic() + 3.0
         while any(service.running for service in services) and time.monotonic() < deadline:
             if self._is_hurried():
@@ -296,7 +327,12 @@ class Supervisor:
 
 
 def killed_at(
-    spec: ServiceSpec, began: float, *, is_finished: bool, deadline: float | None, num_later_orders: int
+    spec: ServiceSpec,
+    began: float,
+    *,
+    is_finished: bool,
+    deadline: float | None,
+    num_later_orders: int,
 ) -> float:
     """When a service that was asked to end at `began` is killed; all of one clock, in seconds.
 
@@ -312,7 +348,9 @@ def killed_at(
 
 
 def _note_failure(watched: _Watched, words: str) -> int:
-    """How many starts in a row have now failed for this reason; 0 if this one served, or was ended from outside."""
+    """How many starts in a row have now failed for this reason; 0 if this one served, or was ended
+    from outside.
+    """
     if not words or watched.service.was_ready:
         watched.failures.clear()
         return 0

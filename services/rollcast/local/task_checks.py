@@ -1,4 +1,6 @@
-"""Checks of the tasks before a start: data, verifiers, environments, and what the tokenizer makes of the prompts."""
+"""Checks of the tasks before a start: data, verifiers, environments, and what the tokenizer makes
+of the prompts.
+"""
 
 from functools import partial
 
@@ -28,8 +30,8 @@ from rollcast.tasks.verifiers import is_built_in
 
 
 def check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place) -> list[str]:
-    """Verifiers are found, prompts are read; then the tokenizer reads some, the user's own verifiers grade some, and
-    one environment of each is reset.
+    """Verifiers are found, prompts are read; then the tokenizer reads some, the user's own
+    verifiers grade some, and one environment of each is reset.
     """
     loaded: list[PromptSplit] = []
 
@@ -50,7 +52,9 @@ def check_tasks(tasks: Tasks, recipe: Recipe, model: Model, checkpoints: Place) 
     return [*warnings, *raise_all([token_check, verifier_check, environment_check])]
 
 
-def _check_tokens(recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit) -> list[str]:
+def _check_tokens(
+    recipe: Recipe, model: Model, prompt_format: PromptFormat, split: PromptSplit
+) -> list[str]:
     """By the tokenizer that this machine has of the model, if it has one."""
     folder = find_model_files(model.path)
     tokenizer = None if folder is None else TokenizerFile.read(folder, model.path)
@@ -67,12 +71,16 @@ def _verifier_checks(tasks: Tasks) -> list[Check]:
     verifiers = Verifiers.from_tasks(tasks)
     hidden = [
         UserError(
-            f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that name; choose another"
+            f"tasks.verifiers.{number}.name = {verifier.name!r}: a built-in verifier has that "
+            "name; choose another"
         )
         for number, verifier in enumerate(tasks.verifiers)
         if is_built_in(verifier.name)
     ]
-    return [*hidden, *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks)))]
+    return [
+        *hidden,
+        *(partial(_check_verifier, verifiers, name) for name in sorted(verifier_names(tasks))),
+    ]
 
 
 def _check_verifier(verifiers: Verifiers, name: str) -> None:

@@ -1,4 +1,6 @@
-"""A trial of a run on this machine: the generator's and the trainer's own programs, and what their figures mean."""
+"""A trial of a run on this machine: the generator's and the trainer's own programs, and what their
+figures mean.
+"""
 
 import json
 import os
@@ -30,10 +32,11 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True)
 class TimeOutlook:
-    """Seconds that a step and the budget take, by the times of generation and of the trainer in the trial.
+    """Seconds that a step and the budget take, by the times of generation and of the trainer in the
+    trial.
 
-    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in it, nor what the two
-    take from one another on few cores.
+    Both work at the same time, and the slower one sets the pace. Start and checkpoints are not in
+    it, nor what the two take from one another on few cores.
     """
 
     tokens_per_second: float
@@ -59,17 +62,24 @@ class TimeOutlook:
 def try_out(config: RunConfig, num_prompts: int) -> TrialRecord:
     """Sample and grade a few prompts with the real engine. Raises UserError."""
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
-        return _run_trial(config, Path(folder), TrialRecord, "generator", "--prompts", str(num_prompts))
+        return _run_trial(
+            config, Path(folder), TrialRecord, "generator", "--prompts", str(num_prompts)
+        )
 
 
 def time_update(config: RunConfig, trial: TrialRecord) -> UpdateTrialRecord:
-    """Make one optimizer step on as many rollouts as were tried, on all ranks of the run file. Raises UserError."""
+    """Make one optimizer step on as many rollouts as were tried, on all ranks of the run file.
+
+    Raises UserError.
+    """
     gpus = usable_gpus()[: config.local.gpus]
     ranks = rank_environments(config.local.trainer_ranks, trainer_gpus(config.local, gpus))
     with tempfile.TemporaryDirectory(prefix="rollcast-try-") as folder:
         tried = Path(folder) / "tried.json"
         tried.write_text(json.dumps(asdict(trial)))
-        return _run_trial(config, Path(folder), UpdateTrialRecord, "trainer", "--trial", str(tried), ranks=ranks)
+        return _run_trial(
+            config, Path(folder), UpdateTrialRecord, "trainer", "--trial", str(tried), ranks=ranks
+        )
 
 
 def _run_trial(
@@ -80,20 +90,28 @@ def _run_trial(
     *arguments: str,
     ranks: Sequence[Environment] = (dict,),
 ) -> _Record:
-    """Run the service's trial, a process for each environment of `ranks`, and read its record. Raises UserError."""
+    """Run the service's trial, a process for each environment of `ranks`, and read its record.
+
+    Raises UserError.
+    """
     out = folder / "found.json"
     write_resolved(config, folder / RUN_FILE)
     files = ("--config", str(folder / RUN_FILE), "--out", str(out))
     program = (sys.executable, "-m", f"rollcast.{service}.trial", *files, *arguments)
     code, log_file = _await_trial(
-        [Command(program, folder / f"trial-{rank}.log", environment) for rank, environment in enumerate(ranks)]
+        [
+            Command(program, folder / f"trial-{rank}.log", environment)
+            for rank, environment in enumerate(ranks)
+        ]
     )
     if code != 0:
         raise _trial_error(log_file, code)
     try:
         return read_record(out, kind)
     except (OSError, ValueError) as error:
-        raise PassingError(f"the trial wrote nothing that can be read ({error}); try again") from error
+        raise PassingError(
+            f"the trial wrote nothing that can be read ({error}); try again"
+        ) from error
 
 
 def _await_trial(commands: Sequence[Command]) -> tuple[int, Path]:
@@ -109,7 +127,8 @@ def _await_trial(commands: Sequence[Command]) -> tuple[int, Path]:
         while (code := trial.poll()) is None:
             if time.monotonic() > deadline:
                 raise PassingError(
-                    f"no answer within {TRIAL_SECONDS:g} s; try fewer prompts, or lower recipe.max_completion_tokens"
+                    f"no answer within {TRIAL_SECONDS:g} s; try fewer prompts, or lower "
+                    "recipe.max_completion_tokens"
                 )
             # Seconds between two looks at the processes
             time.sleep(0.1)
@@ -125,7 +144,9 @@ def _trial_error(log: Path, code: int) -> UserError:
     descriptor, kept_log = tempfile.mkstemp(prefix="rollcast-try-", suffix=".log")
     with os.fdopen(descriptor, "w") as file:
         file.write(log_text)
-    sentences = [line.removeprefix("error: ") for line in log_text.splitlines() if line.startswith("error: ")]
+    sentences = [
+        line.removeprefix("error: ") for line in log_text.splitlines() if line.startswith("error: ")
+    ]
     words = "\n".join(sentences) or f"the trial ended with exit code {code}: {last_words(log, 0)}"
     is_users_mistake = sentences and code == UserError.exit_code
     return (UserError if is_users_mistake else PassingError)(f"{words} (log: {kept_log})")
@@ -141,7 +162,10 @@ def outlook(
     generators: int,
     workers: int,
 ) -> TimeOutlook:
-    """Time of a step, an evaluation and the budget, by the measured rates. `workers`: devices of a generator."""
+    """Time of a step, an evaluation and the budget, by the measured rates.
+
+    `workers`: devices of a generator.
+    """
     at_once = len(trial.completions)
     mean = sum(completion.num_tokens for completion in trial.completions) / at_once
     rate = at_once * mean / max(trial.sampling_seconds, 1e-6)
@@ -156,7 +180,9 @@ def outlook(
     every = tasks.evaluation.every_steps
     steps = budget.steps
     if budget.device_hours is not None:
-        paid_for = budget.device_hours * SECONDS_PER_HOUR / devices - evaluation  # the first one is before step 1
+        paid_for = (
+            budget.device_hours * SECONDS_PER_HOUR / devices - evaluation
+        )  # the first one is before step 1
         enough_for = max(0, int(paid_for / (step + evaluation / every)))
         steps = enough_for if steps is None else min(steps, enough_for)
     total = None if steps is None else steps * step + (steps // every + 1) * evaluation

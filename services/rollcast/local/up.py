@@ -34,7 +34,10 @@ from rollcast.runfolder.files import REDIS, RUN_FILE, UP_FILE, checkpoint_place
 
 
 class View(Protocol):
-    """Shows the run while it goes on. No method may take long, and the run stops in order if one raises."""
+    """Shows the run while it goes on.
+
+    No method may take long, and the run stops in order if one raises.
+    """
 
     def begin(self, config: RunConfig) -> None:
         """`config` is the resolved one; the run's folder is prepared."""
@@ -62,18 +65,22 @@ def run_locally(
 ) -> Doing:
     """Check, start, supervise, stop; returns FINISHED, or STOPPED after an interrupt.
 
-    `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the view. `monitor`: start a
-    Prometheus as well. Raises UserError for every mistake that the user can fix, and RunDeadlineError after
-    `most_seconds`; no process is left running then.
+    `step`: of the kept checkpoint to go on from; None = the newest. `news`: first lines of the
+    view. `monitor`: start a Prometheus as well. Raises UserError for every mistake that the user
+    can fix, and RunDeadlineError after `most_seconds`; no process is left running then.
     """
     started = time.monotonic()
-    config = config.model_copy(update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)})
+    config = config.model_copy(
+        update={"folder": config.folder.absolute(), "recipe": with_digests(config.recipe)}
+    )
     cautions = [f"caution: {line}" for line in preflight.check(config, monitor=monitor)]
     portable_config = config
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        config = shared_gpu.divide_gpu(partial(plan_run, config, device, ranks=None, ask_hub=True)).config
+        config = shared_gpu.divide_gpu(
+            partial(plan_run, config, device, ranks=None, ask_hub=True)
+        ).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
@@ -82,11 +89,15 @@ def run_locally(
     with run_folder.lock_folder(config.run_folder), undone_if_refused(config.run_folder) as undo:
         changes = changes_since_start(config.run_folder, portable_config) if resume else []
         if step is not None:
-            changes += go_back(checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo)
+            changes += go_back(
+                checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo
+            )
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
         recipe_update = {"recipe": with_copies(config.recipe, config.run_folder)}
-        write_resolved(portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE)
+        write_resolved(
+            portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE
+        )
         config = config.model_copy(update=recipe_update)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
@@ -96,7 +107,13 @@ def run_locally(
         for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
-            config, run_file, embed_redis=embed_redis, resume=resume, step=step, embed_grader=embed_grader, gpus=gpus
+            config,
+            run_file,
+            embed_redis=embed_redis,
+            resume=resume,
+            step=step,
+            embed_grader=embed_grader,
+            gpus=gpus,
         )
         targets = None
         if monitor:
@@ -105,14 +122,21 @@ def run_locally(
             targets = Targets(config.run_folder, config.http, config.forecaster.bind)
 
         tick = _ticker(view, targets, started, most_seconds)
-        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves its work
+        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
+        # its work
         seconds = config.generator.drain_seconds + 10.0
-        supervisor = partial(Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds)
+        supervisor = partial(
+            Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds
+        )
         return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
 
 
-def _ticker(view: View, targets: Targets | None, started: float, most_seconds: float | None) -> Callable[[Doing], None]:
-    """The call of some times a second; it raises RunDeadlineError `most_seconds` after `started`."""
+def _ticker(
+    view: View, targets: Targets | None, started: float, most_seconds: float | None
+) -> Callable[[Doing], None]:
+    """The call of some times a second; it raises RunDeadlineError `most_seconds` after
+    `started`.
+    """
 
     def tick(doing: Doing) -> None:
         if most_seconds is not None and time.monotonic() > started + most_seconds:
@@ -161,9 +185,9 @@ def _supervise(
 def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) -> RunConfig:
     """`config` with a random secret for each service of the run whose secret the user has not set.
 
-    It is another one at each start, kept in run.json of the run folder, which only the user can read; every command
-    takes it from there.
-    The embedded Redis also gets its socket. A Redis or a grader that the user runs keeps what the user has set.
+    It is another one at each start, kept in run.json of the run folder, which only the user can
+    read; every command takes it from there. The embedded Redis also gets its socket. A Redis or a
+    grader that the user runs keeps what the user has set.
     """
     updates: dict[str, Redis | Rpc | Grader] = {
         "rpc": config.rpc.model_copy(update={"token": config.rpc.token or _random()})
@@ -172,7 +196,9 @@ def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) ->
         redis = config.redis.model_copy(update={"password": config.redis.password or _random()})
         updates["redis"] = listening(redis, config.run_folder / REDIS)
     if embed_grader:
-        updates["grader"] = config.grader.model_copy(update={"token": config.grader.token or _random()})
+        updates["grader"] = config.grader.model_copy(
+            update={"token": config.grader.token or _random()}
+        )
     return config.model_copy(update=updates)
 
 

@@ -1,1 +1,3 @@
-"""Sends the records of the run folder to TensorBoard, MLflow or Weights & Biases, in a process of its own."""
+"""Sends the records of the run folder to TensorBoard, MLflow or Weights & Biases, in a process of
+its own.
+"""

@@ -1,4 +1,6 @@
-"""A record of the run folder in the form that every logger takes, numbers and texts by name; and what a logger is."""
+"""A record of the run folder in the form that every logger takes, numbers and texts by name; and
+what a logger is.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,25 +31,36 @@ class Entry:
     num_left_out: int = 0
     """Numbers that were not finite."""
     is_repeated: bool = False
-    """The optimizer step was made before: entries of it and of later steps belong to a lost history."""
+    """The optimizer step was made before: entries of it and of later steps belong to a lost
+    history."""
 
 
 def make_step_entry(record: StepRecord, newest: int) -> Entry:
     """`newest`: the last optimizer step so far; -1 = none."""
-    values = {item.name: getattr(record, item.name) for item in fields(record) if item.name not in _NOT_MEASURED}
+    values = {
+        item.name: getattr(record, item.name)
+        for item in fields(record)
+        if item.name not in _NOT_MEASURED
+    }
     total = sum(record.staleness_tokens.values())
     if total:
-        values["staleness_mean"] = sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+        values["staleness_mean"] = (
+            sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
+        )
     for environment, metrics in record.environment_metrics.items():
         values |= {f"environment/{environment}/{name}": value for name, value in metrics.items()}
-    return replace(_entry("train", record.step, record.at, values), is_repeated=record.step <= newest)
+    return replace(
+        _entry("train", record.step, record.at, values), is_repeated=record.step <= newest
+    )
 
 
 def make_evaluation_entry(record: EvaluationRecord) -> Entry:
     prefix = "eval" if is_own_curve(record.dataset) else f"eval/{record.dataset}"
     names = (
-        "pass_rate", "environment_reward", "standard_error", "standard_error_new_prompts", "compute_device_hours",
-        "samples", "num_prompts", "generated_tokens", "ungraded", "missing_prompts", "devices", "incarnation",
+        "pass_rate", "environment_reward", "standard_error", "standard_error_new_prompts",
+        "compute_device_hours",
+        "samples", "num_prompts", "generated_tokens", "ungraded", "missing_prompts", "devices",
+        "incarnation",
     )  # fmt: skip
     values = {name: getattr(record, name) for name in names}
     values |= {f"environment/{name}": value for name, value in record.environment_metrics.items()}
@@ -60,15 +73,24 @@ def make_samples_entry(record: SamplesRecord) -> Entry:
 
 def make_forecast_entry(record: ForecastRecord) -> Entry:
     values = {name: getattr(record, name) for name in ("chance", "num_evaluations", "end_compute")}
-    for name, interval in (("asymptote", record.asymptote), ("headroom", record.headroom), ("end", record.end)):
-        values |= {f"{name}_{quantile}": value for quantile, value in zip(QUANTILES, interval or [], strict=False)}
+    for name, interval in (
+        ("asymptote", record.asymptote),
+        ("headroom", record.headroom),
+        ("end", record.end),
+    ):
+        values |= {
+            f"{name}_{quantile}": value
+            for quantile, value in zip(QUANTILES, interval or [], strict=False)
+        }
     advice = record.reason if record.headline is None else f"{record.headline}. {record.reason}"
     texts = {"forecast/verdict": record.verdict, "forecast/advice": advice}
     return replace(_entry("forecast", record.step, record.at, values), texts=texts)
 
 
 def _entry(prefix: str, step: int, at: float | None, values: Mapping[str, float | None]) -> Entry:
-    present_values = {f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None}
+    present_values = {
+        f"{prefix}/{name}": float(value) for name, value in values.items() if value is not None
+    }
     finite = {name: value for name, value in present_values.items() if math.isfinite(value)}
     return Entry(step, at or 0.0, finite, num_left_out=len(present_values) - len(finite))
 
@@ -79,7 +101,10 @@ def as_table(samples: tuple[SampledCompletion, ...]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for sample in samples:
         prompt, completion = (_in_a_cell(text) for text in (sample.prompt, sample.completion))
-        yield f"| {sample.reward:g} | {sample.status} | {sample.num_tokens} | {prompt} | {completion} |"
+        yield (
+            f"| {sample.reward:g} | {sample.status} | {sample.num_tokens} | {prompt} | "
+            f"{completion} |"
+        )
 
 
 def _in_a_cell(text: str) -> str:
@@ -91,9 +116,11 @@ class RefusedError(Exception):
 
 
 class Destination(Protocol):
-    """Every exception except `RefusedError` means that the destination does not answer; the call is repeated later.
+    """Every exception except `RefusedError` means that the destination does not answer; the call is
+    repeated later.
 
-    `write` may receive the same entries twice: a process that was killed does not know whether the last ones arrived.
+    `write` may receive the same entries twice: a process that was killed does not know whether the
+    last ones arrived.
     """
 
     @property

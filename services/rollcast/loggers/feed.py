@@ -1,7 +1,8 @@
-"""The records of a run folder in the order in which they were made, from the end of the last reading.
+"""The records of a run folder in the order in which they were made, from the end of the last
+reading.
 
-The folder is the queue: entries that a destination has not taken wait on the disk. Memory holds at most one reading of
-each file (16 MiB).
+The folder is the queue: entries that a destination has not taken wait on the disk. Memory holds at
+most one reading of each file (16 MiB).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,10 @@ class Feed:
             (files.SAMPLES, SamplesRecord, make_samples_entry),
             (files.FORECASTS_SAID, ForecastRecord, make_forecast_entry),
         ):
-            self._files[name] = (RecordFile[Any](folder / name, kind, num_known=sent_lines.get(name, 0)), make)
+            self._files[name] = (
+                RecordFile[Any](folder / name, kind, num_known=sent_lines.get(name, 0)),
+                make,
+            )
 
     @property
     def lines(self) -> dict[str, int]:
@@ -63,7 +67,10 @@ class Feed:
 
 
 def _new(file: RecordFile[Any], make: Callable[[Any], Entry]) -> Iterator[Entry]:
-    """Entries of new records. Known ones are converted too, because they show which steps are repeated."""
+    """Entries of new records.
+
+    Known ones are converted too, because they show which steps are repeated.
+    """
     for record, is_new in file.read_some():
         entry = make(record)
         if is_new:

@@ -1,7 +1,9 @@
-"""One destination's thread: reads the run folder, sends new entries, and waits while the destination is away.
+"""One destination's thread: reads the run folder, sends new entries, and waits while the
+destination is away.
 
 new entries? --yes--> write --taken--> position kept, next
-     |                  |---refused--> each by itself; an entry that is refused again is counted as dropped
+     |                  |---refused--> each by itself; an entry that is refused again is counted as
+                        dropped
      |                  '---away-----> again after a back-off; the entries wait, the run goes on
      '--no, and asked to stop--> close (and give up if the destination stays away)
 """
@@ -33,8 +35,12 @@ class Forwarder(threading.Thread):
         done: all entries are sent, and the destination is closed.
     """
 
-    def __init__(self, kind: str, folder: Path, make: Callable[[str | None], Destination], exporter: Exporter) -> None:
-        """`make`: opens the destination, given its id of the run from an earlier process, or None."""
+    def __init__(
+        self, kind: str, folder: Path, make: Callable[[str | None], Destination], exporter: Exporter
+    ) -> None:
+        """`make`: opens the destination, given its id of the run
+        from an earlier process, or None.
+        """
         super().__init__(name=kind, daemon=True)
         self._kind = kind
         self._position = folder / LOGGED / f"{kind}.json"
@@ -85,11 +91,16 @@ class Forwarder(threading.Thread):
         self.done = True
 
     def _send_some(self) -> bool:
-        """Send some of the waiting entries; returns whether there were any. Raises if the destination is away."""
+        """Send some of the waiting entries; returns whether there were any.
+
+        Raises if the destination is away.
+        """
         if not self._waiting:
             self._waiting = self._feed.read()
             unreadable = self._feed.num_unreadable - self._unreadable
-            self._exporter.add(logger_metrics.LOGGER_DROPPED, unreadable, logger=self._kind, reason="unreadable")
+            self._exporter.add(
+                logger_metrics.LOGGER_DROPPED, unreadable, logger=self._kind, reason="unreadable"
+            )
             self._unreadable = self._feed.num_unreadable
         self._exporter.set(logger_metrics.LOGGER_WAITING, len(self._waiting), logger=self._kind)
         if self._destination is None:
@@ -126,14 +137,21 @@ class Forwarder(threading.Thread):
                 return
             self._drop("refused", 1)
             reason = str(error)[:300]
-            log.warning("a record is refused and left out", logger=self._kind, step=batch[0].step, reason=reason)
+            log.warning(
+                "a record is refused and left out",
+                logger=self._kind,
+                step=batch[0].step,
+                reason=reason,
+            )
             return
         self._exporter.add(logger_metrics.LOGGER_TOLD, len(batch), logger=self._kind)
         self._drop("not_finite", sum(entry.num_left_out for entry in batch))
 
     def _drop(self, reason: str, count: int) -> None:
         if count:
-            self._exporter.add(logger_metrics.LOGGER_DROPPED, count, logger=self._kind, reason=reason)
+            self._exporter.add(
+                logger_metrics.LOGGER_DROPPED, count, logger=self._kind, reason=reason
+            )
 
     def _note(self, *, up: bool, error: Exception | None = None) -> None:
         self._exporter.set(logger_metrics.LOGGER_UP, float(up), logger=self._kind)
@@ -143,14 +161,20 @@ class Forwarder(threading.Thread):
         if up:
             log.info("the run is logged", logger=self._kind, run_id=self._run_id)
         else:
-            log.warning("the logger's destination is away; the run goes on", logger=self._kind, error=str(error)[:300])
+            log.warning(
+                "the logger's destination is away; the run goes on",
+                logger=self._kind,
+                error=str(error)[:300],
+            )
 
     def _keep_position(self) -> None:
         try:
             make_folder(self._position.parent)
             replace_json(self._position, as_json(LoggedRecord(self._sent_lines, self._run_id)))
         except UserError as error:
-            log.error("the logger's position cannot be kept; entries may be sent twice", error=str(error))
+            log.error(
+                "the logger's position cannot be kept; entries may be sent twice", error=str(error)
+            )
 
 
 def _read(path: Path) -> LoggedRecord:

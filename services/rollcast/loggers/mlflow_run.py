@@ -39,14 +39,18 @@ class MlflowRun:
             return
         known_experiment = self._client.get_experiment_by_name(self.log.experiment)
         experiment = (
-            known_experiment.experiment_id if known_experiment else self._client.create_experiment(self.log.experiment)
+            known_experiment.experiment_id
+            if known_experiment
+            else self._client.create_experiment(self.log.experiment)
         )
         self.run_id = str(self._client.create_run(experiment, run_name=self.name).info.run_id)
         # MLflow's bound
         params = [Param(name, text[:500]) for name, text in flat(self.settings)]
         max_params_per_request = 100
         for start in range(0, len(params), max_params_per_request):
-            self._client.log_batch(self.run_id, params=params[start : start + max_params_per_request])
+            self._client.log_batch(
+                self.run_id, params=params[start : start + max_params_per_request]
+            )
 
     def write(self, entries: Sequence[Entry]) -> None:
         try:
@@ -68,10 +72,14 @@ class MlflowRun:
         tags = [RunTag(_key(name), text[:5_000]) for name, text in texts.items()]
         max_metrics_per_request = 1_000
         for start in range(0, max(len(metrics), 1), max_metrics_per_request):
-            self._client.log_batch(self.run_id, metrics=metrics[start : start + max_metrics_per_request], tags=tags)
+            self._client.log_batch(
+                self.run_id, metrics=metrics[start : start + max_metrics_per_request], tags=tags
+            )
         for entry in entries:
             if entry.samples:
-                file = f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"
+                file = (
+                    f"samples/{_key(entry.samples_of).replace('/', '_')}/step-{entry.step:06d}.md"
+                )
                 self._client.log_text(self.run_id, "\n".join(as_table(entry.samples)), file)
 
     def close(self) -> None:

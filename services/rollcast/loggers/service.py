@@ -1,9 +1,10 @@
 """The loggers' process: a thread for each destination, probes and metrics over HTTP.
 
-    the trainer and the forecaster write the run folder --> a thread for each of `log` --> TensorBoard, MLflow, W&B
+    the trainer and the forecaster write the run folder --> a thread for each of `log` -->
+    TensorBoard, MLflow, W&B
 
-No other process waits for it, so a server that is away or hangs does not delay the run. At SIGTERM the remaining
-entries are sent, within FINISH_SECONDS.
+No other process waits for it, so a server that is away or hangs does not delay the run. At SIGTERM
+the remaining entries are sent, within FINISH_SECONDS.
 """
 
 import time
@@ -38,7 +39,8 @@ def serve(config: RunConfig) -> int:
     folder = config.run_folder
     settings = config.model_dump(mode="json")  # secrets are hidden
     forwarders = [
-        Forwarder(item.kind, folder, partial(open_destination, item, folder, settings), exporter) for item in config.log
+        Forwarder(item.kind, folder, partial(open_destination, item, folder, settings), exporter)
+        for item in config.log
     ]
     for forwarder in forwarders:
         forwarder.start()
@@ -49,15 +51,21 @@ def serve(config: RunConfig) -> int:
     for forwarder in forwarders:
         forwarder.join(max(0.0, deadline - time.monotonic()))
         if not forwarder.done:
-            log.warning("the run is not wholly logged; the rest is sent when it is resumed", logger=forwarder.name)
+            log.warning(
+                "the run is not wholly logged; the rest is sent when it is resumed",
+                logger=forwarder.name,
+            )
     http.stop()
     return 0
 
 
-def open_destination(item: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None) -> Destination:
+def open_destination(
+    item: Log, run_folder: Path, settings: dict[str, Any], run_id: str | None
+) -> Destination:
     """The destination of an entry of `log`. Only the package of its kind is imported.
 
-    `settings`: the run file's, without secrets. `run_id`: the destination's id from an earlier process.
+    `settings`: the run file's, without secrets. `run_id`: the destination's id from an earlier
+    process.
     """
     run = run_folder.name
     if isinstance(item, TensorBoardLog):

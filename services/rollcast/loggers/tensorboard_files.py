@@ -32,14 +32,26 @@ class TensorBoardFiles:
         for entry in entries:
             if entry.is_repeated:  # TensorBoard drops the lost history from this step on
                 again = SessionLog(status=SessionLog.START)
-                self._writer.add_event(Event(wall_time=entry.at, step=entry.step, session_log=again))
+                self._writer.add_event(
+                    Event(wall_time=entry.at, step=entry.step, session_log=again)
+                )
             if entry.numbers:
-                values = [Summary.Value(tag=name, simple_value=value) for name, value in entry.numbers.items()]
-                self._writer.add_event(Event(wall_time=entry.at, step=entry.step, summary=Summary(value=values)))
+                values = [
+                    Summary.Value(tag=name, simple_value=value)
+                    for name, value in entry.numbers.items()
+                ]
+                self._writer.add_event(
+                    Event(wall_time=entry.at, step=entry.step, summary=Summary(value=values))
+                )
             for name, text in entry.texts.items():
                 self._text(name, text, entry.step, entry.at)
             if entry.samples:
-                self._text(f"samples/{entry.samples_of}", "\n".join(as_table(entry.samples)), entry.step, entry.at)
+                self._text(
+                    f"samples/{entry.samples_of}",
+                    "\n".join(as_table(entry.samples)),
+                    entry.step,
+                    entry.at,
+                )
         self._writer.flush()
 
     def close(self) -> None:

@@ -18,14 +18,20 @@ COLUMNS = ["reward", "status", "tokens", "truncated", "prompt", "completion"]
 
 
 class WandbRun:
-    """W&B's own process stores entries on the disk and sends them, so `log` does not wait for the network.
+    """W&B's own process stores entries on the disk and sends them, so `log` does not wait for the
+    network.
 
     Attributes:
         run_id: W&B's id, under which an interrupted run continues.
     """
 
     def __init__(
-        self, log: WandbLog, name: str, run_folder: Path, settings: dict[str, Any], run_id: str | None
+        self,
+        log: WandbLog,
+        name: str,
+        run_folder: Path,
+        settings: dict[str, Any],
+        run_id: str | None,
     ) -> None:
         self._log = log
         self._name = name
@@ -38,7 +44,8 @@ class WandbRun:
     def open(self) -> None:
         # W&B would measure this process and machine, not the run's.
         quiet = wandb.Settings(
-            x_disable_stats=True, x_disable_meta=True, disable_git=True, disable_code=True, console="off",
+            x_disable_stats=True, x_disable_meta=True, disable_git=True, disable_code=True,
+            console="off",
             # Seconds for the first answer of the service; without it the run goes on
             init_timeout=20.0,
         )  # fmt: skip
@@ -62,7 +69,14 @@ class WandbRun:
             row: dict[str, Any] = {**entry.numbers, **entry.texts}
             if entry.samples:
                 rows = [
-                    [item.reward, item.status, item.num_tokens, item.truncated, item.prompt, item.completion]
+                    [
+                        item.reward,
+                        item.status,
+                        item.num_tokens,
+                        item.truncated,
+                        item.prompt,
+                        item.completion,
+                    ]
                     for item in entry.samples
                 ]
                 row[f"samples/{entry.samples_of}"] = wandb.Table(columns=COLUMNS, data=rows)

@@ -1,4 +1,6 @@
-"""The adapters of model.lora as the planner sees them: the shapes of A and B next to each adapted weight."""
+"""The adapters of model.lora as the planner sees them: the shapes of A and B next to each adapted
+weight.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,11 +28,18 @@ def all_adapters(model: ModelShape, lora: Lora) -> Iterator[tuple[str, Shape]]:
 
 
 def kept_for_adapters(weights: Mapping[str, Shape], lora: Lora, tokens: int, item: int) -> int:
-    """Bytes of the results of A in a layer, which B's gradient needs. The inputs of A are kept as without adapters."""
+    """Bytes of the results of A in a layer, which B's gradient needs.
+
+    The inputs of A are kept as without adapters.
+    """
     return len(adapter_shapes(weights, lora)) // 2 * lora.rank * tokens * item
 
 
 def passing_for_adapters(weights: Mapping[str, Shape], lora: Lora, tokens: int, item: int) -> int:
-    """Most bytes of an adapter's result before and after it is scaled, which are added to the layer's own."""
-    outputs = [shape[0] for name, shape in adapter_shapes(weights, lora).items() if ".lora_B." in name]
+    """Most bytes of an adapter's result before and after it is scaled, which are added to the
+    layer's own.
+    """
+    outputs = [
+        shape[0] for name, shape in adapter_shapes(weights, lora).items() if ".lora_B." in name
+    ]
     return 2 * max(outputs, default=0) * tokens * item

@@ -1,9 +1,12 @@
-"""A causal language model as the planner sees it: the shapes of its weights, and what each layer does with a token.
+"""A causal language model as the planner sees it: the shapes of its weights, and what each layer
+does with a token.
 
-    V vocabulary, H hidden size, N query heads, K key heads, D head size, I width of a feed-forward, E experts
+    V vocabulary, H hidden size, N query heads, K key heads, D head size, I width of a feed-forward,
+    E experts
 
-The shapes come from the model's files or from Transformers (`rollcast.memory.weight_shapes`). Heads, attention windows
-and the experts of a token come from config.json. What no file states about a family is in FAMILIES.
+The shapes come from the model's files or from Transformers (`rollcast.memory.weight_shapes`).
+Heads, attention windows and the experts of a token come from config.json. What no file states about
+a family is in FAMILIES.
 """
 
 import math
@@ -31,7 +34,9 @@ _OF_LAYER = re.compile(r"model\.layers\.(\d{1,5})\.(.+)")
 
 
 class UncountedModelError(UserError):
-    """The memory of this model cannot be counted: unknown architecture, missing size, or unknown weight shapes."""
+    """The memory of this model cannot be counted: unknown architecture, missing size, or unknown
+    weight shapes.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,9 @@ class ModelShape:
 
     @property
     def root(self) -> dict[str, Shape]:
-        """Weights of no layer: the embeddings, which are also the head if it is tied, and the last norm."""
+        """Weights of no layer: the embeddings, which are also the head if it is tied, and the last
+        norm.
+        """
         return {EMBEDDINGS: (self.vocabulary, self.hidden), LAST_NORM: (self.hidden,)}
 
     @property
@@ -149,7 +156,9 @@ class ModelShape:
         """Every weight under its Hugging Face name, tied ones once."""
         yield from self.root.items()
         for index, layer in enumerate(self.layers):
-            yield from ((f"model.layers.{index}.{name}", shape) for name, shape in layer.weights.items())
+            yield from (
+                (f"model.layers.{index}.{name}", shape) for name, shape in layer.weights.items()
+            )
         yield from self.head.items()
 
     @property
@@ -169,31 +178,39 @@ def text_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
         kind = config["model_type"]
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UncountedModelError(
-            f"config.json: model_type {kind!r} is not one whose memory is counted; those are {', '.join(FAMILIES)}"
+            f"config.json: model_type {kind!r} is not one whose memory is counted; those are "
+            f"{', '.join(FAMILIES)}"
         )
     for name in NEEDED:
         if not isinstance(value := config.get(name), int) or value < 1:
             raise UncountedModelError(
-                f"config.json: {name} = {value!r} is not a size; give the config.json of a whole model"
+                f"config.json: {name} = {value!r} is not a size; give the config.json of a whole "
+                "model"
             )
     return config
 
 
 def model_shape(config: Mapping[str, Any], weights: Mapping[str, Shape]) -> ModelShape:
-    """The text model of a config.json whose weights have these shapes, by their names in Transformers.
+    """The text model of a config.json whose weights have these shapes, by their names in
+    Transformers.
 
     Raises UncountedModelError.
     """
     settings = text_settings(config)
     try:
-        return _model_shape(settings, weights, stored=str(config.get("dtype") or config.get("torch_dtype")))
+        return _model_shape(
+            settings, weights, stored=str(config.get("dtype") or config.get("torch_dtype"))
+        )
     except (LookupError, ValueError, ZeroDivisionError) as error:
         raise UncountedModelError(
-            f"config.json: its layers and the weights are not of one model ({error}); give the files of one model"
+            f"config.json: its layers and the weights are not of one model ({error}); give the "
+            "files of one model"
         ) from error
 
 
-def _model_shape(settings: Mapping[str, Any], weights: Mapping[str, Shape], stored: str) -> ModelShape:
+def _model_shape(
+    settings: Mapping[str, Any], weights: Mapping[str, Shape], stored: str
+) -> ModelShape:
     family = FAMILIES[settings["model_type"]]
     layers: list[dict[str, Shape]] = [{} for _ in range(settings["num_hidden_layers"])]
     for name, shape in weights.items():
@@ -213,15 +230,21 @@ def _model_shape(settings: Mapping[str, Any], weights: Mapping[str, Shape], stor
     )
 
 
-def _layer(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int, hidden: int) -> LayerShape:
+def _layer(
+    settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int, hidden: int
+) -> LayerShape:
     feed_forward = _feed_forward(settings, layer, hidden)
     if RECURRENCE not in layer:
         return LayerShape(layer, _attention(settings, layer, index), feed_forward)
-    nothing = AttentionShape(0, 0, settings.get("head_dim", 256), head_norm="none", eager=False, window=None)
+    nothing = AttentionShape(
+        0, 0, settings.get("head_dim", 256), head_norm="none", eager=False, window=None
+    )
     return LayerShape(layer, nothing, feed_forward, recurrent_shape(settings))
 
 
-def _attention(settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int) -> AttentionShape:
+def _attention(
+    settings: Mapping[str, Any], layer: Mapping[str, Shape], index: int
+) -> AttentionShape:
     kind = settings["model_type"]
     heads = settings["num_attention_heads"]
     is_gated = kind in GATED
@@ -270,10 +293,14 @@ def _window(settings: Mapping[str, Any], index: int) -> int | None:
     return None
 
 
-def _feed_forward(settings: Mapping[str, Any], layer: Mapping[str, Shape], hidden: int) -> FeedForwardShape:
+def _feed_forward(
+    settings: Mapping[str, Any], layer: Mapping[str, Shape], hidden: int
+) -> FeedForwardShape:
     """Llama 4 calls it `feed_forward`, the others `mlp`."""
     named = {
-        name.partition(".")[2]: shape for name, shape in layer.items() if name.startswith(("mlp.", "feed_forward."))
+        name.partition(".")[2]: shape
+        for name, shape in layer.items()
+        if name.startswith(("mlp.", "feed_forward."))
     }
     products = named.get("experts.down_proj")
     if products is None:

@@ -1,4 +1,6 @@
-"""Plans the memory of a run file on a device, and refuses a run that cannot fit before a device is taken."""
+"""Plans the memory of a run file on a device, and refuses a run that cannot fit before a device is
+taken.
+"""
 
 from pathlib import Path
 
@@ -16,19 +18,28 @@ from rollcast.memory.weight_shapes import find_model_shape
 
 
 def plan_run(
-    config: RunConfig, device: Device, *, ranks: int | None, model_config: Path | None = None, ask_hub: bool = False
+    config: RunConfig,
+    device: Device,
+    *,
+    ranks: int | None,
+    model_config: Path | None = None,
+    ask_hub: bool = False,
 ) -> MemoryPlan | None:
-    """`ranks`: trainer ranks; None = local.trainer_ranks. `model_config`: a config.json instead of model.path's.
+    """`ranks`: trainer ranks; None = local.trainer_ranks. `model_config`: a config.json instead of
+    model.path's.
 
-    With local.gpus 1 it is the plan of a shared GPU, with the settings that `rollcast up` gives the engines. None if
-    there is no config.json. Raises UserError if it cannot be read or the model cannot be counted.
+    With local.gpus 1 it is the plan of a shared GPU, with the settings that `rollcast up` gives the
+    engines. None if there is no config.json. Raises UserError if it cannot be read or the model
+    cannot be counted.
     """
     model = _find_model(config.model.path, model_config, ask_hub=ask_hub)
     if model is None:
         return None
     local = config.local
     teacher = _find_teacher(config.recipe.distillation, ask_hub=ask_hub)
-    plan = MemoryPlan(model, config, device, ranks or local.trainer_ranks, local.generators, teacher=teacher)
+    plan = MemoryPlan(
+        model, config, device, ranks or local.trainer_ranks, local.generators, teacher=teacher
+    )
     is_shared = device.kind == "gpu" and local.shares_gpu and ranks in (None, 1)
     return one_gpu.shared(plan) if is_shared else plan
 
@@ -42,11 +53,15 @@ def _find_teacher(distillation: Distillation | None, *, ask_hub: bool) -> ModelS
 
 def _find_model(path: str, model_config: Path | None, *, ask_hub: bool) -> ModelShape | None:
     if model_config is not None:
-        return find_model_shape(read_file(model_config, "--model-config"), folder=model_config.parent)
+        return find_model_shape(
+            read_file(model_config, "--model-config"), folder=model_config.parent
+        )
     local_config = read_here(path)
     if local_config is not None:
         return find_model_shape(
-            local_config, folder=folder_here(path), on_hub=path if ask_hub and not Path(path).is_dir() else None
+            local_config,
+            folder=folder_here(path),
+            on_hub=path if ask_hub and not Path(path).is_dir() else None,
         )
     return find_model_shape(read_from_hub(path), on_hub=path) if ask_hub else None
 
@@ -59,11 +74,16 @@ def check_memory(
     model_config: Path | None = None,
     host: HostLimits = NO_LIMITS,
 ) -> MemoryPlan | None:
-    """Raise UserError if a process cannot fit. None if the model is not here or its memory cannot be counted."""
+    """Raise UserError if a process cannot fit.
+
+    None if the model is not here or its memory cannot be counted.
+    """
     try:
         plan = plan_run(config, device, ranks=ranks, model_config=model_config)
     except UncountedModelError:
         return None
-    if plan is not None and (refused := [*check_shard_ranks(plan), *refusals(plan), *host_refusals(plan, host)]):
+    if plan is not None and (
+        refused := [*check_shard_ranks(plan), *refusals(plan), *host_refusals(plan, host)]
+    ):
         raise UserError("\n".join(refused))
     return plan

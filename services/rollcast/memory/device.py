@@ -19,7 +19,9 @@ class Device:
 
     @property
     def in_words(self) -> str:
-        return f"{'a GPU' if self.kind == 'gpu' else 'this machine'} has {gigabytes(self.num_bytes)}"
+        return (
+            f"{'a GPU' if self.kind == 'gpu' else 'this machine'} has {gigabytes(self.num_bytes)}"
+        )
 
 
 def gigabytes(num_bytes: float) -> str:

@@ -1,7 +1,8 @@
 """The memory of one worker of a generator, and how much of it is left for KV cache.
 
-vLLM takes the share generator.gpu_memory_utilization of the GPU: weights, one forward pass of its largest batch, and
-KV cache with all the rest. Arriving versions are staged in the GPU's remaining memory, or in host memory.
+vLLM takes the share generator.gpu_memory_utilization of the GPU: weights, one forward pass of its
+largest batch, and KV cache with all the rest. Arriving versions are staged in the GPU's remaining
+memory, or in host memory.
 """
 
 import math
@@ -21,8 +22,8 @@ from rollcast.weights.plan.manifest import DTYPE_BYTES
 BLOCK_TOKENS = {"gpu": 16, "cpu": 128}
 """Tokens of vLLM's KV blocks if generator.block_size is not set."""
 SAMPLER_BYTES_PER_LOGIT = 7 * FLOAT32_BYTES
-"""Bytes in vLLM's trial run of the sampler with every slot: logits, log-probs, probabilities, the sorted ones with
-their positions (8 bytes), and sums."""
+"""Bytes in vLLM's trial run of the sampler with every slot: logits, log-probs, probabilities, the
+sorted ones with their positions (8 bytes), and sums."""
 SPLIT_BY_INPUT = ("o_proj.weight", "out_proj.weight", "down_proj.weight")
 """Projections that tensor parallelism cuts by columns."""
 
@@ -51,21 +52,27 @@ class WorkerMemory:
 
     @property
     def batched_tokens(self) -> int:
-        # vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine sets another
+        # vLLM's max_num_batched_tokens in an engine that Rollcast starts, unless generator.engine
+        # sets another
         return self.config.generator.engine.max_num_batched_tokens or 2_048
 
     @property
     def slots(self) -> int:
-        """Concurrent rollouts: generator.slots, or as many as the engine will find that its KV cache holds."""
+        """Concurrent rollouts: generator.slots, or as many as the engine will find that its KV
+        cache holds.
+        """
         if (configured_slots := self.config.generator.slots) is not None:
             return configured_slots
-        group = max(self.config.recipe.most_rollouts_per_prompt, self.config.tasks.most_evaluation_rollouts)
+        group = max(
+            self.config.recipe.most_rollouts_per_prompt, self.config.tasks.most_evaluation_rollouts
+        )
         return max(group, min(self.slots_that_fit, MOST_DERIVED_SLOTS))
 
     @cached_property
     def weights(self) -> int:
         layers = sum(
-            _count_worker_numbers(name, shape, layer.attention.head_size, self.workers) * self._bytes_per_number(name)
+            _count_worker_numbers(name, shape, layer.attention.head_size, self.workers)
+            * self._bytes_per_number(name)
             for layer in self.model.layers
             for name, shape in layer.weights.items()
         )
@@ -77,19 +84,25 @@ class WorkerMemory:
 
     @property
     def _adapters(self) -> int:
-        """Bytes of the adapter of model.lora: vLLM's room for it, of which tensor parallelism cuts only a part, and the
-        received one, which vLLM keeps."""
+        """Bytes of the adapter of model.lora: vLLM's room for it, of which tensor parallelism cuts
+        only a part, and the received one, which vLLM keeps."""
         lora = self.config.model.lora
         if lora is None:
             return 0
         room = lora.model_copy(update={"rank": lora.engine_rank})
         return sum(
-            self.item * math.prod(shape) for adapter in (room, lora) for _, shape in all_adapters(self.model, adapter)
+            self.item * math.prod(shape)
+            for adapter in (room, lora)
+            for _, shape in all_adapters(self.model, adapter)
         )
 
     def _bytes_per_number(self, name: str) -> int:
-        """Quantisation covers the projections of attention and feed-forward, not embeddings, head and norms."""
-        quantised = self.config.generator.engine.quantization is not None and name.endswith("_proj.weight")
+        """Quantisation covers the projections of attention and feed-forward, not embeddings, head
+        and norms.
+        """
+        quantised = self.config.generator.engine.quantization is not None and name.endswith(
+            "_proj.weight"
+        )
         return 1 if quantised else self.item
 
     @cached_property
@@ -104,7 +117,10 @@ class WorkerMemory:
 
     @cached_property
     def place(self) -> StagingPlace:
-        """Where versions are staged. `auto` is decided as the engine will, by the memory that vLLM leaves."""
+        """Where versions are staged.
+
+        `auto` is decided as the engine will, by the memory that vLLM leaves.
+        """
         free = None if self.kind == "cpu" else self.device_bytes - self.taken_by_engine
         held_bytes = self.weights if self.config.model.lora is None else self._adapters
         return staging_place(self.config.weights.stage, [(free, held_bytes)] * self.workers)
@@ -135,9 +151,10 @@ class WorkerMemory:
     def kv_of_slot(self, tokens: int) -> int:
         """Bytes of KV cache of one rollout with this many tokens.
 
-        A sliding window keeps the tokens it looks back at, the tokens a batch adds, and one more block, because it may
-        begin in the middle of one. A layer with a state takes as many bytes whatever the length: vLLM makes blocks so
-        long that the KV entries of one fill at least a state, and holds each state in a block.
+        A sliding window keeps the tokens it looks back at, the tokens a batch adds, and one more
+        block, because it may begin in the middle of one. A layer with a state takes as many bytes
+        whatever the length: vLLM makes blocks so long that the KV entries of one fill at least a
+        state, and holds each state in a block.
         """
         block = self._block_tokens
         total = 0
@@ -150,7 +167,9 @@ class WorkerMemory:
                 continue
             cached_tokens = tokens
             if shape.window is not None:
-                cached_tokens = min(tokens, shape.window - (not shape.chunked) + self.batched_tokens)
+                cached_tokens = min(
+                    tokens, shape.window - (not shape.chunked) + self.batched_tokens
+                )
             blocks = -(-cached_tokens // block) + (shape.window is not None and not shape.chunked)
             total += blocks * block * self._entry_bytes(layer)
         return total
@@ -162,15 +181,21 @@ class WorkerMemory:
 
     @cached_property
     def _most_entry_bytes(self) -> int:
-        return max(self._entry_bytes(layer) for layer in self.model.layers if layer.recurrent is None)
+        return max(
+            self._entry_bytes(layer) for layer in self.model.layers if layer.recurrent is None
+        )
 
     @cached_property
     def _block_tokens(self) -> int:
         block_size = self.config.generator.block_size or BLOCK_TOKENS[self.kind]
         states = [
-            layer.recurrent.state_bytes(self.item, self.workers) for layer in self.model.layers if layer.recurrent
+            layer.recurrent.state_bytes(self.item, self.workers)
+            for layer in self.model.layers
+            if layer.recurrent
         ]
-        return block_size * max(1, -(-max(states, default=0) // (block_size * self._most_entry_bytes)))
+        return block_size * max(
+            1, -(-max(states, default=0) // (block_size * self._most_entry_bytes))
+        )
 
     @property
     def slots_that_fit(self) -> int:
@@ -179,13 +204,17 @@ class WorkerMemory:
 
     @property
     def tokens_per_slot(self) -> int:
-        """Tokens of each slot when all are taken: the longest rollout that fits, at most the full length."""
+        """Tokens of each slot when all are taken: the longest rollout that fits, at most the full
+        length.
+        """
         share = max(0, self.kv_bytes) // self.slots
         return bisect_right(range(1, self.config.model.max_length + 1), share, key=self.kv_of_slot)
 
 
 def _count_worker_numbers(name: str, shape: Shape, head_size: int, workers: int) -> int:
-    """How many numbers of a weight one worker holds: all of norms and routers, and at least one key head."""
+    """How many numbers of a weight one worker holds: all of norms and routers, and at least one key
+    head.
+    """
     rows = shape[0]
     rest = math.prod(shape[1:])
     if "norm" in name or "router" in name or name.endswith("mlp.gate.weight"):
@@ -202,7 +231,9 @@ def _count_worker_numbers(name: str, shape: Shape, head_size: int, workers: int)
 
 
 def _widest(layer: LayerShape, workers: int) -> int:
-    """Numbers per token at a layer's widest point: between a feed-forward's two products, or in attention."""
+    """Numbers per token at a layer's widest point: between a feed-forward's two products, or in
+    attention.
+    """
     attention = layer.attention
     feed_forward = layer.feed_forward
     heads = 2 * (attention.query_width + 2 * attention.key_width)
@@ -212,5 +243,7 @@ def _widest(layer: LayerShape, workers: int) -> int:
 
 
 def _between(shape: FeedForwardShape) -> int:
-    routed = 1 if shape.scaled_input else max(1, shape.chosen)  # vLLM computes the chosen experts alone
+    routed = (
+        1 if shape.scaled_input else max(1, shape.chosen)
+    )  # vLLM computes the chosen experts alone
     return 3 * (routed * shape.width + shape.shared)

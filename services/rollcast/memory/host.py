@@ -1,6 +1,8 @@
-"""Host memory of a run on GPUs: how much each process needs, and how much a machine or a pod must have.
+"""Host memory of a run on GPUs: how much each process needs, and how much a machine or a pod must
+have.
 
-Without a GPU the host is the device, and all of it is counted there. The page cache is not counted: it gives way.
+Without a GPU the host is the device, and all of it is counted there. The page cache is not counted:
+it gives way.
 """
 
 import re
@@ -44,12 +46,16 @@ def quantity(text: str, option: str) -> int:
     """Bytes of a Kubernetes quantity. Raises UserError."""
     quantity_match = QUANTITY.fullmatch(text)
     if quantity_match is None:
-        raise UserError(f"{option} = {text!r} is not a size; give it as Kubernetes writes it, such as 512Gi")
+        raise UserError(
+            f"{option} = {text!r} is not a size; give it as Kubernetes writes it, such as 512Gi"
+        )
     return int(float(quantity_match[1]) * UNITS[quantity_match[2]])
 
 
 def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
-    """One rank at its fullest: during an export, with a checkpoint's copy and two versions in locked pages."""
+    """One rank at its fullest: during an export, with a checkpoint's copy and two versions in
+    locked pages.
+    """
     memory = plan.trainer[rank]
     largest = max(memory.largest_weight, memory.start_on_host)
     parts = {
@@ -64,10 +70,15 @@ def rank_on_host(plan: MemoryPlan, rank: int) -> Parts:
 
 
 def generator_on_host(plan: MemoryPlan) -> Parts:
-    """All processes of a generator: its front end, the engine, and its workers if it has several."""
+    """All processes of a generator: its front end, the engine, and its workers
+    if it has several.
+    """
     worker = plan.worker
     processes = 2 if worker.workers == 1 else 2 + worker.workers
-    return {"programs": processes * PROGRAM_BYTES, "staging": plan.trainer[0].version if worker.place == "host" else 0}
+    return {
+        "programs": processes * PROGRAM_BYTES,
+        "staging": plan.trainer[0].version if worker.place == "host" else 0,
+    }
 
 
 def trainer_machine(plan: MemoryPlan, limits: HostLimits) -> Parts:
@@ -82,7 +93,9 @@ def machine_ranks(plan: MemoryPlan, limits: HostLimits) -> int:
 
 
 def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
-    """One sentence for each role whose host memory does not suffice; none for a run without GPUs."""
+    """One sentence for each role whose host memory does not suffice; none
+    for a run without GPUs.
+    """
     if plan.device.kind == "cpu":
         return
     trainer = trainer_machine(plan, limits)
@@ -90,25 +103,35 @@ def host_refusals(plan: MemoryPlan, limits: HostLimits) -> Iterator[str]:
     ranks = machine_ranks(plan, limits)
     if limits.trainer is not None and (need := sum(trainer.values())) > limits.trainer:
         yield (
-            f"host memory of a trainer machine (trainer.resources.limits.memory) = {gigabytes(limits.trainer)}: its "
-            f"{ranks} ranks need {gigabytes(need)} ({_most(trainer)}); give it that, or train on more machines"
+            "host memory of a trainer machine (trainer.resources.limits.memory) = "
+            f"{gigabytes(limits.trainer)}: its "
+            f"{ranks} ranks need {gigabytes(need)} ({_most(trainer)}); give it that, or train on "
+            "more machines"
         )
     if limits.generator is not None and (need := sum(generator.values())) > limits.generator:
-        alternative = " or set weights.stage to device, where the GPU has room" if plan.worker.place == "host" else ""
+        alternative = (
+            " or set weights.stage to device, where the GPU has room"
+            if plan.worker.place == "host"
+            else ""
+        )
         yield (
-            f"host memory of a generator (generator.resources.limits.memory) = {gigabytes(limits.generator)}: it needs "
+            "host memory of a generator (generator.resources.limits.memory) = "
+            f"{gigabytes(limits.generator)}: it needs "
             f"{gigabytes(need)} ({_most(generator)}); give it that{alternative}"
         )
     if limits.machine is not None:
         need = sum(trainer.values()) + plan.generators * sum(generator.values())
         if need > limits.machine:
             yield (
-                f"host memory: {gigabytes(limits.machine)} are free here, and trainer ranks ({ranks}) and generators "
-                f"({plan.generators}) need {gigabytes(need)}; free it, or lower local.trainer_ranks or local.generators"
+                f"host memory: {gigabytes(limits.machine)} are free here, and trainer ranks "
+                f"({ranks}) and generators "
+                f"({plan.generators}) need {gigabytes(need)}; free it, or lower "
+                "local.trainer_ranks or local.generators"
             )
 
 
 def _most(parts: Parts) -> str:
     return ", ".join(
-        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
+        f"{name} {gigabytes(size)}"
+        for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
     )

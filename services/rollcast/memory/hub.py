@@ -1,6 +1,7 @@
 """The beginning of a file of a model on the hub, fetched with a range request.
 
-HF_ENDPOINT and HF_TOKEN count as for the hub's own client, which an installation without Transformers does not have.
+HF_ENDPOINT and HF_TOKEN count as for the hub's own client, which an installation without
+Transformers does not have.
 """
 
 import os
@@ -34,7 +35,9 @@ def hub_file(model: str, name: str, *, until: float) -> Generator[bytes]:
     headers = {"Range": f"bytes=0-{max_fetched_bytes - 1}", "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     # How long one answer, or the next piece of it, may take
-    request = httpx.stream("GET", hub_url(model, name), headers=headers, timeout=10.0, follow_redirects=True)
+    request = httpx.stream(
+        "GET", hub_url(model, name), headers=headers, timeout=10.0, follow_redirects=True
+    )
     with request as answer:
         answer.raise_for_status()
         for piece in answer.iter_raw():

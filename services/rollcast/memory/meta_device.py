@@ -2,7 +2,8 @@
 
     python -m rollcast.memory.meta_device < config.json
 
-It is a process of its own because the planner is free of torch. On the meta device the model takes no memory.
+It is a process of its own because the planner is free of torch. On the meta device the model takes
+no memory.
 """
 
 import json

@@ -14,13 +14,18 @@ MAX_CONFIG_BYTES = 1 << 20
 
 
 def read_here(model: str) -> dict[str, Any] | None:
-    """The config.json of `model`, a folder or a name on the hub; None if it is not here. Raises UserError."""
+    """The config.json of `model`, a folder or a name on the hub; None if it is not here.
+
+    Raises UserError.
+    """
     folder = folder_here(model)
     return None if folder is None else read_file(folder / CONFIG, f"model.path = {model}")
 
 
 def folder_here(model: str) -> Path | None:
-    """This machine's folder of `model`, a folder or a name on the hub; None if there is no config.json."""
+    """This machine's folder of `model`, a folder or a name on the hub; None if there is no
+    config.json.
+    """
     for file in (Path(model) / CONFIG, _in_cache(model)):
         if file is not None and file.is_file():
             return file.parent
@@ -33,7 +38,9 @@ def read_file(file: Path, field: str) -> dict[str, Any]:
         with file.open("rb") as stream:
             return _parse_config(stream.read(MAX_CONFIG_BYTES), f"{field}: {file}")
     except OSError as error:
-        raise UserError(f"{field}: {file} cannot be read ({error.strerror}); give a model's config.json") from error
+        raise UserError(
+            f"{field}: {file} cannot be read ({error.strerror}); give a model's config.json"
+        ) from error
 
 
 def read_from_hub(model: str) -> dict[str, Any]:
@@ -46,7 +53,8 @@ def read_from_hub(model: str) -> dict[str, Any]:
             return _parse_config(beginning(pieces, MAX_CONFIG_BYTES), url)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
         sentence = (
-            f"model.path = {model}: is not a folder on this machine, and {url} does not answer ({_reason(error)}); "
+            f"model.path = {model}: is not a folder on this machine, and {url} does not answer "
+            f"({_reason(error)}); "
             "give --model-config FILE, the model's config.json"
         )
         raise refused_by_the_world(error, sentence) from error

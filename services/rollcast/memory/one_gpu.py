@@ -1,12 +1,13 @@
-"""One GPU that the trainer's only rank and the generators share: the engines divide the rest that the trainer leaves.
+"""One GPU that the trainer's only rank and the generators share: the engines divide the rest that
+the trainer leaves.
 
     GPU = trainer at its fullest + its context                                     counted, see `trainer`
         + for each generator: vLLM's share, a staged version, context, graphs      the share is the rest
         + the margin
 
-vLLM alone would take 0.9 of the GPU, and would measure its KV cache while the trainer's memory comes and goes. So both
-numbers are counted here and given to it.
-"""
+vLLM alone would take 0.9 of the GPU, and would measure its KV cache while the trainer's memory
+comes and goes. So both numbers are counted here and given to it.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -17,13 +18,16 @@ from rollcast.config.services import DEFAULT_GPU_SHARE
 from rollcast.memory.plan import MemoryPlan
 
 CONTEXT_BYTES = 1 << 30
-"""Margin of each process for CUDA's context, loaded kernels and the work spaces of libraries. Not a count."""
+"""Margin of each process for CUDA's context, loaded kernels and the work spaces of libraries. Not a
+count."""
 GRAPH_BYTES = 1 << 30
 """Margin of each engine for its CUDA graphs, which are not in vLLM's share. Not a count."""
 
 
 def shared(plan: MemoryPlan) -> MemoryPlan:
-    """The plan of the same run on one GPU for all its processes, with the settings that make them fit, if any do."""
+    """The plan of the same run on one GPU for all its processes, with the settings that make them
+    fit, if any do.
+    """
     plan = replace(plan, shares_gpu=True)
     if plan.config.weights.stage == "auto":
         # The choice on the device would look at memory that the trainer takes later.
@@ -50,17 +54,26 @@ def rest_of_each(plan: MemoryPlan) -> int:
 
 
 def least_of_each(plan: MemoryPlan) -> int:
-    """Bytes without which an engine cannot work: weights, its largest batch, the longest rollouts of one prompt."""
+    """Bytes without which an engine cannot work: weights, its largest batch, the longest rollouts
+    of one prompt.
+    """
     worker = plan.worker
     group = plan.config.recipe.most_rollouts_per_prompt
-    return worker.weights + worker.activations + group * worker.kv_of_slot(plan.config.model.max_length)
+    return (
+        worker.weights
+        + worker.activations
+        + group * worker.kv_of_slot(plan.config.model.max_length)
+    )
 
 
 def beside(plan: MemoryPlan) -> int:
-    """Bytes that neither the trainer's tensors nor vLLM's shares are: contexts, graphs, staged pieces, the margin."""
+    """Bytes that neither the trainer's tensors nor vLLM's shares are: contexts, graphs, staged
+    pieces, the margin.
+    """
     of_engine = plan.worker.staging + CONTEXT_BYTES + GRAPH_BYTES
-    # The margin: a part of the GPU that is not planned for. On the one card measured, the trainer's peak was within 5 %
-    # of the plan, and the allocators of several processes do not share their reserves.
+    # The margin: a part of the GPU that is not planned for. On the one card measured, the trainer's
+    # peak was within 5 % of the plan, and the allocators of several processes do not share their
+    # reserves.
     margin = math.ceil(0.05 * plan.device.num_bytes)
     return CONTEXT_BYTES + plan.generators * of_engine + margin
 

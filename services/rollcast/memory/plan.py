@@ -1,4 +1,6 @@
-"""The memory of a whole run: every rank of the trainer and a generator's worker, on given devices."""
+"""The memory of a whole run: every rank of the trainer and a generator's worker,
+on given devices.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from rollcast.memory.weight_shapes import same_layers_together
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """`ranks`: trainer ranks. `generators`: generators on this machine, counted if all processes share its memory, or
-    one GPU (`shares_gpu`, see `one_gpu`)."""
+    """`ranks`: trainer ranks. `generators`: generators on this machine, counted if all processes
+    share its memory, or one GPU (`shares_gpu`, see `one_gpu`)."""
 
     model: ModelShape
     config: RunConfig
@@ -32,7 +34,9 @@ class MemoryPlan:
     def trainer(self) -> tuple[RankMemory, ...]:
         shards = min(self.config.trainer.shard_ranks or self.ranks, self.ranks)
         return tuple(
-            RankMemory(self.model, self.config, self.device.kind, rank % shards, shards, self.teacher)
+            RankMemory(
+                self.model, self.config, self.device.kind, rank % shards, shards, self.teacher
+            )
             for rank in range(self.ranks)
         )
 
@@ -53,17 +57,27 @@ class MemoryPlan:
     @property
     def worker_total(self) -> int:
         """vLLM's whole share, used or not, and the staged version."""
-        return max(self.worker.taken_by_engine, self.worker.weights + self.worker.activations) + self.worker.staging
+        return (
+            max(self.worker.taken_by_engine, self.worker.weights + self.worker.activations)
+            + self.worker.staging
+        )
 
     @property
     def on_one_machine(self) -> int:
         """Bytes of all processes together, which a machine without GPUs must have."""
-        return sum(rank.fullest.total for rank in self.trainer) + self.generators * self.worker_total
+        return (
+            sum(rank.fullest.total for rank in self.trainer) + self.generators * self.worker_total
+        )
 
     def with_settings(self, *, ranks: int | None = None, **groups: dict[str, Any]) -> MemoryPlan:
         """With other settings: `changed(trainer={"activation_checkpointing": True})`."""
-        updates = {group: getattr(self.config, group).model_copy(update=settings) for group, settings in groups.items()}
-        return replace(self, config=self.config.model_copy(update=updates), ranks=ranks or self.ranks)
+        updates = {
+            group: getattr(self.config, group).model_copy(update=settings)
+            for group, settings in groups.items()
+        }
+        return replace(
+            self, config=self.config.model_copy(update=updates), ranks=ranks or self.ranks
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Bytes throughout. `weights`: shapes, as a config.json may give them too."""

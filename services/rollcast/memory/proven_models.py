@@ -1,5 +1,5 @@
-"""Models whose log-probs were seen to agree between trainer and generator, updates in flight included:
-`proven_models.yaml`. docs/models.md shows the same table.
+"""Models whose log-probs were seen to agree between trainer and generator, updates in flight
+included: `proven_models.yaml`. docs/models.md shows the same table.
 """
 
 import functools
@@ -35,25 +35,36 @@ class ProvenModel:
     def row(self) -> str:
         """The model's row in docs/models.md."""
         share = "" if self.own_choices_share is None else f"{100 * self.own_choices_share:.4g} %"
-        cells = (self.name, self.peculiar, f"{self.largest_gap:.1e}".replace("e-0", "e-"), share, str(self.measured))
+        cells = (
+            self.name,
+            self.peculiar,
+            f"{self.largest_gap:.1e}".replace("e-0", "e-"),
+            share,
+            str(self.measured),
+        )
         return f"| {' | '.join(cells)} |"
 
     @property
     def sentence(self) -> str:
         replay = "" if self.own_choices_share is None else " with router replay"
         return (
-            f"{self.name} is proven: log-probs of a tiny random one agreed to {self.largest_gap:.1e}{replay} "
+            f"{self.name} is proven: log-probs of a tiny random one agreed to "
+            f"{self.largest_gap:.1e}{replay} "
             f"through updates in flight ({self.engine}, {self.measured})"
         )
 
 
 @functools.cache
 def proven_models() -> tuple[ProvenModel, ...]:
-    return TypeAdapter(tuple[ProvenModel, ...]).validate_python(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
+    return TypeAdapter(tuple[ProvenModel, ...]).validate_python(
+        yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    )
 
 
 def is_proven(model_config: Mapping[str, Any]) -> str:
-    """A sentence about the architecture of a config.json; empty if no architecture is named there."""
+    """A sentence about the architecture of a config.json; empty
+    if no architecture is named there.
+    """
     classes = model_config.get("architectures")
     if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
         return ""
@@ -62,6 +73,7 @@ def is_proven(model_config: Mapping[str, Any]) -> str:
         if name in model.architectures:
             return model.sentence
     return (
-        f"{name} is not proven: that trainer and generators give the same log-probs was never shown for it "
+        f"{name} is not proven: that trainer and generators give the same log-probs was never "
+        "shown for it "
         "(docs/models.md); watch rollcast_logprob_gap from the first step"
     )

@@ -3,7 +3,8 @@
     S tokens of a sequence, d bytes of a number in the forward pass (4 or 2)
 
 The state of a rollout has one size, however long the rollout is. For the backward pass
-Transformers' own code, which cuts a sequence into chunks, keeps the bytes below; flash-linear-attention keeps less.
+Transformers' own code, which cuts a sequence into chunks, keeps the bytes below;
+flash-linear-attention keeps less.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from typing import Any
 FLOAT32_BYTES = 4
 """Bytes of a float32, in which the recurrence is computed and its state is held."""
 CHUNK_TOKENS = 32
-"""Tokens of a chunk, to which every sequence is padded. The trainer asks for it (learner/recurrence.py)."""
+"""Tokens of a chunk, to which every sequence is padded. The trainer asks for it
+(learner/recurrence.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,15 @@ class RecurrentShape:
     @property
     def operations(self) -> int:
         """Operations of one token's recurrence in a forward pass."""
-        # Operations of one token for each number of the state: decay 1, reading what a key holds 2, writing 2, the
-        # query 2
+        # Operations of one token for each number of the state: decay 1, reading what a key holds 2,
+        # writing 2, the query 2
         return 7 * self.state
 
     def state_bytes(self, item: int, workers: int) -> int:
-        """Bytes of one rollout's state on one worker. The convolution's part has numbers of `item` bytes."""
+        """Bytes of one rollout's state on one worker.
+
+        The convolution's part has numbers of `item` bytes.
+        """
         return (self.channels * (self.kernel - 1) * item + self.state * FLOAT32_BYTES) // workers
 
     def kept_bytes(self, tokens: int, longest: int, d: int) -> int:
@@ -57,8 +62,11 @@ class RecurrentShape:
         keys = self.value_heads * self.key_size  # repeated for every head of values
         convolution = 2 * self.channels * d
         gated_norm = self.values * (3 * FLOAT32_BYTES + 3 * d)
-        unnormalised_keys = 2 * keys * FLOAT32_BYTES  # queries and keys in float32, not of length 1 yet
-        # Queries and keys: of length 1, decayed, times beta, and what the solved system makes of the keys.
+        unnormalised_keys = (
+            2 * keys * FLOAT32_BYTES
+        )  # queries and keys in float32, not of length 1 yet
+        # Queries and keys: of length 1, decayed, times beta, and what the solved system makes of
+        # the keys.
         of_keys = 6 * keys
         of_values = 3 * self.values
         between_tokens = 5 * self.value_heads * CHUNK_TOKENS
@@ -71,9 +79,15 @@ class RecurrentShape:
         return self.channels + self.values + 2 * self.value_heads
 
     def passing_bytes(self, tokens: int) -> int:
-        """Bytes of gradients on the way back: of queries, keys and values in float32, and of their chunks' products."""
+        """Bytes of gradients on the way back: of queries, keys and values in float32, and of their
+        chunks' products.
+        """
         keys = self.value_heads * self.key_size
-        return tokens * FLOAT32_BYTES * (3 * keys + 2 * self.values + 2 * self.value_heads * CHUNK_TOKENS)
+        return (
+            tokens
+            * FLOAT32_BYTES
+            * (3 * keys + 2 * self.values + 2 * self.value_heads * CHUNK_TOKENS)
+        )
 
 
 def recurrent_shape(settings: Mapping[str, Any]) -> RecurrentShape:

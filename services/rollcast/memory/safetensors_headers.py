@@ -1,7 +1,8 @@
-"""Names and shapes of a model's weights, from the headers of its safetensors files. No tensor is read.
+"""Names and shapes of a model's weights, from the headers of its safetensors files. No tensor is
+read.
 
-A file begins with the size of its header (8 bytes, little-endian) and the header: JSON, name -> dtype, shape, offsets.
-A model is one file, or an index that names several.
+A file begins with the size of its header (8 bytes, little-endian) and the header: JSON, name ->
+dtype, shape, offsets. A model is one file, or an index that names several.
 """
 
 import json
@@ -21,12 +22,15 @@ MAX_HEADER_BYTES = 32 << 20
 """Largest header that is read. The format allows 100 MB; a file of 50,000 tensors needs 7 MB."""
 _ONE_EXPERT = re.compile(r"(.+\.)(?:mlp|block_sparse_moe)\.experts\.\d+\.(\w+)\.weight")
 _GATES = ("gate_proj", "w1")
-_TEXT_MODEL = re.compile(r"(?:model\.)?language_model\.(?:model\.)?(?=layers|embed_tokens|norm|lm_head)")
+_TEXT_MODEL = re.compile(
+    r"(?:model\.)?language_model\.(?:model\.)?(?=layers|embed_tokens|norm|lm_head)"
+)
 """Beginning of the names of the text model's weights in a model of several parts."""
 _BUFFER = "rotary_emb.inv_freq"
 """Old files hold it; it is not a weight."""
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
-"""Errors while a file is read that is missing, damaged, or JSON of another form than its name promises."""
+"""Errors while a file is read that is missing, damaged, or JSON of another form than its name
+promises."""
 
 ReadFile = Callable[[str], Generator[bytes]]
 """The content of one file of the model, piece by piece."""
@@ -35,13 +39,18 @@ ReadFile = Callable[[str], Generator[bytes]]
 def stored_here(folder: Path) -> dict[str, Shape] | None:
     """Weights by the headers of the files in `folder`. None if no file is there or readable."""
     try:
-        return _read_stored_shapes(partial(_pieces, folder), is_split=not (folder / WHOLE).is_file())
+        return _read_stored_shapes(
+            partial(_pieces, folder), is_split=not (folder / WHOLE).is_file()
+        )
     except _UNREADABLE:
         return None
 
 
 def stored_on_hub(model: str) -> dict[str, Shape] | None:
-    """Weights by the headers of the hub's files, of which only those are fetched. None if they cannot be read."""
+    """Weights by the headers of the hub's files, of which only those are fetched.
+
+    None if they cannot be read.
+    """
     import httpx
 
     read_hub_file = partial(hub_file, model, until=hub_limit())
@@ -78,7 +87,9 @@ def _named_by_index(read_file: ReadFile) -> list[str]:
         index = json.loads(beginning(pieces, MAX_HEADER_BYTES))
     names = sorted(set(index["weight_map"].values()))
     # A hostile index may name any number
-    if len(names) > 1_000 or not all(isinstance(name, str) and Path(name).name == name for name in names):
+    if len(names) > 1_000 or not all(
+        isinstance(name, str) and Path(name).name == name for name in names
+    ):
         raise ValueError(f"{INDEX} names no files of one folder")
     return names
 
@@ -103,9 +114,15 @@ def _is_text(name: str) -> bool:
 
 
 def as_transformers_keeps_them(stored: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The text model alone, with a layer's experts stacked: `gate_up_proj` (E, 2 I, H), `down_proj` (E, H, I)."""
+    """The text model alone, with a layer's experts stacked: `gate_up_proj` (E, 2 I, H), `down_proj`
+    (E, H, I).
+    """
     if any(_TEXT_MODEL.match(name) for name in stored):
-        text = {_TEXT_MODEL.sub("model.", name): shape for name, shape in stored.items() if _is_text(name)}
+        text = {
+            _TEXT_MODEL.sub("model.", name): shape
+            for name, shape in stored.items()
+            if _is_text(name)
+        }
         stored = {name.replace("model.lm_head.", "lm_head."): shape for name, shape in text.items()}
     shapes: dict[str, Shape] = {}
     experts: Counter[str] = Counter()

@@ -1,4 +1,6 @@
-"""Weights on their way from the trainer to the generators: how much of them each process stages, and where."""
+"""Weights on their way from the trainer to the generators: how much of them each process stages,
+and where.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,16 +9,20 @@ from rollcast.memory.device import DeviceKind
 from rollcast.weights.plan.manifest import PIECE_BYTES
 
 StagingPlace = Literal["device", "host"]
-"""A generator keeps a received version whole on every worker's device, or once in host memory for all."""
+"""A generator keeps a received version whole on every worker's device, or once in host memory for
+all."""
 STAGED_VERSIONS = 2
-"""Versions of its rows that a trainer rank keeps in host memory (`rollcast.weights.sender.staging`): the one being sent
-and the newest."""
+"""Versions of its rows that a trainer rank keeps in host memory
+(`rollcast.weights.sender.staging`): the one being sent and the newest."""
 PIECES_ON_THE_WAY = 2
 """Pieces in transfer, all lanes together, on a device that holds no whole version."""
 
 
-def staging_place(setting: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]) -> StagingPlace:
-    """`room`: for each worker of a generator, free bytes of its device (None = the host) and bytes of its weights.
+def staging_place(
+    setting: Literal["auto", "device", "host"], room: Sequence[tuple[int | None, int]]
+) -> StagingPlace:
+    """`room`: for each worker of a generator, free bytes of its device (None = the host) and bytes
+    of its weights.
 
     A worker holds its part of the weights. On the device it would stage all of them.
     """
@@ -36,7 +42,9 @@ def staged_by_trainer(shard: int, kind: DeviceKind) -> int:
     return STAGED_VERSIONS * shard if kind == "cpu" else PIECES_ON_THE_WAY * PIECE_BYTES
 
 
-def staged_by_generator(version: int, location: StagingPlace, kind: DeviceKind, workers: int) -> int:
+def staged_by_generator(
+    version: int, location: StagingPlace, kind: DeviceKind, workers: int
+) -> int:
     """Bytes on the device of each worker of a generator (`rollcast.weights.receiver.receiver`)."""
     if location == "device":
         return version

@@ -1,4 +1,7 @@
-"""Whether a model generates text, and how long a text it knows, by its config.json. Checked before a run starts."""
+"""Whether a model generates text, and how long a text it knows, by its config.json.
+
+Checked before a run starts.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,13 +11,22 @@ from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.memory.model_file import read_here
 
-LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
+LENGTHS = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "n_ctx",
+)
 """Names under which a model's config.json gives the positions that it knows."""
 _ROPE = ("rope_parameters", "rope_scaling")
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-"""Endings of the names of Transformers' classes that generate text. The last kind may also take images."""
+"""Endings of the names of Transformers' classes that generate text. The last kind may also take
+images."""
 SIZES = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim",
     "vocab_size", "moe_intermediate_size", "num_experts", "num_local_experts", "n_routed_experts",
     "n_embd", "n_layer", "n_head",
 )  # fmt: skip
@@ -23,7 +35,9 @@ _LONGER_ALLOWED = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def known_length(model_config: Mapping[str, Any]) -> int | None:
-    """Tokens of the longest text that a model knows, by its config.json; None if that does not say."""
+    """Tokens of the longest text that a model knows, by its config.json; None if
+    that does not say.
+    """
     for settings in _groups(model_config):
         for name in LENGTHS:
             # A smaller number is not the length of a language model
@@ -35,7 +49,10 @@ def known_length(model_config: Mapping[str, Any]) -> int | None:
 def weight_sizes(model_config: Mapping[str, Any]) -> dict[str, int]:
     """The SIZES that a config.json has, of the text model if it takes more than text."""
     return {
-        name: size for settings in _groups(model_config) for name in SIZES if type(size := settings.get(name)) is int
+        name: size
+        for settings in _groups(model_config)
+        for name in SIZES
+        if type(size := settings.get(name)) is int
     }
 
 
@@ -50,18 +67,23 @@ def read_model_config(model: Model) -> Mapping[str, Any]:
 def check_causal(model: Model) -> None:
     """Raises UserError for a model that this machine has and that samples no text.
 
-    A model that is not here yet, cannot be read or names no class in its config.json is left to the trainer.
+    A model that is not here yet, cannot be read or names no class in its config.json is left to the
+    trainer.
     """
     model_config = read_model_config(model)
     kind = model_config.get("model_type")
     classes = model_config.get("architectures")
-    name = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+    name = (
+        classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+    )
     remedy = "give a model that continues a text, such as Qwen/Qwen3-0.6B"
     if model_config.get("is_encoder_decoder") is True:
         model_kind = f"an encoder and a decoder, not a causal language model ({name or kind})"
         raise UserError(f"model.path = {model.path}: is {model_kind}; {remedy}")
     if name and not name.endswith(_CAUSAL) and model_config.get("is_decoder") is not True:
-        raise UserError(f"model.path = {model.path}: is {name}, not a causal language model; {remedy}")
+        raise UserError(
+            f"model.path = {model.path}: is {name}, not a causal language model; {remedy}"
+        )
 
 
 def check_max_length(model: Model) -> None:
@@ -73,10 +95,13 @@ def check_max_length(model: Model) -> None:
     length = known_length(model_config)
     if length is None or os.environ.get(_LONGER_ALLOWED, "0") not in ("", "0"):
         return
-    longest = int(max([length, *_other_lengths(model_config)]) * max([1.0, *_factors(model_config)]))
+    longest = int(
+        max([length, *_other_lengths(model_config)]) * max([1.0, *_factors(model_config)])
+    )
     if model.max_length > longest:
         raise UserError(
-            f"model.max_length = {model.max_length}: the model knows texts of {longest} tokens (its config.json), and "
+            f"model.max_length = {model.max_length}: the model knows texts of {longest} tokens "
+            "(its config.json), and "
             f"vLLM serves no longer ones; set at most {longest}, or leave it out"
         )
 
@@ -103,5 +128,7 @@ def _factors(model_config: Mapping[str, Any]) -> Iterator[float]:
             rope = settings.get(name)
             kinds = [rope, *rope.values()] if isinstance(rope, Mapping) else []
             for kind in kinds:
-                if isinstance(kind, Mapping) and isinstance(factor := kind.get("factor"), int | float):
+                if isinstance(kind, Mapping) and isinstance(
+                    factor := kind.get("factor"), int | float
+                ):
                     yield float(factor)

@@ -1,14 +1,16 @@
 """The memory of one rank of the learner at every moment of a step. The fullest moment decides.
 
-    W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each AdamW moment
+    W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each
+    AdamW moment
 
-FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients padded to that. A unit
-is a decoder layer, an untied head, or the root with everything else. For its turn it is gathered whole in the forward
-pass's dtype; the root stays from forward to backward. Backward gathers the unit before it ahead of time, and keeps the
-input of the reduction of the unit after it.
+FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients
+padded to that. A unit is a decoder layer, an untied head, or the root with everything else. For its
+turn it is gathered whole in the forward pass's dtype; the root stays from forward to backward.
+Backward gathers the unit before it ahead of time, and keeps the input of the reduction of the unit
+after it.
 
-With model.lora the weights are frozen, in the forward pass's dtype and without gradients. Masters, gradients, moments,
-versions and checkpoints are those of the adapters.
+With model.lora the weights are frozen, in the forward pass's dtype and without gradients. Masters,
+gradients, moments, versions and checkpoints are those of the adapters.
 """
 
 import math
@@ -26,7 +28,12 @@ from rollcast.memory.activations import (
     kept_by_selection,
     passing_through_layer,
 )
-from rollcast.memory.adapters import adapter_shapes, all_adapters, kept_for_adapters, passing_for_adapters
+from rollcast.memory.adapters import (
+    adapter_shapes,
+    all_adapters,
+    kept_for_adapters,
+    passing_for_adapters,
+)
 from rollcast.memory.architecture import LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
 from rollcast.memory.staging import staged_by_trainer
@@ -75,9 +82,13 @@ class RankMemory:
 
     @cached_property
     def load(self) -> Load:
-        """The largest micro-batch: a sequence longer than trainer.tokens_per_micro_batch is one by itself."""
+        """The largest micro-batch: a sequence longer than trainer.tokens_per_micro_batch is one by
+        itself.
+        """
         recipe = self.config.recipe
-        longest = min(recipe.max_prompt_tokens + recipe.max_completion_tokens, self.config.model.max_length)
+        longest = min(
+            recipe.max_prompt_tokens + recipe.max_completion_tokens, self.config.model.max_length
+        )
         tokens = max(self.config.trainer.tokens_per_micro_batch, longest)
         model = self.config.model
         return Load(tokens, longest, DTYPE_BYTES[model.dtype], frozen=model.lora is not None)
@@ -105,9 +116,13 @@ class RankMemory:
         return FLOAT32_BYTES if self.config.model.lora is None else self.load.item
 
     def moments(self) -> Iterator[StepMoment]:
-        """The moments of a step with several micro-batches: gradients of the first are there during the others."""
+        """The moments of a step with several micro-batches: gradients of the first are there during
+        the others.
+        """
         yield from (self._with_constant_parts(name, parts) for name, parts in self._passes())
-        yield self._with_constant_parts("publish", {"converted": self._conversion_bytes()}, gradients=False)
+        yield self._with_constant_parts(
+            "publish", {"converted": self._conversion_bytes()}, gradients=False
+        )
         yield self._with_constant_parts("checkpoint", self._while_written, gradients=False)
 
     @cached_property
@@ -124,23 +139,33 @@ class RankMemory:
     def start_on_host(self) -> int:
         """Bytes of host memory while the model is read: one weight at a time, in its stored dtype.
 
-        Without a GPU all rows of this rank stay in host memory. Rows stored in float32 stay as they were read. Experts
-        are stacked next to their single parts. Rows that need padding are then copied, one weight after the other.
+        Without a GPU all rows of this rank stay in host memory. Rows stored in float32 stay as they
+        were read. Experts are stacked next to their single parts. Rows that need padding are then
+        copied, one weight after the other.
         """
-        in_hand = self.model.stored_item * max(self._read_at_once(*weight) for weight in self.model.weights())
+        in_hand = self.model.stored_item * max(
+            self._read_at_once(*weight) for weight in self.model.weights()
+        )
         if self.kind == "gpu":
             return in_hand
         weights = list(self.model.weights())
         stacks = [
-            count_rank_numbers([weight], self.rank, self.ranks) for weight in weights if self._is_stacked(weight[0])
+            count_rank_numbers([weight], self.rank, self.ranks)
+            for weight in weights
+            if self._is_stacked(weight[0])
         ]
         item = self._read_item
-        beyond = max(0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0))
+        beyond = max(
+            0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0)
+        )
         held_bytes = item * count_rank_numbers(weights, self.rank, self.ranks)
         peak_bytes = held_bytes + beyond
-        # In another order of the weights, as files have it, the sum differs by the padding of small ones: kilobytes.
+        # In another order of the weights, as files have it, the sum differs by the padding of small
+        # ones: kilobytes.
         for weight in weights:
-            rows, padded = (item * count_rank_numbers([weight], rank, self.ranks) for rank in (self.rank, 0))
+            rows, padded = (
+                item * count_rank_numbers([weight], rank, self.ranks) for rank in (self.rank, 0)
+            )
             if rows < padded:
                 peak_bytes = max(peak_bytes, held_bytes + padded)
                 held_bytes += padded - rows
@@ -150,8 +175,14 @@ class RankMemory:
         return self.model.family.stacked and ".experts." in name
 
     def _read_at_once(self, name: str, shape: Shape) -> int:
-        """How many numbers of a weight are read together: experts that are stored one by one are read one by one."""
-        return math.prod(shape[1:]) if self._is_stacked(name) else count_rank_numbers([(name, shape)], 0, self.ranks)
+        """How many numbers of a weight are read together: experts that are stored one by one are
+        read one by one.
+        """
+        return (
+            math.prod(shape[1:])
+            if self._is_stacked(name)
+            else count_rank_numbers([(name, shape)], 0, self.ranks)
+        )
 
     @cached_property
     def version(self) -> int:
@@ -160,21 +191,28 @@ class RankMemory:
 
     @cached_property
     def _constant_parts(self) -> Parts:
-        """Memory that a rank holds at every moment of a step. The first step has no moments of AdamW yet."""
+        """Memory that a rank holds at every moment of a step.
+
+        The first step has no moments of AdamW yet.
+        """
         padded = count_rank_numbers(self.trained_weights, 0, self.ranks)
         model_bytes = self.load.item * count_rank_numbers(self.model.weights(), 0, self.ranks)
         has_adapters = self.config.model.lora is not None
         parts = {
             "weights": FLOAT32_BYTES * padded + (model_bytes if has_adapters else 0),
             "gradients": FLOAT32_BYTES * padded,
-            "optimizer": 2 * FLOAT32_BYTES * count_rank_numbers(self.trained_weights, self.rank, self.ranks),
+            "optimizer": 2
+            * FLOAT32_BYTES
+            * count_rank_numbers(self.trained_weights, self.rank, self.ranks),
         }
         kl = self.config.recipe.kl
         # With adapters the model itself is its own reference.
         if kl is not None and not (has_adapters and kl.reference in (None, self.config.model.path)):
             parts["reference"] = model_bytes
         if self.teacher is not None:
-            parts["teacher"] = self.load.item * count_rank_numbers(self.teacher.weights(), 0, self.ranks)
+            parts["teacher"] = self.load.item * count_rank_numbers(
+                self.teacher.weights(), 0, self.ranks
+            )
         if self.kind == "cpu":
             parts["checkpoint"] = self.checkpoint
         parts["staging"] = staged_by_trainer(self.version_rows, self.kind)
@@ -187,27 +225,46 @@ class RankMemory:
 
     @cached_property
     def checkpoint(self) -> int:
-        """Bytes of the host copy of weights and moments that a checkpoint is written from. The copy is kept."""
-        moments = 2 * FLOAT32_BYTES * count_rank_numbers(self.trained_weights, self.rank, self.ranks)
+        """Bytes of the host copy of weights and moments that a checkpoint is written from.
+
+        The copy is kept.
+        """
+        moments = (
+            2 * FLOAT32_BYTES * count_rank_numbers(self.trained_weights, self.rank, self.ranks)
+        )
         return FLOAT32_BYTES * count_rank_numbers(self.trained_weights, 0, self.ranks) + moments
 
     @property
     def unpadded(self) -> int:
-        """Bytes of one more copy of the weights that are padded here: torch writes a checkpoint without padding."""
+        """Bytes of one more copy of the weights that are padded here: torch writes a checkpoint
+        without padding.
+        """
         rows = {shape[0] for _, shape in self.trained_weights}
-        padded = {n for n in rows if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)}
+        padded = {
+            n
+            for n in rows
+            if rows_of_rank(n, self.rank, self.ranks) < rows_of_rank(n, 0, self.ranks)
+        }
         return FLOAT32_BYTES * count_rank_numbers(
             (w for w in self.trained_weights if w[1][0] in padded), self.rank, self.ranks
         )
 
     @property
     def largest_weight(self) -> int:
-        """Bytes of the largest whole weight in the published dtype: an export gathers one weight at a time."""
-        return self.load.item * max((math.prod(shape) for _, shape in self.trained_weights), default=0)
+        """Bytes of the largest whole weight in the published dtype: an export gathers one weight at
+        a time.
+        """
+        return self.load.item * max(
+            (math.prod(shape) for _, shape in self.trained_weights), default=0
+        )
 
-    def _with_constant_parts(self, name: str, parts: Mapping[str, int], *, gradients: bool = True) -> StepMoment:
+    def _with_constant_parts(
+        self, name: str, parts: Mapping[str, int], *, gradients: bool = True
+    ) -> StepMoment:
         constant = {
-            part_name: size for part_name, size in self._constant_parts.items() if gradients or part_name != "gradients"
+            part_name: size
+            for part_name, size in self._constant_parts.items()
+            if gradients or part_name != "gradients"
         }
         return StepMoment(name, together(constant, parts))
 
@@ -224,7 +281,9 @@ class RankMemory:
                 case False:
                     yield self._kept_by(layer)
                 case "selective":
-                    yield kept_by_selection(self.model, layer, self.load) + self._kept_by_adapters(layer)
+                    yield kept_by_selection(self.model, layer, self.load) + self._kept_by_adapters(
+                        layer
+                    )
                 case _:
                     yield kept_by_input(self.model, self.load)
 
@@ -233,18 +292,28 @@ class RankMemory:
 
     def _kept_by_adapters(self, layer: LayerShape) -> int:
         lora = self.config.model.lora
-        return 0 if lora is None else kept_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+        return (
+            0
+            if lora is None
+            else kept_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+        )
 
     def _passing_through(self, layer: LayerShape) -> int:
         lora = self.config.model.lora
-        adapters = 0 if lora is None else passing_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+        adapters = (
+            0
+            if lora is None
+            else passing_for_adapters(layer.weights, lora, self.load.tokens, self.load.item)
+        )
         return passing_through_layer(self.model, layer, self.load) + adapters
 
     def _head(self, activations: int) -> Iterator[tuple[str, Parts]]:
         """The chunked head (`rollcast.trainer.learner.head`), forward and backward."""
         d = self.load.item
         head = self.model.vocabulary * self.model.hidden
-        chunk = min(self.config.trainer.logits_chunk_tokens, self.load.tokens) * self.model.vocabulary
+        chunk = (
+            min(self.config.trainer.logits_chunk_tokens, self.load.tokens) * self.model.vocabulary
+        )
         fused = self.kind == "gpu" and self.config.recipe.lm_head == "fp32"
         product = d if self.config.recipe.lm_head == "model" else FLOAT32_BYTES
         narrow = d if fused else product
@@ -254,9 +323,14 @@ class RankMemory:
         # Logits, the probabilities of the chunk before, and the results computed from them.
         forward = 3 * FLOAT32_BYTES * chunk + (product * chunk if product != FLOAT32_BYTES else 0)
         ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
-        parts = {"gathered": gathered + ahead, "activations": activations, "logits": forward + widened}
+        parts = {
+            "gathered": gathered + ahead,
+            "activations": activations,
+            "logits": forward + widened,
+        }
         yield "head, forward", parts
-        # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that this chunk adds.
+        # Logits of this chunk and of the one before. `sums`: the gradient so far, and the part that
+        # this chunk adds.
         backward = 2 * FLOAT32_BYTES * chunk + (narrow * chunk if narrow != FLOAT32_BYTES else 0)
         sums = (
             head * (FLOAT32_BYTES + (FLOAT32_BYTES if fused else narrow))
@@ -265,7 +339,11 @@ class RankMemory:
         )
         ahead = self._gathered_ahead(len(self.model.layers) - 1)
         of_inputs = d * self.load.tokens * self.model.hidden
-        parts = {"gathered": gathered + ahead, "activations": activations + of_inputs, "logits": backward + widened}
+        parts = {
+            "gathered": gathered + ahead,
+            "activations": activations + of_inputs,
+            "logits": backward + widened,
+        }
         yield "head, backward", {**parts, "gradients": sums}
         if unit and self._select_trained(self.model.head):
             parts = {"gathered": gathered - d * unit + ahead, "activations": activations}
@@ -276,23 +354,29 @@ class RankMemory:
         model = self.model
         d = self.load.item
         layer = self.model.layers[index]
-        gathered = d * _count_gathered(model.root, self.ranks) + (self._gathered_ahead(index - 1) if index else 0)
+        gathered = d * _count_gathered(model.root, self.ranks) + (
+            self._gathered_ahead(index - 1) if index else 0
+        )
         layer_bytes = self._kept_by(layer)
         if self.config.trainer.activation_checkpointing:
             layer_bytes += kept_by_input(model, self.load)
         if self.config.trainer.activation_checkpointing == "selective":
-            layer_bytes += kept_by_input(model, self.load)  # the result of the last product, which nothing reads again
+            layer_bytes += kept_by_input(
+                model, self.load
+            )  # the result of the last product, which nothing reads again
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
             "gathered": gathered + d * self._unit(layer.weights),
             "activations": lower_layer_bytes + layer_bytes + self._passing_through(layer),
-            "gradients": self._held_head() + FLOAT32_BYTES * _count_gathered(self._select_trained(above), self.ranks),
+            "gradients": self._held_head()
+            + FLOAT32_BYTES * _count_gathered(self._select_trained(above), self.ranks),
         }
         yield f"layer {index}, backward", backward
         reduced = {
             "gathered": gathered,
             "activations": lower_layer_bytes + kept_by_input(model, self.load),
-            "gradients": self._held_head() + self._reduction_bytes(self._select_trained(layer.weights)),
+            "gradients": self._held_head()
+            + self._reduction_bytes(self._select_trained(layer.weights)),
         }
         yield f"layer {index}, reduced", reduced
 
@@ -303,19 +387,28 @@ class RankMemory:
         root = self.model.root
         above = FLOAT32_BYTES * _count_gathered(self.model.layers[0].weights, self.ranks)
         gradients = self._held_head() + d * _count_gathered(root, 1) + above
-        yield "embeddings, backward", {"gathered": d * _count_gathered(root, self.ranks), "gradients": gradients}
+        yield (
+            "embeddings, backward",
+            {"gathered": d * _count_gathered(root, self.ranks), "gradients": gradients},
+        )
         yield "embeddings, reduced", {"gradients": self._reduction_bytes(root)}
 
     def _held_head(self) -> int:
-        """Bytes of a tied head's gradient, which is kept until that of the embeddings is computed."""
+        """Bytes of a tied head's gradient, which is kept until that
+        of the embeddings is computed.
+        """
         is_held = self.model.tied and self._select_trained(self.model.root)
         return self.load.item * self.model.vocabulary * self.model.hidden if is_held else 0
 
     def _reduction_bytes(self, weights: Mapping[str, Shape]) -> int:
-        """Bytes of a unit's computed gradients, of the input of their reduction, and of its output."""
+        """Bytes of a unit's computed gradients, of the input of their reduction, and
+        of its output.
+        """
         padded = _count_gathered(weights, self.ranks)
         return (
-            self.load.item * _count_gathered(weights, 1) + FLOAT32_BYTES * padded + FLOAT32_BYTES * padded // self.ranks
+            self.load.item * _count_gathered(weights, 1)
+            + FLOAT32_BYTES * padded
+            + FLOAT32_BYTES * padded // self.ranks
         )
 
     def _gathered_ahead(self, index: int) -> int:
@@ -326,10 +419,15 @@ class RankMemory:
         return self.load.item * numbers if self.ranks > 1 else 0
 
     def _conversion_bytes(self) -> int:
-        """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the host."""
+        """Bytes of one piece of a weight's rows in the published dtype, before it is copied to the
+        host.
+        """
         if self.load.item == FLOAT32_BYTES:
             return 0
-        largest_rows = max((count_rank_numbers([weight], 0, self.ranks) for weight in self.trained_weights), default=0)
+        largest_rows = max(
+            (count_rank_numbers([weight], 0, self.ranks) for weight in self.trained_weights),
+            default=0,
+        )
         return min(PIECE_BYTES, self.load.item * largest_rows)
 
 

@@ -1,4 +1,5 @@
-"""Sentences about a plan that does not fit: the setting, the memory it needs, and the value with which it would fit.
+"""Sentences about a plan that does not fit: the setting, the memory it needs, and the value with
+which it would fit.
 
 A remedy is found by counting again with other settings, the mildest first.
 """
@@ -34,13 +35,19 @@ def warnings(plan: MemoryPlan) -> list[str]:
     group = plan.config.recipe.most_rollouts_per_prompt
     configured_slots = plan.config.generator.slots or "null"
     sentence = (
-        f"generator.slots = {configured_slots}: the KV cache holds {fit} rollouts of model.max_length {length}, or "
+        f"generator.slots = {configured_slots}: the KV cache holds {fit} rollouts of "
+        f"model.max_length {length}, or "
         f"{worker.tokens_per_slot} tokens each if all slots are taken; it will preempt"
     )
     if fit >= group:
         return [f"{sentence}; set it to {fit}"]
-    wider = next((n for n in _worker_counts(plan) if _with_workers(plan, n).worker.slots_that_fit >= group), None)
-    remedy = "shorten model.max_length" if wider is None else f"set generator.tensor_parallel to {wider}"
+    wider = next(
+        (n for n in _worker_counts(plan) if _with_workers(plan, n).worker.slots_that_fit >= group),
+        None,
+    )
+    remedy = (
+        "shorten model.max_length" if wider is None else f"set generator.tensor_parallel to {wider}"
+    )
     return [f"{sentence}, and the {group} rollouts of one prompt need as many slots; {remedy}"]
 
 
@@ -50,7 +57,8 @@ def check_shard_ranks(plan: MemoryPlan) -> list[str]:
     if shards is None or plan.ranks % shards == 0:
         return []
     return [
-        f"trainer.shard_ranks = {shards}: it does not divide the {plan.ranks} trainer ranks; set it to the ranks of "
+        f"trainer.shard_ranks = {shards}: it does not divide the {plan.ranks} trainer ranks; set "
+        "it to the ranks of "
         "one machine, or to null"
     ]
 
@@ -62,20 +70,29 @@ def _trainer(plan: MemoryPlan) -> Iterator[str]:
     need = fullest.total
     parts = fullest.parts
     largest_parts = ", ".join(
-        f"{name} {gigabytes(size)}" for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
+        f"{name} {gigabytes(size)}"
+        for name, size in sorted(parts.items(), key=lambda named_size: -named_size[1])[:3]
     )
-    lack = f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and {plan.device.in_words}"
+    lack = (
+        f"trainer rank 0 of {plan.ranks} needs {gigabytes(need)} ({largest_parts}), and "
+        f"{plan.device.in_words}"
+    )
     for setting, value, remedy, changes in _milder(plan):
         if _trainer_fits(plan.with_settings(trainer=changes)):
             yield f"{setting} = {value}: {lack}; {remedy}"
             return
     fully_sharded_plan = plan.with_settings(trainer={"shard_ranks": None})
     if (ranks := _ranks_that_fit(fully_sharded_plan)) is not None:
-        also = "" if plan.config.trainer.shard_ranks is None else ", and set trainer.shard_ranks to null"
+        also = (
+            ""
+            if plan.config.trainer.shard_ranks is None
+            else ", and set trainer.shard_ranks to null"
+        )
         yield f"model.path = {plan.config.model.path}: {lack}; train on {ranks} ranks{also}"
         return
     yield (
-        f"model.path = {plan.config.model.path}: {lack}; no number of ranks makes it fit: give GPUs of at least "
+        f"model.path = {plan.config.model.path}: {lack}; no number of ranks makes it fit: give "
+        "GPUs of at least "
         f"{math.ceil(need / GB)} GB, or a smaller model"
     )
 
@@ -86,7 +103,9 @@ def _trainer_fits(plan: MemoryPlan) -> bool:
 
 
 def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
-    """Changes that cost time, not devices: setting, its value now, the remedy in words, and the changed settings."""
+    """Changes that cost time, not devices: setting, its value now, the remedy in words, and the
+    changed settings.
+    """
     trainer = plan.config.trainer
     longest = plan.trainer[0].load.longest
     recomputed = {"activation_checkpointing": True}
@@ -105,7 +124,12 @@ def _milder(plan: MemoryPlan) -> Iterator[tuple[str, Any, str, dict[str, Any]]]:
     # Smaller chunks of the head save hardly any memory and cost time
     while (chunk := chunk // 2) >= 128:
         smaller = {"logits_chunk_tokens": chunk}
-        yield "trainer.logits_chunk_tokens", trainer.logits_chunk_tokens, f"set it to {chunk}", smaller
+        yield (
+            "trainer.logits_chunk_tokens",
+            trainer.logits_chunk_tokens,
+            f"set it to {chunk}",
+            smaller,
+        )
 
 
 def _ranks_that_fit(plan: MemoryPlan) -> int | None:
@@ -115,7 +139,9 @@ def _ranks_that_fit(plan: MemoryPlan) -> int | None:
         return _trainer_fits(plan.with_settings(ranks=ranks))
 
     bound = plan.ranks
-    while not fits(bound):  # doubled, because from some number on the padding of more ranks takes more than it saves
+    while not fits(
+        bound
+    ):  # doubled, because from some number on the padding of more ranks takes more than it saves
         bound *= 2
         # GPUs of the largest cluster that is considered
         if bound > 4_096:
@@ -134,13 +160,16 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
     kv_need = worker.kv_of_slot(plan.config.model.max_length)
     if plan.worker_total > device.num_bytes:
         lack = (
-            f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and stages a version of "
+            f"a generator's worker takes {gigabytes(plan.worker_total - worker.staging)} and "
+            "stages a version of "
             f"{gigabytes(worker.staging)} beside it, and {device.in_words}"
         )
     else:
         lack = (
-            f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} leave "
-            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs {gigabytes(kv_need)}"
+            f"weights {gigabytes(worker.weights)} and activations {gigabytes(worker.activations)} "
+            "leave "
+            f"{gigabytes(worker.kv_bytes)} for KV cache, and one rollout of model.max_length needs "
+            f"{gigabytes(kv_need)}"
         )
     if worker.place == "device" and _generator_fits(plan.with_settings(weights={"stage": "host"})):
         yield f"{share}: {lack}; set weights.stage to host"
@@ -154,13 +183,15 @@ def _generator(plan: MemoryPlan) -> Iterator[str]:
             yield f"{share}: {lack}; set it to {best.gpu_memory_utilization:g}"
         else:
             yield (
-                f"generator.tensor_parallel = {generator.tensor_parallel}: {lack}; set it to {workers}, and "
+                f"generator.tensor_parallel = {generator.tensor_parallel}: {lack}; set it to "
+                f"{workers}, and "
                 f"generator.gpu_memory_utilization to {best.gpu_memory_utilization:g}"
             )
         return
     needed_gb = (worker.weights + worker.activations + kv_need + worker.staging) / GB
     yield (
-        f"model.path = {plan.config.model.path}: {lack}; no generator.tensor_parallel makes it fit: give GPUs of at "
+        f"model.path = {plan.config.model.path}: {lack}; no generator.tensor_parallel makes it "
+        "fit: give GPUs of at "
         f"least {math.ceil(needed_gb)} GB, or a smaller model"
     )
 
@@ -181,11 +212,15 @@ def _worker_counts(plan: MemoryPlan) -> Iterator[int]:
 
 
 def _with_workers(plan: MemoryPlan, workers: int) -> MemoryPlan:
-    """With the largest share of the GPU that leaves room for the staged version, at most the given share."""
+    """With the largest share of the GPU that leaves room for the staged version, at most the given
+    share.
+    """
     configured_share = plan.config.generator.gpu_memory_utilization
     room = math.floor(100 * (1 - plan.worker.staging / plan.device.num_bytes)) / 100
     share = min(configured_share, room) if room > 0 else configured_share
-    return plan.with_settings(generator={"tensor_parallel": workers, "gpu_memory_utilization": share})
+    return plan.with_settings(
+        generator={"tensor_parallel": workers, "gpu_memory_utilization": share}
+    )
 
 
 def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
@@ -194,13 +229,19 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
         return
     share = plan.config.generator.gpu_memory_utilization
     lack = (
-        f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs {gigabytes(one_gpu.trainer(plan))}, each "
-        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, contexts and margin "
+        f"one GPU has {gigabytes(plan.device.num_bytes)}; the trainer needs "
+        f"{gigabytes(one_gpu.trainer(plan))}, each "
+        f"generator ({plan.generators}) at least {gigabytes(one_gpu.least_of_each(plan))}, "
+        "contexts and margin "
         f"{gigabytes(one_gpu.beside(plan))}"
     )
-    counted = plan.with_settings(generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None})
+    counted = plan.with_settings(
+        generator={"gpu_memory_utilization": DEFAULT_GPU_SHARE, "gpu_kv_cache_gib": None}
+    )
     if share != DEFAULT_GPU_SHARE and one_gpu.fits(one_gpu.shared(counted)):
-        yield f"generator.gpu_memory_utilization = {share:g}: {lack}; leave it out, and it is counted"
+        yield (
+            f"generator.gpu_memory_utilization = {share:g}: {lack}; leave it out, and it is counted"
+        )
         return
     for setting, value, remedy, changes in _milder(counted):
         if one_gpu.fits(one_gpu.shared(counted.with_settings(trainer=changes))):
@@ -212,15 +253,22 @@ def _one_gpu(plan: MemoryPlan) -> Iterator[str]:
     alone = replace(counted, generators=1)
     for setting, value, remedy, changes in _milder(alone):
         if one_gpu.fits(one_gpu.shared(alone.with_settings(trainer=changes))):
-            yield f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = {value}: {remedy}"
+            yield (
+                f"local.generators = {plan.generators}: {lack}; set it to 1, and as {setting} = "
+                f"{value}: {remedy}"
+            )
             return
-    yield f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller model"
+    yield (
+        f"model.path = {plan.config.model.path}: {lack}; use two GPUs, a larger one, or a smaller "
+        "model"
+    )
 
 
 def _machine(plan: MemoryPlan) -> Iterator[str]:
     if plan.on_one_machine > plan.device.num_bytes:
         yield (
-            f"model.path = {plan.config.model.path}: trainer ranks ({plan.ranks}) and generators ({plan.generators}) "
+            f"model.path = {plan.config.model.path}: trainer ranks ({plan.ranks}) and generators "
+            f"({plan.generators}) "
             f"need {gigabytes(plan.on_one_machine)}, and {plan.device.in_words}; lower "
             "trainer.tokens_per_micro_batch or generator.cpu_kv_cache_gib, or give a smaller model"
         )

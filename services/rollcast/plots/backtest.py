@@ -26,7 +26,9 @@ def draw_backtest(curve: Curve, answer: dict[str, Any], path: Path) -> None:
     below = [middle - end for middle, end in zip(median, low, strict=True)]
     above = [end - middle for middle, end in zip(median, high, strict=True)]
     bars = {"color": blue, "lw": 1, "capsize": 3}
-    axes.errorbar(compute, median, yerr=(below, above), label="forecast of the end made here (90 %)", **bars)
+    axes.errorbar(
+        compute, median, yerr=(below, above), label="forecast of the end made here (90 %)", **bars
+    )
     for face, label, is_decidable in (
         (blue, "verdict for decisions: forecastable, saturated or no learning", True),
         ("white", "any other verdict", False),
@@ -37,7 +39,9 @@ def draw_backtest(curve: Curve, answer: dict[str, Any], path: Path) -> None:
             y = [cut["forecast"]["q50"] for cut in matching_cuts]
             axes.plot(x, y, "o", ms=6, color=blue, mfc=face, label=label, zorder=3)
     end = f"{amount(answer['compute'])} {curve.unit}"
-    coverage_sentence = f"{answer['covered']} of {len(cuts)} forecasts of the end at {end} contain the outcome."
+    coverage_sentence = (
+        f"{answer['covered']} of {len(cuts)} forecasts of the end at {end} contain the outcome."
+    )
     write_heading(figure, [f"{answer['curve']}: {coverage_sentence}"])
     axes.set_xlim(0, float(curve.compute[-1]) * 1.02)
     axes.set_xlabel(f"compute seen ({curve.unit})")

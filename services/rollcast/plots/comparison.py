@@ -1,4 +1,6 @@
-"""Several curves: on the left with fits and bands, on the right how far each has come towards its asymptote."""
+"""Several curves: on the left with fits and bands, on the right how far each has come towards its
+asymptote.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,14 @@ def draw_comparison(forecasts: Sequence[Forecast], answer: dict[str, Any], path:
         _draw_curve(curves, forecast, run, (first, end), colour, marker)
         if run["is_described"]:
             _draw_progress(progress, run, colour, marker)
-    curves.set_title("Fitted laws with 90 % bands; dashed: beyond the newest evaluation", fontsize=10, loc="left")
+    curves.set_title(
+        "Fitted laws with 90 % bands; dashed: beyond the newest evaluation", fontsize=10, loc="left"
+    )
     curves.set_xscale("log")
     curves.set_ylabel("pass rate")
-    progress.set_title(f"Progress towards {_asymptote_in_words(answer)}: the slope is B", fontsize=10, loc="left")
+    progress.set_title(
+        f"Progress towards {_asymptote_in_words(answer)}: the slope is B", fontsize=10, loc="left"
+    )
     progress.set_xscale("log")
     progress.set_yscale("log")
     progress.set_ylabel("gain made ÷ gain still to make (1 = half-way, at C_mid)", fontsize=9)
@@ -51,7 +57,12 @@ def _asymptote_in_words(answer: dict[str, Any]) -> str:
 
 
 def _draw_curve(
-    axes: Any, forecast: Forecast, run: dict[str, Any], ends: tuple[float, float], colour: str, marker: str
+    axes: Any,
+    forecast: Forecast,
+    run: dict[str, Any],
+    ends: tuple[float, float],
+    colour: str,
+    marker: str,
 ) -> None:
     curve = forecast.curve
     last = float(curve.compute[-1])
@@ -63,7 +74,9 @@ def _draw_curve(
     seen_compute = np.geomspace(first, last, 150)
     beyond = np.geomspace(last, end, 50)
     low, _, high = forecast.pass_rate(np.concatenate([seen_compute, beyond]))
-    axes.fill_between(np.concatenate([seen_compute, beyond]), low, high, alpha=0.12, lw=0, color=colour)
+    axes.fill_between(
+        np.concatenate([seen_compute, beyond]), low, high, alpha=0.12, lw=0, color=colour
+    )
     look = {"color": colour, "lw": 1.4}
     axes.plot(
         seen_compute,
@@ -78,23 +91,36 @@ def _draw_curve(
     fitted = slice(forecast.excluded, None)
     axes.plot(curve.compute[fitted], curve.pass_rate[fitted], marker, ms=3.5, color=colour)
     excluded = slice(0, forecast.excluded)
-    axes.plot(curve.compute[excluded], curve.pass_rate[excluded], marker, ms=3.5, mfc="none", alpha=0.5, color=colour)
+    axes.plot(
+        curve.compute[excluded],
+        curve.pass_rate[excluded],
+        marker,
+        ms=3.5,
+        mfc="none",
+        alpha=0.5,
+        color=colour,
+    )
 
 
 def _label(run: dict[str, Any]) -> str:
     replot = run["log_replot"]
     asymptote = run["asymptote"]
     left_out = (
-        f" ({replot['left_out']} readings outside of R_0 to A are not on the right)" if replot["left_out"] else ""
+        f" ({replot['left_out']} readings outside of R_0 to A are not on the right)"
+        if replot["left_out"]
+        else ""
     )
     return (
-        f"{run['curve']}: A = {asymptote['q50']:.3f} (90 %: {asymptote['q05']:.3f} to {asymptote['q95']:.3f}), "
+        f"{run['curve']}: A = {asymptote['q50']:.3f} (90 %: {asymptote['q05']:.3f} to "
+        f"{asymptote['q95']:.3f}), "
         f"B = {replot['exponent']:.2f}{left_out}"
     )
 
 
 def _draw_progress(axes: Any, run: dict[str, Any], colour: str, marker: str) -> None:
-    """(R - R_0) / (A - R) over compute: the paper's F without its factor C_mid^B, so that 1 is half-way."""
+    """(R - R_0) / (A - R) over compute: the paper's F without its factor C_mid^B, so that 1 is
+    half-way.
+    """
     replot = run["log_replot"]
     compute = np.exp(np.array(replot["log_compute"]))
     ratio = np.exp(np.array(replot["log_factor"]) - replot["exponent"] * np.log(replot["midpoint"]))

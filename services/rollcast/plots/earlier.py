@@ -33,7 +33,8 @@ class EndForecast:
 
 
 def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
-    """The forecasts of a reading at `end` that were possible earlier, and the present one; empty without any earlier.
+    """The forecasts of a reading at `end` that were possible earlier, and the present one; empty
+    without any earlier.
 
     Each is fitted on the evaluations until then alone.
     """
@@ -47,7 +48,9 @@ def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
         # A prefix whose fitted part has too few evaluations gave no forecast.
         if np.sum(is_seen) < MIN_LAW_POINTS:
             continue
-        partial_curve = current_forecast.curve.window(stop=float(current_forecast.curve.compute[is_seen][-1]))
+        partial_curve = current_forecast.curve.window(
+            stop=float(current_forecast.curve.compute[is_seen][-1])
+        )
         try:
             if len(fitted_part(partial_curve, current_forecast.options)) < MIN_LAW_POINTS:
                 continue
@@ -55,7 +58,9 @@ def forecasts_of_the_end(run: RunForecast, end: float) -> list[EndForecast]:
             continue
         earlier_forecast = fit_part(partial_curve, current_forecast.options)
         if earlier_forecast.verdict.has_forecast:
-            end_forecasts.append(EndForecast(share, tuple(earlier_forecast.predictive(at, QUANTILES)[:, 0].tolist())))
+            end_forecasts.append(
+                EndForecast(share, tuple(earlier_forecast.predictive(at, QUANTILES)[:, 0].tolist()))
+            )
     if not end_forecasts:
         return []
     return [*end_forecasts, EndForecast(1.0, tuple(run.reading([end])[:, 0].tolist()))]

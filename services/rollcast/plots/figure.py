@@ -1,4 +1,6 @@
-"""Functions that all pictures share: how a figure is made, its colours, its legend, how it is written."""
+"""Functions that all pictures share: how a figure is made, its colours, its legend, how it is
+written.
+"""
 
 import math
 import os
@@ -11,7 +13,8 @@ from typing import Any
 from rollcast.config.errors import UserError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Colours of runs or sizes, in order: those of Okabe and Ito, which colour-blind readers can distinguish."""
+"""Colours of runs or sizes, in order: those of Okabe and Ito, which colour-blind readers can
+distinguish."""
 MARKERS = "os^D"
 """Shapes of points. Runs differ in colour and shape, so that no reader depends on colour alone."""
 INK = "#1a1e23"
@@ -19,29 +22,38 @@ GREY = "#6b737c"
 MOST_LABELLED = 24
 """Most curves whose names are shown in one picture; if there are more, no name is shown."""
 LINE_INCHES = 0.17
-"""Height of a line of a heading or a legend; the picture grows by it, so that text takes no room from the curves."""
+"""Height of a line of a heading or a legend; the picture grows by it, so that text takes no room
+from the curves."""
 
 
 def check_plot(path: Path | None) -> Path | None:
     """The path, checked before any work: whether the picture can be drawn and written.
 
-    Raises UserError: the ending is not known, the folder cannot take the file, or matplotlib is not installed.
+    Raises UserError: the ending is not known, the folder cannot take the file, or matplotlib is not
+    installed.
     """
     if path is None:
         return None
     if path.suffix not in (".png", ".svg"):
         raise UserError(f"--plot {path}: draws .png or .svg; choose one of these endings")
     if not path.parent.is_dir():
-        raise UserError(f"--plot {path}: there is no folder {path.parent}; make it or choose another")
+        raise UserError(
+            f"--plot {path}: there is no folder {path.parent}; make it or choose another"
+        )
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UserError(f"--plot {path}: cannot be written; choose another file")
     if find_spec("matplotlib") is None:
-        raise UserError(f"--plot {path}: matplotlib is not installed; install it: pip install 'rollcast[plot]'")
+        raise UserError(
+            f"--plot {path}: matplotlib is not installed; install it: pip install 'rollcast[plot]'"
+        )
     return path
 
 
 def new_figure(inches: tuple[float, float]) -> Any:
-    """An empty figure that needs no display. Call `check_plot` first, which reports a missing matplotlib."""
+    """An empty figure that needs no display.
+
+    Call `check_plot` first, which reports a missing matplotlib.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -70,7 +82,9 @@ def look_of_run(number: int) -> tuple[str, str]:
 
 
 def legend_below(figure: Any, *legend_axes: Any, columns: int) -> None:
-    """One legend of these axes (all of them by default) below the picture, so that it covers no part of a curve."""
+    """One legend of these axes (all of them by default) below the picture, so that it covers no
+    part of a curve.
+    """
     handles: dict[str, Any] = {}
     for axes in legend_axes or figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -89,4 +103,6 @@ def save(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise UserError(f"--plot {path}: cannot be written ({error.strerror}); choose another folder") from None
+        raise UserError(
+            f"--plot {path}: cannot be written ({error.strerror}); choose another folder"
+        ) from None

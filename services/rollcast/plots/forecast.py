@@ -1,7 +1,8 @@
 """One run in one picture: its end, and whether the rest of the budget is worth its price.
 
-Points, the level now, the band from now to the end of the budget; next to it the forecasts of the same end that were
-possible earlier. A run whose verdict forecasts nothing is drawn without anything beyond now.
+Points, the level now, the band from now to the end of the budget; next to it the forecasts of the
+same end that were possible earlier. A run whose verdict forecasts nothing is drawn without anything
+beyond now.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class _Scene:
 
     @property
     def is_logarithmic(self) -> bool:
-        # Times the compute so far: up to here the axis is linear, as money is; beyond, the readings would be squeezed
+        # Times the compute so far: up to here the axis is linear, as money is; beyond, the readings
+        # would be squeezed
         return self.end > 5.0 * self.newest_compute
 
     @property
@@ -60,7 +62,8 @@ class _Scene:
 def forecast_figure(
     run: RunForecast, advice: Advice, *, until: float | None = None, target: float | None = None
 ) -> Figure:
-    """The picture of a run, up to `until` in the unit of the curve, by default the budget of the `advice`.
+    """The picture of a run, up to `until` in the unit of the curve, by default the budget of the
+    `advice`.
 
     A `target` (pass rate) is drawn as a line.
     """
@@ -70,7 +73,15 @@ def forecast_figure(
     if not looks_ahead and advice.is_assumed:
         end = newest_compute
     # Times the compute so far at which the axis ends if nothing is drawn beyond now
-    scene = _Scene(run, advice, newest_compute, advice.budget, max(end, 1.02 * newest_compute), target, looks_ahead)
+    scene = _Scene(
+        run,
+        advice,
+        newest_compute,
+        advice.budget,
+        max(end, 1.02 * newest_compute),
+        target,
+        looks_ahead,
+    )
     earlier = forecasts_of_the_end(run, scene.budget)
     figure: Figure = new_figure((9, 4.6))
     if earlier:
@@ -86,7 +97,9 @@ def forecast_figure(
         axes.axhline(target, color=COLOURS[2], lw=1, ls="-.", label=f"target {target:g}")
         values.append(target)
     _draw_marks(axes, scene)
-    _set_axes(axes, scene, [*values, *(rate for forecast in earlier for rate in forecast.reading[1:4])])
+    _set_axes(
+        axes, scene, [*values, *(rate for forecast in earlier for rate in forecast.reading[1:4])]
+    )
     write_heading(figure, _heading(scene))
     legend_below(figure, axes, columns=4)
     return figure
@@ -105,35 +118,62 @@ def _draw_points(axes: Any, scene: _Scene) -> list[float]:
         if curve.compute[point_slice].size:
             spread = None if curve.standard_error is None else curve.standard_error[point_slice]
             points = (measured[point_slice], curve.pass_rate[point_slice])
-            axes.errorbar(*points, yerr=spread, fmt="o", ms=3.5, lw=0.8, color=INK, mfc=face, label=label, zorder=3)
+            axes.errorbar(
+                *points,
+                yerr=spread,
+                fmt="o",
+                ms=3.5,
+                lw=0.8,
+                color=INK,
+                mfc=face,
+                label=label,
+                zorder=3,
+            )
     drawn: list[float] = curve.pass_rate.tolist()
     if curve.initial is not None and not scene.is_logarithmic:
         axes.plot([0.0], [curve.initial], "o", ms=3.5, color=INK, clip_on=False, zorder=3)
         drawn.append(curve.initial)
     if forecast.verdict.is_described:
-        past = np.linspace(measured[min(forecast.excluded, len(curve) - 1)], measured[-1], NUM_COMPUTES)
+        past = np.linspace(
+            measured[min(forecast.excluded, len(curve) - 1)], measured[-1], NUM_COMPUTES
+        )
         axes.plot(past, run.law(past, (0.5,))[0], color=COLOURS[0], lw=1.2, label="fitted law")
     return drawn
 
 
 def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
-    """The bands and the median of future readings, the level now and the ceiling; returns the drawn pass rates."""
+    """The bands and the median of future readings, the level now and the ceiling; returns the drawn
+    pass rates.
+    """
     run = scene.run
     blue = COLOURS[0]
     space = np.geomspace if scene.is_logarithmic else np.linspace
     ahead: Array = space(scene.newest_compute, scene.end, NUM_COMPUTES)
     bands = run.reading(ahead)
-    axes.fill_between(ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings")
-    axes.fill_between(ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings")
+    axes.fill_between(
+        ahead, bands[0], bands[4], color=blue, alpha=0.15, lw=0, label="90 % of future readings"
+    )
+    axes.fill_between(
+        ahead, bands[1], bands[3], color=blue, alpha=0.25, lw=0, label="50 % of future readings"
+    )
     axes.plot(ahead, bands[2], color=blue, lw=1.4, ls="--", label="median of future readings")
     level = scene.advice.level
-    axes.hlines(level, scene.newest_compute, scene.end, color=INK, lw=1, ls=":", label=f"level now, {level:.3f}")
+    axes.hlines(
+        level,
+        scene.newest_compute,
+        scene.end,
+        color=INK,
+        lw=1,
+        ls=":",
+        label=f"level now, {level:.3f}",
+    )
     drawn = [float(bands[0].min()), float(bands[4].max()), level]
     forecast = run.forecast
     # Below an even chance gains more likely than not go on, and no line is drawn for an end
     if forecast.verdict.is_described and forecast.ceiling_probability >= 0.5:
         low, median, high = forecast.asymptote(MEDIAN_AND_90).tolist()
-        # Pass rate: a ceiling further above the bands than this is not drawn, since it would squeeze the rest
+        # Pass rate: a ceiling further above the bands than this is not drawn, since it would
+        # squeeze the rest
         if median < max(drawn) + 0.1:
             label = f"ceiling A, {median:.3f} (90 %: {low:.3f} to {high:.3f})"
             axes.axhline(median, color=GREY, lw=0.9, ls=(0, (1, 3)), label=label)
@@ -142,7 +182,9 @@ def _draw_ahead(axes: Any, scene: _Scene) -> list[float]:
 
 
 def _draw_marks(axes: Any, scene: _Scene) -> None:
-    """Upright lines: now, the end of the budget, and the compute at which the run broke or changed."""
+    """Upright lines: now, the end of the budget, and the compute at which the run broke
+    or changed.
+    """
     unit = scene.run.unit
     axes.axvline(scene.newest_compute, color=GREY, lw=0.9)
     _write_above(axes, f"now, {amount(scene.newest_compute)} {unit}", scene.newest_compute, line=0)
@@ -158,7 +200,13 @@ def _draw_marks(axes: Any, scene: _Scene) -> None:
     # Share of the axis: if now and the budget are closer, their labels are on two lines
     is_close = _place(scene, scene.budget) - _place(scene, scene.newest_compute) < 0.4
     name = "budget (assumed)" if scene.advice.is_assumed else "budget"
-    _write_above(axes, f"{name}, {amount(scene.budget)} {unit}", scene.budget, line=1 if is_close else 0, side="right")
+    _write_above(
+        axes,
+        f"{name}, {amount(scene.budget)} {unit}",
+        scene.budget,
+        line=1 if is_close else 0,
+        side="right",
+    )
 
 
 def _place(scene: _Scene, compute: float) -> float:
@@ -187,9 +235,19 @@ def _draw_earlier(axes: Any, forecasts: list[EndForecast]) -> None:
         low, quarter, median, three_quarters, high = forecast.reading
         colour = COLOURS[0] if forecast.share == 1.0 else COLOURS[1]
         axes.plot([position, position], [low, high], color=colour, lw=1.2)
-        axes.plot([position, position], [quarter, three_quarters], color=colour, lw=4, alpha=0.5, solid_capstyle="butt")
+        axes.plot(
+            [position, position],
+            [quarter, three_quarters],
+            color=colour,
+            lw=4,
+            alpha=0.5,
+            solid_capstyle="butt",
+        )
         axes.plot([position], [median], "o" if forecast.share == 1.0 else "s", ms=5, color=colour)
-    names = ["now" if forecast.share == 1.0 else f"{100 * forecast.share:.0f} %" for forecast in forecasts]
+    names = [
+        "now" if forecast.share == 1.0 else f"{100 * forecast.share:.0f} %"
+        for forecast in forecasts
+    ]
     axes.set_xticks(range(len(forecasts)), names, fontsize=8)
     axes.set_xlim(-0.6, len(forecasts) - 0.4)
     axes.tick_params(axis="y", labelleft=False, length=0)
@@ -208,7 +266,9 @@ def _set_axes(axes: Any, scene: _Scene, rates: list[float]) -> None:
     range_shortfall = max(min_rate_range - (high - low), 0.0)
     # Room above and below the drawn values, as a share of their range
     margin = 0.06 * max(high - low, min_rate_range)
-    axes.set_ylim(max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin)
+    axes.set_ylim(
+        max(low - range_shortfall / 2, 0.0) - margin, min(high + range_shortfall / 2, 1.0) + margin
+    )
     axes.set_xlabel(f"compute ({scene.run.unit})")
     axes.set_ylabel("pass rate")
 
@@ -224,5 +284,7 @@ def _heading(scene: _Scene) -> list[str]:
     if scene.looks_ahead and scene.budget > scene.newest_compute:
         end = interval(run.reading([scene.budget], MEDIAN_AND_90)[:, 0])
         at = f"{amount(scene.budget)} {run.unit}"
-        sentences.append(f"An evaluation at {at} reads {amount(end['q50'], '.3f')} (90 %: {span(end, '.3f')}).")
+        sentences.append(
+            f"An evaluation at {at} reads {amount(end['q50'], '.3f')} (90 %: {span(end, '.3f')})."
+        )
     return sentences

@@ -1,14 +1,16 @@
 """How many rollouts each prompt gets: the same for all, or by difficulty within the same budget.
 
-The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n if rewards are 0 and 1, and at
-most that if some are between. Prompts dispatched together share G rollouts each; those seen before get them so
-that the sum of these variances is least:
+The mean reward of n rollouts of a prompt with pass rate p has the variance p (1 - p) / n if rewards
+are 0 and 1, and at most that if some are between. Prompts dispatched together share G rollouts
+each; those seen before get them so that the sum of these variances is least:
 
-    minimise sum_i p_i (1 - p_i) / n_i    subject to    sum_i n_i = (number of seen prompts) G,  least <= n_i <= most
+    minimise sum_i p_i (1 - p_i) / n_i    subject to    sum_i n_i = (number of seen prompts) G,
+                                          least <= n_i <= most
 
-Each term is convex in n_i, so giving one rollout after the other to the prompt whose variance falls most by it is
-optimal. A prompt without history gets G. Pass rates are those of training so far, known before anything is sampled, and
-pulled towards one half by one right and one wrong answer: 0 of 16 does not mean never.
+Each term is convex in n_i, so giving one rollout after the other to the prompt whose variance falls
+most by it is optimal. A prompt without history gets G. Pass rates are those of training so far,
+known before anything is sampled, and pulled towards one half by one right and one wrong answer: 0
+of 16 does not mean never.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from rollcast.config.recipe import Recipe
 
 Counts = tuple[float, int]
-"""Sum of the rewards and number of the graded rollouts of a prompt in training so far; (0, 0) = new."""
+"""Sum of the rewards and number of the graded rollouts of a prompt in training so far; (0, 0) =
+new."""
 
 
 def allocated_rollouts(recipe: Recipe, counts: Sequence[Counts]) -> list[int]:
@@ -30,11 +33,17 @@ def allocated_rollouts(recipe: Recipe, counts: Sequence[Counts]) -> list[int]:
     mean = recipe.rollouts_per_prompt
     if allocation.kind == "fixed":
         return [mean] * len(counts)
-    return rollouts_by_difficulty(counts, mean=mean, min_rollouts=allocation.least, max_rollouts=allocation.most)
+    return rollouts_by_difficulty(
+        counts, mean=mean, min_rollouts=allocation.least, max_rollouts=allocation.most
+    )
 
 
-def rollouts_by_difficulty(counts: Sequence[Counts], *, mean: int, min_rollouts: int, max_rollouts: int) -> list[int]:
-    """Return the optimal numbers: `mean` x the number of prompts in all, none outside [least, most]."""
+def rollouts_by_difficulty(
+    counts: Sequence[Counts], *, mean: int, min_rollouts: int, max_rollouts: int
+) -> list[int]:
+    """Return the optimal numbers: `mean` x the number of prompts in all, none outside [least,
+    most].
+    """
     assert min_rollouts <= mean <= max_rollouts, (min_rollouts, mean, max_rollouts)
     numbers = [mean] * len(counts)
     spreads: dict[int, float] = {}

@@ -1,18 +1,22 @@
-"""Corrections of a loss for tokens of another policy: truncated importance sampling and IcePop's mask.
+"""Corrections of a loss for tokens of another policy: truncated importance sampling and IcePop's
+mask.
 
-With rho_t = pi_train(y_t) / pi_gen(y_t) of `rollcast.recipe.losses` and the weights w_t of the loss,
+With rho_t = pi_train(y_t) / pi_gen(y_t) of `rollcast.recipe.losses` and the weights w_t of the
+loss,
 
     mask        (IcePop, arXiv 2510.18855)   w_t -> w_t [a <= rho_t <= b]
     truncation  (TIS, of `reinforce`)        w_t -> w_t sg(min(rho_t, C))           over tokens
                                              w_t -> w_t sg(min(prod_s rho_s, C))    over the sequence, s its loss tokens
 
-Both papers take pi_train and pi_gen at the same weights, those that sampled the token; here pi_train has the trainer's
-weights of now, so with a large `recipe.schedule.max_staleness` staleness too moves tokens out of the mask's range.
+Both papers take pi_train and pi_gen at the same weights, those that sampled the token; here
+pi_train has the trainer's weights of now, so with a large `recipe.schedule.max_staleness` staleness
+too moves tokens out of the mask's range.
 
-sg = stop-gradient. The mask comes first. A masked token has weight 0, so it is in no ratio of its sequence either,
-neither here nor in GSPO's. The denominator stays sum_t w_t of the weights BEFORE any correction: IcePop divides by the
-length of the whole answer, masked tokens included. KL penalty and entropy bonus keep the weights before correction too.
-"""
+sg = stop-gradient. The mask comes first. A masked token has weight 0, so it is in no ratio of its
+sequence either, neither here nor in GSPO's. The denominator stays sum_t w_t of the weights BEFORE
+any correction: IcePop divides by the length of the whole answer, masked tokens included. KL penalty
+and entropy bonus keep the weights before correction too.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -58,14 +62,16 @@ def correct(corrections: Corrections, inputs: LossInputs) -> Corrected:
 
 
 def outside(mask: RatioMask, inputs: LossInputs) -> Tensor:
-    """Return [T] bool, the loss tokens whose ratio is outside the range. A ratio that is not a number is not masked:
-    a broken model must not look like one that only disagrees."""
+    """Return [T] bool, the loss tokens whose ratio is outside the range. A ratio that is not a
+    number is not masked: a broken model must not look like one that only disagrees."""
     ratio = log_ratio(inputs).detach().exp()
     return ((ratio < mask.ratio_min) | (ratio > mask.ratio_max)) & (inputs.weights > 0)
 
 
 def sampling_ratio(truncation: RatioTruncation, inputs: LossInputs) -> Tensor:
-    """Return [T] the ratio before its truncation, without gradient; 1 if the weight is 0 and it is per token."""
+    """Return [T] the ratio before its truncation, without gradient; 1 if the weight is 0 and it is
+    per token.
+    """
     of_token = log_ratio(inputs).detach()
     if truncation.over == "token":
         return of_token.exp()

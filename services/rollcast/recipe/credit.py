@@ -1,23 +1,29 @@
-"""Credit of episodes: which reward each sampled token of a rollout of several turns is credited with.
+"""Credit of episodes: which reward each sampled token of a rollout of several turns is credited
+with.
 
-    episode   A_(i,t) = A_i, the advantage of the episode's reward R_i (`rollcast.recipe.advantages`), for each t
-    turn      G_(i,m) = sum_(n >= m) d^(n - m) r_(i,n)  +  d^(T_i - m) R_i        the return of turn m of T_i
-              b_i     = (1 / T_i) sum_m G_(i,m)                                  the episode's mean return
+    episode   A_(i,t) = A_i, the advantage of the episode's reward R_i
+              (`rollcast.recipe.advantages`), for each t
+    turn      G_(i,m) = sum_(n >= m) d^(n - m) r_(i,n)  +  d^(T_i - m) R_i        the return of turn
+              m of T_i
+              b_i     = (1 / T_i) sum_m G_(i,m)                                  the episode's mean
+                      return
               A_(i,t) = (G_(i,m) - mean_j b_j) / normaliser                      t in turn m
 
-r_(i,n) is the environment's reward for turn n alone, R_i the reward of the whole episode, which counts at its last
-turn, d the discount. The last reward of an OpenEnv server is R_i and no turn's: no reward counts twice. j runs over the
-kept rollouts of the prompt; the normaliser is that of `advantages`, with the episode's mean of the turns' squares in
-place of a rollout's square:
+r_(i,n) is the environment's reward for turn n alone, R_i the reward of the whole episode, which
+counts at its last turn, d the discount. The last reward of an OpenEnv server is R_i and no turn's:
+no reward counts twice. j runs over the kept rollouts of the prompt; the normaliser is that of
+`advantages`, with the episode's mean of the turns' squares in place of a rollout's square:
 
-    batch           sqrt(mean_i (1 / T_i) sum_m (G_(i,m) - mean_j b_j)^2) + eps    i over the kept rollouts of the batch
+    batch           sqrt(mean_i (1 / T_i) sum_m (G_(i,m) - mean_j b_j)^2) + eps    i over the kept
+                    rollouts of the batch
     prompt          the same with i over those of the prompt
     none            1
     leave_one_out   1, and the mean of b_j leaves out j = i
 
-So an episode counts once in mean and deviation, however many turns it has. Denominators are numbers of rollouts and of
-turns, never of tokens. With one turn, or d = 1 and no rewards of turns, both kinds are the same. An episode whose
-environment failed has no reward: it is not among the kept rollouts, and enters neither.
+So an episode counts once in mean and deviation, however many turns it has. Denominators are numbers
+of rollouts and of turns, never of tokens. With one turn, or d = 1 and no rewards of turns, both
+kinds are the same. An episode whose environment failed has no reward: it is not among the kept
+rollouts, and enters neither.
 """
 
 from collections.abc import Sequence
@@ -28,8 +34,12 @@ from numpy.typing import NDArray
 from rollcast.recipe.advantages import STD_EPSILON, Normalisation
 
 
-def turn_returns(rewards: NDArray[np.float64], episode_reward: float, discount: float) -> NDArray[np.float64]:
-    """Return G [T] of an episode with `rewards` [T] of its turns, T >= 1, and the reward of the whole."""
+def turn_returns(
+    rewards: NDArray[np.float64], episode_reward: float, discount: float
+) -> NDArray[np.float64]:
+    """Return G [T] of an episode with `rewards` [T] of its turns, T >= 1, and the reward of the
+    whole.
+    """
     returns = np.empty(len(rewards))
     later = episode_reward
     for turn in reversed(range(len(rewards))):
@@ -74,7 +84,8 @@ def turn_advantages(
 
 
 def credited_turns(turn_starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Return [length] for each token the place in `turn_starts` of the turn that it belongs to: the last that began.
+    """Return [length] for each token the place in `turn_starts` of the turn that it belongs to: the
+    last that began.
 
     `turn_starts` [T] is in ascending order, T >= 1. Tokens before the first turn belong to it.
     """

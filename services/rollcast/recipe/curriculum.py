@@ -1,18 +1,18 @@
 """Curriculum: the order of the prompts (arXiv 2510.13786, section 3.2, no-positive-resampling).
 
-Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass rate over every
-evaluation in training so far reaches that value is removed for good and skipped in later epochs. For removal alone a
-failed grading counts as wrong: the graded right answers may not be representative. `remove_at` None is uniform
-sampling. A pass rate is the mean reward, in [0, 1], of the graded rollouts. Equal calls give equal draws, on every
-machine.
+Epoch e is a permutation of all prompts, seeded by (seed, e). With `remove_at`, a prompt whose pass
+rate over every evaluation in training so far reaches that value is removed for good and skipped in
+later epochs. For removal alone a failed grading counts as wrong: the graded right answers may not
+be representative. `remove_at` None is uniform sampling. A pass rate is the mean reward, in [0, 1],
+of the graded rollouts. Equal calls give equal draws, on every machine.
 
     draw() --> task dispatched --> group used or filtered --> observe(...)
       ^                                                           |
       +------------------ later epochs, unless removed -----------+
 
-After a restart: restore(state of the checkpoint). Tasks dispatched after that checkpoint are taken back by the caller,
-because their draws come again; those dispatched before it are kept with the checkpoint and dispatched again if they
-were lost. So no prompt is lost or repeated.
+After a restart: restore(state of the checkpoint). Tasks dispatched after that checkpoint are taken
+back by the caller, because their draws come again; those dispatched before it are kept with the
+checkpoint and dispatched again if they were lost. So no prompt is lost or repeated.
 """
 
 import hashlib
@@ -41,8 +41,8 @@ class CurriculumState(TypedDict):
     position: int
     """Prompts of the epoch's permutation that were drawn or passed over."""
     history: dict[str, Annotated[list[float], Field(max_length=4)]]
-    """Prompt id -> [sum of the rewards, graded rollouts, evaluations, sampled rollouts]. Older ones lack the last, and
-    have the number of rewards above 0 for their sum."""
+    """Prompt id -> [sum of the rewards, graded rollouts, evaluations, sampled rollouts]. Older ones
+    lack the last, and have the number of rewards above 0 for their sum."""
     removed: list[str]
 
 
@@ -62,12 +62,25 @@ class Curriculum:
     """An endless, resumable sequence of prompt ids."""
 
     def __init__(
-        self, prompt_ids: Sequence[str], *, seed: int, remove_at: float | None = 0.9, own_part: OwnPart | None = None
+        self,
+        prompt_ids: Sequence[str],
+        *,
+        seed: int,
+        remove_at: float | None = 0.9,
+        own_part: OwnPart | None = None,
     ) -> None:
-        """`own_part`: gives the probability with which a prompt is drawn when its turn comes. None = 1."""
+        """`own_part`: gives the probability with which a prompt is drawn when its turn comes.
+
+        None = 1.
+        """
         if len(set(prompt_ids)) != len(prompt_ids):
-            repeated = next(prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1)
-            raise UserError(f"prompt id {repeated!r} occurs more than once in the training data; make the ids unique")
+            repeated = next(
+                prompt_id for prompt_id, count in Counter(prompt_ids).items() if count > 1
+            )
+            raise UserError(
+                f"prompt id {repeated!r} occurs more than once in the training data; make the ids "
+                "unique"
+            )
         if not prompt_ids:
             raise UserError("the training data holds no prompt; check the data set and its filters")
         self._prompt_ids = list(prompt_ids)
@@ -101,14 +114,17 @@ class Curriculum:
         return len(self._removed) == len(self._prompt_ids)
 
     def counts(self, prompt_id: str) -> tuple[float, int]:
-        """Return (sum of the rewards, number) of the graded rollouts of the prompt in training so far."""
+        """Return (sum of the rewards, number) of the graded rollouts of the prompt in training so
+        far.
+        """
         history = self._history.get(prompt_id)
         return (history.reward, history.graded) if history else (0.0, 0)
 
     def draw(self) -> str | None:
         """Return the next prompt id, or None when every prompt is removed.
 
-        Raises UserError if the weights of a whole pass over the prompts, which drew none, add up to nearly 0.
+        Raises UserError if the weights of a whole pass over the prompts, which drew none, add up to
+        nearly 0.
         """
         unwanted: list[float] = []
         while not self.is_exhausted:
@@ -138,19 +154,26 @@ class Curriculum:
         least_draws_per_pass = 0.01
         if math.fsum(weights) < least_draws_per_pass:
             raise UserError(
-                f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts weights of "
-                f"{max(weights):g} at most, so none is drawn; give them {least_draws_per_pass:g} or more together"
+                f"recipe.curriculum {own_part.function}: gives the last {len(weights)} prompts "
+                "weights of "
+                f"{max(weights):g} at most, so none is drawn; give them {least_draws_per_pass:g} "
+                "or more together"
             )
 
     def _weight(self, own_part: OwnPart, prompt_id: str) -> float:
         past = self._history.get(prompt_id, PromptHistory())
-        return own_weight(own_part, PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations))
+        return own_weight(
+            own_part,
+            PromptRecord(prompt_id, self._epoch, past.reward, past.graded, past.evaluations),
+        )
 
     def observe(self, prompt_id: str, *, reward: float, graded: int, sampled: int) -> None:
-        """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts. Filtered groups count too.
+        """Record one group: the sum of the rewards of its `graded` among `sampled` rollouts.
+        Filtered groups count too.
 
-        Rollouts whose grading failed are sampled but not graded, and do not count in the pass rate. For removal they
-        count as wrong, so that a prompt is removed only if no missing verdict could change that.
+        Rollouts whose grading failed are sampled but not graded, and do not count in the pass rate.
+        For removal they count as wrong, so that a prompt is removed only if no missing verdict
+        could change that.
 
         Removal is permanent: a later, worse evaluation does not bring the prompt back.
         """
@@ -160,12 +183,14 @@ class Curriculum:
         history.graded += graded
         history.evaluations += 1
         history.sampled += sampled
-        sampled = max(history.sampled, history.graded)  # checkpoints of before do not say how many were sampled
+        sampled = max(
+            history.sampled, history.graded
+        )  # checkpoints of before do not say how many were sampled
         if (
             self._remove_at is not None
             and history.graded
-            # Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so sixteen times 0.9 is a
-            # little less than 14.4.
+            # Reward: tolerance of the comparison with `remove_at`. Rewards travel as float32, so
+            # sixteen times 0.9 is a little less than 14.4.
             and history.reward >= (self._remove_at - 1e-6) * sampled
         ):
             self._removed.add(prompt_id)
@@ -185,16 +210,23 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`. Raises UserError if it was made with other prompts or another seed."""
+        """Continue from `state`.
+
+        Raises UserError if it was made with other prompts or another seed.
+        """
         if state.get("prompts") != self._fingerprint:
             raise UserError(
-                "the training prompts differ from those of the checkpoint; restore the data set or start a new run"
+                "the training prompts differ from those of the checkpoint; restore the data set or "
+                "start a new run"
             )
         if state["seed"] != self._seed:
             raise UserError(
-                f"the seed {self._seed} differs from the checkpoint's {state['seed']}; set seed: {state['seed']} "
+                f"the seed {self._seed} differs from the checkpoint's {state['seed']}; set seed: "
+                f"{state['seed']} "
                 "or start a new run"
             )
-        self._history = {prompt_id: PromptHistory(*counts) for prompt_id, counts in state["history"].items()}
+        self._history = {
+            prompt_id: PromptHistory(*counts) for prompt_id, counts in state["history"].items()
+        }
         self._removed = set(state["removed"])
         self._start_epoch(state["epoch"], state["position"])

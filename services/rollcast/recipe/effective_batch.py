@@ -1,6 +1,7 @@
 """The effective batch: which rollouts of a step are trained on, with what advantage and weight.
 
-Computed once per step when the whole batch is known; its numbers travel with the rollouts to ranks and micro-batches.
+Computed once per step when the whole batch is known; its numbers travel with the rollouts to ranks
+and micro-batches.
 """
 
 from collections.abc import Callable
@@ -29,11 +30,13 @@ class EffectiveBatch:
 def filter_zero_variance(
     rewards: NDArray[np.float64], group: NDArray[np.int64], candidate_mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return which of the `candidate_mask` [R] rollouts stay: those of prompts whose kept rewards are not all equal.
+    """Return which of the `candidate_mask` [R] rollouts stay: those of prompts whose kept rewards
+    are not all equal.
 
-    The zero-variance filter (arXiv 2510.13786, sections 3.2 and A.15): `rewards` are the verifier's, without a length
-    penalty, so that a prompt whose answers are all right goes, however long they are. The paper writes it for rewards 0
-    and 1, 0 < mean_j r_j < 1; equality says the same for every scale. A prompt with one kept rollout goes too.
+    The zero-variance filter (arXiv 2510.13786, sections 3.2 and A.15): `rewards` are the
+    verifier's, without a length penalty, so that a prompt whose answers are all right goes, however
+    long they are. The paper writes it for rewards 0 and 1, 0 < mean_j r_j < 1; equality says the
+    same for every scale. A prompt with one kept rollout goes too.
     """
     if not len(rewards):
         return candidate_mask.copy()
@@ -93,18 +96,19 @@ def effective_batch(
 ) -> EffectiveBatch:
     """Return the effective batch of R rollouts.
 
-    Excluded rollouts and those without loss tokens are dropped first, prompts without variance second; advantages and
-    weights are computed from the others.
+    Excluded rollouts and those without loss tokens are dropped first, prompts without variance
+    second; advantages and weights are computed from the others.
 
     Args:
         rewards: [R] of the verifier; the zero-variance filter uses these.
         shaped: [R] the rewards with a length penalty; the advantages use these.
         group: [R] index of the prompt.
         loss_tokens: [R] tokens that carry loss.
-        excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because the grader failed.
+        excluded: [R] rollouts that must not be trained on: truncated, or without a verdict because
+            the grader failed.
         own_advantages: takes the place of `normalisation`. None = none does.
-        keeps_group: asked about each group that the other filters keep, by its index and its graded rollouts; a group
-            without one stays. None = all stay.
+        keeps_group: asked about each group that the other filters keep, by its index and its graded
+            rollouts; a group without one stays. None = all stay.
         graded: [R] rollouts with a verdict. None = all.
         compared: [R] what the zero-variance filter compares in place of `rewards`. None = those.
     """
@@ -122,7 +126,9 @@ def effective_batch(
     if own_advantages is None:
         values[kept_mask] = advantages(normalisation, shaped[kept_mask], group[kept_mask])
     elif kept_mask.any():
-        values[kept_mask] = own_advantages(BatchRecord(shaped[kept_mask], group[kept_mask], loss_tokens[kept_mask]))
+        values[kept_mask] = own_advantages(
+            BatchRecord(shaped[kept_mask], group[kept_mask], loss_tokens[kept_mask])
+        )
     return EffectiveBatch(
         kept_mask=kept_mask,
         advantages=values,

@@ -1,6 +1,8 @@
-"""Whether a group that came back can teach: its rewards differ, or why it is filtered and what to change.
+"""Whether a group that came back can teach: its rewards differ, or why it is filtered and what to
+change.
 
-    usable      rewards differ among the rollouts that count, or the recipe does without that filter or without rewards
+    usable      rewards differ among the rollouts that count, or the recipe does without that filter
+                or without rewards
     truncated   every answer was cut off by the token budget
     wrong       every answer that counts has reward 0
     right       every answer that counts has reward 1
@@ -8,8 +10,8 @@
     no_verdict  no answer was graded
     filtered    usable, except that `recipe.filter`, a function of the user's own, drops it
 
-`classify_group` decides on each except the last. A group with at most one rollout that counts is named after the
-reason for which most of the others do not count.
+`classify_group` decides on each except the last. A group with at most one rollout that counts is
+named after the reason for which most of the others do not count.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -41,9 +43,13 @@ _HOW = {
 }
 """The signal of one group or more in words."""
 _REMEDY = {
-    GroupSignal.TRUNCATED: "raise recipe.max_completion_tokens (now {most}), or give a model and a tasks.prompt_format "
+    GroupSignal.TRUNCATED: "raise recipe.max_completion_tokens (now {most}), or give a model and a "
+    "tasks.prompt_format "
     "with which answers end",
-    GroupSignal.WRONG: "`rollcast try` shows answers and rewards: correct the verifier or tasks.prompt_format, or take "
+    GroupSignal.WRONG: "`rollcast try` shows answers and rewards: correct the verifier or "
+    "tasks.prompt_format, "
+    "or "
+    "take "
     "easier prompts",
     GroupSignal.RIGHT: "take harder prompts",
     GroupSignal.EQUAL: "correct the verifier, which gives every answer of a prompt the same reward",
@@ -68,9 +74,14 @@ def classify_group(
         return GroupSignal.USABLE if is_any_whole else GroupSignal.TRUNCATED
     counted = [0.0 if cut else reward for reward, cut in zip(rewards, truncated, strict=True)]
     rollouts = list(zip(counted, truncated, has_verdict, strict=True))
-    eligible_rewards = [reward for reward, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)]
+    eligible_rewards = [
+        reward
+        for reward, cut, graded in rollouts
+        if graded and not (cut and recipe.exclude_truncated)
+    ]
     if eligible_rewards and (
-        _differs(compared or counted, truncated, has_verdict, recipe) or not recipe.zero_variance_filter
+        _differs(compared or counted, truncated, has_verdict, recipe)
+        or not recipe.zero_variance_filter
     ):
         return GroupSignal.USABLE
     if all(truncated):
@@ -86,15 +97,29 @@ def classify_group(
 
 
 def _differs(
-    compared: Sequence[Hashable], truncated: Sequence[bool], has_verdict: Sequence[bool], recipe: Recipe
+    compared: Sequence[Hashable],
+    truncated: Sequence[bool],
+    has_verdict: Sequence[bool],
+    recipe: Recipe,
 ) -> bool:
     """Whether the rollouts that count differ."""
     rollouts = zip(compared, truncated, has_verdict, strict=True)
-    return len({outcome for outcome, cut, graded in rollouts if graded and not (cut and recipe.exclude_truncated)}) > 1
+    return (
+        len(
+            {
+                outcome
+                for outcome, cut, graded in rollouts
+                if graded and not (cut and recipe.exclude_truncated)
+            }
+        )
+        > 1
+    )
 
 
 def came_back_in_words(counts: Mapping[str, float]) -> str:
-    """How many groups came back, how many of them are usable, and why the others are not; empty if none came back."""
+    """How many groups came back, how many of them are usable, and why the others are not; empty if
+    none came back.
+    """
     total = int(sum(counts.values()))
     if total == 0:
         return ""
@@ -105,22 +130,34 @@ def came_back_in_words(counts: Mapping[str, float]) -> str:
 
 
 def why_none_is_used(counts: Mapping[str, int], recipe: Recipe) -> str | None:
-    """A sentence with the remedy once the first dozen groups are there and none is usable. `counts`: by signal."""
+    """A sentence with the remedy once the first dozen groups are there and none is usable.
+
+    `counts`: by signal.
+    """
     total = sum(counts.values())
     if total < MIN_GROUPS_TO_WARN or counts.get(GroupSignal.USABLE):
         return None
     main_signal = _count_unused(counts)[0][0]
     remedy = _REMEDY[main_signal].format(most=recipe.max_completion_tokens)
-    return f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
+    return (
+        f"none of the first {total} groups can be trained on: {_unused_in_words(counts)}; {remedy}"
+    )
 
 
 def _unused_in_words(counts: Mapping[str, float]) -> str:
-    """How many groups are not usable for which reason, the most frequent first; empty if all are usable."""
+    """How many groups are not usable for which reason, the most frequent first; empty if all are
+    usable.
+    """
     return ", ".join(f"{count:,} with {_HOW[signal]}" for signal, count in _count_unused(counts))
 
 
 def _count_unused(counts: Mapping[str, float]) -> list[tuple[GroupSignal, int]]:
-    signal_counts = [(signal, int(counts.get(signal, 0))) for signal in GroupSignal if signal is not GroupSignal.USABLE]
+    signal_counts = [
+        (signal, int(counts.get(signal, 0)))
+        for signal in GroupSignal
+        if signal is not GroupSignal.USABLE
+    ]
     return sorted(
-        ((signal, count) for signal, count in signal_counts if count), key=lambda signal_count: -signal_count[1]
+        ((signal, count) for signal, count in signal_counts if count),
+        key=lambda signal_count: -signal_count[1],
     )

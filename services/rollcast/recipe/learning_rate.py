@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 def scaled_to_batch(recipe: Recipe) -> Optimizer:
-    """Return the optimizer's settings with the rate of this batch: times sqrt(P G / 768) if the recipe says so."""
+    """Return the optimizer's settings with the rate of this batch: times sqrt(P G / 768) if the
+    recipe says so.
+    """
     optimizer = recipe.optimizer
     if not optimizer.scale_with_batch:
         return optimizer

@@ -1,7 +1,8 @@
-"""Parts of a recipe that are functions of the user's own: the records that they receive, and how they are called.
+"""Parts of a recipe that are functions of the user's own: the records that they receive, and how
+they are called.
 
-Every function is called in the trainer. A result that cannot be used, or an exception, ends the run with one sentence.
-docs/recipes.md, section "A part of your own", has the table.
+Every function is called in the trainer. A result that cannot be used, or an exception, ends the run
+with one sentence. docs/recipes.md, section "A part of your own", has the table.
 """
 
 import functools
@@ -15,7 +16,14 @@ from numpy.typing import NDArray
 
 from rollcast.config.errors import UserError
 from rollcast.config.out_of_memory import is_out_of_memory
-from rollcast.config.own_functions import check_file, definition, failure, file_digest, is_function, load_function
+from rollcast.config.own_functions import (
+    check_file,
+    definition,
+    failure,
+    file_digest,
+    is_function,
+    load_function,
+)
 from rollcast.config.own_part import OwnPart
 from rollcast.config.recipe import Recipe
 
@@ -37,7 +45,9 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupRecord:
-    """Record on which a filter decides: a prompt's G rollouts that count (neither cut off nor without a verdict)."""
+    """Record on which a filter decides: a prompt's G rollouts that count (neither cut off nor
+    without a verdict).
+    """
 
     rewards: NDArray[np.float64]
     """[G] rewards of the verifier, from 0 to 1, without a length penalty."""
@@ -80,9 +90,14 @@ def _load_part(setting: str, own_part: OwnPart) -> Callable[..., Any]:
     if is_function(own_part.function):
         check_file(own_part.function, setting)
     current_digest = file_digest(own_part.function)
-    if own_part.digest is not None and current_digest is not None and current_digest != own_part.digest:
+    if (
+        own_part.digest is not None
+        and current_digest is not None
+        and current_digest != own_part.digest
+    ):
         raise UserError(
-            f"{setting} {own_part.function}: the file's digest is {current_digest[:12]} and {setting}.digest "
+            f"{setting} {own_part.function}: the file's digest is {current_digest[:12]} and "
+            f"{setting}.digest "
             f"{own_part.digest[:12]}; restore the file, or remove digest to use it as it is"
         )
     try:
@@ -92,7 +107,8 @@ def _load_part(setting: str, own_part: OwnPart) -> Callable[..., Any]:
 
 
 def load_own_parts(recipe: Recipe) -> None:
-    """Load every part now, so that a cluster's trainer, whose run file no command tried, ends before it reads weights.
+    """Load every part now, so that a cluster's trainer, whose run file no command tried, ends
+    before it reads weights.
 
     Raises UserError for the first that cannot be loaded.
     """
@@ -101,14 +117,18 @@ def load_own_parts(recipe: Recipe) -> None:
 
 
 class OwnFunction:
-    """A function of the user's own. It is loaded at the first call, in the process that calls it."""
+    """A function of the user's own.
+
+    It is loaded at the first call, in the process that calls it.
+    """
 
     def __init__(self, setting: str, own_part: OwnPart) -> None:
         self.setting = setting
         self.own_part = own_part
 
     def call(self, record: Any) -> Any:
-        """Raises UserError that names setting, function and line, if it cannot be loaded, raises or calls sys.exit.
+        """Raises UserError that names setting, function and line, if it cannot be loaded, raises or
+        calls sys.exit.
 
         A loss that is refused memory passes that error on.
         """
@@ -118,19 +138,28 @@ class OwnFunction:
         except (Exception, SystemExit) as error:
             if self.setting == LOSS and is_out_of_memory(error):
                 raise  # not the function's fault: the update names the setting to lower
-            raise UserError(f"{self.setting} {self.own_part.function}: {failure(error, function)}") from error
+            raise UserError(
+                f"{self.setting} {self.own_part.function}: {failure(error, function)}"
+            ) from error
 
     def make_result_error(self, returned_value: object, needed: str) -> UserError:
         """The error for a result that cannot be used."""
         value_text = " ".join(repr(returned_value).split())[:100]
         location = definition(_load_part(self.setting, self.own_part))
-        return UserError(f"{self.setting} {self.own_part.function}: returned {value_text}, needs {needed}{location}")
+        return UserError(
+            f"{self.setting} {self.own_part.function}: returned {value_text}, needs "
+            f"{needed}{location}"
+        )
 
     def number(self, record: object, low: float, high: float) -> float:
         """Call it for a number from `low` to `high`."""
         returned_value = self.call(record)
         is_number = isinstance(returned_value, int | float | np.number | np.bool_)
-        if not is_number or not low <= float(returned_value) <= high or not math.isfinite(float(returned_value)):
+        if (
+            not is_number
+            or not low <= float(returned_value) <= high
+            or not math.isfinite(float(returned_value))
+        ):
             raise self.make_result_error(returned_value, f"a number from {low:g} to {high:g}")
         return float(returned_value)
 
@@ -145,7 +174,11 @@ def own_advantages(own_part: OwnPart, batch: BatchRecord) -> NDArray[np.float64]
         raise function.make_result_error(returned_value, "one number for each rollout") from None
     if values.shape != batch.rewards.shape:
         raise function.make_result_error(
-            returned_value, f"shape [{len(batch.rewards)}], one number for each rollout, and not {list(values.shape)}"
+            returned_value,
+            (
+                f"shape [{len(batch.rewards)}], one number for each rollout, and not "
+                f"{list(values.shape)}"
+            ),
         )
     if not np.isfinite(values).all():
         raise function.make_result_error(returned_value, "finite numbers")

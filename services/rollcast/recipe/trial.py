@@ -1,8 +1,9 @@
-"""`python -m rollcast.recipe.trial`: calls each part of a recipe that is the user's own, on small made-up records.
+"""`python -m rollcast.recipe.trial`: calls each part of a recipe that is the user's own, on small
+made-up records.
 
-A recipe as JSON on standard input. Standard output has one JSON object a line: {"tries": SETTING} before each part, and
-{"passed": SETTING} after it, or {"failed": SENTENCE} if it gave nothing that can be used. What the functions print goes
-to standard error.
+A recipe as JSON on standard input. Standard output has one JSON object a line: {"tries": SETTING}
+before each part, and {"passed": SETTING} after it, or {"failed": SENTENCE} if it gave nothing that
+can be used. What the functions print goes to standard error.
 """
 
 import contextlib
@@ -30,14 +31,17 @@ from rollcast.recipe.own_parts import (
 )
 
 DEADLINE_SECONDS = 20.0
-"""How long one function may take for all its records, its import included. They take milliseconds in a run."""
+"""How long one function may take for all its records, its import included. They take milliseconds
+in a run."""
 
 
 class OutOfTimeError(BaseException):
     """Not an Exception: the function under trial may catch those."""
 
 
-def find_failure(setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS) -> str | None:
+def find_failure(
+    setting: str, recipe: Recipe, deadline_seconds: float = DEADLINE_SECONDS
+) -> str | None:
     """Try one part; return the sentence about its mistake, or None. Call it in the main thread."""
     own_part = recipe.own_parts[setting]
     try:
@@ -45,7 +49,8 @@ def find_failure(setting: str, recipe: Recipe, deadline_seconds: float = DEADLIN
             _TRIALS[setting](own_part, recipe)
     except OutOfTimeError:
         return (
-            f"{setting} {own_part.function}: had not returned after {deadline_seconds:g} s on a small made-up record; "
+            f"{setting} {own_part.function}: had not returned after {deadline_seconds:g} s on a "
+            "small made-up record; "
             "a run calls it often, so make it fast"
         )
     except UserError as error:
@@ -85,13 +90,19 @@ def _try_loss(own_part: OwnPart, recipe: Recipe) -> None:
     )
     total, _ = objective(loss, inputs)
     if not torch.isfinite(total):
-        raise loss.function.make_result_error(f"terms that add up to {total.item()}", "finite terms")
+        raise loss.function.make_result_error(
+            f"terms that add up to {total.item()}", "finite terms"
+        )
     total.backward()  # type: ignore[no-untyped-call]
     gradient = logprobs.grad
     if gradient is None or not torch.isfinite(gradient).all():
-        raise loss.function.make_result_error("terms whose gradient is not finite", "a finite gradient")
+        raise loss.function.make_result_error(
+            "terms whose gradient is not finite", "a finite gradient"
+        )
     if not gradient.any():
-        raise loss.function.make_result_error("terms whose gradient is 0", "terms computed from inputs.logprobs")
+        raise loss.function.make_result_error(
+            "terms whose gradient is 0", "terms computed from inputs.logprobs"
+        )
 
 
 def _try_advantage(own_part: OwnPart, recipe: Recipe) -> None:
@@ -115,9 +126,15 @@ def _try_curriculum(own_part: OwnPart, recipe: Recipe) -> None:
 
 def _try_length_control(own_part: OwnPart, recipe: Recipe) -> None:
     token_budget = recipe.max_completion_tokens
-    own_penalty(own_part, CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False))
     own_penalty(
-        own_part, CompletionRecord(num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True)
+        own_part,
+        CompletionRecord(num_tokens=1, max_tokens=token_budget, reward=1.0, truncated=False),
+    )
+    own_penalty(
+        own_part,
+        CompletionRecord(
+            num_tokens=token_budget, max_tokens=token_budget, reward=0.0, truncated=True
+        ),
     )
 
 

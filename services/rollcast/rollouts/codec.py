@@ -1,4 +1,7 @@
-"""Tasks and groups of wire 1 as protobuf, and back. Input is hostile: sizes are bounded and lengths have to agree."""
+"""Tasks and groups of wire 1 as protobuf, and back.
+
+Input is hostile: sizes are bounded and lengths have to agree.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,8 +11,21 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from rollcast.rollouts.errors import CodecError
-from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, Purpose, RolloutGroup, Sampling
-from rollcast.rollouts.rollout_codec import int_bytes, ints, rollout_from_proto, rollout_to_proto, word
+from rollcast.rollouts.records import (
+    EpisodeTask,
+    LengthBudget,
+    PromptTask,
+    Purpose,
+    RolloutGroup,
+    Sampling,
+)
+from rollcast.rollouts.rollout_codec import (
+    int_bytes,
+    ints,
+    rollout_from_proto,
+    rollout_to_proto,
+    word,
+)
 from rollcast.rollouts.validation import check_group, check_task
 from rollcast.wire import rollout_pb2 as pb
 from rollcast.wire.version import PolicyVersion
@@ -47,7 +63,9 @@ def decode_task(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Promp
         num_rollouts=message.num_rollouts,
         verifier=message.verifier,
         reference=_text(message.reference, "reference"),
-        first_version=PolicyVersion.from_proto(message.first_version) if message.HasField("first_version") else None,
+        first_version=PolicyVersion.from_proto(message.first_version)
+        if message.HasField("first_version")
+        else None,
         episode=_episode(message.episode) if message.HasField("episode") else None,
     )
     check_task(task)
@@ -72,7 +90,10 @@ def decode_group(payload: bytes, on_unknown: OnUnknown = lambda _: None) -> Roll
     """Inverse of `encode_group`. Raises CodecError."""
     message = _parse(pb.RolloutGroup(), payload, on_unknown)
     if message.num_rollouts != len(message.rollouts):
-        raise CodecError(f"num_rollouts = {message.num_rollouts}, but the group holds {len(message.rollouts)} rollouts")
+        raise CodecError(
+            f"num_rollouts = {message.num_rollouts}, but the group holds {len(message.rollouts)} "
+            "rollouts"
+        )
     group = RolloutGroup(
         **_shared(message),
         first_version=PolicyVersion.from_proto(message.first_version),

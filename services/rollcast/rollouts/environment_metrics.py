@@ -1,4 +1,6 @@
-"""Numbers that an environment gives of an episode besides its reward, within bounds: its code may be anybody's."""
+"""Numbers that an environment gives of an episode besides its reward, within bounds: its code may
+be anybody's.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,8 +14,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 def bound_metrics(values: Mapping[Any, Any]) -> dict[str, float]:
-    """Numbers with usable names, at most MAX_METRICS of them in their order; all else is left out."""
-    usable = {name: float(value) for name, value in values.items() if _is_name(name) and _is_number(value)}
+    """Numbers with usable names, at most MAX_METRICS of them in their order;
+    all else is left out.
+    """
+    usable = {
+        name: float(value) for name, value in values.items() if _is_name(name) and _is_number(value)
+    }
     return dict(list(usable.items())[:MAX_METRICS])
 
 

@@ -38,8 +38,12 @@ def version_text(version: PolicyVersion | None) -> str:
     return NO_VERSION if version is None else str(version)
 
 
-def outstanding(records: Iterable[tuple[bytes, bytes]]) -> tuple[Outstanding, list[tuple[bytes, bytes]]]:
-    """Sort (sequence, record) pairs by the state of the task; the unreadable ones are returned separately."""
+def outstanding(
+    records: Iterable[tuple[bytes, bytes]],
+) -> tuple[Outstanding, list[tuple[bytes, bytes]]]:
+    """Sort (sequence, record) pairs by the state of the task; the unreadable ones are returned
+    separately.
+    """
     result = Outstanding()
     damaged = []
     for key, value in records:
@@ -62,9 +66,13 @@ def _add(result: Outstanding, sequence: int, state: str, *words: str) -> None:
             result.waiting[sequence] = Waiting(attempt, purpose, stream_id, first)
         case "claimed", (version, claimed_at, owner):
             first = PolicyVersion.parse(version)
-            result.claims[sequence] = Claim(owner, first, attempt, stream_id, float(claimed_at), purpose)
+            result.claims[sequence] = Claim(
+                owner, first, attempt, stream_id, float(claimed_at), purpose
+            )
         case "finished", (version, num_bytes, owner):
             first = PolicyVersion.parse(version)
-            result.finished[sequence] = Finished(attempt, purpose, stream_id, first, owner, int(num_bytes))
+            result.finished[sequence] = Finished(
+                attempt, purpose, stream_id, first, owner, int(num_bytes)
+            )
         case "dead", (reason,):
             result.dead[sequence] = Dead(attempt, purpose, stream_id, reason)

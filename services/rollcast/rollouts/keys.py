@@ -7,18 +7,24 @@ TRAINER = "trainer"
 
 
 class Keys:
-    """Key names. The braces are literal: a Redis cluster then keeps a run on one node, as the scripts need.
+    """Key names. The braces are literal: a Redis cluster then keeps a run on one node, as the
+    scripts need.
 
     tasks     stream   tasks for training that are waiting or claimed (group `generators`)
     evals     stream   the same for evaluation, apart so that generators can prefer them
     rollouts  stream   finished groups until they are removed (group `trainer`)
     inflight  hash     task sequence -> its state (rollcast.rollouts.index); removed with the task
-    dead      stream   tasks given up and useless entries, each with the reason; about the newest thousand
-    state     hash     incarnation, counters, fenced generators, and the values that the trainer stores
+    dead      stream   tasks given up and useless entries, each with the reason; about the newest
+              thousand
+    state     hash     incarnation, counters, fenced generators, and the values that the trainer
+              stores
     """
 
     def __init__(self, run: str, scope: str = "") -> None:
-        """`scope`: redis.scope, whose runs alone share these names. No run has a `/` in its name."""
+        """`scope`: redis.scope, whose runs alone share these names.
+
+        No run has a `/` in its name.
+        """
         prefix = f"rollcast:{{{f'{scope}/' if scope else ''}{run}}}:"
         self.tasks = prefix + "tasks"
         self.evals = prefix + "evals"

@@ -1,4 +1,5 @@
-"""Redis that is away, full, loading or failing over: every command is repeated with growing pauses, then given up.
+"""Redis that is away, full, loading or failing over: every command is repeated with growing pauses,
+then given up.
 
 command --ok--------------------------------> result
    ^  |--NOGROUP (streams were lost)--> make the groups, once more
@@ -38,10 +39,13 @@ from rollcast.rollouts.errors import QueueAway
 from rollcast.telemetry.logging import get_logger
 
 PATIENCE_SECONDS = 30.0
-"""How long one call waits for Redis before it raises QueueAway. Callers may call again without limit."""
+"""How long one call waits for Redis before it raises QueueAway. Callers may call again without
+limit."""
 
 _PASSING = (OutOfMemoryError, ReadOnlyError, TryAgainError, ClusterDownError, MasterDownError)
-_PASSING_IN_TEXT = re.compile(r"\b(OOM|MISCONF|READONLY|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b")
+_PASSING_IN_TEXT = re.compile(
+    r"\b(OOM|MISCONF|READONLY|LOADING|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b"
+)
 """Errors without an exception of their own, or wrapped in the error of a script."""
 _Result = TypeVar("_Result")
 log = get_logger()
@@ -73,10 +77,15 @@ class Outage:
     def seconds(self) -> float:
         """Seconds without Redis so far, the present outage included."""
         with self._lock:
-            return self._seconds + (time.monotonic() - self._since if self._since is not None else 0.0)
+            return self._seconds + (
+                time.monotonic() - self._since if self._since is not None else 0.0
+            )
 
     def call(self, command: Callable[[], _Result], make_groups: Callable[[], Any]) -> _Result:
-        """Run a command until it gets through. Raises QueueAway, and UserError if Redis refuses the user."""
+        """Run a command until it gets through.
+
+        Raises QueueAway, and UserError if Redis refuses the user.
+        """
 
         def once() -> _Result:
             try:
@@ -139,16 +148,21 @@ class Outage:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raises QueueAway, and UserError if Redis refuses the user; any success ends the outage."""
+        """Raises QueueAway, and UserError if Redis refuses the user;
+        any success ends the outage.
+        """
         try:
             yield
         except AuthenticationError as error:
             raise UserError(
-                f"redis.password: the server refuses it ({error}); set redis.password or ROLLCAST_REDIS_PASSWORD "
+                f"redis.password: the server refuses it ({error}); set redis.password or "
+                "ROLLCAST_REDIS_PASSWORD "
                 "(that of a server started by `rollcast up` is in run.json of its run folder)"
             ) from error
         except NoPermissionError as error:
-            raise UserError(f"redis.username: it lacks a permission ({error}); widen its ACL") from error
+            raise UserError(
+                f"redis.username: it lacks a permission ({error}); widen its ACL"
+            ) from error
         except Exception as error:
             if not _is_away(error):
                 raise

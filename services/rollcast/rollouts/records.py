@@ -1,16 +1,21 @@
-"""The vocabulary of wire 1. Positions are counted in the completion: token 0 is the first sampled one.
+"""The vocabulary of wire 1. Positions are counted in the completion: token 0 is the first sampled
+one.
 
-Example: a completion of 6 tokens whose thinking was cut after 3, with a phrase of 1 token, an update after 4:
+Example: a completion of 6 tokens whose thinking was cut after 3, with a phrase of 1 token, an
+update after 4:
 
     token_ids      [t0 t1 t2 ph t4 t5]
     logprobs       [ .  .  .  0  .  .]      0 where forced
     legs           thinking [0,3)  phrase [3,4)  answer [4,6)
     loss_masked    [3,4)                    no loss on the phrase
-    version_spans  1.7 [0,4)  1.8 [4,6)     the phrase counts to the version that was held when it was forced
-    kv_marks       position 4, kept 32, 1.8: before token 4 was sampled, KV entries from the 33rd token on (prompt
+    version_spans  1.7 [0,4)  1.8 [4,6)     the phrase counts to the version that was held when it
+                   was forced
+    kv_marks       position 4, kept 32, 1.8: before token 4 was sampled, KV entries from the 33rd
+                   token on (prompt
                    included) were rebuilt
 
-An episode of two turns, the second of which begins again with the tool's result in a prompt of its own (a branch):
+An episode of two turns, the second of which begins again with the tool's result in a prompt of its
+own (a branch):
 
     token_ids      [t0 t1 g2 g3 t4 t5]                  branches[0].token_ids  [t0 t1]
     legs           answer [0,2)  given [2,4)  answer [4,6)                     answer [0,2)
@@ -38,7 +43,10 @@ class Purpose(StrEnum):
 
 
 class GradingStatus(StrEnum):
-    """`ok` and `wrong` are verdicts. A grader that failed has given none, which is not a wrong answer."""
+    """`ok` and `wrong` are verdicts.
+
+    A grader that failed has given none, which is not a wrong answer.
+    """
 
     UNGRADED = "ungraded"
     OK = "ok"
@@ -81,7 +89,8 @@ class LegKind(StrEnum):
     PHRASE = "phrase"
     ANSWER = "answer"
     GIVEN = "given"
-    """Not sampled: the result of a tool or a turn of the user, in the template's text. No loss, log-prob 0."""
+    """Not sampled: the result of a tool or a turn of the user, in the template's text. No loss,
+    log-prob 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,9 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class KvMark:
-    """Before the token at `position` was sampled, KV entries from `num_kept` on (prompt included) were rebuilt."""
+    """Before the token at `position` was sampled, KV entries from `num_kept` on (prompt included)
+    were rebuilt.
+    """
 
     position: int
     num_kept: int
@@ -153,7 +164,9 @@ class Turn:
 
 @dataclass(slots=True, eq=False)
 class Branch:
-    """A further token sequence of an episode, whose tokens do not extend those of the sequence before."""
+    """A further token sequence of an episode, whose tokens do not extend those of the sequence
+    before.
+    """
 
     prompt_token_ids: TokenIds
     """[P] int32: everything that was given before its first sampled token."""
@@ -175,7 +188,8 @@ class Episode:
 
     environment: str
     prompt_token_ids: TokenIds | None = None
-    """[P] int32 of the first sequence. None = the task's prompt: the environment's reset added nothing to it."""
+    """[P] int32 of the first sequence. None = the task's prompt: the environment's reset added
+    nothing to it."""
     turns: tuple[Turn, ...] = ()
     branches: tuple[Branch, ...] = ()
     end: EpisodeEnd = EpisodeEnd.RUNNING
@@ -192,7 +206,10 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeTask:
-    """The parts of a task in an environment besides its prompt. `PromptTask.reference` is the whole row."""
+    """The parts of a task in an environment besides its prompt.
+
+    `PromptTask.reference` is the whole row.
+    """
 
     environment: str
     messages: str
@@ -200,7 +217,8 @@ class EpisodeTask:
     max_turns: int
     max_seconds: float
     answer: str = ""
-    """JSON text that a built-in verifier compares with. Empty = a verifier gets the whole row, or none rewards."""
+    """JSON text that a built-in verifier compares with. Empty = a verifier gets the whole row, or
+    none rewards."""
 
 
 @dataclass(slots=True, eq=False)
@@ -226,13 +244,15 @@ class Rollout:
     interrupted: bool = False
     preemptions: int = 0
     routed_experts: RoutedExperts | None = None
-    """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and completion except
-    the last, which is never an input. None = not recorded.
+    """[P + L - 1, routing layers, choices] uint8: the routers' choices for all tokens of prompt and
+    completion except the last, which is never an input. None = not recorded.
 
-    An answer's leg computes part of its thinking again: its second choices count, because the answer saw them. For a
-    rollout that went on at another generator the choices of each token's first computation count."""
+    An answer's leg computes part of its thinking again: its second choices count, because the
+    answer saw them. For a rollout that went on at another generator the choices of each token's
+    first computation count."""
     episode: Episode | None = None
-    """Turns, and sequences after the first, of a rollout in an environment. None = one answer, without tools."""
+    """Turns, and sequences after the first, of a rollout in an environment. None = one answer,
+    without tools."""
 
     @property
     def sequences(self) -> "tuple[Rollout | Branch, ...]":
@@ -241,10 +261,14 @@ class Rollout:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all sequences that the generator sampled or forced: not what an environment gave."""
+        """Tokens of all sequences that the generator sampled or forced: not what an environment
+        gave.
+        """
         if self.episode is None:
             return len(self.token_ids)
-        return sum(len(sequence.token_ids) - _num_given(sequence.legs) for sequence in self.sequences)
+        return sum(
+            len(sequence.token_ids) - _num_given(sequence.legs) for sequence in self.sequences
+        )
 
     @property
     def has_verdict(self) -> bool:
@@ -257,14 +281,21 @@ class Rollout:
     @property
     def versions(self) -> frozenset[PolicyVersion]:
         """Versions of the tokens of all sequences."""
-        return frozenset(span.version for sequence in self.sequences for span in sequence.version_spans)
+        return frozenset(
+            span.version for sequence in self.sequences for span in sequence.version_spans
+        )
 
     @property
     def oldest_version(self) -> PolicyVersion | None:
-        return min((span.version for sequence in self.sequences for span in sequence.version_spans), default=None)
+        return min(
+            (span.version for sequence in self.sequences for span in sequence.version_spans),
+            default=None,
+        )
 
     def sequence_prompt(self, sequence: "Rollout | Branch", task_prompt: TokenIds) -> TokenIds:
-        """[P] what one of its sequences was sampled after; `task_prompt` is the prompt of its task."""
+        """[P] what one of its sequences was sampled after; `task_prompt` is the prompt
+        of its task.
+        """
         if isinstance(sequence, Branch):
             return sequence.prompt_token_ids
         episode_prompt = self.episode.prompt_token_ids if self.episode else None

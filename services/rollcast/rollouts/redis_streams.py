@@ -1,8 +1,8 @@
 """Wire 1 over Redis streams. `base` describes the calls; the atomic parts are the scripts in lua/.
 
-A claim, its record in :inflight and everything that happens to a task later are one script each, so `:inflight` is true
-at every moment. A reply that got lost on the way is found again: whoever reads compares how many entries are pending
-under its name with how many it knows.
+A claim, its record in :inflight and everything that happens to a task later are one script each, so
+`:inflight` is true at every moment. A reply that got lost on the way is found again: whoever reads
+compares how many entries are pending under its name with how many it knows.
 """
 
 import asyncio
@@ -42,7 +42,9 @@ def script_source(name: str) -> str:
     """
     parts = ["append", "entries", *(["rebuild"] if name in _REBUILDING else []), name]
     folder = resources.files("rollcast.rollouts") / "lua"
-    return "\n".join((folder / f"{part_name}.lua").read_text(encoding="utf-8") for part_name in parts)
+    return "\n".join(
+        (folder / f"{part_name}.lua").read_text(encoding="utf-8") for part_name in parts
+    )
 
 
 class _QueueEnd:
@@ -69,20 +71,27 @@ class _QueueEnd:
 class RedisTrainerQueue(_QueueEnd):
     """Trainer rank 0's end. See `base.TrainerQueue`."""
 
-    def __init__(self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, settings: RedisSettings, run: str, *, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         super().__init__(settings, run, patience_seconds)
         self._client = connect(settings)
         self._delivered_ids: set[str] = set()
         """Entries on :rollouts that were delivered and not removed."""
         self._look_back = True
-        """Whether entries may be pending that this object never saw: a former trainer's, or of a lost reply."""
+        """Whether entries may be pending that this object never saw: a former trainer's, or of a
+        lost reply."""
         self._unreadable = 0
 
     def start_incarnation(self, at_least: int) -> int:
         incarnation = self._run("incarnation", at_least)
         if isinstance(incarnation, bytes):
-            problem = f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
-            raise UserError(f"{problem}; set it (HSET) to the highest incarnation that the trainer's log names")
+            problem = (
+                f"redis: incarnation in {self._keys.state} is {incarnation[:200]!r}, not a number"
+            )
+            raise UserError(
+                f"{problem}; set it (HSET) to the highest incarnation that the trainer's log names"
+            )
         return int(incarnation)
 
     def dispatch(self, tasks: Sequence[PromptTask]) -> list[int]:
@@ -91,7 +100,13 @@ class RedisTrainerQueue(_QueueEnd):
             arguments: list[Any] = []
             for task in tasks[start : start + 64]:
                 version = index.version_text(task.first_version)
-                arguments += [task.sequence, task.attempt, task.purpose.value, version, encode_task(task)]
+                arguments += [
+                    task.sequence,
+                    task.attempt,
+                    task.purpose.value,
+                    version,
+                    encode_task(task),
+                ]
             added += map(int, self._run("dispatch", *arguments))
         return added
 
@@ -125,7 +140,10 @@ class RedisTrainerQueue(_QueueEnd):
     def outstanding(self) -> Outstanding:
         result, damaged = index.outstanding(self._snapshot())
         if damaged:
-            log.warning("records of :inflight that cannot be read", records=[repr(item)[:200] for item in damaged[:8]])
+            log.warning(
+                "records of :inflight that cannot be read",
+                records=[repr(item)[:200] for item in damaged[:8]],
+            )
             self._run("forget", *(word for item in damaged for word in item))
             result, _ = index.outstanding(self._snapshot())
         return result
@@ -154,7 +172,11 @@ class RedisTrainerQueue(_QueueEnd):
     def unreadable(self) -> int:
         total = self._counter("unreadable")
         if total > self._unreadable:
-            log.warning("unusable entries were buried, each with its reason", total=total, stream=self._keys.dead)
+            log.warning(
+                "unusable entries were buried, each with its reason",
+                total=total,
+                stream=self._keys.dead,
+            )
         self._unreadable = total
         return total
 
@@ -164,7 +186,9 @@ class RedisTrainerQueue(_QueueEnd):
         return int(text) if text.isdigit() and len(text) <= 15 else 0
 
     def get_state(self, name: str) -> bytes | None:
-        value: bytes | None = self._call(lambda: self._client.hget(self._keys.state, f"trainer:{name}"))
+        value: bytes | None = self._call(
+            lambda: self._client.hget(self._keys.state, f"trainer:{name}")
+        )
         return value
 
     def set_state(self, name: str, value: bytes) -> None:
@@ -194,13 +218,17 @@ class RedisTrainerQueue(_QueueEnd):
         rows: list[tuple[bytes, dict[bytes, bytes]]] = []
         for entry_id in (row["message_id"] for row in pending):
             if len(rows) < max_groups and entry_id.decode() not in self._delivered_ids:
-                entries = self._call(partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id))
+                entries = self._call(
+                    partial(self._client.xrange, self._keys.rollouts, entry_id, entry_id)
+                )
                 rows += entries
                 if not entries:
                     self._call(partial(self._client.xack, self._keys.rollouts, TRAINER, entry_id))
         return rows
 
-    def _owned_rows(self, rows: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
+    def _owned_rows(
+        self, rows: list[tuple[bytes, dict[bytes, bytes]]]
+    ) -> Iterable[tuple[bytes, dict[bytes, bytes]]]:
         """The entries that an owner of their task published; the others are buried."""
         if not rows:
             return []
@@ -242,20 +270,32 @@ class RedisGeneratorQueue(_QueueEnd):
     """One generator's end. See `base.GeneratorQueue`."""
 
     def __init__(
-        self, settings: RedisSettings, run: str, owner: str, *, patience_seconds: float = PATIENCE_SECONDS
+        self,
+        settings: RedisSettings,
+        run: str,
+        owner: str,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         assert owner, "a generator needs a name"
         assert not any(character.isspace() for character in owner), owner
         super().__init__(settings, run, patience_seconds)
         self.owner = owner
         self._client = connect_async(settings)
-        self._attempt_seconds = settings.timeout_seconds  # the client alone would add those of connecting again
+        self._attempt_seconds = (
+            settings.timeout_seconds
+        )  # the client alone would add those of connecting again
         self._recording = asyncio.Lock()
         self._claimed_entries: set[tuple[Purpose, str]] = set()
         """Entries claimed and not let go of."""
 
     async def claim(
-        self, *, train: int, evals: int, first_version: Callable[[], PolicyVersion], block_seconds: float
+        self,
+        *,
+        train: int,
+        evals: int,
+        first_version: Callable[[], PolicyVersion],
+        block_seconds: float,
     ) -> list[Claimed]:
         if train <= 0 and evals <= 0:
             return []
@@ -272,7 +312,9 @@ class RedisGeneratorQueue(_QueueEnd):
                 if count > 0
             }
             # Only wakes: the entry itself is claimed by the script, together with its record.
-            await self._call(partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000)))
+            await self._call(
+                partial(self._client.xread, watched, count=1, block=int(remaining_seconds * 1000))
+            )
 
     async def wait_until_recorded(self) -> None:
         async with self._recording:
@@ -283,7 +325,9 @@ class RedisGeneratorQueue(_QueueEnd):
             return []
         places = [word for item in claimed for word in (item.task.purpose.value, item.stream_id)]
         lost = [claimed[position] for position in await self._run("renew", self.owner, *places)]
-        self._claimed_entries.difference_update((item.task.purpose, item.stream_id) for item in lost)
+        self._claimed_entries.difference_update(
+            (item.task.purpose, item.stream_id) for item in lost
+        )
         return [item.task.sequence for item in lost]
 
     async def publish(self, claimed: Claimed, group: RolloutGroup) -> bool:
@@ -293,7 +337,9 @@ class RedisGeneratorQueue(_QueueEnd):
     async def hand_back(self, claimed: Claimed, task: PromptTask) -> bool:
         assert task.sequence == claimed.task.sequence, (task.sequence, claimed.task.sequence)
         returned = claimed.handed_back(task)
-        return await self._let_go_with("hand_back", claimed, returned.first_version, encode_task(returned))
+        return await self._let_go_with(
+            "hand_back", claimed, returned.first_version, encode_task(returned)
+        )
 
     async def fail(self, claimed: Claimed, reason: str) -> bool:
         return await self._let_go("fail", claimed, reason, MAX_FAILURES)
@@ -301,20 +347,27 @@ class RedisGeneratorQueue(_QueueEnd):
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _let_go_with(self, script: str, claimed: Claimed, version: PolicyVersion | None, payload: bytes) -> bool:
+    async def _let_go_with(
+        self, script: str, claimed: Claimed, version: PolicyVersion | None, payload: bytes
+    ) -> bool:
         task = claimed.task
-        return await self._let_go(script, claimed, task.sequence, task.attempt, index.version_text(version), payload)
+        return await self._let_go(
+            script, claimed, task.sequence, task.attempt, index.version_text(version), payload
+        )
 
     async def _let_go(self, script: str, claimed: Claimed, *arguments: Any) -> bool:
         purpose = claimed.task.purpose
-        accepted = bool(await self._run(script, self.owner, purpose.value, claimed.stream_id, *arguments))
+        accepted = bool(
+            await self._run(script, self.owner, purpose.value, claimed.stream_id, *arguments)
+        )
         self._claimed_entries.discard((purpose, claimed.stream_id))
         return accepted
 
     async def _claim_now(
         self, train: int, evals: int, first_version: Callable[[], PolicyVersion]
     ) -> tuple[list[Claimed], list[bytes]]:
-        """Repeated as a whole while Redis is away: who waits for them waits for one attempt, not for Redis.
+        """Repeated as a whole while Redis is away: who waits for them waits for one attempt, not
+        for Redis.
 
         What an attempt claimed that then failed is found by the next one.
         """
@@ -323,16 +376,28 @@ class RedisGeneratorQueue(_QueueEnd):
             # Held from the question for the version to its record, which `recorded` waits for.
             async with self._recording, asyncio.timeout(self._attempt_seconds):
                 version = str(first_version())
-                fenced, rows, num_pending, delivered = await self._script("claim", self.owner, evals, train, version)
+                fenced, rows, num_pending, delivered = await self._script(
+                    "claim", self.owner, evals, train, version
+                )
                 if fenced is not None:
-                    raise OwnerFenced(f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}")
+                    raise OwnerFenced(
+                        f"{self.owner} was removed from the run: {fenced.decode(errors='replace')}"
+                    )
                 claimed = await self._decode(rows)
-                known_entries = self._claimed_entries | {(item.task.purpose, item.stream_id) for item in claimed}
+                known_entries = self._claimed_entries | {
+                    (item.task.purpose, item.stream_id) for item in claimed
+                }
                 # More are pending under this name than are known: a reply was lost on the way.
                 if num_pending != len(known_entries):
-                    places = [f"{purpose.value} {stream_id}" for purpose, stream_id in known_entries]
-                    claimed += await self._decode(await self._script("recover", self.owner, version, *places))
-                self._claimed_entries.update((item.task.purpose, item.stream_id) for item in claimed)
+                    places = [
+                        f"{purpose.value} {stream_id}" for purpose, stream_id in known_entries
+                    ]
+                    claimed += await self._decode(
+                        await self._script("recover", self.owner, version, *places)
+                    )
+                self._claimed_entries.update(
+                    (item.task.purpose, item.stream_id) for item in claimed
+                )
                 return claimed, delivered
 
         return await self._call(attempt)
@@ -348,7 +413,9 @@ class RedisGeneratorQueue(_QueueEnd):
                     raise CodecError("the entry's sequence or purpose is not the task's")
             except CodecError as error:
                 log.warning("unreadable prompt task", stream_id=stream_id, error=str(error))
-                await self._script("unreadable", purpose.value, stream_id, f"unreadable task: {error}")
+                await self._script(
+                    "unreadable", purpose.value, stream_id, f"unreadable task: {error}"
+                )
                 continue
             task.attempt = int(attempt)
             claimed.append(Claimed(task, stream_id, PolicyVersion.parse(version.decode())))
@@ -358,7 +425,9 @@ class RedisGeneratorQueue(_QueueEnd):
         return await self._call(lambda: self._script(name, *arguments))
 
     async def _script(self, name: str, *arguments: Any) -> Any:
-        return await self._client.register_script(script_source(name))(keys=self._keys.all, args=arguments)
+        return await self._client.register_script(script_source(name))(
+            keys=self._keys.all, args=arguments
+        )
 
     async def _call(self, command: Callable[[], Awaitable[_Result]]) -> _Result:
         return await self._outage.call_async(command, self._make_groups)

@@ -1,7 +1,7 @@
 """Rollouts and their episodes as protobuf, and back.
 
-Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's choice takes one.
-A rollout without an episode has no byte of one.
+Token arrays travel as raw little-endian bytes, 4 for an id and 4 for a log-probability; a router's
+choice takes one. A rollout without an episode has no byte of one.
 """
 
 from collections.abc import Sequence
@@ -122,8 +122,12 @@ def _sequence_to_proto(sequence: Rollout | Branch) -> dict[str, Any]:
             pb.VersionSpan(version=span.version.to_proto(), start=span.start, end=span.end)
             for span in sequence.version_spans
         ],
-        "loss_mask_spans": [pb.TokenSpan(start=start, end=end) for start, end in sequence.loss_masked],
-        "legs": [pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in sequence.legs],
+        "loss_mask_spans": [
+            pb.TokenSpan(start=start, end=end) for start, end in sequence.loss_masked
+        ],
+        "legs": [
+            pb.Leg(kind=_LEG_KINDS[leg.kind], start=leg.start, end=leg.end) for leg in sequence.legs
+        ],
         "kv_marks": [
             pb.KvMark(position=mark.position, kept=mark.num_kept, version=mark.version.to_proto())
             for mark in sequence.kv_marks
@@ -137,14 +141,20 @@ def _sequence(message: pb.Rollout | pb.Branch) -> dict[str, Any]:
         "token_ids": ints(message.token_ids),
         "logprobs": _array(message.logprobs, "<f4").astype(np.float32, copy=False),
         "version_spans": tuple(
-            VersionSpan(PolicyVersion.from_proto(span.version), span.start, span.end) for span in message.version_spans
+            VersionSpan(PolicyVersion.from_proto(span.version), span.start, span.end)
+            for span in message.version_spans
         ),
         "loss_masked": tuple((span.start, span.end) for span in message.loss_mask_spans),
-        "legs": tuple(Leg(word(_LEG_KINDS, leg.kind, "leg.kind"), leg.start, leg.end) for leg in message.legs),
-        "kv_marks": tuple(
-            KvMark(mark.position, mark.kept, PolicyVersion.from_proto(mark.version)) for mark in message.kv_marks
+        "legs": tuple(
+            Leg(word(_LEG_KINDS, leg.kind, "leg.kind"), leg.start, leg.end) for leg in message.legs
         ),
-        "routed_experts": _experts(message.routed_experts) if message.HasField("routed_experts") else None,
+        "kv_marks": tuple(
+            KvMark(mark.position, mark.kept, PolicyVersion.from_proto(mark.version))
+            for mark in message.kv_marks
+        ),
+        "routed_experts": _experts(message.routed_experts)
+        if message.HasField("routed_experts")
+        else None,
     }
 
 
@@ -160,7 +170,10 @@ def _experts(message: pb.RoutedExperts) -> RoutedExperts:
     choices = message.choices
     # 4_096: experts that one token is sent to, over all layers.
     if not 0 < layers * choices <= 4_096 or len(message.experts) % (layers * choices):
-        raise CodecError(f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole tokens")
+        raise CodecError(
+            f"{len(message.experts)} experts are not {layers} layers x {choices} choices of whole "
+            "tokens"
+        )
     return np.frombuffer(message.experts, np.uint8).reshape(-1, layers, choices)
 
 
@@ -182,7 +195,9 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
             for turn in episode.turns
         ],
         branches=[
-            pb.Branch(**_sequence_to_proto(branch), prompt_token_ids=int_bytes(branch.prompt_token_ids))
+            pb.Branch(
+                **_sequence_to_proto(branch), prompt_token_ids=int_bytes(branch.prompt_token_ids)
+            )
             for branch in episode.branches
         ],
         end=_EPISODE_ENDS[episode.end],
@@ -197,7 +212,9 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
 def _episode(message: pb.Episode) -> Episode:
     return Episode(
         environment=message.environment,
-        prompt_token_ids=ints(message.prompt_token_ids) if message.HasField("prompt_token_ids") else None,
+        prompt_token_ids=ints(message.prompt_token_ids)
+        if message.HasField("prompt_token_ids")
+        else None,
         turns=tuple(
             Turn(
                 sequence=turn.sequence,
@@ -211,7 +228,8 @@ def _episode(message: pb.Episode) -> Episode:
             for turn in message.turns
         ),
         branches=tuple(
-            Branch(**_sequence(branch), prompt_token_ids=ints(branch.prompt_token_ids)) for branch in message.branches
+            Branch(**_sequence(branch), prompt_token_ids=ints(branch.prompt_token_ids))
+            for branch in message.branches
         ),
         end=word(_EPISODE_ENDS, message.end, "episode.end"),
         reason=message.reason,

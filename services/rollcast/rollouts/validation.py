@@ -1,4 +1,6 @@
-"""Checks of a task and a group, whoever made them; the trainer relies on them without checking again."""
+"""Checks of a task and a group, whoever made them; the trainer relies on them without checking
+again.
+"""
 
 import math
 from collections.abc import Iterable
@@ -26,9 +28,11 @@ MAX_ROLLOUTS = 4096
 MAX_TOKENS = 4 << 20
 """Tokens of one prompt or completion."""
 MAX_TURNS = 65_536
-"""Turns of one episode, and its branches: each turn may begin one. `recipe.episodes.max_turns` is at most 10,000."""
+"""Turns of one episode, and its branches: each turn may begin one. `recipe.episodes.max_turns` is
+at most 10,000."""
 MAX_TEXT_CHARACTERS = 1 << 20
-"""Characters of a prompt's id, of the name of a data set, verifier or environment, or of why an environment failed."""
+"""Characters of a prompt's id, of the name of a data set, verifier or environment, or of why an
+environment failed."""
 
 
 def check_task(task: PromptTask) -> None:
@@ -39,18 +43,27 @@ def check_task(task: PromptTask) -> None:
         f"reference: {len(task.reference)} characters, more than {MAX_REFERENCE_CHARACTERS}",
     )
     _check_token_ids("prompt", task.prompt_token_ids)
-    _require(1 <= task.num_rollouts <= MAX_ROLLOUTS, f"num_rollouts = {task.num_rollouts}, not in 1..{MAX_ROLLOUTS}")
-    _require(len(task.rollouts) <= task.num_rollouts, f"{len(task.rollouts)} rollouts for {task.num_rollouts} places")
+    _require(
+        1 <= task.num_rollouts <= MAX_ROLLOUTS,
+        f"num_rollouts = {task.num_rollouts}, not in 1..{MAX_ROLLOUTS}",
+    )
+    _require(
+        len(task.rollouts) <= task.num_rollouts,
+        f"{len(task.rollouts)} rollouts for {task.num_rollouts} places",
+    )
     indices = {rollout.index for rollout in task.rollouts}
     _require(len(indices) == len(task.rollouts), "two rollouts have one index")
-    _require(not indices or max(indices) < task.num_rollouts, "a rollout's index is beyond num_rollouts")
+    _require(
+        not indices or max(indices) < task.num_rollouts, "a rollout's index is beyond num_rollouts"
+    )
     if task.episode is not None:
         _check_episode_task(task.episode)
     for rollout in task.rollouts:
         _check_rollout(rollout, task.prompt_token_ids)
         is_episode = rollout.episode is not None
         _require(
-            is_episode is (task.episode is not None), f"of rollout {rollout.index} and its task only one is an episode"
+            is_episode is (task.episode is not None),
+            f"of rollout {rollout.index} and its task only one is an episode",
         )
     _require(
         task.first_version is not None or not any(rollout.num_tokens for rollout in task.rollouts),
@@ -59,18 +72,30 @@ def check_task(task: PromptTask) -> None:
 
 
 def check_group(group: RolloutGroup) -> None:
-    """Raises CodecError if the group contradicts itself, is unfinished, or is older than it says."""
+    """Raises CodecError if the group contradicts itself, is unfinished,
+    or is older than it says.
+    """
     _check_texts(dataset=group.dataset, prompt_id=group.prompt_id)
     owner = len(group.generator)
     # Characters of a generator's name; the scripts and the records of :inflight take no longer one.
     max_owner_characters = 512
-    _require(owner <= max_owner_characters, f"generator: {owner} characters, more than {max_owner_characters}")
+    _require(
+        owner <= max_owner_characters,
+        f"generator: {owner} characters, more than {max_owner_characters}",
+    )
     _check_token_ids("prompt", group.prompt_token_ids)
-    _require(1 <= len(group.rollouts) <= MAX_ROLLOUTS, f"{len(group.rollouts)} rollouts, not 1..{MAX_ROLLOUTS}")
+    _require(
+        1 <= len(group.rollouts) <= MAX_ROLLOUTS,
+        f"{len(group.rollouts)} rollouts, not 1..{MAX_ROLLOUTS}",
+    )
     indices = sorted(rollout.index for rollout in group.rollouts)
     _require(indices == list(range(len(indices))), "the rollouts' indices are not 0..G-1")
-    _require(math.isfinite(group.started_at) and math.isfinite(group.finished_at), "a time is not finite")
-    environments = {rollout.episode.environment if rollout.episode else None for rollout in group.rollouts}
+    _require(
+        math.isfinite(group.started_at) and math.isfinite(group.finished_at), "a time is not finite"
+    )
+    environments = {
+        rollout.episode.environment if rollout.episode else None for rollout in group.rollouts
+    }
     _require(len(environments) == 1, "its rollouts are not of one environment")
     for rollout in group.rollouts:
         _check_rollout(rollout, group.prompt_token_ids)
@@ -81,7 +106,10 @@ def check_group(group: RolloutGroup) -> None:
         oldest = rollout.oldest_version
         _require(
             oldest is None or group.first_version <= oldest,
-            f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first version",
+            (
+                f"rollout {rollout.index} holds tokens of {oldest}, older than the group's first "
+                "version"
+            ),
         )
 
 
@@ -98,14 +126,18 @@ def _check_rollout(rollout: Rollout, prompt: TokenIds) -> None:
         _check_sequence(name_of_it, sequence, num_prompt_tokens, is_partial=rollout.partial)
 
 
-def _check_sequence(name: str, sequence: Rollout | Branch, num_prompt_tokens: int, *, is_partial: bool) -> None:
+def _check_sequence(
+    name: str, sequence: Rollout | Branch, num_prompt_tokens: int, *, is_partial: bool
+) -> None:
     """One token sequence: a rollout's own tokens, or a branch of its episode."""
     length = len(sequence.token_ids)
     logprobs = sequence.logprobs
     _check_token_ids(name, sequence.token_ids)
     _require(len(logprobs) == length, f"{name}: {length} tokens, {len(logprobs)} log-probabilities")
     _require(bool(np.isfinite(logprobs).all()), f"{name}: a log-probability is not finite")
-    counts = map(len, (sequence.version_spans, sequence.loss_masked, sequence.legs, sequence.kv_marks))
+    counts = map(
+        len, (sequence.version_spans, sequence.loss_masked, sequence.legs, sequence.kv_marks)
+    )
     # Version spans, legs, masks or marks of one rollout.
     max_spans = 65_536
     _require(max(counts) <= max_spans, f"{name}: more than {max_spans} spans")
@@ -117,17 +149,24 @@ def _check_sequence(name: str, sequence: Rollout | Branch, num_prompt_tokens: in
     _check_ranges(f"{name}: loss mask", sequence.loss_masked, length)
     _check_ranges(f"{name}: legs", ((leg.start, leg.end) for leg in sequence.legs), length)
     _check_given(name, sequence)
-    _require(all(mark.position <= length for mark in sequence.kv_marks), f"{name}: a KV mark lies beyond its end")
+    _require(
+        all(mark.position <= length for mark in sequence.kv_marks),
+        f"{name}: a KV mark lies beyond its end",
+    )
     if sequence.routed_experts is not None:
         inputs = num_prompt_tokens + length - 1
         rows = len(sequence.routed_experts)
-        fits = rows <= inputs if is_partial else rows == inputs  # a forced phrase at the end has no choices yet
+        fits = (
+            rows <= inputs if is_partial else rows == inputs
+        )  # a forced phrase at the end has no choices yet
         _require(fits, f"{name}: experts of {rows} tokens, and {inputs} went through the model")
 
 
 def _check_given(name: str, sequence: Rollout | Branch) -> None:
     """Given tokens have no log-probability and no loss."""
-    environment_ranges = [(leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN]
+    environment_ranges = [
+        (leg.start, leg.end) for leg in sequence.legs if leg.kind is LegKind.GIVEN
+    ]
     if not environment_ranges:
         return
     has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
@@ -136,19 +175,32 @@ def _check_given(name: str, sequence: Rollout | Branch) -> None:
     for start, end in environment_ranges:
         _require(not has_loss[start:end].any(), f"{name}: given tokens [{start}, {end}) carry loss")
         _require(
-            not sequence.logprobs[start:end].any(), f"{name}: given tokens [{start}, {end}) have log-probabilities"
+            not sequence.logprobs[start:end].any(),
+            f"{name}: given tokens [{start}, {end}) have log-probabilities",
         )
 
 
 def _check_episode(name: str, rollout: Rollout, episode: Episode) -> None:
     _check_texts(environment=episode.environment, reason=episode.reason)
-    _require(len(episode.turns) <= MAX_TURNS, f"{name}: {len(episode.turns)} turns, more than {MAX_TURNS}")
-    _require(len(episode.branches) <= MAX_TURNS, f"{name}: {len(episode.branches)} branches, more than {MAX_TURNS}")
+    _require(
+        len(episode.turns) <= MAX_TURNS,
+        f"{name}: {len(episode.turns)} turns, more than {MAX_TURNS}",
+    )
+    _require(
+        len(episode.branches) <= MAX_TURNS,
+        f"{name}: {len(episode.branches)} branches, more than {MAX_TURNS}",
+    )
     is_running = episode.end is EpisodeEnd.RUNNING
     _require(is_running or not rollout.partial, f"{name}: partial, and its episode has ended")
     is_failed = episode.end is EpisodeEnd.FAILED
-    _require(not (is_failed and rollout.has_verdict), f"{name}: its environment failed, and it has a verdict")
-    for activity, seconds in (("environment", episode.environment_seconds), ("sampling", episode.sampling_seconds)):
+    _require(
+        not (is_failed and rollout.has_verdict),
+        f"{name}: its environment failed, and it has a verdict",
+    )
+    for activity, seconds in (
+        ("environment", episode.environment_seconds),
+        ("sampling", episode.sampling_seconds),
+    ):
         _require(0 <= seconds < math.inf, f"{name}: the {activity}'s time is {seconds:g} s")
     metrics_defect = find_defect(episode.metrics)
     _require(metrics_defect is None, f"{name}: {metrics_defect}")
@@ -166,10 +218,16 @@ def _check_turns(name: str, rollout: Rollout, episode: Episode) -> None:
     ends = [0] * len(lengths)
     for number, turn in enumerate(episode.turns):
         where = f"{name}: turn {number}"
-        _require(turn.sequence < len(lengths), f"{where} is of sequence {turn.sequence}, of {len(lengths)}")
+        _require(
+            turn.sequence < len(lengths),
+            f"{where} is of sequence {turn.sequence}, of {len(lengths)}",
+        )
         length = lengths[turn.sequence]
         is_inside = ends[turn.sequence] <= turn.start <= turn.end <= length
-        _require(is_inside, f"{where}, [{turn.start}, {turn.end}), overlaps another or leaves [0, {length})")
+        _require(
+            is_inside,
+            f"{where}, [{turn.start}, {turn.end}), overlaps another or leaves [0, {length})",
+        )
         _require(math.isfinite(turn.reward), f"{where}: the reward is not finite")
         seconds = turn.environment_seconds
         _require(0 <= seconds < math.inf, f"{where}: the environment's time is {seconds:g} s")
@@ -181,8 +239,14 @@ def _check_episode_task(episode: EpisodeTask) -> None:
     _require(episode.environment != "", "the environment has no name")
     for name, text in (("messages", episode.messages), ("answer", episode.answer)):
         max_characters = MAX_REFERENCE_CHARACTERS
-        _require(len(text) <= max_characters, f"{name}: {len(text)} characters, more than {max_characters}")
-    _require(1 <= episode.max_turns <= MAX_TURNS, f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}")
+        _require(
+            len(text) <= max_characters,
+            f"{name}: {len(text)} characters, more than {max_characters}",
+        )
+    _require(
+        1 <= episode.max_turns <= MAX_TURNS,
+        f"max_turns = {episode.max_turns}, not in 1..{MAX_TURNS}",
+    )
     seconds = episode.max_seconds
     _require(math.isfinite(seconds) and seconds > 0, f"max_seconds = {seconds} is not a duration")
 
@@ -190,18 +254,27 @@ def _check_episode_task(episode: EpisodeTask) -> None:
 def _check_ranges(name: str, ranges: Iterable[tuple[int, int]], length: int) -> None:
     last = 0
     for start, end in ranges:
-        _require(last <= start <= end <= length, f"{name}: [{start}, {end}) overlaps another or leaves [0, {length})")
+        _require(
+            last <= start <= end <= length,
+            f"{name}: [{start}, {end}) overlaps another or leaves [0, {length})",
+        )
         last = end
 
 
 def _check_token_ids(name: str, token_ids: NDArray[np.int32]) -> None:
-    _require(token_ids.ndim == 1 and len(token_ids) <= MAX_TOKENS, f"{name}: more than {MAX_TOKENS} tokens")
+    _require(
+        token_ids.ndim == 1 and len(token_ids) <= MAX_TOKENS,
+        f"{name}: more than {MAX_TOKENS} tokens",
+    )
     _require(len(token_ids) == 0 or int(token_ids.min()) >= 0, f"{name}: a token id is negative")
 
 
 def _check_texts(**texts: str) -> None:
     for name, text in texts.items():
-        _require(len(text) <= MAX_TEXT_CHARACTERS, f"{name}: {len(text)} characters, more than {MAX_TEXT_CHARACTERS}")
+        _require(
+            len(text) <= MAX_TEXT_CHARACTERS,
+            f"{name}: {len(text)} characters, more than {MAX_TEXT_CHARACTERS}",
+        )
 
 
 def _require(condition: bool, message: str) -> None:

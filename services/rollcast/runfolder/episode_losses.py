@@ -1,4 +1,6 @@
-"""Environments that lose episodes after an answered turn: one file of the run folder, which the trainer writes."""
+"""Environments that lose episodes after an answered turn: one file of the run folder, which the
+trainer writes.
+"""
 
 import json
 from collections.abc import Sequence
@@ -18,18 +20,24 @@ class EpisodeLosses:
     num_episodes: int
     num_lost: int
     reason: str
-    """Reason of the newest loss of the most frequent kind: exit code and last lines of a program."""
+    """Reason of the newest loss of the most frequent kind: exit code and last lines of a
+    program."""
     exit_code: int | None = None
     """The exit code by which a program ended itself. None = it was lost otherwise."""
 
     def sentence(self) -> str:
         """How many episodes are lost and why, and the setting that may change it."""
         share = self.num_lost / max(1, self.num_episodes)
-        lost = f"{self.num_lost} of {self.num_episodes} episodes ({share:.1%}) after an answered turn"
+        lost = (
+            f"{self.num_lost} of {self.num_episodes} episodes ({share:.1%}) after an answered turn"
+        )
         remedy = ""
         if self.exit_code is not None:
             setting = f"model_exit_codes: [{self.exit_code}]"
-            remedy = f"; if the model's mistakes end it so, train them by {setting} of environment {self.environment}"
+            remedy = (
+                f"; if the model's mistakes end it so, train them by {setting} of environment "
+                f"{self.environment}"
+            )
         return f"environment {self.environment} loses {lost}, most often: {self.reason}{remedy}"
 
 

@@ -1,4 +1,7 @@
-"""Names of the files in a run's folder, and the place of its checkpoints. Ports are in `connections.port_files`."""
+"""Names of the files in a run's folder, and the place of its checkpoints.
+
+Ports are in `connections.port_files`.
+"""
 
 from pathlib import Path
 
@@ -80,8 +83,15 @@ def earlier_run_place(text: str) -> Place:
 
 
 def checkpoint_place(run_folder: Path, checkpoints: str | None) -> Place:
-    """The location for one run: runs that share one each have a subfolder of it. `checkpoints`: trainer.checkpoints."""
+    """The location for one run: runs that share one each have a subfolder of it.
+
+    `checkpoints`: trainer.checkpoints.
+    """
     if checkpoints is None:
         return run_folder / CHECKPOINTS
     location = parse_location(checkpoints)
-    return location / run_folder.name if isinstance(location, Path) else f"{location}/{run_folder.name}"
+    return (
+        location / run_folder.name
+        if isinstance(location, Path)
+        else f"{location}/{run_folder.name}"
+    )

@@ -49,7 +49,10 @@ class FormatRecord:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the run's folder for this process. Raises UserError if another process has it or it cannot be made."""
+    """Hold the run's folder for this process.
+
+    Raises UserError if another process has it or it cannot be made.
+    """
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         lock = (folder / files.LOCK).open("a+")
@@ -83,8 +86,8 @@ def is_held(folder: Path) -> bool:
 def check_folder(folder: Path, *, resume: bool) -> None:
     """Check that a run may begin or continue in the folder. Changes nothing.
 
-    Raises UserError if another process has it, if it holds a run that is not resumed, or one that this release cannot
-    read.
+    Raises UserError if another process has it, if it holds a run that is not resumed, or one that
+    this release cannot read.
     """
     if is_held(folder):
         raise _in_use(folder)
@@ -93,7 +96,9 @@ def check_folder(folder: Path, *, resume: bool) -> None:
 
 def has_history(folder: Path) -> bool:
     """Whether a run has trained or evaluated there."""
-    return any(os.path.exists(folder / name) for name in _HISTORY)  # Path.exists raises without permission
+    return any(
+        os.path.exists(folder / name) for name in _HISTORY
+    )  # Path.exists raises without permission
 
 
 def history_file_sizes(folder: Path) -> tuple[int, ...]:
@@ -103,10 +108,11 @@ def history_file_sizes(folder: Path) -> tuple[int, ...]:
 
 
 def prepare(folder: Path, *, resume: bool) -> None:
-    """Remove what an earlier start left and no process may read: ports, failures of verifiers, and all files of a run
-    without history.
+    """Remove what an earlier start left and no process may read: ports, failures of verifiers, and
+    all files of a run without history.
 
-    Raises UserError if the folder holds a run that is not resumed, or one that this release cannot read.
+    Raises UserError if the folder holds a run that is not resumed, or one that this release cannot
+    read.
     """
     _check_content(folder, resume=resume)
     shutil.rmtree(ports_folder(folder), ignore_errors=True)
@@ -122,7 +128,8 @@ def _check_content(folder: Path, *, resume: bool) -> None:
     check_format(folder)
     if has_history(folder) and not resume:
         raise UserError(
-            f"run folder {folder}: holds a run already; continue it with --resume, or choose another name for `run`"
+            f"run folder {folder}: holds a run already; continue it with --resume, or choose "
+            "another name for `run`"
         )
 
 
@@ -130,7 +137,8 @@ def _in_use(folder: Path) -> UserError:
     with (folder / files.LOCK).open() as lock:
         holder = lock.read(32).strip()
     return UserError(
-        f"run folder {folder}: process {holder} is running it; stop that one or choose another name for `run`"
+        f"run folder {folder}: process {holder} is running it; stop that one or choose another "
+        "name for `run`"
     )
 
 
@@ -144,12 +152,15 @@ def check_format(folder: Path) -> None:
             raise _unknown(path) from None
         return
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); fix the permissions") from error
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); fix the permissions"
+        ) from error
     except ValueError:
         raise _unknown(path) from None
     if folder_format > NEWEST_FORMAT:
         raise UserError(
-            f"run folder {folder}: is written in format {folder_format}, this Rollcast knows {NEWEST_FORMAT} at most; "
+            f"run folder {folder}: is written in format {folder_format}, this Rollcast knows "
+            f"{NEWEST_FORMAT} at most; "
             "use the release that wrote it, or a newer one"
         )
 
@@ -159,7 +170,10 @@ def _unknown(path: Path) -> UserError:
 
 
 def mark_format(folder: Path) -> None:
-    """Record the format of later records. Raises UserError as `check_format`, or if the disk refuses."""
+    """Record the format of later records.
+
+    Raises UserError as `check_format`, or if the disk refuses.
+    """
     check_format(folder)
     if not os.path.exists(folder / files.FORMAT):
         replace_json(folder / files.FORMAT, {"format": NEWEST_FORMAT})

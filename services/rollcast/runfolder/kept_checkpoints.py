@@ -1,4 +1,5 @@
-"""Which checkpoints of a run are kept on this machine, by the names of their folders. The trainer checks their content.
+"""Which checkpoints of a run are kept on this machine, by the names of their folders. The trainer
+checks their content.
 
 checkpoints/2.118/controller.json    step 118 of incarnation 2
 checkpoints/set-aside/2.130/         after the step from which the run was continued
@@ -13,7 +14,8 @@ from rollcast.config.errors import UserError
 from rollcast.runfolder.files import CONTROLLER, UP_FILE, Place, checkpoint_place
 
 SET_ASIDE = "set-aside"
-"""Folder, in that of the checkpoints, of those that are later than the one from which the run was continued."""
+"""Folder, in that of the checkpoints, of those that are later than the one from which the run was
+continued."""
 
 
 def kept_versions(location: Place) -> dict[tuple[int, int], Path]:
@@ -36,9 +38,8 @@ def kept_versions(location: Place) -> dict[tuple[int, int], Path]:
 
 @dataclass(frozen=True)
 class KeptCheckpoints:
-    """Attributes:
-    steps: ascending.
-    command: continues the run from a kept step, which is its next word; None if `rollcast up` did not start the run.
+    """Attributes: steps: ascending. command: continues the run from a kept step, which is its next
+    word; None if `rollcast up` did not start the run.
     """
 
     steps: tuple[int, ...]
@@ -46,8 +47,8 @@ class KeptCheckpoints:
 
     @classmethod
     def at(cls, folder: Path, checkpoints: str | None) -> "KeptCheckpoints | None":
-        """The kept checkpoints of the run in `folder`; None if they are behind a URL. `checkpoints`:
-        trainer.checkpoints."""
+        """The kept checkpoints of the run in `folder`; None if they are behind a URL.
+        `checkpoints`: trainer.checkpoints."""
         location = checkpoint_place(folder.absolute(), checkpoints)
         if not isinstance(location, Path):
             return None
@@ -76,6 +77,11 @@ def check_earlier_run(name: str, step: int | None, steps: Collection[int]) -> No
     `name`, `step`: model.from_run and from_step. `steps`: of its checkpoints.
     """
     if not steps:
-        raise UserError(f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one")
+        raise UserError(
+            f"model.from_run = {name}: holds no checkpoint; give the folder of a run that has one"
+        )
     if step is not None and step not in steps:
-        raise UserError(f"model.from_step = {step}: {name} holds no checkpoint of that step; {kept_in_words(steps)}")
+        raise UserError(
+            f"model.from_step = {step}: {name} holds no checkpoint of that step; "
+            f"{kept_in_words(steps)}"
+        )

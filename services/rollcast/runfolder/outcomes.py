@@ -35,7 +35,8 @@ class FrozenForecast:
 
     def sentence(self) -> str:
         return (
-            f"forecast of the end, frozen at step {self.step} from the curve until {self.curve_until_step}: "
+            f"forecast of the end, frozen at step {self.step} from the curve until "
+            f"{self.curve_until_step}: "
             f"{self.median:.3f} "
             f"(90 % interval {self.low:.3f} to {self.high:.3f}, {self.verdict.replace('_', ' ')}); "
             f"now {self.last_value:.3f}"
@@ -66,11 +67,16 @@ class RunResult:
         mean = f", the mean of the last {count} evaluations" if count > 1 else ""
         measured = f"the end: pass rate {self.measured:.3f}{mean} (started at {self.initial:.3f})"
         if self.frozen is None or self.error is None:
-            return f"{measured}; no forecast was ready at half of the budget, which takes five evaluations"
+            return (
+                f"{measured}; no forecast was ready at half of the budget, which takes five "
+                "evaluations"
+            )
         interval_outcome = "held" if self.inside else "missed"
         return (
-            f"{measured}; forecast at step {self.frozen.step} was {self.frozen.median:.3f}, error {self.error:+.3f}, "
-            f"its interval {interval_outcome} it; repeating the value of then errs by {self.last_value_error:+.3f}"
+            f"{measured}; forecast at step {self.frozen.step} was {self.frozen.median:.3f}, error "
+            f"{self.error:+.3f}, "
+            f"its interval {interval_outcome} it; repeating the value of then errs by "
+            f"{self.last_value_error:+.3f}"
         )
 
 
@@ -120,4 +126,5 @@ class SetRecord:
     advice: list[str] | None = None
     notes: list[str] = field(default_factory=list)
     left_behind: dict[str, Any] | None = None
-    """By recipe, those of its own settings that stay as the base has them: its value and the base's."""
+    """By recipe, those of its own settings that stay as the base has them: its value and the
+    base's."""

@@ -1,4 +1,6 @@
-"""The records of a file that another process appends to; each look continues where the last one ended."""
+"""The records of a file that another process appends to; each look continues where the last one
+ended.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,8 +18,8 @@ class RecordFile(Generic[Record]):
     Attributes:
         num_lines: lines read so far; the count starts again if the file was replaced.
         num_skipped: skipped lines so far, without those that an earlier process read.
-        was_written_anew: whether the file was replaced since the first look. Earlier records are then invalid; open the
-            file again.
+        was_written_anew: whether the file was replaced since the first look. Earlier records are
+            then invalid; open the file again.
     """
 
     def __init__(self, path: Path, kind: type[Record], *, num_known: int = 0) -> None:
@@ -38,7 +40,9 @@ class RecordFile(Generic[Record]):
                 yield record
 
     def read_some(self) -> Iterator[tuple[Record, bool]]:
-        """The records of one look, 16 MiB at most, each with whether it is new to this and earlier processes."""
+        """The records of one look, 16 MiB at most, each with whether it is new to this and earlier
+        processes.
+        """
         return self._parse_lines(self._next_lines())
 
     def _next_lines(self) -> list[bytes]:

@@ -1,7 +1,7 @@
 """The records in a run's folder: one type for each file, and the one parser of them.
 
-This is format 1. Format 0 lacks some fields of an evaluation, which are None: its start-up, devices, truncation and
-start. Unknown fields, of a newer or an older release, are ignored.
+This is format 1. Format 0 lacks some fields of an evaluation, which are None: its start-up,
+devices, truncation and start. Unknown fields, of a newer or an older release, are ignored.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from rollcast.runfolder.survival import graded_share
 
@@ -57,20 +64,23 @@ class EvaluationRecord:
     dataset: str = ""
     environment_reward: Annotated[float | None, Unknown] = None
     environment_metrics: dict[str, float] = field(default_factory=dict)
-    """Name -> mean of the environment's own number. Empty where prompts of several environments are in one reading."""
-    """Mean reward on the environment's own scale. None = that is 0 to 1, or there are several environments."""
+    """Name -> mean of the environment's own number. Empty where prompts of several environments are
+    in one reading."""
+    """Mean reward on the environment's own scale. None = that is 0 to 1, or there are several
+    environments."""
     standard_error: Annotated[Amount | None, Unknown] = None
-    """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's, which asks how the
-    pass rate on these prompts goes on."""
+    """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's,
+    which asks how the pass rate on these prompts goes on."""
     standard_error_new_prompts: Annotated[Amount | None, Unknown] = None
-    """Standard error as an estimate for other prompts of the same kind, clustered by prompt. For comparing models on a
-    benchmark. Unknown with one prompt."""
+    """Standard error as an estimate for other prompts of the same kind, clustered by prompt. For
+    comparing models on a benchmark. Unknown with one prompt."""
     trained_tokens: Annotated[Amount | None, Unknown] = None
     samples: Annotated[Amount | None, Unknown] = None
-    """Completions with a verdict: one right answer among fifteen endless loops is one of sixteen."""
+    """Completions with a verdict: one right answer among fifteen endless loops is one of
+    sixteen."""
     start_up_device_hours: Annotated[Amount | None, Unknown] = None
-    """Part of `compute_device_hours`: what each incarnation spent before the first rollouts of its own weights arrived,
-    and each later engine before it joined."""
+    """Part of `compute_device_hours`: what each incarnation spent before the first rollouts of its
+    own weights arrived, and each later engine before it joined."""
     devices: Annotated[Count | None, Unknown] = None
     """Devices of generators and trainer that were allocated when the evaluation was requested."""
     truncation_ratio: Annotated[Share | None, Unknown] = None
@@ -84,13 +94,16 @@ class EvaluationRecord:
     timed_out: Annotated[Count | None, Unknown] = None
     """Ungraded completions whose judge or parser hung."""
     ungraded: Annotated[Count | None, Unknown] = None
-    """Completions without a verdict, because the grader itself failed: they are left out of the pass rate."""
+    """Completions without a verdict, because the grader itself failed: they are left out of the
+    pass rate."""
     missing_prompts: Annotated[Count | None, Unknown] = None
-    """Prompts asked that have no answer: they were given up, or had not come back at the deadline."""
+    """Prompts asked that have no answer: they were given up, or had not come back at the
+    deadline."""
     given_up_prompts: Annotated[Count | None, Unknown] = None
     """Missing prompts whose tasks failed too often."""
     truncated_matches: Annotated[Count | None, Unknown] = None
-    """Completions that the verifier found right and that the token budget cut off: in the pass rate they are wrong."""
+    """Completions that the verifier found right and that the token budget cut off: in the pass rate
+    they are wrong."""
     version_min: str = ""
     version_max: str = ""
     at: Annotated[float | None, Unknown] = None
@@ -103,7 +116,11 @@ class EvaluationRecord:
         Records without `asked_prompts` count the missing ones instead.
         """
         requested_prompts = self.asked_prompts
-        if requested_prompts is None and self.num_prompts is not None and self.missing_prompts is not None:
+        if (
+            requested_prompts is None
+            and self.num_prompts is not None
+            and self.missing_prompts is not None
+        ):
             requested_prompts = self.num_prompts + self.missing_prompts
         return graded_share(self.num_prompts, requested_prompts)
 
@@ -131,8 +148,8 @@ class StepRecord:
     logprob_gap_max: Measured | None = None
     clamped_ratios: Count | None = None
     ratios_cut_low: Measured | None = None
-    """Share of the loss tokens, as the next two. Sides: the loss's lower and upper clip, or its truncation;
-    None if the loss is a function of the user's own."""
+    """Share of the loss tokens, as the next two. Sides: the loss's lower and upper clip, or its
+    truncation; None if the loss is a function of the user's own."""
     ratios_cut_high: Measured | None = None
     ratios_masked: Measured | None = None
     effective_sample_share: Measured | None = None
@@ -156,7 +173,8 @@ class StepRecord:
     environment_seconds_share: Share | None = None
     """Time in environments, as a share of that and the time in sampling."""
     environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Environment -> name -> mean of the environment's own number, over the episodes that gave it."""
+    """Environment -> name -> mean of the environment's own number, over the episodes that gave
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +192,10 @@ class IncarnationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
-    """A line of forecasts.jsonl: the forecast after an evaluation. Intervals are (5 %, 50 %, 95 %)."""
+    """A line of forecasts.jsonl: the forecast after an evaluation.
+
+    Intervals are (5 %, 50 %, 95 %).
+    """
 
     __pydantic_config__ = STRICT
 
@@ -187,7 +208,8 @@ class ForecastRecord:
     """None if no law describes the curve."""
     headroom: list[float] | None
     end: list[float] | None
-    """Forecast reading of an evaluation at the end of the budget; None without a budget, or if nothing is forecast."""
+    """Forecast reading of an evaluation at the end of the budget; None without a budget, or if
+    nothing is forecast."""
     end_compute: float | None
     advice: str
     """stop, continue or wait."""
@@ -216,7 +238,10 @@ class LoggedRecord:
 
 @dataclass(frozen=True, slots=True)
 class BeforeRecord:
-    """before.json: what a run began with, and what that had cost. The run's own compute does not include it."""
+    """before.json: what a run began with, and what that had cost.
+
+    The run's own compute does not include it.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -235,14 +260,18 @@ class BeforeRecord:
 
 
 TaskOutcome = Literal["used", "filtered", "dead", "stale", "redone"]
-TaskEvent = Literal["dispatched", "handed_over", "step", "checkpoint", "resumed", "stopped_early"] | TaskOutcome
+TaskEvent = (
+    Literal["dispatched", "handed_over", "step", "checkpoint", "resumed", "stopped_early"]
+    | TaskOutcome
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMark:
     """A line of tasks.jsonl: the outcome of tasks, or a mark in the run's history between them.
 
-    `checkpoint` and `resumed` give the surviving history: at `resumed`, drop everything after that checkpoint's mark.
+    `checkpoint` and `resumed` give the surviving history: at `resumed`, drop everything after that
+    checkpoint's mark.
     """
 
     __pydantic_config__ = STRICT
@@ -255,12 +284,14 @@ class TaskMark:
     longest: Count | None = None
     """Tokens of the longest rollout of a group that was used or filtered."""
     episodes: dict[str, Count] = field(default_factory=dict)
-    """How many episodes of such a group ended for which reason (`EpisodeEnd`). Empty = no episodes."""
+    """How many episodes of such a group ended for which reason (`EpisodeEnd`). Empty = no
+    episodes."""
     failures: dict[str, Count] = field(default_factory=dict)
     """Sentences that say why episodes of such a group failed, and how many failed so."""
     step: Count | None = None
     version: str | None = None
-    """Version of a checkpoint, or of the one that was resumed; None when resumed: nothing survived."""
+    """Version of a checkpoint, or of the one that was resumed; None when resumed: nothing
+    survived."""
     incarnation: Count | None = None
     """The incarnation that resumed."""
     generator: str | None = None
@@ -285,7 +316,9 @@ class ComputeRecord:
 
 @dataclass(frozen=True, slots=True)
 class TriedTurn:
-    """A turn of a tried episode: the text of the model, and the environment's answer; empty = none."""
+    """A turn of a tried episode: the text of the model, and the environment's answer;
+    empty = none.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -317,7 +350,9 @@ class TriedCompletion:
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """Record of a trial of a run: a few completions of the real engine, graded, and how long they took."""
+    """Record of a trial of a run: a few completions of the real engine, graded, and how long they
+    took.
+    """
 
     __pydantic_config__ = STRICT
 
@@ -350,26 +385,34 @@ def as_json(record: DataclassInstance) -> dict[str, Any]:
     if isinstance(record, TaskMark):
         return {name: value for name, value in values.items() if value not in (None, [], {})}
     if isinstance(record, StepRecord):
-        values["staleness_tokens"] = {str(steps): tokens for steps, tokens in record.staleness_tokens.items()}
+        values["staleness_tokens"] = {
+            str(steps): tokens for steps, tokens in record.staleness_tokens.items()
+        }
     return values
 
 
 def parse(line: bytes, kind: type[Record]) -> Record:
     """The record in a line.
 
-    Raises ValueError, in a few words: no JSON object, a field is missing, of another type, or out of bounds.
+    Raises ValueError, in a few words: no JSON object, a field is missing, of another type, or out
+    of bounds.
     """
     try:
         record: Record = _adapter(kind).validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field_path = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{field_path}: {first['msg']}" if field_path else str(first["msg"])) from None
+        raise ValueError(
+            f"{field_path}: {first['msg']}" if field_path else str(first["msg"])
+        ) from None
     return record
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:
-    """The record that a whole file holds. Raises OSError as reading does; ValueError as `parse`, or it is too long."""
+    """The record that a whole file holds.
+
+    Raises OSError as reading does; ValueError as `parse`, or it is too long.
+    """
     with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:

@@ -1,4 +1,6 @@
-"""Which rules a run on this machine began under, and which it was graded by last: its newest checkpoint has both."""
+"""Which rules a run on this machine began under, and which it was graded by last: its newest
+checkpoint has both.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -20,7 +22,10 @@ class CheckpointRules:
 
 
 def checkpoint_rules(location: Place) -> CheckpointRules | None:
-    """The rules in the newest checkpoint; None without a readable one here. The trainer checks its content."""
+    """The rules in the newest checkpoint; None without a readable one here.
+
+    The trainer checks its content.
+    """
     for folder in reversed(kept_versions(location).values()):
         try:
             with (folder / CONTROLLER).open("rb") as stream:
@@ -38,7 +43,9 @@ def checkpoint_rules(location: Place) -> CheckpointRules | None:
 
 
 def find_starting_rules(location: Place) -> CheckpointRules:
-    """The rules by which prompts are divided if a run is started with these checkpoints, and those that it keeps."""
+    """The rules by which prompts are divided if a run is started with these checkpoints, and those
+    that it keeps.
+    """
     return checkpoint_rules(location) or CheckpointRules(SPLIT_RULES, GRADING_RULES)
 
 

@@ -15,10 +15,11 @@ _SECRETS = {"redis": "password", "rpc": "token", "grader": "token"}
 
 
 def with_run_secrets(config: RunConfig) -> RunConfig:
-    """`config` with the addresses and secrets of its run under way, for those services that it leaves open.
+    """`config` with the addresses and secrets of its run under way, for those services that it
+    leaves open.
 
-    A generator that is started with the user's own run file, next to those of `rollcast up`, thus joins the run.
-    Unchanged if no run is under way, or if this process cannot read its run file.
+    A generator that is started with the user's own run file, next to those of `rollcast up`, thus
+    joins the run. Unchanged if no run is under way, or if this process cannot read its run file.
     """
     if not is_held(config.run_folder):
         return config
@@ -43,6 +44,8 @@ def _leaves_open(settings: Redis | Rpc | Grader, started: Redis | Rpc | Grader) 
 
 
 def secret_place(run_folder: Path, setting: str) -> str | None:
-    """A phrase that says which file holds the secret `setting`; None if `rollcast up` did not start the run."""
+    """A phrase that says which file holds the secret `setting`; None if `rollcast up` did not start
+    the run.
+    """
     file = (run_folder / RUN_FILE).absolute()
     return f"{setting} in {file} on {socket.gethostname()}" if file.exists() else None

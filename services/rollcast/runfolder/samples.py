@@ -1,4 +1,6 @@
-"""Lines of samples.jsonl: what the model wrote at an evaluation, an episode turn by turn with its tokens."""
+"""Lines of samples.jsonl: what the model wrote at an evaluation, an episode turn by turn with its
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ class SampledLeg:
     kind: str
     """thinking, phrase, answer; or given: text of the environment or the chat template."""
     version: str
-    """Version of the weights that sampled them, or that computed the KV entries of given ones. Empty = unknown."""
+    """Version of the weights that sampled them, or that computed the KV entries of given ones.
+    Empty = unknown."""
     tokens: list[str]
-    """Texts of the tokens, a whole given text as one. A character of several tokens is the text of its last one."""
+    """Texts of the tokens, a whole given text as one. A character of several tokens is the text of
+    its last one."""
     logprobs: list[Measured]
     """Nats, of each token. Empty for given text."""
     is_trained: bool
@@ -39,7 +43,8 @@ class SampledTurn:
     """The token sequence that it belongs to: 0 for the first, then a branch."""
     legs: list[SampledLeg]
     prompt: str = ""
-    """Text that the model read before a branch's first turn; a long one is cut in the middle. Empty for other turns."""
+    """Text that the model read before a branch's first turn; a long one is cut in the middle. Empty
+    for other turns."""
     reward: Measured = 0.0
     """The environment's reward for this turn alone."""
     tool_calls: Count = 0

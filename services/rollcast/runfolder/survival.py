@@ -1,8 +1,10 @@
-"""The one rule for what survives a restart, and which evaluations are complete enough for the curve.
+"""The one rule for what survives a restart, and which evaluations are complete enough for the
+curve.
 
 incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
 incarnation 2:            (25)  30  40 ...        the first 30 is lost, the second takes its place
-                                                  of two surviving ones of one step the newer takes the place too
+                                                  of two surviving ones of one step the newer takes
+                                                  the place too
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +13,9 @@ from typing import Protocol, TypeVar
 NEVER_ENDED = 10**18
 """The last surviving step of an incarnation that was never cut off."""
 MIN_GRADED_SHARE = 0.9
-"""Least share of an evaluation's prompts that must be graded for the point to be part of the curve. The missing prompts
-are rarely like the others: they are the longest, or those whose answers break a grader."""
+"""Least share of an evaluation's prompts that must be graded for the point to be part of the curve.
+The missing prompts are rarely like the others: they are the longest, or those whose answers break a
+grader."""
 LEAST_GRADED_SHARE = MIN_GRADED_SHARE - 1e-9
 """MIN_GRADED_SHARE with room for rounding."""
 
@@ -33,12 +36,12 @@ Item = TypeVar("Item", bound=Made)
 def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) -> list[Item]:
     """The items that the newest weights descend from, by step.
 
-    A trainer that was killed between its checkpoint and the answers to the evaluation of that step asks again. Both
-    readings are of surviving weights; that of the newest incarnation counts. If one incarnation has two items of one
-    step, the first counts.
+    A trainer that was killed between its checkpoint and the answers to the evaluation of that step
+    asks again. Both readings are of surviving weights; that of the newest incarnation counts. If
+    one incarnation has two items of one step, the first counts.
 
-    `starts`: incarnation -> the step from which it continued, if known. `NEVER_ENDED` means that it did not cut off its
-    predecessor: its steps do not repeat earlier ones.
+    `starts`: incarnation -> the step from which it continued, if known. `NEVER_ENDED` means that it
+    did not cut off its predecessor: its steps do not repeat earlier ones.
     """
     starts = starts or {}
     ordered = sorted(items, key=lambda item: item.incarnation)
@@ -62,8 +65,8 @@ def surviving(items: Iterable[Item], starts: Mapping[int, int] | None = None) ->
 def last_surviving_steps(first: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, int]:
     """Incarnation -> the last of its steps that the newest weights descend from.
 
-    A newer incarnation ends an older one at the step it continued from (`starts`). If that step is unknown, the older
-    one ends before the first known step of the newer one (`first`).
+    A newer incarnation ends an older one at the step it continued from (`starts`). If that step is
+    unknown, the older one ends before the first known step of the newer one (`first`).
     """
     last: dict[int, int] = {}
     bound = NEVER_ENDED

@@ -1,4 +1,6 @@
-"""Failures of each generator's verifiers: one small file for each generator under `failures/` in the run folder."""
+"""Failures of each generator's verifiers: one small file for each generator under `failures/` in
+the run folder.
+"""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +41,11 @@ def read_failures(folder: Path) -> list[VerifierFailure]:
             failures_by_verifier[failure.verifier] = (
                 failure
                 if earlier_failure is None
-                else VerifierFailure(failure.verifier, earlier_failure.sentence, earlier_failure.count + failure.count)
+                else VerifierFailure(
+                    failure.verifier,
+                    earlier_failure.sentence,
+                    earlier_failure.count + failure.count,
+                )
             )
     return list(failures_by_verifier.values())
 
@@ -50,7 +56,9 @@ def _read(file: Path) -> list[VerifierFailure]:
             # The program writes less; a larger file is damaged
             listed: Any = json.loads(stream.read(1 << 20))["failures"]
         return [
-            VerifierFailure(str(failure["verifier"]), str(failure["sentence"]), int(failure["count"]))
+            VerifierFailure(
+                str(failure["verifier"]), str(failure["sentence"]), int(failure["count"])
+            )
             for failure in listed
         ]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

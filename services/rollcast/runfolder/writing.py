@@ -21,7 +21,8 @@ def make_folder(path: Path) -> None:
 def append_line(path: Path, record: dict[str, Any]) -> None:
     """Append one JSON line, whole or not at all. Raises UserError if the disk refuses.
 
-    A last line that a killed process left unfinished is ended first, so that only it is lost; readers count it.
+    A last line that a killed process left unfinished is ended first, so that only it is lost;
+    readers count it.
     """
     line = json.dumps(record).encode() + b"\n"
     try:
@@ -46,8 +47,11 @@ def _append(file: BinaryIO, line: bytes) -> None:
         raise
 
 
-def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str = "--resume") -> None:
-    """Write the whole file, or leave the old one as it is. `go_on`: the option that continues the run or the set.
+def replace_json(
+    path: Path, record: dict[str, Any] | list[Any], *, go_on: str = "--resume"
+) -> None:
+    """Write the whole file, or leave the old one as it is. `go_on`: the option that continues the
+    run or the set.
 
     Raises UserError if the disk refuses.
     """
@@ -63,6 +67,7 @@ def replace_json(path: Path, record: dict[str, Any] | list[Any], *, go_on: str =
 def _cannot_write(path: Path, error: OSError, go_on: str = "--resume") -> UserError:
     return refused_by_the_world(
         error,
-        f"folder: {path} cannot be written ({error.strerror}); free space or fix the permissions, then go on with "
+        f"folder: {path} cannot be written ({error.strerror}); free space or fix the permissions, "
+        "then go on with "
         f"{go_on}",
     )

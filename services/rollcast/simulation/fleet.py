@@ -20,8 +20,8 @@ class Delays:
     """How long the fleet's changes take, in seconds."""
 
     publish: float = 0.05
-    """Time from the start of a publish until the quickest generator samples with the weights; the slowest takes
-    twice."""
+    """Time from the start of a publish until the quickest generator samples with the weights; the
+    slowest takes twice."""
     join: float = 0.1
     """A joiner's first snapshot."""
 
@@ -62,7 +62,9 @@ class SimulatedFleet:
 
     def join(self, engine: EngineSpeed) -> int:
         """Start a generator and return its name."""
-        generator = SimulatedGenerator(name=len(self.generators), engine=engine, step=self._published)
+        generator = SimulatedGenerator(
+            name=len(self.generators), engine=engine, step=self._published
+        )
         self.generators[generator.name] = generator
         self._begin_join(generator)
         return generator.name
@@ -75,7 +77,11 @@ class SimulatedFleet:
 
     def claim(self) -> None:
         """Members claim what fits, the emptiest first."""
-        able = [generator for generator in self.generators.values() if generator.member and generator.alive]
+        able = [
+            generator
+            for generator in self.generators.values()
+            if generator.member and generator.alive
+        ]
         while self.queue and able:
             generator = min(able, key=lambda member: member.running / member.engine.slots)
             if not generator.has_room(self.queue[0]):
@@ -111,7 +117,9 @@ class SimulatedFleet:
 
         self._later(generator, self._delays.join, snapshot_arrived)
 
-    def _later(self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]) -> None:
+    def _later(
+        self, generator: SimulatedGenerator, seconds: float, action: Callable[[], None]
+    ) -> None:
         """Let `action` of a generator take place in `seconds`."""
         self._events.after(seconds, action)
 
@@ -143,7 +151,9 @@ class SimulatedFleet:
         self._claim_and_report()
 
     def _publish_ends(self) -> None:
-        """If no member is still receiving, admit the joiners and send newer weights if there are any."""
+        """If no member is still receiving, admit the joiners and send newer weights if there are
+        any.
+        """
         if not self._receiving:
             self._published = self._publishing
             self._admit()

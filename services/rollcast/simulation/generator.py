@@ -1,8 +1,9 @@
 """A generator: rollouts share its engine, which decodes one token of each per engine step.
 
-The engine step gets longer with the number of running rollouts. Progress is kept as one number, the tokens that a
-rollout running since the beginning would have sampled: all running rollouts advance alike, so one that starts at
-progress p with n tokens ends at progress p + n, whatever joins or leaves in between.
+The engine step gets longer with the number of running rollouts. Progress is kept as one number, the
+tokens that a rollout running since the beginning would have sampled: all running rollouts advance
+alike, so one that starts at progress p with n tokens ends at progress p + n, whatever joins or
+leaves in between.
 """
 
 import heapq
@@ -23,11 +24,13 @@ class EngineSpeed:
     seconds_per_token_per_rollout: float = 0.0
     """Added by each further running rollout."""
     seconds_per_context_token: float = 0.0
-    """Added by each token of context: attention reads the KV entries of all running rollouts. A rollout counts
-    with the mean of its context over the time it runs."""
+    """Added by each token of context: attention reads the KV entries of all running rollouts. A
+    rollout counts with the mean of its context over the time it runs."""
 
     def step_seconds(self, running: int, context: float = 0.0) -> float:
-        """Return the duration of an engine step with `running` rollouts of `context` tokens together, in seconds."""
+        """Return the duration of an engine step with `running` rollouts of `context` tokens
+        together, in seconds.
+        """
         return (
             self.seconds_per_token
             + (running - 1) * self.seconds_per_token_per_rollout
@@ -57,7 +60,11 @@ class Attempt:
     def group(self) -> Group:
         """Return the record of it that the trainer has."""
         group_record = self._group
-        if group_record is None or group_record.first_step != self.recorded or group_record.ready != self.ready:
+        if (
+            group_record is None
+            or group_record.first_step != self.recorded
+            or group_record.ready != self.ready
+        ):
             group_record = Group(self.sequence, self.recorded, self.ready)
             self._group = group_record
         return group_record
@@ -107,7 +114,9 @@ class SimulatedGenerator:
         return sum(self._progress - self._began[sequence] for _, sequence, _ in self._ends)
 
     def has_room(self, attempt: Attempt) -> bool:
-        """Return whether all rollouts of `attempt` fit; an idle generator takes a group of any size."""
+        """Return whether all rollouts of `attempt` fit; an idle generator takes a group of any
+        size.
+        """
         return not self._ends or self.running + len(attempt.remaining) <= self.engine.slots
 
     def advance(self, now_seconds: float) -> None:
@@ -141,7 +150,9 @@ class SimulatedGenerator:
         return self._updated_at + (self._ends[0][0] - self._progress) * self.step_seconds
 
     def finish_next(self, now_seconds: float) -> Attempt | None:
-        """End the rollout that is due at `now_seconds`; return its attempt if that was the last one."""
+        """End the rollout that is due at `now_seconds`; return its attempt if that was the last
+        one.
+        """
         self.advance(now_seconds)
         self.changes += 1
         self._progress, sequence, context = heapq.heappop(self._ends)

@@ -1,7 +1,7 @@
 """A discrete-event model of the whole pipeline around the real gate and schedule.
 
-Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `PipelineState` and obeys. The life of one
-dispatch:
+Nothing of `rollcast.recipe.schedule` is imitated: the model builds its `PipelineState` and obeys.
+The life of one dispatch:
 
     queue --> running --> ready --> in training --> settled: used | filtered
 """
@@ -20,7 +20,8 @@ from rollcast.simulation.generator import Attempt, EngineSpeed
 from rollcast.simulation.workload import Workload
 
 RECENT_STEPS = 16
-"""Newest steps whose groups determine how many groups keep the trainer busy. Chosen, not measured."""
+"""Newest steps whose groups determine how many groups keep the trainer busy. Chosen, not
+measured."""
 
 
 class DeadlockError(RuntimeError):
@@ -47,11 +48,13 @@ class Report:
     """Groups by outcome: used or filtered."""
     dispatched: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
-    """Groups trained on (filtered ones of their batches included) by the staleness of their oldest token, in steps."""
+    """Groups trained on (filtered ones of their batches included) by the staleness of their oldest
+    token, in steps."""
     wait_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By the reason of the wait, a `WaitReason`."""
     lifetimes: list[tuple[float, float]] = field(default_factory=list)
-    """(tokens of its longest rollout, seconds from its first token to its end) of every finished group."""
+    """(tokens of its longest rollout, seconds from its first token to its end) of every finished
+    group."""
     step_times: list[float] = field(default_factory=list)
     """When each optimizer step was made."""
 
@@ -70,7 +73,8 @@ class Pipeline:
         fresh: bool = False,
         seed: int = 0,
     ) -> None:
-        """`fresh`: dispatch no more than keeps the trainer busy, as the trainer does (`staleness.enough_groups`).
+        """`fresh`: dispatch no more than keeps the trainer busy, as the trainer does
+        (`staleness.enough_groups`).
 
         `seed` draws delays and step durations; the workload has a seed of its own.
         """
@@ -99,7 +103,9 @@ class Pipeline:
         return Report()
 
     def _make_fleet(self, delays: Delays, seed: int) -> SimulatedFleet:
-        return SimulatedFleet(self._events, delays, seed=seed, finished=self._record_group_end, changed=self._decide)
+        return SimulatedFleet(
+            self._events, delays, seed=seed, finished=self._record_group_end, changed=self._decide
+        )
 
     @property
     def outstanding(self) -> list[Attempt]:
@@ -124,9 +130,13 @@ class Pipeline:
             if self.step >= steps:
                 return self.report
             if self._events.next_time is None:
-                raise DeadlockError(f"nothing can happen any more at step {self.step}, waiting for {self._waiting}")
+                raise DeadlockError(
+                    f"nothing can happen any more at step {self.step}, waiting for {self._waiting}"
+                )
             self._events.step()
-        raise DeadlockError(f"at step {self.step} after {max_events} events, waiting for {self._waiting}")
+        raise DeadlockError(
+            f"at step {self.step} after {max_events} events, waiting for {self._waiting}"
+        )
 
     def _decide(self) -> None:
         """Follow the schedule: dispatch, then make the next step or wait."""
@@ -166,7 +176,9 @@ class Pipeline:
         typical = median(self._durations) if self._durations else self._trainer.step
         lifetimes = [seconds / typical for _, seconds in recent]
         return enough_groups(
-            lifetimes, max_staleness=self._schedule.max_staleness, groups_per_step=self._schedule.groups_per_step
+            lifetimes,
+            max_staleness=self._schedule.max_staleness,
+            groups_per_step=self._schedule.groups_per_step,
         )
 
     def _dispatch(self) -> None:

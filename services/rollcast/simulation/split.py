@@ -4,12 +4,13 @@ A split is n generators of d devices each and one trainer on T devices. It makes
 
     min(1 / step(T),                                   the trainer never waits
         n x tokens a second / tokens of one step,      every slot of every generator is always taken
-        W / P / (longest rollout + step(T)))           W, the staleness window, is always full (Little's law)
+        W / P / (longest rollout + step(T)))           W, the staleness window, is always full
+                                                       (Little's law)
 
-steps a second. With equally long rollouts and a wide window this bound is reached: a step takes max(training,
-generation). Stragglers and the time to send weights reduce it; the simulation around the real gate and schedule shows
-by how much. The simulated rate never exceeds the bound, so a split whose bound is below a simulated rate is not
-simulated.
+steps a second. With equally long rollouts and a wide window this bound is reached: a step takes
+max(training, generation). Stragglers and the time to send weights reduce it; the simulation around
+the real gate and schedule shows by how much. The simulated rate never exceeds the bound, so a split
+whose bound is below a simulated rate is not simulated.
 """
 
 import math
@@ -29,8 +30,8 @@ SECONDS_PER_HOUR = 3600.0
 EQUAL_RATE_SHARE = 0.03
 """Relative difference of rates up to which two splits are equally good. Chosen, not measured."""
 MAX_SIMULATIONS = 24
-"""Up to this many simulations every split that could be the best is simulated; with more the search narrows down.
-Chosen, not measured."""
+"""Up to this many simulations every split that could be the best is simulated; with more the search
+narrows down. Chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +105,21 @@ class SplitSearch:
     best: SplitOutcome
     """The most steps an hour; of equals the one with the fresher tokens."""
     as_good: tuple[SplitOutcome, ...]
-    """Within the margin of the best, or within the standard error of the difference, itself included."""
+    """Within the margin of the best, or within the standard error of the difference, itself
+    included."""
     frugal: SplitOutcome
     """The split of `as_good` with the fewest trainer devices: more of them would only wait."""
     beaten: int
     """Splits that were not simulated because their bound is below the best rate."""
     passed_over: int
-    """Splits that were not simulated although their bound does not exclude them: they are between simulated ones that
-    are worse than the best."""
+    """Splits that were not simulated although their bound does not exclude them: they are between
+    simulated ones that are worse than the best."""
 
 
 def list_splits(devices: int, rates: Rates) -> list[Split]:
-    """Every split of `devices` that leaves no side smaller than it could be, by trainer devices ascending."""
+    """Every split of `devices` that leaves no side smaller than it could be, by trainer devices
+    ascending.
+    """
     largest: dict[int, Split] = {}
     for trainer in range(rates.trainer_multiple, devices, rates.trainer_multiple):
         generators = (devices - trainer) // rates.devices_per_generator
@@ -129,23 +133,32 @@ class SplitSimulator:
     """Simulates splits on the same tasks."""
 
     def __init__(self, rates: Rates, *, seed: int = 0) -> None:
-        """Whole rounds of k + 1 steps are measured, after as many as the window needs to fill and settle."""
+        """Whole rounds of k + 1 steps are measured, after as many as the window needs to fill and
+        settle.
+        """
         self._rates = rates
         round_steps = rates.schedule.max_staleness + 1
         rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
-        # Optimizer steps that are measured at least, so that six blocks of them give an error of the rate
-        # Rollouts that are measured at least, so that their mean length is that of the run
+        # Optimizer steps that are measured at least, so that six blocks of them give an error of
+        # the rate Rollouts that are measured at least, so that their mean length is that of the run
         steps = max(48, math.ceil(1500 / rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
-        # Rounds of k + 1 steps before the measurement, in which the staleness window fills and settles
+        # Rounds of k + 1 steps before the measurement, in which the staleness window fills and
+        # settles
         self._warm_up = 3 * round_steps
         self._seed = seed
-        self._workload = Workload(lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed)
+        self._workload = Workload(
+            lengths=rates.lengths, rollouts_per_group=rates.rollouts_per_group, seed=seed
+        )
         groups = rates.schedule.groups_per_step
-        tasks = [self._workload.task(number) for number in range(groups * (self._warm_up + self._steps))]
+        tasks = [
+            self._workload.task(number) for number in range(groups * (self._warm_up + self._steps))
+        ]
         self.tokens_per_step = fmean(sum(task.lengths) for task in tasks) * groups
         """Tokens that the generators sample for one step, on the average of these tasks."""
-        self._longest_seconds = fmean(max(task.lengths) for task in tasks) * rates.engine.step_seconds(1)
+        self._longest_seconds = fmean(
+            max(task.lengths) for task in tasks
+        ) * rates.engine.step_seconds(1)
 
     def bound(self, split: Split) -> float:
         """Upper bound of the steps an hour."""
@@ -198,8 +211,11 @@ class SplitSimulator:
             generator_load=(_tokens(pipeline) - tokens) / capacity,
         )
 
-    def search(self, splits: list[Split], progress: Callable[[int], None] | None = None) -> SplitSearch:
-        """The best of `splits`, which are in order of trainer devices. `progress` gets the number simulated so far.
+    def search(
+        self, splits: list[Split], progress: Callable[[int], None] | None = None
+    ) -> SplitSearch:
+        """The best of `splits`, which are in order of trainer devices. `progress` gets the number
+        simulated so far.
 
         Raises:
             DeadlockError: a run cannot finish.
@@ -215,7 +231,9 @@ class SplitSimulator:
         best = max(ordered, key=lambda outcome: (outcome.steps_per_hour, -outcome.staleness_mean))
         as_good = tuple(good_outcome for good_outcome in ordered if _is_as_good(good_outcome, best))
         beaten = sum(
-            bound <= best.steps_per_hour for bound_index, bound in enumerate(bounds) if bound_index not in outcomes
+            bound <= best.steps_per_hour
+            for bound_index, bound in enumerate(bounds)
+            if bound_index not in outcomes
         )
         return SplitSearch(
             outcomes=ordered,
@@ -228,13 +246,15 @@ class SplitSimulator:
 
 
 def _is_as_good(candidate: SplitOutcome, best: SplitOutcome) -> bool:
-    """Whether the rate is equal to the best within `EQUAL_RATE_SHARE`, or within the errors of both."""
+    """Whether the rate is equal to the best within `EQUAL_RATE_SHARE`, or within the errors of
+    both.
+    """
     error = math.hypot(candidate.standard_error, best.standard_error)
     rate_tolerance = EQUAL_RATE_SHARE * best.steps_per_hour
     return best.steps_per_hour - candidate.steps_per_hour <= max(
-        # Largest relative difference at which two splits are also equally good, if their standard errors are larger.
-        # All splits are simulated with the same tasks, so the error of a difference is smaller than the errors of the
-        # rates suggest. Chosen, not measured.
+        # Largest relative difference at which two splits are also equally good, if their standard
+        # errors are larger. All splits are simulated with the same tasks, so the error of a
+        # difference is smaller than the errors of the rates suggest. Chosen, not measured.
         rate_tolerance,
         min(error, 0.10 * best.steps_per_hour),
     )
@@ -261,7 +281,9 @@ def _find_next_index(bounds: list[float], outcomes: dict[int, SplitOutcome]) -> 
     near_indices = [near_index for near_index in able if below < near_index < above]
     middles = ((below + best) / 2, (best + above) / 2)
     return min(
-        near_indices, key=lambda middle_index: min(abs(middle_index - middle) for middle in middles), default=None
+        near_indices,
+        key=lambda middle_index: min(abs(middle_index - middle) for middle in middles),
+        default=None,
     )
 
 
@@ -272,7 +294,9 @@ def _tokens(pipeline: Pipeline) -> float:
 
 
 def _relative_error(times: list[float]) -> float:
-    """Standard error of the mean time between steps, relative to that mean, from the scatter of blocks of steps."""
+    """Standard error of the mean time between steps, relative to that mean, from the scatter of
+    blocks of steps.
+    """
     steps = len(times) - 1
     # Blocks of successive steps from whose scatter the error of the rate is computed.
     num_error_blocks = 6

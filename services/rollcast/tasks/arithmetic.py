@@ -2,7 +2,8 @@
 
     95+7=570=12;901=10;|102
 
-Each worked step `xyc=uv;` adds the digits x and y and the carry c to the two-digit sum uv; the answer follows `|`.
+Each worked step `xyc=uv;` adds the digits x and y and the carry c to the two-digit sum uv; the
+answer follows `|`.
 """
 
 import random
@@ -16,7 +17,9 @@ CHARACTERS = "0123456789+-*=?;|. "
 
 
 def draw_operands(rng: random.Random, max_digits: int) -> tuple[int, int]:
-    """Two operands whose numbers of digits are drawn from 1..max_digits, the middle ones oftener."""
+    """Two operands whose numbers of digits are drawn from 1..max_digits,
+    the middle ones oftener.
+    """
     digits = range(1, max_digits + 1)
     weights = [min(d, max_digits + 1 - d) for d in digits]
     a, b = rng.choices(digits, weights, k=2)
@@ -32,7 +35,9 @@ def prompt_text(a: int, b: int) -> str:
 
 
 def worked_answer(a: int, b: int, rng: random.Random, noise: float) -> str:
-    """The steps and the answer they lead to; each step's sum is replaced by a random one with probability `noise`."""
+    """The steps and the answer they lead to; each step's sum is replaced by a random one with
+    probability `noise`.
+    """
     carry = 0
     steps = ""
     answer = ""
@@ -62,7 +67,9 @@ def distinct_additions(dataset: ArithmeticDataset, count: int) -> list[tuple[int
         pairs[draw_operands(rng, dataset.max_digits)] = None
     if len(pairs) < count:
         raise UserError(
-            f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with evaluation included were "
-            f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise max_digits"
+            f"tasks.dataset.size = {dataset.size}: only {len(pairs)} different additions with "
+            "evaluation included were "
+            f"found for max_digits = {dataset.max_digits}, {count} are needed; lower size or raise "
+            "max_digits"
         )
     return list(pairs)

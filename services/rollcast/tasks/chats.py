@@ -31,12 +31,14 @@ def chat(row: Row, name: str) -> Chat:
     if not isinstance(field_value, list):
         return make_chat(text(row, name))
     messages = tuple(
-        _message(item, f"field {name!r}, message {number}") for number, item in enumerate(field_value, start=1)
+        _message(item, f"field {name!r}, message {number}")
+        for number, item in enumerate(field_value, start=1)
     )
     if not messages or len(messages) > MAX_MESSAGES or messages[-1].role != "user":
         end = f"that ends with one by the {messages[-1].role}" if messages else "that is empty"
         raise RowError(
-            f"field {name!r} holds a chat of {len(messages)} messages {end}; needs 1 to {MAX_MESSAGES}, the last by "
+            f"field {name!r} holds a chat of {len(messages)} messages {end}; needs 1 to "
+            f"{MAX_MESSAGES}, the last by "
             "the user; leave out what is to be answered"
         )
     return messages
@@ -46,7 +48,8 @@ def _message(item: Any, where: str) -> Message:
     role = item.get("role") if isinstance(item, dict) else None
     if role not in get_args(Role):
         raise RowError(
-            f"{where} is by {role!r}, needs a mapping with role system, user or assistant, and content; leave it out"
+            f"{where} is by {role!r}, needs a mapping with role system, user or assistant, and "
+            "content; leave it out"
         )
     content = item.get("content")
     if isinstance(content, list):
@@ -64,7 +67,9 @@ def _part(content_part: Any, where: str) -> str:
         and isinstance(content_part.get("text"), str)
     ):
         return cast(str, content_part["text"])
-    kind = content_part.get("type") if isinstance(content_part, dict) else type(content_part).__name__
+    kind = (
+        content_part.get("type") if isinstance(content_part, dict) else type(content_part).__name__
+    )
     raise RowError(f"{where} holds a part of type {kind!r}, and only text is read; remove the row")
 
 

@@ -1,16 +1,19 @@
 """Whether a training prompt asks what an evaluated prompt asks, in another spelling.
 
-Two prompts are duplicates only if nothing that a reader can see differs (`rollcast.tasks.prompts.normalise`). Training
-on a benchmark is worse than losing a row, so a prompt is contaminated more easily: if the normal forms of the texts are
-equal, or those of the last messages and the answers. So neither a system message nor the id of an episode's row makes
-another question. Of countdown the sorted puzzle is compared, of an episode without an answer its fields except ids and
-sources. A message that many rows share with its answer, such as `Play the game.`, names no question.
+Two prompts are duplicates only if nothing that a reader can see differs
+(`rollcast.tasks.prompts.normalise`). Training on a benchmark is worse than losing a row, so a
+prompt is contaminated more easily: if the normal forms of the texts are equal, or those of the last
+messages and the answers. So neither a system message nor the id of an episode's row makes another
+question. Of countdown the sorted puzzle is compared, of an episode without an answer its fields
+except ids and sources. A message that many rows share with its answer, such as `Play the game.`,
+names no question.
 
     compatibility forms, invisible signs, case       ４ = 4, ﬁ = fi, F = f
     blanks, also those of LaTeX, and next to signs   a line break, two blanks, \\quad, n + 1 = n+1
     delimiters of formulas, braces of powers         $n^{2}$, \\(n^2\\), n² = n^2
     typographic quotes and dashes                    ’ = ', – = -
-    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n   (never 5!, a factorial)
+    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n   (never
+                                                     5!, a factorial)
 """
 
 import hashlib
@@ -29,7 +32,9 @@ from rollcast.tasks.verifiers import CODE
 
 COUNTDOWN = "countdown"
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
-_PLAIN_SIGNS = dict.fromkeys("‘’‚‛´", "'") | dict.fromkeys("“”„‟«»", '"') | dict.fromkeys("‐‑‒–—―−", "-")
+_PLAIN_SIGNS = (
+    dict.fromkeys("‘’‚‛´", "'") | dict.fromkeys("“”„‟«»", '"') | dict.fromkeys("‐‑‒–—―−", "-")
+)
 _TYPOGRAPHIC = re.compile(f"[{''.join(_PLAIN_SIGNS)}]")
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
@@ -43,14 +48,16 @@ _LATEX_BLANK = re.compile(r"\\(?:[,;:! ]|q?quad(?![A-Za-z]))|~")
 _FRACTION = re.compile(r"\\[dt]frac(?![A-Za-z])")
 _SCRIPT = re.compile(r"([\^_])\s*\{([^{}]*)\}")
 _BLANK_AT_SIGN = re.compile(r" (?=[^\w ])|(?<=[^\w ]) ")
-_LABEL = re.compile(r"(?:[*#]*(?:problem|question|exercise|q)(?:\**:| ?\d{1,4}\**[:.)](?!\d))\** ?)+")
+_LABEL = re.compile(
+    r"(?:[*#]*(?:problem|question|exercise|q)(?:\**:| ?\d{1,4}\**[:.)](?!\d))\** ?)+"
+)
 _CUE = re.compile(r"(?:\*\*)?(?:(?<!\w)answer|(?<=[.?:])a)(?:\*\*)? ?:(?:\*\*)?\Z")
 _END_SIGNS = ".?: "
 _BOOKKEEPING = re.compile(r"(?i:.*_)?(?i:id|idx|index|uuid|source|split|url|license)")
 """Names of fields that number a row or name its origin."""
 MAX_CONTEXTS = 3
-"""Different rows of an evaluated set, and of the training rows, that may share a last message and its answer. If more
-do, both are a common instruction, and the rest of the row asks."""
+"""Different rows of an evaluated set, and of the training rows, that may share a last message and
+its answer. If more do, both are a common instruction, and the rest of the row asks."""
 
 
 @lru_cache(maxsize=16)  # one row asks for its prompt several times
@@ -58,13 +65,23 @@ def normal_form(text: str) -> str:
     """The text under which a training prompt counts as an evaluated one."""
     form = text
     if not text.isascii():
-        form = _RAISED.sub(lambda raised_match: "^" + "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0]), form)
-        form = _LOWERED.sub(lambda lowered_match: "_" + "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0]), form)
-        form = _TYPOGRAPHIC.sub(lambda sign_match: _PLAIN_SIGNS[sign_match[0]], _INVISIBLE.sub("", form))
+        form = _RAISED.sub(
+            lambda raised_match: "^" + "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0]),
+            form,
+        )
+        form = _LOWERED.sub(
+            lambda lowered_match: "_" + "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0]),
+            form,
+        )
+        form = _TYPOGRAPHIC.sub(
+            lambda sign_match: _PLAIN_SIGNS[sign_match[0]], _INVISIBLE.sub("", form)
+        )
         form = unicodedata.normalize("NFKC", form)
     form = form.casefold().replace("``", '"').replace("''", '"').replace("`", "'")
     if "\\" in form or "$" in form or "~" in form:
-        form = _LATEX_BLANK.sub(" ", _ESCAPED.sub(r"\1", _DELIMITER.sub(" ", form)).replace("$", " "))
+        form = _LATEX_BLANK.sub(
+            " ", _ESCAPED.sub(r"\1", _DELIMITER.sub(" ", form)).replace("$", " ")
+        )
         form = _FRACTION.sub(r"\\frac", form)
     if "{" in form:
         form = _SCRIPT.sub(r"\1\2", form)
@@ -84,14 +101,17 @@ def _strip_label(form: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
-    """The parts of a prompt by which it is an evaluated one or not, as digests of their normal forms."""
+    """The parts of a prompt by which it is an evaluated one or not, as digests of their normal
+    forms.
+    """
 
     text_digest: bytes
     """The bare text of all messages."""
     without_system: bytes
     """The bare text without system messages."""
     message_and_answer: bytes
-    """The last message with its answer: the same question under another system message, or in a row with another id."""
+    """The last message with its answer: the same question under another system message, or in a row
+    with another id."""
     context: bytes
     """The rest of the row: earlier messages and, of an episode, its other fields."""
     episode: bytes | None = None
@@ -104,7 +124,10 @@ class PromptQuestion:
 
 
 def single(bare: Chat, verifier: str = "", answer: object = None) -> PromptQuestion:
-    """A prompt that is answered once. `bare`: its chat without a template around it; `answer`: None = not known."""
+    """A prompt that is answered once.
+
+    `bare`: its chat without a template around it; `answer`: None = not known.
+    """
     puzzle = _puzzle(verifier, answer)
     if puzzle is not None:
         return PromptQuestion(puzzle, puzzle, puzzle, b"")
@@ -112,15 +135,22 @@ def single(bare: Chat, verifier: str = "", answer: object = None) -> PromptQuest
     non_system_messages = [message for message in bare if message.role != "system"]
     return PromptQuestion(
         text_digest,
-        text_digest if len(non_system_messages) == len(bare) else _digest(normal_form(flat(non_system_messages))),
+        text_digest
+        if len(non_system_messages) == len(bare)
+        else _digest(normal_form(flat(non_system_messages))),
         *_answer_digests(bare, verifier, answer, {}),
     )
 
 
 def episode(bare: Chat, row: Any, verifier: str = "", answer: object = None) -> PromptQuestion:
-    """A prompt that is answered in an environment, which gets the whole row. `answer`: None = not known."""
+    """A prompt that is answered in an environment, which gets the whole row.
+
+    `answer`: None = not known.
+    """
     text = normal_form(flat(bare))
-    chat_form = [{"role": message.role, "content": normal_form(message.content)} for message in bare]
+    chat_form = [
+        {"role": message.role, "content": normal_form(message.content)} for message in bare
+    ]
     forms = {name: _row_form(field_value) for name, field_value in row.items()}
     other_fields = {name: form for name, form in forms.items() if form not in (text, chat_form)}
     with_row = _digest(f"{text}\n{json.dumps(other_fields, sort_keys=True)}")
@@ -128,11 +158,18 @@ def episode(bare: Chat, row: Any, verifier: str = "", answer: object = None) -> 
     if _puzzle(verifier, answer) is not None:
         return replace(plain, episode=with_row)
     message_and_answer, context = _answer_digests(bare, verifier, answer, other_fields)
-    return PromptQuestion(plain.text_digest, plain.without_system, message_and_answer, context, with_row)
+    return PromptQuestion(
+        plain.text_digest, plain.without_system, message_and_answer, context, with_row
+    )
 
 
-def _answer_digests(bare: Chat, verifier: str, answer: object, fields: dict[str, Any]) -> tuple[bytes, bytes]:
-    """`message_and_answer` and `context`. A question without an answer has its row there, except ids and origins."""
+def _answer_digests(
+    bare: Chat, verifier: str, answer: object, fields: dict[str, Any]
+) -> tuple[bytes, bytes]:
+    """`message_and_answer` and `context`.
+
+    A question without an answer has its row there, except ids and origins.
+    """
     earlier = [[message.role, normal_form(message.content)] for message in bare[:-1]]
     if answer is None:
         conversation = [message for message in earlier if message[0] != "system"]
@@ -183,7 +220,9 @@ def _without_bookkeeping(row_form: Any) -> Any:
     if not isinstance(row_form, dict):
         return row_form
     kept_fields = {
-        name: _without_bookkeeping(item) for name, item in row_form.items() if not _BOOKKEEPING.fullmatch(name)
+        name: _without_bookkeeping(item)
+        for name, item in row_form.items()
+        if not _BOOKKEEPING.fullmatch(name)
     }
     return {name: item for name, item in kept_fields.items() if item not in ({}, None, "")}
 
@@ -200,8 +239,8 @@ class EvaluatedQuestions:
     """Whole texts of prompts that are answered once."""
     _without_system: set[bytes] = field(default_factory=set)
     _of_episodes: defaultdict[bytes, set[bytes]] = field(default_factory=lambda: defaultdict(set))
-    """Whole texts of episodes, each with its answers. A text with a single answer decides for a prompt that is answered
-    once; of a common one the answer must be the same, too."""
+    """Whole texts of episodes, each with its answers. A text with a single answer decides for a
+    prompt that is answered once; of a common one the answer must be the same, too."""
     _episodes: set[bytes] = field(default_factory=set)
     """Texts with their rows."""
     _is_rare: dict[bytes, bool] = field(default_factory=dict)
@@ -219,11 +258,17 @@ class EvaluatedQuestions:
                 self._single.add(question.text_digest)
                 self._without_system.add(question.without_system)
         for digest, contexts in _contexts(questions).items():
-            self._is_rare[digest] = self._is_rare.get(digest, True) and len(contexts) <= MAX_CONTEXTS
+            self._is_rare[digest] = (
+                self._is_rare.get(digest, True) and len(contexts) <= MAX_CONTEXTS
+            )
 
     def exclude_common(self, trained: Iterable[PromptQuestion]) -> None:
-        """Let last messages with their answers decide, from here on, except common ones such as `Play the game.`"""
-        contexts = _contexts(question for question in trained if self._is_rare.get(question.message_and_answer))
+        """Let last messages with their answers decide, from here on, except common ones such as
+        `Play the game.`
+        """
+        contexts = _contexts(
+            question for question in trained if self._is_rare.get(question.message_and_answer)
+        )
         self._decisive = {
             digest
             for digest, is_rare in self._is_rare.items()

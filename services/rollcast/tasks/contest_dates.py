@@ -1,7 +1,8 @@
-"""The window of dates of LiveCodeBench: only tasks of contests that a model cannot have read in training.
+"""The window of dates of LiveCodeBench: only tasks of contests that a model cannot have read in
+training.
 
-Its rows have `contest_date`, an ISO date and time such as 2025-02-01T00:00:00. Both days belong to the window, as with
-`--start_date` and `--end_date` of its own program.
+Its rows have `contest_date`, an ISO date and time such as 2025-02-01T00:00:00. Both days belong to
+the window, as with `--start_date` and `--end_date` of its own program.
 """
 
 from datetime import date, datetime
@@ -12,7 +13,9 @@ DATE_FIELD = "contest_date"
 
 
 def why_outside_the_window(row: Row, first: date | None, last: date | None) -> str | None:
-    """Why a row is left out, `other_date` or `no_date`; None = it is in the window, or there is no window."""
+    """Why a row is left out, `other_date` or `no_date`; None = it is in the window, or there is no
+    window.
+    """
     if first is None and last is None:
         return None
     contest_date = _parse_date(row.get(DATE_FIELD))

@@ -1,6 +1,7 @@
 """Countdown: reach a target with some numbers, each used once, by + - * / and brackets.
 
-The answer is the last line after the think block, or the content of the last \\boxed{}; `= target` behind it may stay.
+The answer is the last line after the think block, or the content of the last \\boxed{}; `= target`
+behind it may stay.
 """
 
 from __future__ import annotations
@@ -21,12 +22,21 @@ if TYPE_CHECKING:  # fork servers of verifiers need no settings
     from rollcast.config.datasets import CountdownDataset
 
 TEMPLATE = (
-    "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an expression that equals "
+    "Using each of the numbers {numbers} exactly once, and only + - * / and brackets, write an "
+    "expression that equals "
     "{target}. Give the expression alone on the last line."
 )
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _SYNTAX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "[": "(", "]": ")"}
+_SIGNS = {
+    "\\times": "*",
+    "\\cdot": "*",
+    "\\div": "/",
+    "\\left": "",
+    "\\right": "",
+    "[": "(",
+    "]": ")",
+}
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([0-9+* -]{1,80})\}\s*\{([0-9+* -]{1,80})\}")
 _EXPRESSION = re.compile(r"[0-9+*/() -]{1,200}")
 """Six numbers, five signs and brackets need far fewer characters."""
@@ -43,7 +53,9 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
     # Draws in a row without a new puzzle: nearly all were drawn already
     while len(puzzles) < count and fruitless < 5_000:
         fruitless += 1
-        numbers = tuple(rng.randint(1, dataset.max_number) for _ in range(rng.randint(*dataset.numbers)))
+        numbers = tuple(
+            rng.randint(1, dataset.max_number) for _ in range(rng.randint(*dataset.numbers))
+        )
         target = _combine_randomly(rng, numbers)
         if target.denominator == 1 and 1 <= target <= dataset.max_target:
             puzzle = (tuple(sorted(numbers)), int(target))
@@ -52,7 +64,8 @@ def distinct_puzzles(dataset: CountdownDataset, count: int) -> list[tuple[tuple[
                 fruitless = 0
     if len(puzzles) < count:
         raise UserError(
-            f"tasks.dataset.size = {dataset.size}: only {len(puzzles)} different countdown puzzles with evaluation "
+            f"tasks.dataset.size = {dataset.size}: only {len(puzzles)} different countdown puzzles "
+            "with evaluation "
             f"included were found, {count} are needed; lower size or raise max_number or max_target"
         )
     return [(numbers, target) for (_, target), numbers in puzzles.items()]
@@ -103,7 +116,10 @@ def _expression(answer: str) -> ast.expr | None:
 
 
 def _value(node: ast.expr, used: Counter[int]) -> Fraction | None:
-    """The exact value; None if it is not such an expression or divides by zero. Counts the numbers in `used`."""
+    """The exact value; None if it is not such an expression or divides by zero.
+
+    Counts the numbers in `used`.
+    """
     match node:
         case ast.Constant(value=int(number)) if type(number) is int:
             used[number] += 1

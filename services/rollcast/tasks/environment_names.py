@@ -14,10 +14,11 @@ FIELD = "environment"
 def find_environment(
     row: Row, dataset: RowsDataset, environments: Sequence[EnvironmentSettings], where: str
 ) -> EnvironmentSettings | None:
-    """The environment that the row names, else the data set's; None = it is answered once, without tools.
+    """The environment that the row names, else the data set's; None = it is answered once, without
+    tools.
 
-    In a run without environments a field of that name is a field like any other. Raises UserError for a name that is
-    not one of `tasks.environments`.
+    In a run without environments a field of that name is a field like any other. Raises UserError
+    for a name that is not one of `tasks.environments`.
     """
     if not environments:
         return None
@@ -30,6 +31,7 @@ def find_environment(
             return environment
     names = ", ".join(environment.name for environment in environments)
     raise UserError(
-        f"{where}: field {FIELD!r} is {str(name)[:60]!r}, which is not one of tasks.environments ({names}); correct it "
+        f"{where}: field {FIELD!r} is {str(name)[:60]!r}, which is not one of tasks.environments "
+        f"({names}); correct it "
         "or add that environment"
     )

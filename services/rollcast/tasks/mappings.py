@@ -1,4 +1,5 @@
-"""Ready mappings: how a row of a published data set becomes a prompt, its reference and its verifier.
+"""Ready mappings: how a row of a published data set becomes a prompt, its reference and its
+verifier.
 
 Each is one entry of MAPPINGS. Field names are those of the data sets' own cards:
 
@@ -7,13 +8,14 @@ Each is one entry of MAPPINGS. Field names are those of the data sets' own cards
     gsm8k              question, answer ("... #### 18")     openai/gsm8k
     math-500           problem, answer                      HuggingFaceH4/MATH-500
     aime-24            problem, answer                      HuggingFaceH4/aime_2024
-    livecodebench      question_content, starter_code,      lighteval/code_generation_lite (the original set,
+    livecodebench      question_content, starter_code,      lighteval/code_generation_lite (the
+                       original set,
                        public_ and private_test_cases,      livecodebench/code_generation_lite, is a program,
                        metadata                             which the hub's library no longer runs)
     humaneval          prompt, entry_point, test            openai/openai_humaneval
     mbpp-plus          prompt, test_list, test              evalplus/mbppplus
     knights-and-knaves quiz, names, solution                K-and-K/knights-and-knaves
-"""
+"""  # noqa: E501
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,11 +30,17 @@ from rollcast.tasks.fields import Row, RowError, text, value
 
 MATH_TEMPLATE = "{prompt}\n\nPut your final answer within \\boxed{}."
 PROGRAM_TEMPLATE = (
-    "{prompt}\n\nWrite a Python program that reads standard input and prints its answer, or, where starter code is "
+    "{prompt}\n\nWrite a Python program that reads standard input and prints its answer, or, where "
+    "starter code is "
     "given, complete that. Give the whole program in one ```python code block."
 )
-FUNCTION_TEMPLATE = "{prompt}\n\nGive the whole function, imports included, in one ```python code block."
-KNIGHTS_TEMPLATE = "{prompt}\n\nEnd with one line for each person, such as `Zoey is a knight.` or `Zoey is a knave.`"
+FUNCTION_TEMPLATE = (
+    "{prompt}\n\nGive the whole function, imports included, in one ```python code block."
+)
+KNIGHTS_TEMPLATE = (
+    "{prompt}\n\nEnd with one line for each person, such as `Zoey is a knight.` or `Zoey is a "
+    "knave.`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,9 @@ class Mapping:
 
 
 def _math(prompt_field: str, answer: Callable[[Row], str], hub: Hub) -> Mapping:
-    return Mapping(lambda row: make_chat(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub)
+    return Mapping(
+        lambda row: make_chat(text(row, prompt_field)), answer, "math", MATH_TEMPLATE, hub
+    )
 
 
 def _after_hashes(row: Row) -> str:
@@ -104,13 +114,20 @@ def _knights(row: Row) -> dict[str, str]:
     solution = value(row, "solution")
     if not (isinstance(names, list) and isinstance(solution, list) and len(names) == len(solution)):
         raise RowError("fields 'names' and 'solution' are not two lists of one length")
-    return {str(name): "knight" if knight else "knave" for name, knight in zip(names, solution, strict=True)}
+    return {
+        str(name): "knight" if knight else "knave"
+        for name, knight in zip(names, solution, strict=True)
+    }
 
 
 MAPPINGS: dict[MappingName, Mapping] = {
-    "polaris-53k": _math("problem", lambda row: text(row, "answer"), Hub("POLARIS-Project/Polaris-Dataset-53K")),
+    "polaris-53k": _math(
+        "problem", lambda row: text(row, "answer"), Hub("POLARIS-Project/Polaris-Dataset-53K")
+    ),
     "gsm8k": _math("question", _after_hashes, Hub("openai/gsm8k", "main")),
-    "math-500": _math("problem", lambda row: text(row, "answer"), Hub("HuggingFaceH4/MATH-500", split="test")),
+    "math-500": _math(
+        "problem", lambda row: text(row, "answer"), Hub("HuggingFaceH4/MATH-500", split="test")
+    ),
     "aime-24": _math("problem", _whole_number, Hub("HuggingFaceH4/aime_2024")),
     "deepcoder": Mapping(
         _program_prompt("problem"),
@@ -127,10 +144,18 @@ MAPPINGS: dict[MappingName, Mapping] = {
         Hub("lighteval/code_generation_lite", "v6", "test"),
     ),
     "humaneval": Mapping(
-        _humaneval_prompt, code_tests.humaneval, "code", FUNCTION_TEMPLATE, Hub("openai/openai_humaneval", split="test")
+        _humaneval_prompt,
+        code_tests.humaneval,
+        "code",
+        FUNCTION_TEMPLATE,
+        Hub("openai/openai_humaneval", split="test"),
     ),
     "mbpp-plus": Mapping(
-        _mbpp_prompt, code_tests.mbpp_plus, "code", FUNCTION_TEMPLATE, Hub("evalplus/mbppplus", split="test")
+        _mbpp_prompt,
+        code_tests.mbpp_plus,
+        "code",
+        FUNCTION_TEMPLATE,
+        Hub("evalplus/mbppplus", split="test"),
     ),
     "knights-and-knaves": Mapping(
         lambda row: make_chat(text(row, "quiz")),
@@ -144,10 +169,14 @@ MAPPINGS: dict[MappingName, Mapping] = {
 
 
 def resolve_mapping(dataset: RowsDataset) -> Mapping:
-    """The data set's mapping with what the run file says differently; `plain` rows of one's own have two fields."""
+    """The data set's mapping with what the run file says differently; `plain` rows of one's own
+    have two fields.
+    """
     if dataset.mapping == "plain":
         mapping = Mapping(
-            lambda row: chat(row, dataset.prompt_field), lambda row: value(row, dataset.answer_field), "exact"
+            lambda row: chat(row, dataset.prompt_field),
+            lambda row: value(row, dataset.answer_field),
+            "exact",
         )
     else:
         mapping = MAPPINGS[dataset.mapping]
@@ -160,13 +189,18 @@ def resolve_mapping(dataset: RowsDataset) -> Mapping:
 
 def verifier_names(tasks: Tasks) -> set[str]:
     """What grades the rows of its data sets; generated sets need no verifier of others."""
-    datasets = [*(dataset_part.dataset for dataset_part in tasks.parts), *(item.dataset for item in tasks.downstream)]
+    datasets = [
+        *(dataset_part.dataset for dataset_part in tasks.parts),
+        *(item.dataset for item in tasks.downstream),
+    ]
     rows = [dataset for dataset in datasets if isinstance(dataset, RowsDataset)]
     return {resolve_mapping(dataset).verifier for dataset in rows if _may_be_graded(dataset, tasks)}
 
 
 def _may_be_graded(dataset: RowsDataset, tasks: Tasks) -> bool:
-    """Whether a verifier may grade rows of it: not if each is answered in an environment that rewards by itself."""
+    """Whether a verifier may grade rows of it: not if each is answered in an environment that
+    rewards by itself.
+    """
     if dataset.environment is None:
         return True
     return not all(environment_rewards(environment, dataset) for environment in tasks.environments)

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 
 _COMMANDS = r"\\(?:boxed|fbox|framebox|bbox|Boxed)(?![A-Za-z])"
 _TOKEN = re.compile(
-    rf"(?P<box>{_COMMANDS}\s{{0,8}}(?:\[[^\]{{}}]{{0,80}}\]\s{{0,8}}){{0,2}}\{{)|\\.|\{{|\}}", re.DOTALL
+    rf"(?P<box>{_COMMANDS}\s{{0,8}}(?:\[[^\]{{}}]{{0,80}}\]\s{{0,8}}){{0,2}}\{{)|\\.|\{{|\}}",
+    re.DOTALL,
 )
-_WITHOUT_BRACES = re.compile(rf"{_COMMANDS}\s{{0,8}}(?P<content>[^\s{{\[$][^\s$]*?)(?=\s|\$|\\[)\]]|$)")
-_MARKUP = re.compile(r"\$|\\[()\[\],;:!]|\\q?quad(?![A-Za-z])|\\text(?:rm|bf|it)?\s*(?=\{)|\\\\|[{}~*&]")
+_WITHOUT_BRACES = re.compile(
+    rf"{_COMMANDS}\s{{0,8}}(?P<content>[^\s{{\[$][^\s$]*?)(?=\s|\$|\\[)\]]|$)"
+)
+_MARKUP = re.compile(
+    r"\$|\\[()\[\],;:!]|\\q?quad(?![A-Za-z])|\\text(?:rm|bf|it)?\s*(?=\{)|\\\\|[{}~*&]"
+)
 _CONNECTOR = re.compile(r"\s*(?:[,;]|(?:[,;]\s*)?\b(?:and|or)\b)\s*(?:\\?[A-Za-z]\w{0,9}\s*=\s*)?")
 
 
@@ -29,7 +34,8 @@ class Box:
 class FinalBoxes:
     last: str
     listed: tuple[str, ...]
-    """Boxes joined by commas, `and` or `or`, the last one included: together they are the answer."""
+    """Boxes joined by commas, `and` or `or`, the last one included: together they are the
+    answer."""
     adjacent: tuple[str, ...]
     """Boxes with only such words or white space between them, the last one included."""
     text_after: str
@@ -37,7 +43,10 @@ class FinalBoxes:
 
 
 def final_boxes(text: str) -> FinalBoxes | None:
-    """The last box that is closed and not empty, and those that belong to it. None if there is no such box."""
+    """The last box that is closed and not empty, and those that belong to it.
+
+    None if there is no such box.
+    """
     boxes = _boxes(text)
     if not boxes:
         return None
@@ -69,7 +78,9 @@ def _is_connector(gap: str) -> bool:
 
 
 def _boxes(text: str) -> list[Box]:
-    """Boxes in the order of their ends; of nested ones the innermost, which holds what the others show."""
+    """Boxes in the order of their ends; of nested ones the innermost, which holds what the others
+    show.
+    """
     closed_boxes: list[Box] = []
     open_braces: list[tuple[int, int, bool]] = []
     for token in _TOKEN.finditer(text):
@@ -81,5 +92,7 @@ def _boxes(text: str) -> list[Box]:
             content = text[content_start : token.start()].strip()
             if is_box and content and not (closed_boxes and closed_boxes[-1].start > start):
                 closed_boxes.append(Box(start, token.end(), content))
-    closed_boxes += [Box(bare.start(), bare.end(), bare["content"]) for bare in _WITHOUT_BRACES.finditer(text)]
+    closed_boxes += [
+        Box(bare.start(), bare.end(), bare["content"]) for bare in _WITHOUT_BRACES.finditer(text)
+    ]
     return sorted(closed_boxes, key=lambda box: box.start)

@@ -1,7 +1,9 @@
-"""Whether two parsed formulas are equal: math-verify's comparison, without its rounding to six decimals.
+"""Whether two parsed formulas are equal: math-verify's comparison, without its rounding to six
+decimals.
 
 decimal, decimal        equal values: 0.50 = 0.5, 0.00000012 is not 0.00000034
-decimal, exact form     the form rounded to the decimal's digits, at least six significant ones: 0.333333 = 1/3,
+decimal, exact form     the form rounded to the decimal's digits, at least six significant ones:
+                        0.333333 = 1/3,
                         0.5+0.866025i = e^{i\\pi/3} (each part by itself)
 percent, number         50% = 0.5; 12.5% = 12.5 too, as a number from 1 on is no share
 tuple, set              never equal; a list without brackets equals either, a tuple in its order
@@ -58,7 +60,9 @@ def are_equal(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
         if _are_one(gold_value, answer_value, gold_text, answer_text):
             return True
         holds_i = not isinstance(gold_value, str) and (_has_i(gold_value) or _has_i(answer_value))
-        if holds_i and _are_one(_with_unit(gold_value), _with_unit(answer_value), gold_text, answer_text):
+        if holds_i and _are_one(
+            _with_unit(gold_value), _with_unit(answer_value), gold_text, answer_text
+        ):
             return True
     return False
 
@@ -67,10 +71,14 @@ def are_equal_shares(gold: Sequence[Any], answer: Sequence[Any], *, is_gold_perc
     """One of them alone has a per cent sign; its values are those before the sign."""
     percent = gold if is_gold_percent else answer
     numbers = [value for value in percent if getattr(value, "is_number", False)]
-    if any(abs(number.evalf()) >= 1 for number in numbers if number.is_real) and are_equal(gold, answer):
+    if any(abs(number.evalf()) >= 1 for number in numbers if number.is_real) and are_equal(
+        gold, answer
+    ):
         return True
     shares = [
-        f"{value}\\%" if isinstance(value, str) else Mul(value, UnevaluatedExpr(Rational(1, 100)), evaluate=False)
+        f"{value}\\%"
+        if isinstance(value, str)
+        else Mul(value, UnevaluatedExpr(Rational(1, 100)), evaluate=False)
         for value in percent
         if isinstance(value, str) or value in numbers
     ]
@@ -92,24 +100,39 @@ def _has_i(expression: Any) -> bool:
 
 
 def _with_unit(expression: Any) -> Any:
-    """With the letter i as the imaginary unit, and all others alike: near an i math-verify takes them as complex."""
-    if isinstance(expression, Equality) and isinstance(expression.lhs, Symbol) and expression.lhs.name == "i":
+    """With the letter i as the imaginary unit, and all others alike: near an i math-verify takes
+    them as complex.
+    """
+    if (
+        isinstance(expression, Equality)
+        and isinstance(expression.lhs, Symbol)
+        and expression.lhs.name == "i"
+    ):
         return expression
 
     def change(leaf: Any) -> Any:
         symbols = getattr(leaf, "free_symbols", ())
-        units = {symbol: I if symbol.name == "i" else Symbol(symbol.name, real=True) for symbol in symbols}
+        units = {
+            symbol: I if symbol.name == "i" else Symbol(symbol.name, real=True)
+            for symbol in symbols
+        }
         return leaf.xreplace(units) if units else leaf
 
     return _rebuild_formula(expression, change)
 
 
 def _text(parsed: Sequence[Any]) -> str:
-    return next((parsed_element for parsed_element in reversed(parsed) if isinstance(parsed_element, str)), "")
+    return next(
+        (parsed_element for parsed_element in reversed(parsed) if isinstance(parsed_element, str)),
+        "",
+    )
 
 
 def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tuple[Any, Any] | None:
-    """Both without decimals, and a list as a tuple if the other is one. None = they are of different kinds."""
+    """Both without decimals, and a list as a tuple if the other is one.
+
+    None = they are of different kinds.
+    """
     values = [_value(gold), _value(answer)]
     kinds = [_kind(values[0], gold_text), _kind(values[1], answer_text)]
     if _clash(values[0], kinds[0], values[1], kinds[1]):
@@ -121,7 +144,9 @@ def _comparable(gold: Any, answer: Any, gold_text: str, answer_text: str) -> tup
     if not any(decimals) and not _has_floats(gold) and not _has_floats(answer):
         return gold, answer
     forms = [_exact_forms(gold, decimals[0]), _exact_forms(answer, decimals[1])]
-    return _without_decimals(gold, decimals[0], forms[1]), _without_decimals(answer, decimals[1], forms[0])
+    return _without_decimals(gold, decimals[0], forms[1]), _without_decimals(
+        answer, decimals[1], forms[0]
+    )
 
 
 def _value(expression: Any) -> Any:
@@ -186,7 +211,10 @@ def _signature(expression: Any) -> str:
 
 
 def _parts(expression: Any) -> tuple[Any, ...]:
-    """The formulas inside: members, ends, sides, cells. Empty for a formula that is compared as one."""
+    """The formulas inside: members, ends, sides, cells.
+
+    Empty for a formula that is compared as one.
+    """
     if isinstance(expression, FiniteSet | Tuple | And):
         return tuple(_members(expression))
     if isinstance(expression, Interval | Union | Or | Relational):
@@ -238,7 +266,9 @@ def _decimal(leaf: Any) -> Decimal | None:
 
 def _decimals(expression: Any, text: str) -> dict[Any, Decimal]:
     """Each leaf that is a decimal with its value, which has as many digits as are written."""
-    leaf_values = {leaf: value for leaf in _leaves(expression) if (value := _decimal(leaf)) is not None}
+    leaf_values = {
+        leaf: value for leaf in _leaves(expression) if (value := _decimal(leaf)) is not None
+    }
     decimal_match = _DECIMAL_TEXT.fullmatch(text)
     if decimal_match and expression in leaf_values:  # digits 0 at the end are digits too
         places = len(decimal_match[1]) + (_PERCENT_PLACES if "%" in text else 0)
@@ -250,12 +280,20 @@ def _decimals(expression: Any, text: str) -> dict[Any, Decimal]:
 
 def _exact_forms(expression: Any, decimals: dict[Any, Decimal]) -> list[Any]:
     """The numbers among the leaves that are no decimals, such as fractions, roots and `0.5\\pi`."""
-    numbers = [leaf for leaf in _leaves(expression) if getattr(leaf, "is_number", False) and leaf not in decimals]
-    return [_exact(leaf) for leaf in numbers if not any(_decimal(part) for part in _complex_parts(leaf))]
+    numbers = [
+        leaf
+        for leaf in _leaves(expression)
+        if getattr(leaf, "is_number", False) and leaf not in decimals
+    ]
+    return [
+        _exact(leaf) for leaf in numbers if not any(_decimal(part) for part in _complex_parts(leaf))
+    ]
 
 
 def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequence[Any]) -> Any:
-    """Each decimal as the exact form of the other side that it is the rounding of, else as its own value."""
+    """Each decimal as the exact form of the other side that it is the rounding of, else as its own
+    value.
+    """
 
     def exactly(leaf: Any) -> Any:
         form = next((form for form in forms if _is_rounded(leaf, decimals.get(leaf), form)), None)
@@ -267,12 +305,18 @@ def _without_decimals(expression: Any, decimals: dict[Any, Decimal], forms: Sequ
 def _exact(leaf: Any) -> Any:
     """With fractions for its decimals."""
     floats = leaf.atoms(Float) if hasattr(leaf, "atoms") and not _has_large_power(leaf) else ()
-    return leaf.xreplace({float_atom: _fraction(float_atom) for float_atom in floats}) if floats else leaf
+    return (
+        leaf.xreplace({float_atom: _fraction(float_atom) for float_atom in floats})
+        if floats
+        else leaf
+    )
 
 
 def _has_large_power(leaf: Any) -> bool:
     """Whether it would have too many digits as an exact number."""
-    return any(power.exp.is_Integer and abs(power.exp) > MAX_DECIMAL_EXPONENT for power in leaf.atoms(Pow))
+    return any(
+        power.exp.is_Integer and abs(power.exp) > MAX_DECIMAL_EXPONENT for power in leaf.atoms(Pow)
+    )
 
 
 def _fraction(value: Any) -> Any:
@@ -281,7 +325,9 @@ def _fraction(value: Any) -> Any:
 
 
 def _complex_parts(leaf: Any) -> tuple[Any, ...]:
-    """Real and imaginary part of `a+bi` and `bi`; empty for a formula that holds i in another way, or not."""
+    """Real and imaginary part of `a+bi` and `bi`; empty for a formula that holds i in another way,
+    or not.
+    """
     if not hasattr(leaf, "atoms") or I not in leaf.atoms():
         return ()
     real, rest = leaf.as_independent(I, as_Add=True)
@@ -290,7 +336,9 @@ def _complex_parts(leaf: Any) -> tuple[Any, ...]:
 
 
 def _is_rounded(leaf: Any, decimal: Decimal | None, form: Any) -> bool:
-    """Whether the leaf is a decimal, or a complex number with one in a part or in both, that is the form rounded."""
+    """Whether the leaf is a decimal, or a complex number with one in a part or in both, that is the
+    form rounded.
+    """
     if decimal is not None:
         return _is_rounding(decimal, form)
     parts = _complex_parts(leaf) if _has_floats(leaf) else ()

@@ -1,4 +1,6 @@
-"""Inequalities as sets: `-2 \\le x < 5` is `[-2,5)`, `x < 1 or x > 2` is `(-\\infty,1)\\cup(2,\\infty)`."""
+"""Inequalities as sets: `-2 \\le x < 5` is `[-2,5)`, `x < 1 or x > 2` is
+`(-\\infty,1)\\cup(2,\\infty)`.
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +9,8 @@ _RELATION = re.compile(
     r"\\(?:leqslant|geqslant|leqq|geqq|leq|geq|le|ge|lt|gt|neq|ne)(?![A-Za-z])|<=|>=|!=|<|>|=|\\in(?![A-Za-z])"
 )
 _SIGNS = {
-    "\\leqslant": "<=", "\\leqq": "<=", "\\leq": "<=", "\\le": "<=", "\\geqslant": ">=", "\\geqq": ">=", "\\geq": ">=",
+    "\\leqslant": "<=", "\\leqq": "<=", "\\leq": "<=", "\\le": "<=", "\\geqslant": ">=",
+    "\\geqq": ">=", "\\geq": ">=",
     "\\ge": ">=", "\\lt": "<", "\\gt": ">", "\\neq": "!=", "\\ne": "!=",
 }  # fmt: skip
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
@@ -15,14 +18,18 @@ _VARIABLE = re.compile(r"[A-Za-z](?:_\{?\w{1,3}\}?)?|\\(?:theta|alpha|beta|lambd
 _WORD = r"(?:\\(?:text|mathrm|textrm|mbox)\s*\{{\s*{0}\s*\}}|(?<![A-Za-z\\]){0}(?![A-Za-z]){1})"
 _OR = re.compile(_WORD.format("or", r"|\\lor(?![A-Za-z])|\\vee(?![A-Za-z])"))
 _AND = re.compile(_WORD.format("and", r"|\\land(?![A-Za-z])|\\wedge(?![A-Za-z])"))
-_NOISE = re.compile(r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?)(?![A-Za-z])|\\q?quad(?![A-Za-z])|\\[,;:! ]|~|\$")
+_NOISE = re.compile(
+    r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?)(?![A-Za-z])|\\q?quad(?![A-Za-z])|\\[,;:! ]|~|\$"
+)
 _BUILDER = re.compile(
     r"\\\{\s*(?P<variable>[A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?R\}?|\\R(?![A-Za-z]))\s*)?"
     r"(?:\\mid(?![A-Za-z])|\\vert(?![A-Za-z])|\||:)(?P<condition>.+)\\\}"
 )
 _OUTWARD = re.compile(r"(?P<open>[\[\](])(?P<ends>[^\[\]()]+,[^\[\]()]+)(?P<close>[\[\])])")
 _INTERVAL = re.compile(r"[\[(][^,]+,[^,]+[)\]]")
-_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|\\R(?![A-Za-z])|\\text\{all real numbers\}|all real numbers")
+_REALS = re.compile(
+    r"\\mathbb\s*\{?\s*R\s*\}?|\\R(?![A-Za-z])|\\text\{all real numbers\}|all real numbers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +41,26 @@ class RealSet:
 
     def may_equal(self, other_set: "RealSet") -> bool:
         """Whether both can mean one answer: `x < 3` is not `y < 3`."""
-        return self.variable is None or other_set.variable is None or self.variable == other_set.variable
+        return (
+            self.variable is None
+            or other_set.variable is None
+            or self.variable == other_set.variable
+        )
 
 
 def real_set(latex: str) -> RealSet | None:
-    """The set that a set, an inequality or several joined by `or` and `and` describe; None for anything else."""
+    """The set that a set, an inequality or several joined by `or` and `and` describe; None for
+    anything else.
+    """
     text = _NOISE.sub(" ", latex).strip()
     # Characters of a set or inequality that is looked at
     if len(text) > 300:
         return None
     if builder := _BUILDER.fullmatch(text):
         inner = _parse_alternatives(builder["condition"].strip())
-        return RealSet(inner.latex, None) if inner and inner.variable == builder["variable"] else None
+        return (
+            RealSet(inner.latex, None) if inner and inner.variable == builder["variable"] else None
+        )
     if _REALS.fullmatch(text):
         return RealSet(r"(-\infty,\infty)", None)
     if outward := _OUTWARD.fullmatch(text):
@@ -63,7 +78,9 @@ def _parse_alternatives(text: str) -> RealSet | None:
     if len(alternatives) > 8:
         return None
     parsed_sets = [_parse_conjunction(alternative.strip(" ,")) for alternative in alternatives]
-    variables = {parsed_set.variable for parsed_set in parsed_sets if parsed_set is not None} - {None}
+    variables = {parsed_set.variable for parsed_set in parsed_sets if parsed_set is not None} - {
+        None
+    }
     if None in parsed_sets or len(variables) > 1:
         return None
     return RealSet(
@@ -95,13 +112,23 @@ def _chain(text: str) -> tuple[str, list[tuple[str, str]]] | None:
     elif len(signs) == 1 and _VARIABLE.fullmatch(terms[1]) and terms[0] and signs[0] in _FLIPPED:
         variable = terms[1]
         relations = [(_FLIPPED[signs[0]], terms[0])]
-    elif len(signs) == 2 and _VARIABLE.fullmatch(terms[1]) and terms[0] and terms[2] and _one_way(signs):
+    elif (
+        len(signs) == 2
+        and _VARIABLE.fullmatch(terms[1])
+        and terms[0]
+        and terms[2]
+        and _one_way(signs)
+    ):
         variable = terms[1]
         relations = [(_FLIPPED[signs[0]], terms[0]), (signs[1], terms[2])]
     else:
         return None
     bare = re.sub(r"\\[A-Za-z]+", "", " ".join(term for _, term in relations))
-    return None if re.search(rf"(?<![A-Za-z]){re.escape(variable)}(?![A-Za-z])", bare) else (variable, relations)
+    return (
+        None
+        if re.search(rf"(?<![A-Za-z]){re.escape(variable)}(?![A-Za-z])", bare)
+        else (variable, relations)
+    )
 
 
 def _one_way(signs: list[str]) -> bool:
@@ -109,7 +136,9 @@ def _one_way(signs: list[str]) -> bool:
 
 
 def _make_interval(relations: list[tuple[str, str]]) -> str | None:
-    """The interval of one lower and one upper bound at most, or the one point, set, or line without a point."""
+    """The interval of one lower and one upper bound at most, or the one point, set, or line without
+    a point.
+    """
     if len(relations) == 1 and relations[0][0] in ("=", "!=", "\\in"):
         sign, term = relations[0]
         if sign == "=":

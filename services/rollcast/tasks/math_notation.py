@@ -1,6 +1,7 @@
 """Ways to write the same number or formula, brought to the one that math-verify reads.
 
-４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}      90° -> 90^\\circ
+４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}      90° ->
+                  90^\\circ
 1.5e-3 -> 0.0015       0.1\\overline{6}, 0.1666... -> \\frac{1}{6}       1 000, 1\\,000 -> 1000
 3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5
 """
@@ -14,12 +15,18 @@ MAX_EXPONENT = 400
 """Largest exponent of a number such as 1e400; larger ones stay as they are written."""
 MAX_PERIOD_DIGITS = 60
 _SIGNS = {
-    "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ", "·": r"\cdot ",
-    "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∞": r"\infty ", "π": r"\pi ", "≤": r"\le ",
-    "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
-    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ", "º": r"^\circ ",
-    "˚": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F", "ℝ": r"\mathbb{R}", "…": "...", "。": ".", "∨": r"\lor ",
-    "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
+    "−": "-", "‐": "-", "‑": "-", "‒": "-", "–": "-", "﹣": "-", "×": r"\times ", "⋅": r"\cdot ",
+    "·": r"\cdot ",
+    "∙": r"\cdot ", "÷": r"\div ", "∕": "/", "⁄": "/", "√": r"\sqrt ", "∞": r"\infty ",
+    "π": r"\pi ", "≤": r"\le ",
+    "≦": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "≧": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ",
+    "≈": r"\approx ",
+    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "±": r"\pm ", "°": r"^\circ ",
+    "º": r"^\circ ",
+    "˚": r"^\circ ", "℃": r"^\circ C", "℉": r"^\circ F", "ℝ": r"\mathbb{R}", "…": "...", "。": ".",
+    "∨": r"\lor ",
+    "∧": r"\land ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ",
+    "φ": r"\phi ",
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
@@ -79,15 +86,25 @@ _STARTS = re.compile(r"^(?:\\[,;:! ]|\\q?quad(?![A-Za-z])|[\s~])+")
 
 
 def plain_signs(text: str) -> str:
-    """Digits and signs of other alphabets as ASCII or LaTeX; repeating decimals and powers of ten as exact numbers."""
+    """Digits and signs of other alphabets as ASCII or LaTeX; repeating decimals and powers of ten
+    as exact numbers.
+    """
     if not text.isascii():
-        text = _COMBINING_BAR.sub(lambda bar_match: rf"\overline{{{re.sub(r'[^0-9]', '', bar_match[0])}}}", text)
+        text = _COMBINING_BAR.sub(
+            lambda bar_match: rf"\overline{{{re.sub(r'[^0-9]', '', bar_match[0])}}}", text
+        )
         text = _COMBINING_DOT.sub(r"\\dot{\1}", text)
         text = _RAISED.sub(
-            lambda raised_match: _power("^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])), text
+            lambda raised_match: _power(
+                "^", "".join(_SUPERSCRIPTS[sign] for sign in raised_match[0])
+            ),
+            text,
         )
         text = _LOWERED.sub(
-            lambda lowered_match: _power("_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])), text
+            lambda lowered_match: _power(
+                "_", "".join(_SUBSCRIPTS[sign] for sign in lowered_match[0])
+            ),
+            text,
         )
         text = _IDEOGRAPH_THEN_NUMBER.sub(" ", "".join(map(_sign, text)))
     text = _BRACES.sub(lambda brace_match: brace_match[1] or ".", _NOT_EQUAL.sub(r"\\ne ", text))
@@ -106,7 +123,10 @@ def formula(text: str) -> str:
         text = _trim(text[2:-2])
     text = _LETTER_OF_NUMBER.sub(r" \1 ", _END_OF_TEXT.sub("}", text))
     text = _NUMBER_IN_TEXT.sub(
-        lambda text_match: text_match[1].rstrip(".,") + (rf"\text{{ {text_match[2]}}}" if text_match[2] else ""), text
+        lambda text_match: (
+            text_match[1].rstrip(".,") + (rf"\text{{ {text_match[2]}}}" if text_match[2] else "")
+        ),
+        text,
     )
     text = _TEMPERATURE.sub(r"\1", _DEGREES.sub(lambda _: r"^\circ ", text))
     text = _SEPARATED.sub(lambda number_match: re.sub(_SPACE, "", number_match[1]), text)
@@ -120,7 +140,9 @@ def formula(text: str) -> str:
 
 def _trim(text: str) -> str:
     text_without_end = _ENDS.sub("", text)
-    if len(text_without_end) < len(text) and text_without_end.endswith("\\"):  # `\ ` and `\.` are one sign each
+    if len(text_without_end) < len(text) and text_without_end.endswith(
+        "\\"
+    ):  # `\ ` and `\.` are one sign each
         text_without_end = text_without_end[:-1]
     return _STARTS.sub("", text_without_end)
 
@@ -140,7 +162,9 @@ def _sign(character: str) -> str:
         return " " if character != "\u2028" else "\n"
     if (digit := unicodedata.decimal(character, None)) is not None:
         return str(digit)
-    if unicodedata.category(character) == "No" and "\u2044" in (parts := unicodedata.normalize("NFKC", character)):
+    if unicodedata.category(character) == "No" and "\u2044" in (
+        parts := unicodedata.normalize("NFKC", character)
+    ):
         numerator, _, denominator = parts.partition("\u2044")
         return rf"\frac{{{numerator}}}{{{denominator}}}"
     if "\U0001d400" <= character <= "\U0001d7ff":  # letters of formulas
@@ -160,7 +184,9 @@ def _repeating(decimal_match: re.Match[str]) -> str:
 
 
 def _going_on(decimal_match: re.Match[str]) -> str:
-    """0.1666... as a fraction; digits that do not come three times in a row say nothing about those that follow."""
+    """0.1666... as a fraction; digits that do not come three times in a row say nothing about those
+    that follow.
+    """
     repeated = _REPEATED.fullmatch(decimal_match["digits"])
     if repeated is None or len(repeated["period"]) > MAX_PERIOD_DIGITS:
         return decimal_match[0]
@@ -189,7 +215,9 @@ def _power_of_ten(power_match: re.Match[str]) -> str:
 
 
 def _shift_decimal(digits: str, exponent: int) -> str:
-    """digits * 10^exponent with every digit written: it stays a decimal, which equals others only by its value."""
+    """digits * 10^exponent with every digit written: it stays a decimal, which equals others only
+    by its value.
+    """
     _, figures, own_exponent = Decimal(digits).as_tuple()
     text = format(Decimal((0, figures, int(own_exponent) + exponent)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

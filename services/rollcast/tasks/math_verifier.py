@@ -1,4 +1,5 @@
-"""The verifier `math`: whether an answer equals the reference, whichever of the usual ways it is written in.
+"""The verifier `math`: whether an answer equals the reference, whichever of the usual ways it is
+written in.
 
 reference -> formula -> math-verify ---.
                                         equal? -> 1 or 0
@@ -17,9 +18,13 @@ from rollcast.tasks.math_words import last_quantities, quantities, words
 from rollcast.tasks.thinking import final_answer
 
 _UNESCAPED_DOLLAR = re.compile(r"(?<!\\)\$")
-_IN_MATH_MODE = re.compile(r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL)
+_IN_MATH_MODE = re.compile(
+    r"(?<!\\)\$\$?([^$]{1,400})\$\$?|\\\((.{1,400}?)\\\)|\\\[(.{1,400}?)\\\]", re.DOTALL
+)
 _BASE = re.compile(r"[-\dA-F]+_\{?(?P<base>\d{1,2})\}?")
-_RELATION_FIRST = re.compile(r"(?:\\(?:neq?|leq?|geq?|leqslant|geqslant|lt|gt)(?![A-Za-z])|!=|[<>]=?)")
+_RELATION_FIRST = re.compile(
+    r"(?:\\(?:neq?|leq?|geq?|leqslant|geqslant|lt|gt)(?![A-Za-z])|!=|[<>]=?)"
+)
 _NOT_EQUAL_TO = re.compile(r"(?:\\neq?(?![A-Za-z])|!=)[\s${(]{0,8}$")
 _OTHER_RELATION = re.compile(
     r"\\(?:neq?|not(?:in)?|n(?:less|gtr|leq|geq|sim)|gg|ll|succ|prec)(?![A-Za-z])|!=|<>|\u2260"
@@ -35,7 +40,9 @@ _RESTATED = re.compile(r"final answer[^\n]{0,100}?\bis\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """One formula as math-verify reads it, and the set it describes if it is an inequality or a set."""
+    """One formula as math-verify reads it, and the set it describes if it is an inequality or a
+    set.
+    """
 
     values: list[Any]
     set: RealSet | None = None
@@ -67,7 +74,11 @@ def math(completion: str, reference: Any) -> float:
 
 def _read_reference(text: str) -> _Formula:
     boxes = final_boxes(text)
-    if boxes is None and _UNESCAPED_DOLLAR.search(text) and (embedded_formula := _read_in(plain_signs(text))).values:
+    if (
+        boxes is None
+        and _UNESCAPED_DOLLAR.search(text)
+        and (embedded_formula := _read_in(plain_signs(text))).values
+    ):
         return embedded_formula
     return _read(",".join(boxes.adjacent) if boxes else text)
 
@@ -90,8 +101,12 @@ def _is_right(answer: str, gold: _Formula) -> bool:
 def _boxes_are_right(boxes: FinalBoxes, gold: _Formula) -> bool:
     """A list is one answer: either it is the reference as a whole, or each of its members is."""
     if len(boxes.listed) > 1:
-        return _is(gold, ",".join(boxes.listed)) or all(_is(gold, box_content) for box_content in boxes.listed)
-    return _is(gold, boxes.last) or (len(boxes.adjacent) > 1 and _is(gold, ",".join(boxes.adjacent)))
+        return _is(gold, ",".join(boxes.listed)) or all(
+            _is(gold, box_content) for box_content in boxes.listed
+        )
+    return _is(gold, boxes.last) or (
+        len(boxes.adjacent) > 1 and _is(gold, ",".join(boxes.adjacent))
+    )
 
 
 def _is(gold: _Formula, text: str) -> bool:
@@ -120,7 +135,9 @@ def _read(text: str) -> _Formula:
 
 
 def _read_in(text: str) -> _Formula:
-    """The formula that math-verify chooses in a text; no values if the text says that it is not the value."""
+    """The formula that math-verify chooses in a text; no values if the text says that it is not the
+    value.
+    """
     values = _parse(text)
     chosen = values[-1] if values and isinstance(values[-1], str) else ""
     preceding_text = text[: text.rfind(chosen)] if chosen in text else ""
@@ -155,4 +172,6 @@ def _equal(gold: _Formula, answer: _Formula) -> bool:
         return True
     if gold.set is None or answer.set is None or not gold.set.may_equal(answer.set):
         return False
-    return are_equal(*(_parse(f"${solution_set.latex}$") for solution_set in (gold.set, answer.set)))
+    return are_equal(
+        *(_parse(f"${solution_set.latex}$") for solution_set in (gold.set, answer.set))
+    )

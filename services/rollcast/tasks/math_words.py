@@ -10,11 +10,15 @@ _IN_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|hbox)\s*\{([^
 _WORDS = re.compile(r"(?=.*[a-z]{3})[a-z0-9,.'-]+")
 _QUANTITY = r"([-+]?\d{1,20}(?:[.,/]\d{1,20}){0,4})\s{0,4}(?:[A-Za-z]{2,20}|[hms])(?![A-Za-z])\.?"
 _NUMBER = re.compile(_QUANTITY)
-_QUANTITIES = re.compile(rf"(?<![\w.]){_QUANTITY}(?:\s{{0,4}}(?:,|and)?\s{{0,4}}{_QUANTITY}){{1,4}}")
+_QUANTITIES = re.compile(
+    rf"(?<![\w.]){_QUANTITY}(?:\s{{0,4}}(?:,|and)?\s{{0,4}}{_QUANTITY}){{1,4}}"
+)
 
 
 def words(latex: str) -> str:
-    """The letters and digits of an answer in words, without case and blanks; empty for a formula."""
+    """The letters and digits of an answer in words, without case and blanks; empty
+    for a formula.
+    """
     plain_text = re.sub(r"\s|~|\\[ ,]", "", _short(latex)).casefold()
     return plain_text if _WORDS.fullmatch(plain_text) else ""
 

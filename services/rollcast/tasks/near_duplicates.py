@@ -1,7 +1,9 @@
-"""Training prompts that nearly repeat an evaluated prompt: both hold the same thirteen words in a row.
+"""Training prompts that nearly repeat an evaluated prompt: both hold the same thirteen words in a
+row.
 
-They are counted and named, not removed: a common phrase is no copy. So sequences do not count that many evaluated
-prompts hold, nor those that many training prompts hold, unless half of an evaluated prompt is repeated.
+They are counted and named, not removed: a common phrase is no copy. So sequences do not count that
+many evaluated prompts hold, nor those that many training prompts hold, unless half of an evaluated
+prompt is repeated.
 """
 
 import re
@@ -16,7 +18,8 @@ from rollcast.tasks.mappings import resolve_mapping
 from rollcast.tasks.prompts import Prompt, PromptSplit
 
 NUM_WORDS = 13
-"""Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165, appendix C)."""
+"""Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165,
+appendix C)."""
 MAX_PAIRS = 20
 MAX_SHOWN_CHARACTERS = 60
 _WORD = re.compile(r"\w+")
@@ -29,7 +32,8 @@ class NearDuplicates:
     num_prompts: int
     """Training prompts that nearly repeat an evaluated one."""
     pairs: list[tuple[str, str]]
-    """A training prompt and the evaluated one, without their templates; those with the largest overlap."""
+    """A training prompt and the evaluated one, without their templates; those with the largest
+    overlap."""
 
     def in_words(self) -> list[str]:
         """Nothing without such prompts."""
@@ -39,23 +43,32 @@ class NearDuplicates:
         if self.num_prompts == 1:
             subject = "1 training prompt nearly repeats"
         examples = "; ".join(
-            f"{_short(training_text)!r} and {_short(evaluated_text)!r}" for training_text, evaluated_text in self.pairs
+            f"{_short(training_text)!r} and {_short(evaluated_text)!r}"
+            for training_text, evaluated_text in self.pairs
         )
         more = f" (the first {len(self.pairs)})" if self.num_prompts > len(self.pairs) else ""
         return [
-            f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a row{more}: {examples}; "
+            f"tasks.dataset: {subject} a held-out or downstream prompt, {NUM_WORDS} words in a "
+            f"row{more}: {examples}; "
             "remove rows that are copies"
         ]
 
 
 def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
-    """Takes some seconds for 100,000 prompts. Generated sets are left out: no two of their prompts are alike."""
+    """Takes some seconds for 100,000 prompts.
+
+    Generated sets are left out: no two of their prompts are alike.
+    """
     bare = _BareTexts(tasks)
     evaluated: list[tuple[str, set[Sequence]]] = []
     holders: defaultdict[Sequence, list[int]] = defaultdict(list)
     for prompt in (
         *split.held_out,
-        *(downstream_prompt for prompts in split.downstream.values() for downstream_prompt in prompts),
+        *(
+            downstream_prompt
+            for prompts in split.downstream.values()
+            for downstream_prompt in prompts
+        ),
     ):
         text = bare.find_bare_text(prompt)
         sequences = set() if text is None else set(_sequences(_words(text)))
@@ -64,7 +77,9 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
         evaluated.append((text or "", sequences))
     # Evaluated prompts that may hold a sequence; what more of them hold is a phrase of their set
     rare_sequences = {sequence: places for sequence, places in holders.items() if len(places) <= 3}
-    overlapping_texts = _shared(rare_sequences, (bare.find_bare_text(prompt) for prompt in split.train))
+    overlapping_texts = _shared(
+        rare_sequences, (bare.find_bare_text(prompt) for prompt in split.train)
+    )
     counts = Counter(sequence for _, sequences in overlapping_texts for sequence in sequences)
     overlaps: list[tuple[float, str, str]] = []
     for text, sequences in overlapping_texts:
@@ -72,7 +87,9 @@ def near_duplicates(tasks: Tasks, split: PromptSplit) -> NearDuplicates:
         if best is not None:
             overlaps.append((best[0], text, evaluated[best[1]][0]))
     overlaps.sort(key=lambda item: -item[0])
-    return NearDuplicates(len(overlaps), [(text, evaluated_text) for _, text, evaluated_text in overlaps[:MAX_PAIRS]])
+    return NearDuplicates(
+        len(overlaps), [(text, evaluated_text) for _, text, evaluated_text in overlaps[:MAX_PAIRS]]
+    )
 
 
 def _shared(
@@ -83,7 +100,11 @@ def _shared(
     overlapping_texts = []
     for text in texts if rare_sequences else ():
         if text is not None:
-            shared = {sequence for sequence in _sequences(_words(text), rare_words) if sequence in rare_sequences}
+            shared = {
+                sequence
+                for sequence in _sequences(_words(text), rare_words)
+                if sequence in rare_sequences
+            }
             if shared:
                 overlapping_texts.append((text, shared))
     return overlapping_texts
@@ -95,14 +116,16 @@ def _best_overlap(
     counts: Mapping[Sequence, int],
     evaluated: list[tuple[str, set[Sequence]]],
 ) -> tuple[float, int] | None:
-    """The largest shared part of an evaluated prompt, and that prompt; None = only phrases are shared."""
+    """The largest shared part of an evaluated prompt, and that prompt; None = only phrases are
+    shared.
+    """
     places = {holder_index for sequence in sequences for holder_index in rare_sequences[sequence]}
     best: tuple[float, int] | None = None
     for prompt_index in sorted(places):
         shared = sequences & evaluated[prompt_index][1]
         share = len(shared) / len(evaluated[prompt_index][1])
-        # Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper, too
-        # Share of an evaluated prompt's sequences from which on a phrase counts as a copy
+        # Training prompts that may hold a sequence before it counts as a phrase; 10 in that paper,
+        # too Share of an evaluated prompt's sequences from which on a phrase counts as a copy
         is_copy = share >= 0.5 or any(counts[sequence] <= 10 for sequence in shared)
         if is_copy and (best is None or share > best[0]):
             best = (share, prompt_index)
@@ -111,7 +134,9 @@ def _best_overlap(
 
 def _words(text: str) -> list[str]:
     """Without signs, and so without the delimiters of formulas."""
-    return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold())
+    return _WORD.findall(
+        (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    )
 
 
 def _sequences(words: list[str], known_words: set[str] | None = None) -> Iterator[Sequence]:
@@ -142,7 +167,9 @@ class _BareTexts:
         template_start, template_end = self._template_ends[prompt.dataset]
         if len(prompt.messages) > 1:
             *earlier_texts, last = (message.content for message in prompt.messages)
-            return "\n\n".join([*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)])
+            return "\n\n".join(
+                [*earlier_texts, last.removeprefix(template_start).removesuffix(template_end)]
+            )
         return prompt.text.removeprefix(template_start).removesuffix(template_end)
 
 

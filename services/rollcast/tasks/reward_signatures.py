@@ -1,8 +1,11 @@
 """Reward functions written for TRL or verl, called as those call them, with one completion.
 
-TRL     reward(prompts, completions, **columns) -> [reward]: each argument is a list of one; columns: the row's fields
-verl    compute_score(data_source, solution_str, ground_truth, extra_info) -> reward, or a mapping with `score`
-        compute_score(data_sources, solution_strs, ground_truths, extra_infos) -> a list of such, in batches
+TRL     reward(prompts, completions, **columns) -> [reward]: each argument is a list of one;
+        columns: the row's fields
+verl    compute_score(data_source, solution_str, ground_truth, extra_info) -> reward, or a mapping
+        with `score`
+        compute_score(data_sources, solution_strs, ground_truths, extra_infos) -> a list of such, in
+        batches
 ours    grade(completion, row) -> reward
 """
 
@@ -18,7 +21,9 @@ _TRL_OWN = frozenset({"prompt", "completion", "prompts", "completions"})
 
 
 def adapt_signature(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself; if the names of its arguments are TRL's or verl's, a function of (completion, row)."""
+    """The function itself; if the names of its arguments are TRL's or verl's, a function of
+    (completion, row).
+    """
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # written in C
@@ -44,7 +49,8 @@ def _around(
     named = {
         name: signature_parameter
         for name, signature_parameter in parameters.items()
-        if signature_parameter.kind in (signature_parameter.POSITIONAL_OR_KEYWORD, signature_parameter.KEYWORD_ONLY)
+        if signature_parameter.kind
+        in (signature_parameter.POSITIONAL_OR_KEYWORD, signature_parameter.KEYWORD_ONLY)
     }
 
     def grade(completion: str, row: Mapping[str, Any]) -> Any:
@@ -52,7 +58,11 @@ def _around(
         for name, parameter in named.items():
             if parameter.default is parameter.empty and name not in arguments:
                 raise KeyError(name)
-        return reward(function(**{name: item for name, item in arguments.items() if takes_more or name in named}))
+        return reward(
+            function(
+                **{name: item for name, item in arguments.items() if takes_more or name in named}
+            )
+        )
 
     grade.__wrapped__ = function  # type: ignore[attr-defined]  # where `inspect.unwrap` finds the user's own
     return grade
@@ -61,7 +71,9 @@ def _around(
 def _for_trl(completion: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """A prompt that is a chat makes the completion one too."""
     prompt = row.get("prompt", "")
-    answer = [{"role": "assistant", "content": completion}] if isinstance(prompt, list) else completion
+    answer = (
+        [{"role": "assistant", "content": completion}] if isinstance(prompt, list) else completion
+    )
     columns = {name: [item] for name, item in row.items() if name not in _TRL_OWN}
     return columns | {"prompts": [prompt], "completions": [answer]}
 
@@ -70,14 +82,20 @@ def _trl_reward(result: Any) -> Any:
     if inspect.iscoroutine(result):
         result.close()
         raise UserError(
-            "it is asynchronous, and a verifier is not; make it a plain function (def), or a reward service"
+            "it is asynchronous, and a verifier is not; make it a plain function (def), or a "
+            "reward service"
         )
     return _only(result, "TRL")
 
 
 def _for_verl(completion: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The truth is where verl's data sets have it, else in the row's field ground_truth or answer."""
-    arguments: dict[str, Any] = {"solution_str": completion, "extra_info": row.get("extra_info") or {}}
+    """The truth is where verl's data sets have it, else in the row's field ground_truth
+    or answer.
+    """
+    arguments: dict[str, Any] = {
+        "solution_str": completion,
+        "extra_info": row.get("extra_info") or {},
+    }
     model = row.get("reward_model")
     for fields, name in ((model, "ground_truth"), (row, "ground_truth"), (row, "answer")):
         if isinstance(fields, Mapping) and fields.get(name) is not None:
@@ -110,7 +128,8 @@ def _verl_reward(result: Any) -> Any:
     if isinstance(result, Mapping):
         if "score" not in result:
             raise UserError(
-                f"it has verl's arguments and returned {reprlib.repr(result)}, which has no 'score'; add it"
+                f"it has verl's arguments and returned {reprlib.repr(result)}, which has no "
+                "'score'; add it"
             )
         return result["score"]
     return result[0] if isinstance(result, list | tuple) and result else result

@@ -1,7 +1,8 @@
 """Rows of data sets: JSON lines, Parquet files, sets of the Hugging Face hub.
 
-Every reader yields (where, row): `where` names the row in complaints. None of them trusts its input: lines and tables
-are bounded, and every failure of a reader becomes one sentence for the user.
+Every reader yields (where, row): `where` names the row in complaints. None of them trusts its
+input: lines and tables are bounded, and every failure of a reader becomes one sentence for the
+user.
 """
 
 import gzip
@@ -25,8 +26,11 @@ MAX_LINE_BYTES = 64 << 20
 MAX_ROWS = 10_000_000
 
 
-def read_rows(dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
-    """All rows of a data set. `hub`: the place where the mapping's data set is published; `skipped` counts empty lines.
+def read_rows(
+    dataset: RowsDataset, hub: Hub | None, skipped: Counter[str]
+) -> Iterator[tuple[str, Row]]:
+    """All rows of a data set. `hub`: the place where the mapping's data set is published; `skipped`
+    counts empty lines.
 
     Raises UserError for a source that cannot be read, and for more rows than a run can hold.
     """
@@ -47,19 +51,29 @@ def _lines(path: Path, skipped: Counter[str]) -> Iterator[tuple[str, Row]]:
     try:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+            for number, line in enumerate(
+                iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
+            ):
                 where = f"data set {path}, line {number}"
                 if len(line) > MAX_LINE_BYTES:
-                    raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes; shorten or remove it")
+                    raise UserError(
+                        f"{where}: longer than {MAX_LINE_BYTES} bytes; shorten or remove it"
+                    )
                 if line.strip():
                     yield where, _parse(line, where)
                 else:
                     skipped["empty"] += 1
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"tasks.dataset.path = {path}: broken gzip file ({error}); compress it again") from error
+        raise UserError(
+            f"tasks.dataset.path = {path}: broken gzip file ({error}); compress it again"
+        ) from error
     except OSError as error:
         raise refused_by_the_world(
-            error, f"tasks.dataset.path = {path}: cannot be read ({error.strerror}); give the path of a JSONL file"
+            error,
+            (
+                f"tasks.dataset.path = {path}: cannot be read ({error.strerror}); give the path of "
+                "a JSONL file"
+            ),
         ) from error
 
 
@@ -69,7 +83,9 @@ def _parse(line: bytes, where: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not a JSON object ({error}); fix or remove it") from error
     if not isinstance(row, dict):
-        raise UserError(f"{where}: holds {type_in_words(row)}, needs a JSON object; fix or remove it")
+        raise UserError(
+            f"{where}: holds {type_in_words(row)}, needs a JSON object; fix or remove it"
+        )
     return row
 
 
@@ -86,11 +102,16 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())[:200]
         raise refused_by_the_world(
-            error, f"tasks.dataset.path = {path}: cannot be read ({reason}); give the path of a Parquet file"
+            error,
+            (
+                f"tasks.dataset.path = {path}: cannot be read ({reason}); give the path of a "
+                "Parquet file"
+            ),
         ) from error
     except _library("pyarrow", "pyarrow").ArrowException as error:
         raise UserError(
-            f"tasks.dataset.path = {path}: not a Parquet file ({' '.join(str(error).split())[:200]}); give another"
+            f"tasks.dataset.path = {path}: not a Parquet file "
+            f"({' '.join(str(error).split())[:200]}); give another"
         ) from error
 
 
@@ -107,8 +128,10 @@ def _hub(dataset: HuggingfaceDataset, hub: Hub | None) -> Iterator[tuple[str, Ro
             yield f"data set {home.path}, {split} row {number}", row
     except Exception as error:  # the hub, its cache and every builder raise arbitrary exceptions
         sentence = (
-            f"tasks.dataset.path = {home.path}: split {split!r} cannot be loaded from the Hugging Face hub "
-            f"({' '.join(str(error).split())[:300]}); check name, config and split, and that the hub or its cache is "
+            f"tasks.dataset.path = {home.path}: split {split!r} cannot be loaded from the Hugging "
+            "Face hub "
+            f"({' '.join(str(error).split())[:300]}); check name, config and split, and that the "
+            "hub or its cache is "
             "within reach"
         )
         if datasets.config.HF_HUB_OFFLINE:  # the library says "connection" then, too
@@ -122,5 +145,6 @@ def _library(module: str, package: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise UserError(
-            f"tasks.dataset: this kind of data set needs the package {package}; install rollcast[data]"
+            f"tasks.dataset: this kind of data set needs the package {package}; install "
+            "rollcast[data]"
         ) from error

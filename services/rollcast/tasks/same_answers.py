@@ -14,7 +14,8 @@ def same_answer(left: Any, right: Any) -> bool:
     if left == right or not all(isinstance(answer, str | int | float) for answer in (left, right)):
         return bool(left == right)
     latex_texts = [
-        str(reference).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac") for reference in (left, right)
+        str(reference).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+        for reference in (left, right)
     ]
     plain = [_LATEX_NOISE.sub("", latex_text) for latex_text in latex_texts]
     if plain[0] == plain[1]:

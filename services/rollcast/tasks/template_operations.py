@@ -1,8 +1,10 @@
-"""Bounds for operations of chat templates: operators, calls, filters, and texts that are put together.
+"""Bounds for operations of chat templates: operators, calls, filters, and texts that are put
+together.
 
-`9 ** (9 ** 9)` and `'x'.center(10 ** 9)` are computed in one step, which no watchdog of the same process can end: it
-holds Python's lock. jinja2's sandbox bounds `range` alone. A size is estimated before the step; all results of one
-rendering have a bound too. Comparisons and slices are as in Python.
+`9 ** (9 ** 9)` and `'x'.center(10 ** 9)` are computed in one step, which no watchdog of the same
+process can end: it holds Python's lock. jinja2's sandbox bounds `range` alone. A size is estimated
+before the step; all results of one rendering have a bound too. Comparisons and slices are as in
+Python.
 """
 
 import functools
@@ -24,7 +26,8 @@ from rollcast.tasks.template_sizes import (
 )
 
 _UNWRITTEN = {
-    "abs", "attr", "batch", "count", "d", "default", "first", "float", "int", "items", "last", "length", "list", "map",
+    "abs", "attr", "batch", "count", "d", "default", "first", "float", "int", "items", "last",
+    "length", "list", "map",
     "random", "reject", "rejectattr", "reverse", "select", "selectattr", "slice",
 }  # fmt: skip
 """Filters that do not write their subject as text and compare nothing in it."""
@@ -36,7 +39,9 @@ _rendering = threading.local()
 
 
 def bound_operations() -> None:
-    """Begin a rendering: bound the operations of each sandboxed template that this process compiles from now on."""
+    """Begin a rendering: bound the operations of each sandboxed template that this process compiles
+    from now on.
+    """
     _rendering.num_bytes = 0
     environment: Any = ImmutableSandboxedEnvironment
     environment.intercepted_binops = frozenset(("*", "**", "%", "+"))
@@ -61,12 +66,17 @@ def _count_result(result: Any) -> Any:
 
 def _count(num_bytes: int) -> None:
     _rendering.num_bytes = getattr(_rendering, "num_bytes", 0) + num_bytes
-    # Bytes of all texts and lists of a rendering: a template that adds each message to a text makes a chat many times
+    # Bytes of all texts and lists of a rendering: a template that adds each message to a text makes
+    # a chat many times
     if _rendering.num_bytes > 1 << 30:
-        raise OverflowError("the texts and lists that the chat template makes are too large together")
+        raise OverflowError(
+            "the texts and lists that the chat template makes are too large together"
+        )
 
 
-def _call_operator(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
+def _call_operator(
+    self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any
+) -> Any:
     # Largest integer that is multiplied or raised; its product takes microseconds.
     max_bits = 100_000
     if operator == "**" and isinstance(left, int) and isinstance(right, int):
@@ -103,7 +113,9 @@ def _call_function(self: Any, context: Any, function: Any, /, *arguments: Any, *
     name = getattr(function, "__name__", "")
     subject = getattr(function, "__self__", None)
     if name == "join" and isinstance(subject, str):
-        arguments = tuple(as_list(items) if isinstance(items, Iterator) else items for items in arguments)
+        arguments = tuple(
+            as_list(items) if isinstance(items, Iterator) else items for items in arguments
+        )
     refuse_large_result(name, arguments if subject is None else (subject, *arguments), named)
     return _count_result(_call(self, context, function, *arguments, **named))
 

@@ -1,4 +1,6 @@
-"""How large a value of a chat template is, and how large a result will be at most, before it is computed."""
+"""How large a value of a chat template is, and how large a result will be at most, before it is
+computed.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +19,9 @@ def refuse_beyond(size: int) -> None:
     # chat has less.
     max_items = 10_000_000
     if size > max_items:
-        raise OverflowError(f"an operation of the chat template makes more than {max_items:,} characters or items")
+        raise OverflowError(
+            f"an operation of the chat template makes more than {max_items:,} characters or items"
+        )
 
 
 def list_size(num_items: int) -> int:
@@ -26,7 +30,8 @@ def list_size(num_items: int) -> int:
 
 
 def written_size(value: Any, indent: int = 0) -> int:
-    """Characters of a value, and those of all that it holds, as often as they are written. Raises OverflowError.
+    """Characters of a value, and those of all that it holds, as often as they are written. Raises
+    OverflowError.
 
     `indent`: blanks before an item, for each level.
     """
@@ -64,16 +69,23 @@ def as_list(values: Iterator[Any]) -> list[Any]:
 
 
 def refuse_large_format(text: str, arguments: Any) -> None:
-    """Raises OverflowError for a `%` format, or one of `str.format`, whose result would be too long."""
+    """Raises OverflowError for a `%` format, or one of `str.format`, whose result would be too
+    long.
+    """
     if _WIDTH_FROM_ARGUMENT.search(text):
-        raise OverflowError("a width in the chat template is given by an argument; write it into the format")
+        raise OverflowError(
+            "a width in the chat template is given by an argument; write it into the format"
+        )
     widths = sum(int(digits[:20]) for digits in _DIGITS.findall(text))
     num_places = text.count("%") + text.count("{")
     refuse_beyond(len(text) + widths + num_places * written_size(arguments))
 
 
 def refuse_large_result(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    """Raises OverflowError if a method or filter of this name would make too much. Its subject comes first."""
+    """Raises OverflowError if a method or filter of this name would make too much.
+
+    Its subject comes first.
+    """
     estimate = _ESTIMATES.get(name)
     if estimate is None:
         return
@@ -106,7 +118,9 @@ def _joint_size_of_filter(items: Any, separator: Any = "", *_: Any, **named: Any
 
 
 def _size_with_indent(text: Any, width: Any = 4, *_: Any, **__: Any) -> int:
-    return len(str(text)) + (str(text).count("\n") + 1) * (len(width) if isinstance(width, str) else _whole(width))
+    return len(str(text)) + (str(text).count("\n") + 1) * (
+        len(width) if isinstance(width, str) else _whole(width)
+    )
 
 
 def _with_tabs(text: str, tabsize: int = 8) -> int:
@@ -114,7 +128,9 @@ def _with_tabs(text: str, tabsize: int = 8) -> int:
 
 
 def _translation_size(text: str, table: Any) -> int:
-    return len(text) * max((len(value) for value in table.values() if isinstance(value, str)), default=1)
+    return len(text) * max(
+        (len(value) for value in table.values() if isinstance(value, str)), default=1
+    )
 
 
 def _json_size(value: Any, *_: Any, indent: Any = 0, **__: Any) -> int:
@@ -140,7 +156,9 @@ def _square_size(text: Any, *_: Any, **__: Any) -> int:
 
 # Their arguments have the names of the operations' own, which a template may use.
 _ESTIMATES: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("center", "ljust", "rjust", "zfill", "to_bytes", "batch", "slice"), _sum_widths),
+    **dict.fromkeys(
+        ("center", "ljust", "rjust", "zfill", "to_bytes", "batch", "slice"), _sum_widths
+    ),
     "replace": _size_with_replacement,
     "join": _joint_size,
     "join filter": _joint_size_of_filter,

@@ -1,9 +1,11 @@
-"""A chat template is a program of a third party, and one with nested loops may never end. This ends the process then.
+"""A chat template is a program of a third party, and one with nested loops may never end. This ends
+the process then.
 
 watched -> rendering -> done        one thread for all renderings of a process
               `- deadline: one sentence on standard error that names the template, exit code 2
 
-It needs Python's lock, which one long operation would hold: those are bounded (`rollcast.tasks.template_operations`).
+It needs Python's lock, which one long operation would hold: those are bounded
+(`rollcast.tasks.template_operations`).
 """
 
 import os
@@ -53,7 +55,10 @@ _watchdog = _Watchdog()
 
 @contextmanager
 def watch_template(template: str) -> Iterator[None]:
-    """End this process if the block takes longer than RENDER_SECONDS. `template`: whose, for the sentence."""
+    """End this process if the block takes longer than RENDER_SECONDS.
+
+    `template`: whose, for the sentence.
+    """
     from rollcast.tasks.template_operations import bound_operations
 
     bound_operations()
@@ -69,7 +74,8 @@ def watch_template(template: str) -> Iterator[None]:
 def never_ends(template: str, seconds: float) -> str:
     """The sentence about a template that was given this long."""
     return (
-        f"the chat template of {template} did not end within {seconds:g} s: it has loops that grow with the chat; give "
+        f"the chat template of {template} did not end within {seconds:g} s: it has loops that grow "
+        "with the chat; give "
         "the model's folder another template, or name the renderer of its family in model.renderer"
     )
 

@@ -27,7 +27,9 @@ def opens_thinking(prompt: str) -> bool:
 
 
 def closes_thinking(prompt: str) -> bool:
-    """Whether the text ends in a think block that is over already: how some templates switch thinking off."""
+    """Whether the text ends in a think block that is over already: how some templates switch
+    thinking off.
+    """
     return prompt.rstrip().endswith(THINK_END)
 
 
@@ -39,26 +41,29 @@ def whole_completion(prompt_end: str, completion: str) -> str:
 def check_thinking(prompt: str, length_control: LengthControl) -> None:
     """Check a rendered prompt against the settings of the interruption of thinking.
 
-    Raises UserError if forced interruption would look for another end of thinking than the prompt's, or if the prompt
-    leaves nothing to interrupt.
+    Raises UserError if forced interruption would look for another end of thinking than the
+    prompt's, or if the prompt leaves nothing to interrupt.
     """
     if length_control.kind != "interruption":
         return
     setting = "recipe.length_control"
     if closes_thinking(prompt):
         raise UserError(
-            f"{setting}.kind = interruption: the prompt ends in {THINK_END}, so there is no thinking to interrupt; set "
+            f"{setting}.kind = interruption: the prompt ends in {THINK_END}, so there is no "
+            "thinking to interrupt; set "
             "tasks.prompt_format.enable_thinking: true, or another length control"
         )
     if not (opens_thinking(prompt) or THINK_START in prompt):
         return
     if length_control.end_of_thinking != THINK_END:
         raise UserError(
-            f"{setting}.end_of_thinking = {length_control.end_of_thinking!r}: the prompt asks for thinking ending in "
+            f"{setting}.end_of_thinking = {length_control.end_of_thinking!r}: the prompt asks for "
+            "thinking ending in "
             f"{THINK_END}; set that"
         )
     if THINK_END not in length_control.phrase:
         raise UserError(
-            f"{setting}.phrase = {length_control.phrase!r}: does not end the thinking that the prompt asks for; add "
+            f"{setting}.phrase = {length_control.phrase!r}: does not end the thinking that the "
+            "prompt asks for; add "
             f"{THINK_END} to it"
         )

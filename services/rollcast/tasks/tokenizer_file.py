@@ -1,4 +1,5 @@
-"""A model's tokenizer.json, read without Transformers: quick enough for a check before anything starts.
+"""A model's tokenizer.json, read without Transformers: quick enough for a check before anything
+starts.
 
 It knows no chat template, so the count of a chat is that of the bare text's tokens.
 """
@@ -25,8 +26,8 @@ class TokenizerFile:
 
     @classmethod
     def read(cls, folder: Path, model: str) -> "TokenizerFile | None":
-        """`model`: the setting's value, for a sentence. None if the folder has no such file, or if this environment
-        cannot read it. Raises UserError for a file that is broken."""
+        """`model`: the setting's value, for a sentence. None if the folder has no such file, or if
+        this environment cannot read it. Raises UserError for a file that is broken."""
         file = folder / TOKENIZER_FILE
         if not file.is_file():
             return None
@@ -38,7 +39,8 @@ class TokenizerFile:
             return cls(Tokenizer.from_file(str(file)), folder)
         except Exception as error:  # the library raises a bare Exception
             raise UserError(
-                f"model.path = {model}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
+                f"model.path = {model}: no tokenizer can be read there "
+                f"({' '.join(str(error).split())[:200]}); "
                 "give the folder of a Hugging Face model"
             ) from error
 
@@ -50,7 +52,9 @@ class TokenizerFile:
         return self._tokenizer.token_to_id(token) is not None
 
     def added_from(self, first_id: int) -> dict[str, int]:
-        """The added tokens with this id or a later one: they are cut out of every text that holds them."""
+        """The added tokens with this id or a later one: they are cut out of every text that holds
+        them.
+        """
         added = self._tokenizer.get_added_tokens_decoder()
         return {token.content: number for number, token in added.items() if number >= first_id}
 

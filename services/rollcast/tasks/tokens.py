@@ -27,7 +27,8 @@ from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, read_num_rows
 
 THINK_SYSTEM = (
-    f"The assistant first thinks about the user's question and then answers it. It thinks between {THINK_START} and "
+    "The assistant first thinks about the user's question and then answers it. It thinks between "
+    f"{THINK_START} and "
     f"{THINK_END}; the answer follows after {THINK_END}."
 )
 
@@ -53,11 +54,16 @@ def load_tokenizer(model: Model) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-    except Exception as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
+        tokenizer = AutoTokenizer.from_pretrained(
+            model.path, trust_remote_code=model.trust_remote_code
+        )
+    except (
+        Exception
+    ) as error:  # a broken tokenizer.json is a bare Exception, other files are whatever they break
         raise refused_by_the_world(
             error,
-            f"model.path = {model.path}: no tokenizer can be read there ({' '.join(str(error).split())[:200]}); "
+            f"model.path = {model.path}: no tokenizer can be read there "
+            f"({' '.join(str(error).split())[:200]}); "
             "give the folder of a Hugging Face model",
         ) from error
     _note_num_rows(tokenizer, model)
@@ -69,7 +75,9 @@ def _note_num_rows(tokenizer: Any, model: Model) -> None:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code).to_dict()
+        config = AutoConfig.from_pretrained(
+            model.path, trust_remote_code=model.trust_remote_code
+        ).to_dict()
         num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
     except Exception:  # whatever is wrong with its files: whoever reads the model reports it
         return
@@ -79,7 +87,8 @@ def _note_num_rows(tokenizer: Any, model: Model) -> None:
 
 
 def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
-    """Tokens after which the engine ends a text by itself, or more than those: all that the model's files name.
+    """Tokens after which the engine ends a text by itself, or more than those: all that the model's
+    files name.
 
     Empty = not known.
     """
@@ -88,7 +97,10 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
     values = [getattr(tokenizer, "eos_token_id", None)]
     try:
         config = AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
-        values += [getattr(config, "eos_token_id", None), getattr(config.get_text_config(), "eos_token_id", None)]
+        values += [
+            getattr(config, "eos_token_id", None),
+            getattr(config.get_text_config(), "eos_token_id", None),
+        ]
     except Exception:  # whatever a third party's files break
         return frozenset()
     with suppress(OSError):  # many models have no such file
@@ -104,7 +116,8 @@ def end_token_ids(model: Model, tokenizer: Tokenizer) -> frozenset[int]:
 def render(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat) -> tuple[str, bool]:
     """The whole text that the model reads, and whether it holds its special tokens already.
 
-    Raises UserError if the chat template refuses the messages (some know no system message, and some want turns).
+    Raises UserError if the chat template refuses the messages (some know no system message, and
+    some want turns).
     """
     if prompt_format.layout == "think":
         rendered = _think(messages, prompt_format.system)
@@ -124,7 +137,9 @@ def _think(messages: Chat, system: str | None) -> str:
     system_texts = [message.content for message in messages if message.role == "system"]
     parts = system_texts or [THINK_SYSTEM if system is None else system]
     names = {"user": "User: ", "assistant": "Assistant: "}
-    parts += [names[message.role] + message.content for message in messages if message.role != "system"]
+    parts += [
+        names[message.role] + message.content for message in messages if message.role != "system"
+    ]
     return "\n\n".join([*parts, "Assistant:"])
 
 
@@ -132,31 +147,47 @@ def _chat(tokenizer: Tokenizer, chat: Chat, prompt_format: PromptFormat) -> str:
     messages = [{"role": message.role, "content": message.content} for message in chat]
     if prompt_format.system is not None and chat[0].role != "system":
         messages.insert(0, {"role": "system", "content": prompt_format.system})
-    options = {} if prompt_format.enable_thinking is None else {"enable_thinking": prompt_format.enable_thinking}
+    options = (
+        {}
+        if prompt_format.enable_thinking is None
+        else {"enable_thinking": prompt_format.enable_thinking}
+    )
     try:
         with watch_template(getattr(tokenizer, "name_or_path", "") or "the model"):
-            return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
+            return str(
+                tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, tokenize=False, **options
+                )
+            )
     except Exception as error:  # a template is a program and raises arbitrary exceptions
         raise UserError(
-            f"tasks.prompt_format: the chat template refuses the prompt ({' '.join(str(error).split())[:200]}); "
+            "tasks.prompt_format: the chat template refuses the prompt "
+            f"({' '.join(str(error).split())[:200]}); "
             "remove the system message, or set layout: think or bare"
         ) from error
 
 
-def tokenize(tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat | None = None) -> tuple[int, ...]:
-    """Token ids of one prompt. It is not finished: the tokenizer may put special tokens before it, none behind it.
+def tokenize(
+    tokenizer: Tokenizer, messages: Chat, prompt_format: PromptFormat | None = None
+) -> tuple[int, ...]:
+    """Token ids of one prompt. It is not finished: the tokenizer may put special tokens before it,
+    none behind it.
 
     Raises UserError for a token that the model has no embedding for.
     """
     rendered, complete = render(tokenizer, messages, prompt_format or PromptFormat())
     bare = list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
-    token_ids = bare if complete else _tokens_before(list(tokenizer(rendered)["input_ids"]), bare) + bare
+    token_ids = (
+        bare if complete else _tokens_before(list(tokenizer(rendered)["input_ids"]), bare) + bare
+    )
     check_token_ids(tokenizer, token_ids, rendered)
     return tuple(token_ids)
 
 
 def _tokens_before(whole_ids: list[int], bare_ids: list[int]) -> list[int]:
-    """What the tokenizer puts before a text: `whole_ids` is the text with all special tokens, `bare` without."""
+    """What the tokenizer puts before a text: `whole_ids` is the text with all special tokens,
+    `bare` without.
+    """
     for start in range(len(whole_ids) - len(bare_ids) + 1):
         if whole_ids[start : start + len(bare_ids)] == bare_ids:
             return whole_ids[:start]
@@ -169,19 +200,24 @@ def tokenize_prompts(
     max_prompt_tokens: int,
     prompt_format: PromptFormat | None = None,
 ) -> tuple[list[TokenizedPrompt], int]:
-    """The prompts that fit, and how many were skipped because they are longer than `max_prompt_tokens` (or empty)."""
-    tokenized = [TokenizedPrompt(prompt, tokenize(tokenizer, prompt.messages, prompt_format)) for prompt in prompts]
+    """The prompts that fit, and how many were skipped because they are longer than
+    `max_prompt_tokens` (or empty).
+    """
+    tokenized = [
+        TokenizedPrompt(prompt, tokenize(tokenizer, prompt.messages, prompt_format))
+        for prompt in prompts
+    ]
     fitting_prompts = [item for item in tokenized if 0 < len(item.token_ids) <= max_prompt_tokens]
     return fitting_prompts, len(tokenized) - len(fitting_prompts)
 
 
 def main() -> None:
-    """Count the tokens of the shortest prompt of each group exactly as the trainer counts them, for the command line,
-    which imports no Transformers.
+    """Count the tokens of the shortest prompt of each group exactly as the trainer counts them, for
+    the command line, which imports no Transformers.
 
-    Standard input holds a JSON object with `model`, `prompt_format` and `groups` of chats; standard output gets a
-    number for each group. Exit code 2 and a sentence on standard error: the tokenizer cannot be read, or its chat
-    template refuses a prompt.
+    Standard input holds a JSON object with `model`, `prompt_format` and `groups` of chats; standard
+    output gets a number for each group. Exit code 2 and a sentence on standard error: the tokenizer
+    cannot be read, or its chat template refuses a prompt.
     """
     request = json.load(sys.stdin)
     prompt_format = PromptFormat.model_validate(request["prompt_format"])

@@ -1,4 +1,5 @@
-"""Every metric of Rollcast: name with base unit, help, type, labels. Each module has those of one exporter.
+"""Every metric of Rollcast: name with base unit, help, type, labels. Each module has those of one
+exporter.
 
 The forecaster, the dashboards and the alerts read the names from there; renaming one is one diff.
 Every series also carries the label `run`.
@@ -33,4 +34,6 @@ MODULES = (
 
 def all_metrics() -> tuple[Metric, ...]:
     """Every metric of these modules."""
-    return tuple(value for module in MODULES for value in vars(module).values() if isinstance(value, Metric))
+    return tuple(
+        value for module in MODULES for value in vars(module).values() if isinstance(value, Metric)
+    )

@@ -55,7 +55,9 @@ class Exporter:
             family = self._families.get(metric.name)
             if family is None:
                 make = Gauge if metric.kind == "gauge" else Counter
-                family = make(metric.name, metric.help, ("run", *metric.labels), registry=self.registry)
+                family = make(
+                    metric.name, metric.help, ("run", *metric.labels), registry=self.registry
+                )
                 self._families[metric.name] = family
         return family.labels(*self._label_values(metric, labels))
 
@@ -65,13 +67,17 @@ class Exporter:
 
 
 class WeightedHistograms(Collector):
-    """Histograms that take many equal observations in one call: a batch has millions of tokens of one staleness."""
+    """Histograms that take many equal observations in one call: a batch has millions of tokens of
+    one staleness.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[Metric, dict[tuple[str, ...], tuple[list[int], float]]] = {}
 
-    def observe(self, metric: Metric, label_values: tuple[str, ...], value: float, count: int) -> None:
+    def observe(
+        self, metric: Metric, label_values: tuple[str, ...], value: float, count: int
+    ) -> None:
         """Add `count` observations of `value`."""
         with self._lock:
             series = self._counts.setdefault(metric, {})
@@ -83,7 +89,9 @@ class WeightedHistograms(Collector):
         """Yield every histogram with cumulative buckets."""
         with self._lock:
             for metric, series in self._counts.items():
-                family = HistogramMetricFamily(metric.name, metric.help, labels=("run", *metric.labels))
+                family = HistogramMetricFamily(
+                    metric.name, metric.help, labels=("run", *metric.labels)
+                )
                 for label_values, (counts, total) in series.items():
                     cumulative = 0
                     buckets = []

@@ -4,7 +4,8 @@ A log ends in one or more of these ways. The last one that names a reason counts
 
     error: model.path = x: ...                      a sentence of Rollcast's commands and services
     2026-01-01T00:00:00Z [error    ] ... reason=..  a line of Rollcast's log
-    Traceback ...                                   of a chain of errors the first, which caused the others
+    Traceback ...                                   of a chain of errors the first, which caused the
+                                                    others
     EngineDeadError: ... See stack trace (above)    names no reason: an earlier one does
     CancelledError                                  a request that was open at the end: the same
 """
@@ -17,18 +18,22 @@ MAX_REASON_CHARACTERS = 400
 """Longest reason that is not a sentence of Rollcast: some errors contain a whole file."""
 SENTENCE = "error: "
 _PREFIX = re.compile(
-    r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|CRITICAL|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?(?P<rest>.*)$"
+    r"^(\([^)]*pid=\d+\) )?((ERROR|WARNING|INFO|CRITICAL|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d "
+    r"\[[^\]]*\] ?)?(?P<rest>.*)$"
 )
 """vLLM's: which of its processes, the level, the time, the line of the source."""
 _TRACEBACK = "Traceback (most recent call last):"
-_ERROR_LINE = re.compile(r"^(?P<module>[A-Za-z_][\w.]*\.)?(?P<kind>[A-Za-z_]\w*)(: (?P<said>.*)|:?)$")
+_ERROR_LINE = re.compile(
+    r"^(?P<module>[A-Za-z_][\w.]*\.)?(?P<kind>[A-Za-z_]\w*)(: (?P<said>.*)|:?)$"
+)
 _LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z \[(error|critical) *\] (?P<said>.*)$")
 _CHAINED = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
 _POINTS_ELSEWHERE = re.compile(
-    r"(trace|root cause|message)\W+above|See stack trace|EngineDeadError|ChildFailedError|^CancelledError"
+    r"(trace|root cause|message)\W+above|See stack "
+    r"trace|EngineDeadError|ChildFailedError|^CancelledError"
 )
 _LOOKUPS = ("KeyError", "IndexError", "AttributeError", "StopIteration", "StopAsyncIteration")
 """Errors of a lookup, which the code catches to raise one that says more."""
@@ -44,7 +49,11 @@ def failure_reason(log: str) -> str | None:
     last_reason = (telling or reasons)[-1]
     if last_reason.startswith(SENTENCE):
         return last_reason.removeprefix(SENTENCE)
-    return last_reason if len(last_reason) <= MAX_REASON_CHARACTERS else f"{last_reason[:MAX_REASON_CHARACTERS]}..."
+    return (
+        last_reason
+        if len(last_reason) <= MAX_REASON_CHARACTERS
+        else f"{last_reason[:MAX_REASON_CHARACTERS]}..."
+    )
 
 
 def deepest_error(error: BaseException) -> str:
@@ -88,7 +97,9 @@ def _reasons(lines: Sequence[str]) -> list[str]:
 
 
 def _read_error(lines: Sequence[str], number: int) -> tuple[str | None, int]:
-    """The error below a traceback's frames with its indented lines, and the number of the line after it."""
+    """The error below a traceback's frames with its indented lines, and the number of the line
+    after it.
+    """
     while number < len(lines) and (lines[number].startswith(" ") or not lines[number]):
         number += 1
     if number == len(lines) or (match := _ERROR_LINE.match(lines[number])) is None:

@@ -1,7 +1,8 @@
-"""Large imports without garbage collection: torch, transformers and vLLM create a million objects, and all stay.
+"""Large imports without garbage collection: torch, transformers and vLLM create a million objects,
+and all stay.
 
-Collections among them take a tenth of the import's time, and a third of an engine's start. In a forecaster, which reads
-thousands of series together, they take up to a tenth of a reading.
+Collections among them take a tenth of the import's time, and a third of an engine's start. In a
+forecaster, which reads thousands of series together, they take up to a tenth of a reading.
 """
 
 import atexit
@@ -26,7 +27,11 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def collect_from_now() -> None:
-    """Collect only objects created from now on, and all of them at a normal end of the interpreter."""
+    """Collect only objects created from now on, and all of them at a normal end
+    of the interpreter.
+    """
     gc.freeze()
-    atexit.register(gc.unfreeze)  # libraries that count their objects at the end would call the frozen ones leaks
+    atexit.register(
+        gc.unfreeze
+    )  # libraries that count their objects at the end would call the frozen ones leaks
     gc.enable()

@@ -1,4 +1,5 @@
-"""Host memory by the kernel's own files: free bytes, and how many processes were killed because it ran out.
+"""Host memory by the kernel's own files: free bytes, and how many processes were killed because it
+ran out.
 
 In a container both are those of its control group, if that is visible.
 """
@@ -12,7 +13,9 @@ PROC = Path("/proc")
 
 
 def free_bytes(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
-    """Bytes that processes here can still allocate, on this machine and within the control group's limit."""
+    """Bytes that processes here can still allocate, on this machine and within the control group's
+    limit.
+    """
     free = _numbers(proc / "meminfo").get("MemAvailable:", 0) << 10
     limit = _text(control_group / "memory.max").strip()
     if limit.isdigit():
@@ -23,13 +26,18 @@ def free_bytes(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
 
 
 def kills(control_group: Path = CONTROL_GROUP, proc: Path = PROC) -> int:
-    """How many processes the kernel has killed because memory ran out; 0 if it does not report that."""
+    """How many processes the kernel has killed because memory ran out; 0 if it does not report
+    that.
+    """
     of_group = _numbers(control_group / "memory.events")
     return of_group.get("oom_kill", _numbers(proc / "vmstat").get("oom_kill", 0))
 
 
 def how_it_ended(code: int, kills_before: int) -> str:
-    """How a process ended, in words. `code`: negative = a signal. `kills_before`: `kills()` while it still ran."""
+    """How a process ended, in words.
+
+    `code`: negative = a signal. `kills_before`: `kills()` while it still ran.
+    """
     if code == -signal.SIGKILL and kills() > kills_before:
         return "killed by the kernel, which ran out of host memory"
     if code >= 0:

@@ -1,8 +1,9 @@
-"""Whether NCCL can register memory with an RDMA device: if not, its connections fail or it uses TCP.
+"""Whether NCCL can register memory with an RDMA device: if not, its connections fail or it uses
+TCP.
 
-Registered pages count against RLIMIT_MEMLOCK, unless the process has CAP_IPC_LOCK. A capability that a pod adds is in
-effect for root alone: another user's process starts without it. So a node needs LimitMEMLOCK in its container runtime's
-service, or the process must be root.
+Registered pages count against RLIMIT_MEMLOCK, unless the process has CAP_IPC_LOCK. A capability
+that a pod adds is in effect for root alone: another user's process starts without it. So a node
+needs LimitMEMLOCK in its container runtime's service, or the process must be root.
 """
 
 import resource
@@ -13,17 +14,21 @@ STATUS = Path("/proc/self/status")
 
 
 def why_not_registered(device: Path = INFINIBAND, status: Path = STATUS) -> str | None:
-    """One sentence if there is an RDMA device and memory cannot be registered with it; else None."""
+    """One sentence if there is an RDMA device and memory cannot be registered with it;
+    else None.
+    """
     if not device.is_dir():
         return None
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    # A limit below this is one that was never raised: usual are 64 KiB and 8 MiB. NCCL registers some MiB for each
-    # channel and peer, so hundreds on a large node.
+    # A limit below this is one that was never raised: usual are 64 KiB and 8 MiB. NCCL registers
+    # some MiB for each channel and peer, so hundreds on a large node.
     if limit == resource.RLIM_INFINITY or limit >= (1 << 30) or _may_lock(status):
         return None
     return (
-        f"RLIMIT_MEMLOCK is {limit >> 10} KiB and this process lacks CAP_IPC_LOCK, so NCCL cannot register memory with "
-        f"{device}: its connections fail, or use TCP; set LimitMEMLOCK=infinity in the container runtime's service on "
+        f"RLIMIT_MEMLOCK is {limit >> 10} KiB and this process lacks CAP_IPC_LOCK, so NCCL cannot "
+        "register memory with "
+        f"{device}: its connections fail, or use TCP; set LimitMEMLOCK=infinity in the container "
+        "runtime's service on "
         "the node, or the chart's networking.rdma.root"
     )
 

@@ -9,7 +9,9 @@ import structlog
 
 
 def configure_logging(service: str) -> None:
-    """Send this process's log lines to standard error, each with the time and the service's name."""
+    """Send this process's log lines to standard error, each with the time
+    and the service's name.
+    """
     as_json = os.environ.get("ROLLCAST_LOG_FORMAT") == "json"
     renderer = (
         structlog.processors.JSONRenderer()
@@ -21,7 +23,9 @@ def configure_logging(service: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info if as_json else structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info
+            if as_json
+            else structlog.processors.StackInfoRenderer(),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -8,7 +8,9 @@ DURATION_BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric family: a histogram if it has buckets, a counter if its name ends in `_total`, else a gauge."""
+    """One metric family: a histogram if it has buckets, a counter if its name ends in `_total`,
+    else a gauge.
+    """
 
     name: str
     help: str

@@ -1,4 +1,6 @@
-"""The end of a program that has imported torch or the like: its memory goes back to the kernel as a whole."""
+"""The end of a program that has imported torch or the like: its memory goes back to the kernel as a
+whole.
+"""
 
 import atexit
 import ctypes
@@ -10,11 +12,13 @@ from typing import NoReturn
 
 
 def end(code: int) -> NoReturn:
-    """End this process as `sys.exit(code)` does at the end of a program, but do not destroy its million objects.
+    """End this process as `sys.exit(code)` does at the end of a program, but do not destroy its
+    million objects.
 
-    Python would destroy them one by one. With torch, transformers and vLLM that takes seconds, for which the user waits
-    after Ctrl-C. Everything else is done in the interpreter's order: pools end, non-daemon threads are joined, `atexit`
-    functions run, and output is flushed. Call it from the main thread.
+    Python would destroy them one by one. With torch, transformers and vLLM that takes seconds, for
+    which the user waits after Ctrl-C. Everything else is done in the interpreter's order: pools
+    end, non-daemon threads are joined, `atexit` functions run, and output is flushed. Call it from
+    the main thread.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wakes the idle workers of pools, which a join waits for

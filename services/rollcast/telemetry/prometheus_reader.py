@@ -1,7 +1,7 @@
 """Reading metrics that others serve: pages of samples, and a Prometheus server's query API.
 
-The content is treated as hostile: bounded in bytes, in series and in time. Every failure raises `SourceAway`, whose
-message is one sentence.
+The content is treated as hostile: bounded in bytes, in series and in time. Every failure raises
+`SourceAway`, whose message is one sentence.
 """
 
 import json
@@ -20,8 +20,8 @@ MAX_BYTES = 32 << 20
 MAX_SAMPLES = 200_000
 TIMEOUT_SECONDS = 10.0
 MAX_INSTANTS = 10_000
-"""Values of one range query: Prometheus returns at most 11,000 for a series. Over 30 days their distance is below the 5
-minutes for which Prometheus keeps a value valid, so none is missed."""
+"""Values of one range query: Prometheus returns at most 11,000 for a series. Over 30 days their
+distance is below the 5 minutes for which Prometheus keeps a value valid, so none is missed."""
 
 
 class SourceAway(Exception):  # noqa: N818  (a state that is waited out, not a mistake)
@@ -57,11 +57,15 @@ def parse_page(text: str) -> list[Sample]:
     samples: list[Sample] = []
     try:
         for family in text_string_to_metric_families(text):
-            samples.extend(Sample(sample.name, sample.labels, sample.value) for sample in family.samples)
+            samples.extend(
+                Sample(sample.name, sample.labels, sample.value) for sample in family.samples
+            )
             if len(samples) > MAX_SAMPLES:
                 raise SourceAway(f"the metrics page holds more than {MAX_SAMPLES} samples")
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise SourceAway(f"the metrics page is not in the Prometheus text format ({_one_line(error)})") from error
+        raise SourceAway(
+            f"the metrics page is not in the Prometheus text format ({_one_line(error)})"
+        ) from error
     return samples
 
 
@@ -70,7 +74,9 @@ class MetricsPage:
 
     def __init__(self, url: str, settings: Http) -> None:
         self.url = url
-        self._client = client(timeout_seconds=TIMEOUT_SECONDS, token=settings.token, tls=settings.tls)
+        self._client = client(
+            timeout_seconds=TIMEOUT_SECONDS, token=settings.token, tls=settings.tls
+        )
 
     def read(self) -> list[Sample]:
         """Scrape once."""
@@ -98,14 +104,25 @@ class Prometheus:
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
         """Range query from `start` to `end` (Unix seconds) every `step` seconds."""
-        form = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        form = {
+            "query": expression,
+            "start": f"{start:.3f}",
+            "end": f"{end:.3f}",
+            "step": f"{step:.3f}",
+        }
         series = []
         for item in self._ask("query_range", form, "matrix"):
             pairs = item.get("values")
             if not isinstance(pairs, list):
                 raise SourceAway("Prometheus answered a series without values")
             values = [_value(pair) for pair in pairs]
-            series.append(Series(_labels(item), tuple(at for at, _ in values), tuple(value for _, value in values)))
+            series.append(
+                Series(
+                    _labels(item),
+                    tuple(at for at, _ in values),
+                    tuple(value for _, value in values),
+                )
+            )
         return series
 
     def close(self) -> None:
@@ -132,7 +149,9 @@ def _labels(item: dict[str, Any]) -> dict[str, str]:
     labels = item.get("metric")
     # A hundred runs have ten thousand series, so the types are compared as one set, without a copy.
     if not isinstance(labels, dict) or set(map(type, labels.values())) - {str}:
-        raise SourceAway("Prometheus answered a series without labels, or with some that are no text")
+        raise SourceAway(
+            "Prometheus answered a series without labels, or with some that are no text"
+        )
     return labels
 
 
@@ -157,7 +176,9 @@ def _fetch(http: httpx.Client, method: str, url: str, form: dict[str, str] | Non
                 if time.monotonic() > deadline:
                     raise SourceAway(f"{url} took longer than {TIMEOUT_SECONDS:g} s")
             if response.status_code != 200:
-                raise SourceAway(f"{url} answers status {response.status_code} ({_one_line(bytes(body[:200]))})")
+                raise SourceAway(
+                    f"{url} answers status {response.status_code} ({_one_line(bytes(body[:200]))})"
+                )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise SourceAway(f"{url} cannot be read ({_one_line(error)})") from error
     return bytes(body)

@@ -1,4 +1,6 @@
-"""The process of a service whose argument is a run file: it parses arguments before heavy imports."""
+"""The process of a service whose argument is a run file:
+it parses arguments before heavy imports.
+"""
 
 import argparse
 import importlib
@@ -18,11 +20,13 @@ def run_service(
     flags: Mapping[str, str] = MappingProxyType({}),
     numbers: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Parse `--config FILE`, run the service, return the exit code. A UserError is one sentence on standard error.
+    """Parse `--config FILE`, run the service, return the exit code. A UserError is one sentence on
+    standard error.
 
-    `serve(config)` of `rollcast.NAME.service` runs the service, handles signals and returns the exit code. Its module
-    is imported once the run file is known to be right. `flags`, `numbers`: further options, each with its help, without
-    a value and with a whole number; `serve` gets their values by name, None for a number that is left out.
+    `serve(config)` of `rollcast.NAME.service` runs the service, handles signals and returns the
+    exit code. Its module is imported once the run file is known to be right. `flags`, `numbers`:
+    further options, each with its help, without a value and with a whole number; `serve` gets their
+    values by name, None for a number that is left out.
     """
     parser = argparse.ArgumentParser(prog=f"rollcast.{name}", description=description)
     parser.add_argument("--config", type=Path, required=True, help="the run file")
@@ -39,7 +43,9 @@ def run_service(
         config = load_run_config(arguments.config)
         with pause_garbage_collection():
             service = importlib.import_module(f"rollcast.{name}.service")
-        return int(service.serve(config, **{flag: getattr(arguments, flag) for flag in (*flags, *numbers)}))
+        return int(
+            service.serve(config, **{flag: getattr(arguments, flag) for flag in (*flags, *numbers)})
+        )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,8 +1,9 @@
 """SIGTERM and SIGINT as a flag that can be waited for.
 
-A threading.Event does not work: a signal that reaches another thread, or the main thread just before it sleeps, does
-not wake it, and a handler that sets the event inside its own `wait` never returns. The interpreter writes a byte for
-every signal, whichever thread it reached, and that byte wakes the waiting thread.
+A threading.Event does not work: a signal that reaches another thread, or the main thread just
+before it sleeps, does not wake it, and a handler that sets the event inside its own `wait` never
+returns. The interpreter writes a byte for every signal, whichever thread it reached, and that byte
+wakes the waiting thread.
 """
 
 import signal
@@ -27,7 +28,9 @@ class StopSignal:
         return self._requested
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the signal, at most `seconds` (None = without limit); returns whether it came."""
+        """Wait for the signal, at most `seconds` (None = without limit);
+        returns whether it came.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         while not self._requested:
             rest = None if until is None else until - time.monotonic()

@@ -1,11 +1,12 @@
-"""How fast a run on GPUs will be before it is started: predicted rates of both sides, and which of them waits.
+"""How fast a run on GPUs will be before it is started: predicted rates of both sides, and which of
+them waits.
 
     card -----------+
     model_work -----+--> trainer ----+
     lengths --------+                +--> balance --> sentences
     assumptions ----+--> generator --+        +-----> ending (grace of the trainer's pods)
 
-Every figure follows from the model's shape, the run file and the named assumptions. docs/memory.md compares the result
-with measurements. `rollcast plan devices` simulates the waiting in detail; here it is a formula, so that
-`rollcast config check` can show it without delay.
+Every figure follows from the model's shape, the run file and the named assumptions. docs/memory.md
+compares the result with measurements. `rollcast plan devices` simulates the waiting in detail; here
+it is a formula, so that `rollcast config check` can show it without delay.
 """

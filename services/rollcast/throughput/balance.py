@@ -7,8 +7,8 @@ In the steady state a step takes the longest of
     (rollout + update) / k     groups last at most k steps (Little's law)
 
 A schedule that does not run ahead (PPO-off-policy, or k = 0) samples and trains in turn: its step
-takes the sum. Each side's idle share is one minus its own time over that of a step.
-Chance adds to it: where two of the times are nearly equal the simulation waits longer (`rollcast plan devices`).
+takes the sum. Each side's idle share is one minus its own time over that of a step. Chance adds to
+it: where two of the times are nearly equal the simulation waits longer (`rollcast plan devices`).
 
 Where all of them share one GPU, an update also takes its turns with the engines' work on it.
 """
@@ -44,7 +44,11 @@ class Balance:
         rollouts: float = recipe.prompts_per_step * recipe.rollouts_per_prompt
         if recipe.refill_filtered:
             rollouts /= 1.0 - self.trainer.assumptions.filtered_share
-        return rollouts * self.trainer.lengths.mean / (self.generators * self.generator.tokens_per_second)
+        return (
+            rollouts
+            * self.trainer.lengths.mean
+            / (self.generators * self.generator.tokens_per_second)
+        )
 
     @property
     def runs_ahead(self) -> bool:
@@ -70,7 +74,9 @@ class Balance:
 
     @property
     def trainer_idle(self) -> float:
-        """Share of the time that the trainer's GPUs are not in an update: waiting for rollouts or publishing."""
+        """Share of the time that the trainer's GPUs are not in an update: waiting for rollouts or
+        publishing.
+        """
         return 1.0 - self.trainer.update_seconds / self.step_seconds
 
     @property
@@ -80,10 +86,15 @@ class Balance:
 
     @property
     def gpu_idle(self) -> float | None:
-        """Share of the time in which neither side uses the GPU that they share. None = they share none."""
+        """Share of the time in which neither side uses the GPU that they share.
+
+        None = they share none.
+        """
         if not self.shares_gpu:
             return None
-        return 1.0 - (self.trainer.update_seconds + self._gpu_seconds_of_sampling) / self.step_seconds
+        return (
+            1.0 - (self.trainer.update_seconds + self._gpu_seconds_of_sampling) / self.step_seconds
+        )
 
     @property
     def _gpu_seconds_of_sampling(self) -> float:
@@ -116,7 +127,10 @@ class Balance:
 
 
 def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumptions) -> Balance:
-    """`generators`: how many of them. Raises UserError: a mean length that the budget does not allow."""
+    """`generators`: how many of them.
+
+    Raises UserError: a mean length that the budget does not allow.
+    """
     recipe = plan.config.recipe
     budget = recipe.max_completion_tokens
     configured_mean = assumptions.mean_tokens
@@ -126,7 +140,8 @@ def predict(plan: MemoryPlan, card: Card, generators: int, assumptions: Assumpti
     max_mean_share = 0.95
     if not 0 < mean <= max_mean_share * budget:
         raise UserError(
-            f"--mean-tokens {mean:g}: must be positive and at most {max_mean_share * budget:.0f}, 95 % of "
+            f"--mean-tokens {mean:g}: must be positive and at most {max_mean_share * budget:.0f}, "
+            "95 % of "
             f"recipe.max_completion_tokens {budget}"
         )
     lengths = lengths_with_mean(mean, assumptions.log_length_spread, budget)

@@ -25,7 +25,8 @@ CARDS = (
     Card("H200", 141, 989.4e12, 4.8e12),
     Card("B200", 180, 2250e12, 8.0e12),
 )
-"""SXM versions. Of two with the same memory the later one is assumed, unless the user names the other."""
+"""SXM versions. Of two with the same memory the later one is assumed, unless the user names the
+other."""
 
 
 def card_named(name: str) -> Card:

@@ -1,4 +1,6 @@
-"""How long the trainer needs after SIGTERM: the step under way ends, then a checkpoint is written."""
+"""How long the trainer needs after SIGTERM: the step under way ends,
+then a checkpoint is written.
+"""
 
 import math
 from collections.abc import Iterator
@@ -32,7 +34,9 @@ def short_grace(balance: Balance, grace: float) -> Iterator[str]:
     if grace >= needed:
         return
     yield (
-        f"trainer.terminationGracePeriodSeconds = {grace:g}: a step of {balance.trainer.update_seconds:.0f} s and "
-        f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need {needed} s, and what "
+        f"trainer.terminationGracePeriodSeconds = {grace:g}: a step of "
+        f"{balance.trainer.update_seconds:.0f} s and "
+        f"{CHECKPOINTS_AT_END} checkpoints of {checkpoint_seconds(balance):.0f} s each may need "
+        f"{needed} s, and what "
         f"is not written by then is computed again; set it to {needed}"
     )

@@ -1,7 +1,7 @@
 """Tokens per second of one generator with its slots taken.
 
-An engine step decodes one token of every running rollout. It reads the weights once and each rollout's KV cache, or is
-bound by its products if that takes longer than reading the weights:
+An engine step decodes one token of every running rollout. It reads the weights once and each
+rollout's KV cache, or is bound by its products if that takes longer than reading the weights:
 
     step = max(weights / bandwidth, products / peak) + KV cache / bandwidth + the engine's own time
 """
@@ -44,14 +44,17 @@ class GeneratorRate:
     def claimed(self) -> float:
         """Mean number of slots with a rollout.
 
-        A prompt is claimed when all its rollouts have a slot, so up to one less than these are free.
+        A prompt is claimed when all its rollouts have a slot, so up to one less than these are
+        free.
         """
         worker = self.plan.worker
         return max(1.0, worker.slots - (self.plan.config.recipe.rollouts_per_prompt - 1) / 2)
 
     @property
     def most_running(self) -> float:
-        """Rollouts that are decoded with every slot taken: those whose KV cache fits. vLLM preempts the others."""
+        """Rollouts that are decoded with every slot taken: those whose KV cache fits. vLLM preempts
+        the others.
+        """
         return min(self.plan.worker.slots, max(1.0, self.plan.worker.kv_bytes / self.kv_of_running))
 
     @cached_property
@@ -61,13 +64,16 @@ class GeneratorRate:
 
     @property
     def kv_share(self) -> float:
-        """Share of the KV cache that the claimed rollouts fill on average. More than 1 = some are always preempted."""
+        """Share of the KV cache that the claimed rollouts fill on average.
+
+        More than 1 = some are always preempted.
+        """
         return self.claimed * self.kv_of_running / max(1, self.plan.worker.kv_bytes)
 
     @property
     def preemption_share(self) -> float:
-        """Share of the time in which the claimed rollouts do not fit. Normal distribution; the rollouts of one prompt
-        begin together, so they count as one."""
+        """Share of the time in which the claimed rollouts do not fit. Normal distribution; the
+        rollouts of one prompt begin together, so they count as one."""
         per_token = self.kv_of_running / self.running_tokens
         spread = per_token * math.sqrt(self.lengths.variance_of_running)
         spread *= math.sqrt(self.claimed * self.plan.config.recipe.rollouts_per_prompt)
@@ -76,7 +82,9 @@ class GeneratorRate:
 
     @property
     def rebuild_seconds(self) -> float:
-        """Computing the KV cache of one preempted rollout again; the generator decodes nothing in that time."""
+        """Computing the KV cache of one preempted rollout again; the generator decodes nothing in
+        that time.
+        """
         tokens = self.running_tokens
         model = self.plan.model
         flops = tokens * (2 * self.active_weights + attention_flops(model, tokens / 2))
@@ -90,11 +98,17 @@ class GeneratorRate:
         weights = max(self.plan.worker.weights / bytes_per_second, products)
         # After attention and after the feed-forward
         reduces = 2 * len(model.layers) if self.plan.worker.workers > 1 else 0
-        return weights + running * self.kv_of_running / bytes_per_second + reduces * self.assumptions.all_reduce_seconds
+        return (
+            weights
+            + running * self.kv_of_running / bytes_per_second
+            + reduces * self.assumptions.all_reduce_seconds
+        )
 
     def step_seconds(self, running: float) -> float:
         """One engine step with this number of rollouts."""
-        overhead_seconds = self.assumptions.engine_step_seconds + running * self.assumptions.engine_rollout_seconds
+        overhead_seconds = (
+            self.assumptions.engine_step_seconds + running * self.assumptions.engine_rollout_seconds
+        )
         return self.gpu_seconds(running) + overhead_seconds
 
     def tokens_per_second_with(self, running: float) -> float:

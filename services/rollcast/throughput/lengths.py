@@ -1,8 +1,10 @@
 """Moments of completion lengths: lognormal, cut at the token budget.
 
-    E[min(L, B)^n] = exp(n m + n^2 s^2 / 2) Phi((ln B - m) / s - n s) + B^n (1 - Phi((ln B - m) / s))
+    E[min(L, B)^n] = exp(n m + n^2 s^2 / 2) Phi((ln B - m) / s - n s) + B^n (1 - Phi((ln B - m) /
+    s))
 
-m is the mean of ln L and s its standard deviation, B the budget, Phi the normal distribution function.
+m is the mean of ln L and s its standard deviation, B the budget, Phi the normal distribution
+function.
 """
 
 import math
@@ -10,7 +12,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 NUM_QUANTILES = 256
-"""Quantiles from which the mean of a group's longest completion is computed. Chosen: the error is below 1 %."""
+"""Quantiles from which the mean of a group's longest completion is computed. Chosen: the error is
+below 1 %."""
 _NORMAL = NormalDist()
 
 
@@ -29,7 +32,10 @@ class CutLengths:
         """E[min(L, B)^order]."""
         cut = (math.log(self.budget) - self.location) / self.spread
         uncut_moment = math.exp(order * self.location + (order * self.spread) ** 2 / 2)
-        return uncut_moment * _NORMAL.cdf(cut - order * self.spread) + self.budget**order * self.cut_share
+        return (
+            uncut_moment * _NORMAL.cdf(cut - order * self.spread)
+            + self.budget**order * self.cut_share
+        )
 
     @property
     def cut_share(self) -> float:
@@ -42,7 +48,10 @@ class CutLengths:
 
     @property
     def mean_position(self) -> float:
-        """Mean position of a token in its completion. Also the mean number of tokens of a running rollout."""
+        """Mean position of a token in its completion.
+
+        Also the mean number of tokens of a running rollout.
+        """
         return self.moment(2) / (2 * self.moment(1))
 
     @property
@@ -60,7 +69,10 @@ class CutLengths:
 
 
 def lengths_with_mean(mean: float, spread: float, budget: float) -> CutLengths:
-    """The lengths whose mean, the cut included, is `mean` tokens. `mean` must be less than `budget`."""
+    """The lengths whose mean, the cut included, is `mean` tokens.
+
+    `mean` must be less than `budget`.
+    """
     low = math.log(mean) - spread**2
     high = math.log(budget) + 20 * spread
     # Halvings of an interval: more than the 53 bits of a double

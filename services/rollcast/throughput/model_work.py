@@ -8,7 +8,9 @@ EXPERT_WEIGHTS = ".experts."
 
 
 def active_weights(model: ModelShape) -> int:
-    """Entries of the matrices that one token is multiplied with: of the chosen experts only, and of the head."""
+    """Entries of the matrices that one token is multiplied with: of the chosen experts only, and of
+    the head.
+    """
     layers = sum(_active_in_layer(layer) for layer in model.layers)
     return layers + model.vocabulary * model.hidden
 
@@ -26,7 +28,8 @@ def _active_in_layer(layer: LayerShape) -> int:
 
 
 def attention_flops(model: ModelShape, position: float) -> float:
-    """Operations of one token's scores and weighted sum in a forward pass, at a mean position in its sequence.
+    """Operations of one token's scores and weighted sum in a forward pass, at a mean position in
+    its sequence.
 
     A layer with a recurrent state has as many at every position.
     """
@@ -43,8 +46,8 @@ def attention_flops(model: ModelShape, position: float) -> float:
 def training_flops(model: ModelShape, position: float, *, has_adapters: bool = False) -> float:
     """Operations of one token, forward and backward, without recomputation.
 
-    A backward pass takes twice the operations of a forward pass, but frozen weights get no gradients. The operations of
-    adapters, some hundredths, are not counted.
+    A backward pass takes twice the operations of a forward pass, but frozen weights get no
+    gradients. The operations of adapters, some hundredths, are not counted.
     """
     passes_of_weights = 2 if has_adapters else 3
     return passes_of_weights * 2 * active_weights(model) + 3 * attention_flops(model, position)

@@ -14,9 +14,12 @@ def in_one_line(balance: Balance) -> str:
     digits = 0 if balance.step_seconds >= 10.0 else 2
     shared = "" if balance.gpu_idle is None else f", the GPU that they share {balance.gpu_idle:.0%}"
     return (
-        f"predicted idle: trainer {balance.trainer_idle:.0%}, generators {balance.generator_idle:.0%}{shared}; a step "
-        f"takes {balance.step_seconds:.{digits}f} s (update {trainer.update_seconds:.{digits}f}, publishing "
-        f"{trainer.publish_seconds:.{digits}f}, sampling {balance.sampling_seconds:.{digits}f}, staleness bound "
+        f"predicted idle: trainer {balance.trainer_idle:.0%}, generators "
+        f"{balance.generator_idle:.0%}{shared}; a step "
+        f"takes {balance.step_seconds:.{digits}f} s (update {trainer.update_seconds:.{digits}f}, "
+        "publishing "
+        f"{trainer.publish_seconds:.{digits}f}, sampling {balance.sampling_seconds:.{digits}f}, "
+        "staleness bound "
         f"{balance.window_seconds:.{digits}f}); nothing of it is measured on your machines"
     )
 
@@ -35,20 +38,27 @@ def assumption_lines(balance: Balance) -> Iterator[str]:
         f"recipe.max_completion_tokens, and {lengths.cut_share:.1%} truncated; set --mean-tokens"
     )
     yield f"prompts: {trainer.prompt_tokens:,.0f} tokens on average"
-    yield f"groups without an advantage: {inputs.filtered_share:.0%}, sampled but not trained; set --filtered"
     yield (
-        f"trainer: MFU {trainer.utilization:.3f} of {peak:,.0f} TFLOP/s ({trainer.card.name}) on {trainer.plan.ranks} "
+        f"groups without an advantage: {inputs.filtered_share:.0%}, sampled but not trained; set "
+        "--filtered"
+    )
+    yield (
+        f"trainer: MFU {trainer.utilization:.3f} of {peak:,.0f} TFLOP/s ({trainer.card.name}) on "
+        f"{trainer.plan.ranks} "
         f"GPUs, {trainer.tokens_per_second:,.0f} tokens/s; set --mfu"
     )
     yield (
-        f"generators: {balance.generators} with {generator.plan.worker.slots} slots, {generator.running:.0f} of them "
-        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at {inputs.bandwidth_share:.0%} of "
+        f"generators: {balance.generators} with {generator.plan.worker.slots} slots, "
+        f"{generator.running:.0f} of them "
+        f"decoding, {generator.tokens_per_second:,.0f} tokens/s each, at "
+        f"{inputs.bandwidth_share:.0%} of "
         f"{trainer.card.bandwidth / 1e12:.2f} TB/s and {1e3 * inputs.engine_step_seconds:.1f} ms + "
         f"{1e6 * inputs.engine_rollout_seconds:.0f} us a rollout of the engine's own"
     )
     yield (
         f"KV cache: {generator.kv_share:.0%} full on average; rollouts are preempted in "
-        f"{generator.preemption_share:.0%} of the time, and each costs {generator.rebuild_seconds:.2f} s to rebuild"
+        f"{generator.preemption_share:.0%} of the time, and each costs "
+        f"{generator.rebuild_seconds:.2f} s to rebuild"
     )
     yield (
         f"weights: {inputs.lane_bytes_per_second / 1e9:g} GB/s from each trainer rank, "
@@ -56,7 +66,8 @@ def assumption_lines(balance: Balance) -> Iterator[str]:
         f"{'; gloo, which a shared GPU uses, was not measured' if balance.shares_gpu else ''}"
     )
     yield (
-        f"checkpoints: {inputs.checkpoint_bytes_per_second / 1e9:g} GB/s, {checkpoint_seconds(balance):.0f} s each, so "
+        f"checkpoints: {inputs.checkpoint_bytes_per_second / 1e9:g} GB/s, "
+        f"{checkpoint_seconds(balance):.0f} s each, so "
         f"that the trainer may need {grace_seconds(balance)} s after SIGTERM"
     )
 
@@ -73,10 +84,14 @@ def full_cache(balance: Balance) -> Iterator[str]:
     group = generator.plan.config.recipe.most_rollouts_per_prompt
     enough = int(worker.slots * max_kv_share / generator.kv_share)
     lack = (
-        f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} tokens on average fill "
+        f"generator.slots = {worker.slots}: running rollouts of {generator.running_tokens:,} "
+        "tokens on average fill "
         f"the KV cache to {generator.kv_share:.0%}, so that vLLM preempts often"
     )
     if enough >= group:
         yield f"{lack}; set it to {enough}"
     else:
-        yield f"{lack}, and the {group} rollouts of one prompt need as many slots; raise generator.tensor_parallel"
+        yield (
+            f"{lack}, and the {group} rollouts of one prompt need as many slots; raise "
+            "generator.tensor_parallel"
+        )

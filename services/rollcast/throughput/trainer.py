@@ -8,7 +8,12 @@ from rollcast.memory.plan import MemoryPlan
 from rollcast.throughput.assumptions import Assumptions, flops_utilization
 from rollcast.throughput.card import Card
 from rollcast.throughput.lengths import CutLengths
-from rollcast.throughput.model_work import active_weights, forward_flops, has_experts, training_flops
+from rollcast.throughput.model_work import (
+    active_weights,
+    forward_flops,
+    has_experts,
+    training_flops,
+)
 
 OPTIMIZER_BYTES_PER_WEIGHT = 7 * FLOAT32_BYTES
 """AdamW reads weight, gradient and both moments, and writes weight and moments."""
@@ -31,7 +36,9 @@ class TrainerRate:
         model = self.plan.model
         # What "selective" recomputes costs hardly any of the FLOPs.
         recomputed = self.plan.config.trainer.activation_checkpointing is True
-        return flops_utilization(active_weights(model), recomputed=recomputed, has_experts=has_experts(model))
+        return flops_utilization(
+            active_weights(model), recomputed=recomputed, has_experts=has_experts(model)
+        )
 
     @property
     def shards(self) -> int:
@@ -60,8 +67,14 @@ class TrainerRate:
     @property
     def update_seconds(self) -> float:
         """Forward and backward passes, then the optimizer."""
-        rows = sum(math.prod(shape) for _, shape in self.plan.trainer[0].trained_weights) / self.shards
-        optimizer = rows * OPTIMIZER_BYTES_PER_WEIGHT / (self.card.bandwidth * self.assumptions.bandwidth_share)
+        rows = (
+            sum(math.prod(shape) for _, shape in self.plan.trainer[0].trained_weights) / self.shards
+        )
+        optimizer = (
+            rows
+            * OPTIMIZER_BYTES_PER_WEIGHT
+            / (self.card.bandwidth * self.assumptions.bandwidth_share)
+        )
         return self.tokens_per_step / self.tokens_per_second + optimizer
 
     @property

@@ -13,6 +13,8 @@ if __name__ == "__main__":
             "trainer",
             "FSDP learner of one run.",
             flags={"resume": "continue from the newest checkpoint"},
-            numbers={"step": "with --resume: refuse a checkpoint older than the newest of this step"},
+            numbers={
+                "step": "with --resume: refuse a checkpoint older than the newest of this step"
+            },
         )
     )

@@ -9,7 +9,9 @@ EXIT_INTERRUPTED = 143
 
 
 class TrainerEnding(IntEnum):
-    """Why the loop ended, as an exit code: 0 only for a finished run, whose pod a Job never restarts."""
+    """Why the loop ended, as an exit code: 0 only for a finished run, whose pod a Job never
+    restarts.
+    """
 
     FINISHED = 0
     INTERRUPTED = EXIT_INTERRUPTED

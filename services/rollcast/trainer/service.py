@@ -41,7 +41,12 @@ from rollcast.trainer.control.progress import MalformedProgress, Progress
 from rollcast.trainer.control.prompt_book import Books, PromptBook
 from rollcast.trainer.control.teacher_vocabulary import check_teacher
 from rollcast.trainer.ending import TrainerEnding
-from rollcast.trainer.learner.checkpoint import DamagedCheckpoint, checkpoint_version, checkpoints, damage_message
+from rollcast.trainer.learner.checkpoint import (
+    DamagedCheckpoint,
+    checkpoint_version,
+    checkpoints,
+    damage_message,
+)
 from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.ranks import join_ranks, lost_rank
 
@@ -63,9 +68,11 @@ def _lost_ranks_named() -> Iterator[None]:
 
 @_lost_ranks_named()
 def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
-    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another rank.
+    """Run one rank to its end; returns the exit code. Raises PassingError if it has lost another
+    rank.
 
-    `step`: no checkpoint older than the newest of this step is continued; None = the newest whole one is.
+    `step`: no checkpoint older than the newest of this step is continued; None = the newest whole
+    one is.
     """
     stop = StopSignal()
     load_own_parts(config.recipe)
@@ -83,13 +90,24 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
     try:
         learners = LearnerGroup.build(config, ranks)
         if ranks.rank > 0:
-            log.info("this rank follows rank 0", rank=ranks.rank, ranks=ranks.world_size, device=str(ranks.device))
+            log.info(
+                "this rank follows rank 0",
+                rank=ranks.rank,
+                ranks=ranks.world_size,
+                device=str(ranks.device),
+            )
             followed = learners.follow(stop)
             log.info("rank ended", rank=ranks.rank, ending=followed.name.lower())
             return followed
         ending = TrainerEnding.FAILED
         try:
-            ending = _lead(config, learners, lambda: stop() or learners.sender.stop_asked(), resume=resume, step=step)
+            ending = _lead(
+                config,
+                learners,
+                lambda: stop() or learners.sender.stop_asked(),
+                resume=resume,
+                step=step,
+            )
         finally:
             # After an error too, because the other ranks wait for commands.
             learners.stop(ending)
@@ -99,7 +117,12 @@ def serve(config: RunConfig, *, resume: bool, step: int | None = None) -> int:
 
 
 def _lead(
-    config: RunConfig, learners: LearnerGroup, stop: Callable[[], bool], *, resume: bool, step: int | None
+    config: RunConfig,
+    learners: LearnerGroup,
+    stop: Callable[[], bool],
+    *,
+    resume: bool,
+    step: int | None,
 ) -> TrainerEnding:
     folder = config.run_folder
     make_folder(folder)
@@ -163,8 +186,8 @@ def restore(
 ) -> Progress | None:
     """Continue from the newest whole checkpoint; None = no checkpoint at all.
 
-    Raises UserError if all are damaged, with `step` all from the newest of that step on: a restarted trainer may
-    continue from later ones.
+    Raises UserError if all are damaged, with `step` all from the newest of that step on: a
+    restarted trainer may continue from later ones.
     """
     locations = checkpoints(location)
     if not locations:
@@ -181,7 +204,9 @@ def restore(
     try:
         return _newest_whole(locations[:chosen], learners.restore)[1]
     except DamagedCheckpoint as error:
-        raise UserError(f"--step {step}: {error}, or name another step: {kept_in_words(steps[chosen:])}") from error
+        raise UserError(
+            f"--step {step}: {error}, or name another step: {kept_in_words(steps[chosen:])}"
+        ) from error
 
 
 def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
@@ -194,7 +219,9 @@ def begin(run_folder: Path, model: Model, learners: LearnerGroup) -> Progress:
         before_record = _earlier_run(model.from_run, model.from_step, learners)
     if before_record.version is not None or before_record.device_hours is not None:
         replace_json(run_folder / BEFORE, as_json(before_record))
-        log.info("device-hours spent before the run are not part of the curve", **as_json(before_record))
+        log.info(
+            "device-hours spent before the run are not part of the curve", **as_json(before_record)
+        )
     return Progress(spent_before=before_record.device_hours)
 
 
@@ -202,13 +229,21 @@ def _earlier_run(name: str, step: int | None, learners: LearnerGroup) -> BeforeR
     locations = checkpoints(earlier_run_place(name))
     check_earlier_run(name, step, [checkpoint_version(location).step for location in locations])
     if step is not None:
-        locations = [checkpoint for checkpoint in locations if checkpoint_version(checkpoint).step == step]
+        locations = [
+            checkpoint for checkpoint in locations if checkpoint_version(checkpoint).step == step
+        ]
     path, earlier = _newest_whole(locations, learners.take_weights)
-    spent = None if earlier.compute_state is None else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
+    spent = (
+        None
+        if earlier.compute_state is None
+        else sum(earlier.compute_state.values()) + (earlier.spent_before or 0)
+    )
     return BeforeRecord(name, str(checkpoint_version(path)), spent)
 
 
-def _newest_whole(locations: Sequence[Place], read_state: Callable[[Place], dict[str, Any]]) -> tuple[Place, Progress]:
+def _newest_whole(
+    locations: Sequence[Place], read_state: Callable[[Place], dict[str, Any]]
+) -> tuple[Place, Progress]:
     for path, older in pairwise([*locations, None]):
         assert path is not None
         try:
@@ -216,7 +251,11 @@ def _newest_whole(locations: Sequence[Place], read_state: Callable[[Place], dict
         except DamagedCheckpoint as error:
             if older is None:
                 raise
-            log.warning("a checkpoint is damaged; the one before is taken", error=str(error), older=str(older))
+            log.warning(
+                "a checkpoint is damaged; the one before is taken",
+                error=str(error),
+                older=str(older),
+            )
     raise AssertionError("the oldest one is read or raises")
 
 
@@ -228,17 +267,24 @@ def _progress(path: Place, controller: dict[str, Any]) -> Progress:
 
 
 def _wait_for_readers(readers: PageReaders, ended_at: float, stop: Callable[[], bool]) -> None:
-    """Keep the last evaluation on /metrics until it was read: once this process ends, it cannot be read there."""
+    """Keep the last evaluation on /metrics until it was read: once this process ends, it cannot be
+    read there.
+    """
     deadline = ended_at + LAST_READING_SECONDS
     while not stop() and not readers.have_read_since(ended_at):
         if time.monotonic() > deadline:
-            log.warning("not every reader of the metrics has read the last ones", seconds=LAST_READING_SECONDS)
+            log.warning(
+                "not every reader of the metrics has read the last ones",
+                seconds=LAST_READING_SECONDS,
+            )
             return
         # Seconds between two looks at what arrived
         time.sleep(0.05)
 
 
-def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool]) -> Controller | None:
+def _when_redis_is_there(
+    make: Callable[[], Controller], stop: Callable[[], bool]
+) -> Controller | None:
     """Wait for Redis until a stop is requested; None = it was."""
     while not stop():
         try:
@@ -248,16 +294,23 @@ def _when_redis_is_there(make: Callable[[], Controller], stop: Callable[[], bool
     return None
 
 
-def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, progress: Progress) -> Books:
+def _read_books(
+    tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Exporter, progress: Progress
+) -> Books:
     """Raises UserError for other prompts than the run began with, which `progress` notes."""
     split = load(tasks, progress.split_rules)
     check_same_prompts(split, progress.prompts)
     progress.prompts = prompts_digest(split)
     for reason, count in split.skipped.items():
         exporter.set(trainer_metrics.PROMPTS_SKIPPED, count, reason=reason)
-    for line in (*contaminated_in_words(len(split.contaminated)), *near_duplicates(tasks, split).in_words()):
+    for line in (
+        *contaminated_in_words(len(split.contaminated)),
+        *near_duplicates(tasks, split).in_words(),
+    ):
         log.warning(line)
-    check_thinking(render(tokenizer, split.train[0].messages, tasks.prompt_format)[0], recipe.length_control)
+    check_thinking(
+        render(tokenizer, split.train[0].messages, tasks.prompt_format)[0], recipe.length_control
+    )
 
     def book(prompts: Sequence[Prompt]) -> PromptBook:
         return PromptBook(
@@ -272,11 +325,13 @@ def _read_books(tasks: Tasks, recipe: Recipe, tokenizer: Tokenizer, exporter: Ex
         train=book(split.train),
         held_out=book(split.held_out),
         downstream={
-            evaluation_metrics.DOWNSTREAM_PREFIX + name: book(prompts) for name, prompts in split.downstream.items()
+            evaluation_metrics.DOWNSTREAM_PREFIX + name: book(prompts)
+            for name, prompts in split.downstream.items()
         },
     )
     skipped = sum(
-        prompt_book.skipped_too_long for prompt_book in (books.train, books.held_out, *books.downstream.values())
+        prompt_book.skipped_too_long
+        for prompt_book in (books.train, books.held_out, *books.downstream.values())
     )
     exporter.set(trainer_metrics.PROMPTS_SKIPPED, skipped, reason="too_long")
     return books
@@ -293,7 +348,9 @@ class LoopState:
         return (False, "starting") if self.controller is None else (True, "ok")
 
     def alive(self) -> tuple[bool, str]:
-        """An update may take as long as its collectives may; a loop without a round for longer hangs."""
+        """An update may take as long as its collectives may; a loop without a round for longer
+        hangs.
+        """
         if self.controller is None:
             return True, "starting"
         idle_seconds = time.monotonic() - self.controller.state.last_round_at

@@ -1,7 +1,9 @@
-"""`python -m rollcast.trainer.trial --config FILE --trial FILE --out FILE`: one update of the trainer, timed.
+"""`python -m rollcast.trainer.trial --config FILE --trial FILE --out FILE`: one update of the
+trainer, timed.
 
-Of the model's own weights on this machine's ranks, in the lengths that `rollcast.generator.trial` sampled. The text is
-made up: how long a forward and a backward pass take depends on lengths alone. Nothing is kept.
+Of the model's own weights on this machine's ranks, in the lengths that `rollcast.generator.trial`
+sampled. The text is made up: how long a forward and a backward pass take depends on lengths alone.
+Nothing is kept.
 """
 
 import argparse
@@ -39,7 +41,10 @@ with pause_garbage_collection():
 def time_update(
     model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, tried: Sequence[TriedCompletion]
 ) -> UpdateTrialRecord:
-    """Collective: all ranks pass the same. Raises UserError if the model cannot be read, or does not fit."""
+    """Collective: all ranks pass the same.
+
+    Raises UserError if the model cannot be read, or does not fit.
+    """
     learner = build_learner(model, recipe, trainer, ranks)
     sequences = _made_up(tried, learner.policy.vocab_size)
     planned = plan_micro_batches(
@@ -50,7 +55,10 @@ def time_update(
     )
     micro_batches = planned[ranks.rank]
     total = denominator(sequences)
-    remedy = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch}), or give more ranks"
+    remedy = (
+        f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch}), or give "
+        "more ranks"
+    )
     with told_what_did_not_fit("an update", remedy):
         learner.update(micro_batches, total)  # makes the optimizer's state, and warms caches up
     began = passed = time.perf_counter()
@@ -73,7 +81,9 @@ def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[Training
         length = max(1, completion.num_tokens)
         sequences.append(
             TrainingSequence(
-                prompt_token_ids=rng.integers(0, vocab_size, max(1, completion.num_prompt_tokens)).astype(np.int32),
+                prompt_token_ids=rng.integers(
+                    0, vocab_size, max(1, completion.num_prompt_tokens)
+                ).astype(np.int32),
                 token_ids=rng.integers(0, vocab_size, length).astype(np.int32),
                 generator_logprobs=np.full(length, -np.log(vocab_size), dtype=np.float32),
                 loss_mask=np.ones(length, dtype=np.bool_),
@@ -85,10 +95,16 @@ def _made_up(tried: Sequence[TriedCompletion], vocab_size: int) -> list[Training
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m rollcast.trainer.trial", description="Times one update.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.trainer.trial", description="Times one update."
+    )
     parser.add_argument("--config", type=Path, required=True, help="run file, resolved")
-    parser.add_argument("--trial", type=Path, required=True, help="what the generator's trial wrote")
-    parser.add_argument("--out", type=Path, required=True, help="file of the record, JSON; rank 0 writes it")
+    parser.add_argument(
+        "--trial", type=Path, required=True, help="what the generator's trial wrote"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="file of the record, JSON; rank 0 writes it"
+    )
     arguments = parser.parse_args()
     configure_logging("trial")
     try:

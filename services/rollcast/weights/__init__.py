@@ -1,4 +1,5 @@
-"""Wire 2: weights travel from every trainer rank to every generator while training and generation go on.
+"""Wire 2: weights travel from every trainer rank to every generator while training and generation
+go on.
 
     learner --stage--> StagingSlots (each rank)                              Receiver (each worker, or one for all)
                              |                                                            ^
@@ -11,6 +12,6 @@
     sender       the trainer's end: staging, membership, epochs, publisher
     receiver     the generator's end: member, reception, receivers in the engine's workers
 
-Control (publisher's server, member) and bytes (lanes, receiver) run on different threads: a collective that hangs never
-stops a heartbeat.
-"""
+Control (publisher's server, member) and bytes (lanes, receiver) run on different threads: a
+collective that hangs never stops a heartbeat.
+"""  # noqa: E501

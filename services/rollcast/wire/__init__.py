@@ -1,1 +1,3 @@
-"""Protobuf messages of both wires, generated from proto/ and committed, and the one word they share."""
+"""Protobuf messages of both wires, generated from proto/ and committed, and the one word they
+share.
+"""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from rollcast.wire import rollout_pb2
 
 WIRE_VERSION = 5
-"""Version of both wires: the messages in `proto/`, the Redis keys and the scripts. Raised with every change that an
-older process would misread."""
+"""Version of both wires: the messages in `proto/`, the Redis keys and the scripts. Raised with
+every change that an older process would misread."""
 
 
 def wire_mismatch(*, generator: int, trainer: int) -> str | None:
@@ -15,7 +15,8 @@ def wire_mismatch(*, generator: int, trainer: int) -> str | None:
     if generator == trainer:
         return None
     return (
-        f"the generator speaks wire version {generator} and the trainer {trainer}; stop the run with its generators "
+        f"the generator speaks wire version {generator} and the trainer {trainer}; stop the run "
+        "with its generators "
         "drained, then start both from images (or installations) of one release"
     )
 
@@ -23,8 +24,8 @@ def wire_mismatch(*, generator: int, trainer: int) -> str | None:
 class PolicyVersion(NamedTuple):
     """(incarnation, step), ordered; written "2.118".
 
-    `step` counts optimizer steps in the surviving history; `incarnation` rises at every trainer start, so that two
-    different weights never share a version.
+    `step` counts optimizer steps in the surviving history; `incarnation` rises at every trainer
+    start, so that two different weights never share a version.
     """
 
     incarnation: int
@@ -55,7 +56,10 @@ class Surviving(NamedTuple):
 
 
 def survives(version: PolicyVersion, incarnation: int, history: Iterable[Surviving]) -> bool:
-    """Whether the weights of trainer `incarnation` descend from `version`; `history` names older incarnations only."""
+    """Whether the weights of trainer `incarnation` descend from `version`; `history` names older
+    incarnations only.
+    """
     return version.incarnation == incarnation or any(
-        version.incarnation == entry.incarnation and version.step <= entry.last_step for entry in history
+        version.incarnation == entry.incarnation and version.step <= entry.last_step
+        for entry in history
     )

@@ -1,11 +1,11 @@
 """Loaded by every Python process whose PYTHONPATH names this folder.
 
-NCCL refuses two processes of one host on one GPU. It distinguishes hosts by NCCL_HOSTID, so each process here is a host
-of its own, and they meet over TCP on the loopback, as pods do.
+NCCL refuses two processes of one host on one GPU. It distinguishes hosts by NCCL_HOSTID, so each
+process here is a host of its own, and they meet over TCP on the loopback, as pods do.
 
-Before torch 2.13, which this repository pins, a checkpoint's stager closes itself after its first use, and
-`CheckpointSaver.reserve` has used it: every checkpoint fails there. With an older torch each save gets a stager of its
-own, which costs the time of new pinned memory.
+Before torch 2.13, which this repository pins, a checkpoint's stager closes itself after its first
+use, and `CheckpointSaver.reserve` has used it: every checkpoint fails there. With an older torch
+each save gets a stager of its own, which costs the time of new pinned memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def renew_stager(saving: ModuleType) -> None:
 class AfterImport(MetaPathFinder):
     """Changes the module that saves checkpoints when it has been imported, and no other."""
 
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Find it as without this finder, with a loader that changes it afterwards."""
         if name != SAVING:
             return None

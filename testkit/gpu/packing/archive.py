@@ -1,7 +1,9 @@
-"""Pack this repository, vLLM and their packages into one archive, for a machine with a card and without a network.
+"""Pack this repository, vLLM and their packages into one archive, for a machine with a card and
+without a network.
 
-vLLM's libraries use torch's stable interface, so that an older torch than the pinned one loads them. Left out: machine
-code for other cards, packages that are there already, and what no import of a generator or trainer needs.
+vLLM's libraries use torch's stable interface, so that an older torch than the pinned one loads
+them. Left out: machine code for other cards, packages that are there already, and what no import of
+a generator or trainer needs.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ VLLM_UNUSED = (
     "vllm/_moe_C",
     "mistral_common/data",
 )
-"""Beginnings of names: FlashAttention 2, kernels of other models and of newer cards, the Rust front end."""
+"""Beginnings of names: FlashAttention 2, kernels of other models and of newer cards, the Rust front
+end."""
 REPOSITORY = (
     "services",
     "benchmarks",
@@ -92,13 +95,15 @@ SURROUNDINGS = """
 export PROOF=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/repository
 export PYTHONPATH=$PROOF/../site:$PROOF/services:$PROOF
 export ROLLCAST_CACHE=$PROOF/../cache HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false PYTHONUNBUFFERED=1
-"""
+"""  # noqa: E501
 
 
 def pins(requirements: Path, names: Collection[str] | None = None) -> dict[str, str]:
     """Package -> version of a pinned list; `names`: only these."""
     lines = requirements.read_text().splitlines()
-    pin_matches = [match for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ ;]+)", line))]
+    pin_matches = [
+        match for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ ;]+)", line))
+    ]
     pinned = {canonical(match[1]): match[2] for match in pin_matches}
     return pinned if names is None else {name: pinned[name] for name in names}
 
@@ -111,7 +116,11 @@ def canonical(name: str) -> str:
 def names_in(file: Path) -> set[str]:
     """Package names of a list, one a line, versions ignored."""
     lines = (line.strip() for line in file.read_text().splitlines())
-    return {canonical(re.split(r"[=<>~! @]", line)[0]) for line in lines if line and not line.startswith("#")}
+    return {
+        canonical(re.split(r"[=<>~! @]", line)[0])
+        for line in lines
+        if line and not line.startswith("#")
+    }
 
 
 def wanted_packages(already_there: Collection[str]) -> dict[str, str]:
@@ -120,20 +129,36 @@ def wanted_packages(already_there: Collection[str]) -> dict[str, str]:
     for name in REQUIREMENTS:
         pinned |= pins(ROOT / "requirements" / name)
     needed_versions = {
-        name: version for name, version in pinned.items() if name not in UNUSED and name not in already_there
+        name: version
+        for name, version in pinned.items()
+        if name not in UNUSED and name not in already_there
     }
     return needed_versions | pins(ROOT / "requirements" / "cuda.txt", (*PROOF_PACKAGES, "vllm"))
 
 
 def download(packages: dict[str, str], python: str, folder: Path) -> None:
     """Wheels for a machine of another Python than this one."""
-    options = ["--only-binary=:all:", "--no-deps", "--python-version", python, "--implementation", "cp"]
+    options = [
+        "--only-binary=:all:",
+        "--no-deps",
+        "--python-version",
+        python,
+        "--implementation",
+        "cp",
+    ]
     for abi in (f"cp{python.replace('.', '')}", "abi3", "none"):
         options += ["--abi", abi]
-    for platform in (*(f"manylinux_2_{minor}_x86_64" for minor in MANYLINUX), "manylinux2014_x86_64", "any"):
+    for platform in (
+        *(f"manylinux_2_{minor}_x86_64" for minor in MANYLINUX),
+        "manylinux2014_x86_64",
+        "any",
+    ):
         options += ["--platform", platform]
     wheels = [f"{name}=={version}" for name, version in sorted(packages.items())]
-    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *options, *wheels], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *options, *wheels],
+        check=True,
+    )
 
 
 def unpack(wheel: Path, site: Path) -> None:
@@ -150,7 +175,9 @@ def unpack(wheel: Path, site: Path) -> None:
 
 
 def copy_repository(target: Path) -> None:
-    """Copy the files of the repository that the proof reads, and write the commit that its results name."""
+    """Copy the files of the repository that the proof reads, and write the commit that its results
+    name.
+    """
     for name in REPOSITORY:
         source = ROOT / name
         if source.is_dir():
@@ -164,12 +191,17 @@ def copy_repository(target: Path) -> None:
 
 def compress(folder: Path, out: Path) -> None:
     """Write the archive; raises CalledProcessError."""
-    with out.open("wb") as file, subprocess.Popen(["tar", "c", "-C", folder, "."], stdout=subprocess.PIPE) as tar:
+    with (
+        out.open("wb") as file,
+        subprocess.Popen(["tar", "c", "-C", folder, "."], stdout=subprocess.PIPE) as tar,
+    ):
         subprocess.run(["xz", "-T0", "-9"], stdin=tar.stdout, stdout=file, check=True)
 
 
 def fill(packed: Path, wheels: Path, cached: Sequence[Path], architecture: int) -> None:
-    """Put the packages of `wheels`, the repository and the folders of `cached` into the folder `packed`."""
+    """Put the packages of `wheels`, the repository and the folders of `cached` into the folder
+    `packed`.
+    """
     site = packed / "site"
     site.mkdir(parents=True)
     for wheel in sorted(wheels.glob("*.whl")):

@@ -1,7 +1,9 @@
-"""Machine code of other GPUs in a library: zeroed, so that it compresses to nothing while the library's layout stays.
+"""Machine code of other GPUs in a library: zeroed, so that it compresses to nothing while the
+library's layout stays.
 
-A fatbin is a header (magic, version 1, size of the header, size of the rest) and entries, one for each architecture:
-kind (1 = PTX, 2 = machine code), size of the entry's header, size of its payload, architecture.
+A fatbin is a header (magic, version 1, size of the header, size of the rest) and entries, one for
+each architecture: kind (1 = PTX, 2 = machine code), size of the entry's header, size of its
+payload, architecture.
 """
 
 from __future__ import annotations
@@ -34,11 +36,14 @@ class Entry:
 def without_other_architectures(library: bytes, keep: int) -> bytes:
     """Return the library with the code of all architectures except `keep` zeroed.
 
-    PTX of that or an older architecture stays if there is no machine code of `keep`: the driver compiles it.
+    PTX of that or an older architecture stays if there is no machine code of `keep`: the driver
+    compiles it.
     """
     trimmed = bytearray(library)
     for entries in fatbins(library):
-        is_native = any(entry.kind == MACHINE_CODE and entry.architecture == keep for entry in entries)
+        is_native = any(
+            entry.kind == MACHINE_CODE and entry.architecture == keep for entry in entries
+        )
         for entry in entries:
             if not _is_used(entry, keep, is_native=is_native):
                 trimmed[entry.start : entry.start + entry.length] = bytes(entry.length)
@@ -79,7 +84,10 @@ def _entries(library: bytes, at: int, end: int) -> Iterator[Entry]:
         kind, _, header_bytes, length = struct.unpack_from("<HHIQ", library, at)
         (architecture,) = struct.unpack_from("<I", library, at + 28)
         start = at + header_bytes
-        is_plausible = MIN_ENTRY_HEADER_BYTES <= header_bytes <= MAX_ENTRY_HEADER_BYTES and start + length <= end
+        is_plausible = (
+            MIN_ENTRY_HEADER_BYTES <= header_bytes <= MAX_ENTRY_HEADER_BYTES
+            and start + length <= end
+        )
         if kind not in (PTX, MACHINE_CODE) or not is_plausible:
             return
         yield Entry(kind, architecture, start, length)

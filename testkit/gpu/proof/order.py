@@ -2,7 +2,8 @@
 
     missing -> begun -> done
                      -> failed: repeated only if that is asked for
-                     -> cut by the end of the whole command's time: tried again after all parts that were never begun
+                     -> cut by the end of the whole command's time: tried again after all parts that
+                     were never begun
 
 A part that does not fit into the time left is passed over, since a shorter one behind it may fit.
 """
@@ -35,8 +36,12 @@ def expected_seconds(gpu_part: Part, standing: Standing) -> float:
     return gpu_part.expected_seconds
 
 
-def next_part(parts: Mapping[str, Part], standings: Mapping[str, Standing], seconds_left: float | None) -> str | None:
-    """The part to begin now, or None if nothing is open or nothing fits. seconds_left: None = no limit."""
+def next_part(
+    parts: Mapping[str, Part], standings: Mapping[str, Standing], seconds_left: float | None
+) -> str | None:
+    """The part to begin now, or None if nothing is open or nothing fits. seconds_left: None = no
+    limit.
+    """
     for name in open_parts(parts, standings):
         if seconds_left is None or expected_seconds(parts[name], standings[name]) <= seconds_left:
             return name

@@ -1,7 +1,8 @@
 """The process of a part, and the end of everything that it started.
 
-A part may start processes in sessions of their own, and these may lose their parents. The kernel gives such orphans to
-this process, so that all of them are found below it and ended by their ids, however the part itself ended.
+A part may start processes in sessions of their own, and these may lose their parents. The kernel
+gives such orphans to this process, so that all of them are found below it and ended by their ids,
+however the part itself ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The folder of a proof: one JSON file for each part that was tried, written when its process ended."""
+"""The folder of a proof: one JSON file for each part that was tried, written when its process
+ended.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from testkit.record import write_result
 
 
 def read_standing(name: str, folder: Path, *, is_small: bool, again: bool) -> Standing:
-    """Return the part's state, read from its file. Tiny shapes and real ones do not count for each other.
+    """Return the part's state, read from its file. Tiny shapes and real ones do not count for each
+    other.
 
     again: a part that failed counts as missing.
     """

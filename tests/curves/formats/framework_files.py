@@ -1,4 +1,6 @@
-"""Files as the frameworks themselves wrote them (`testkit/formats/generate.py`), and the curve that went into them."""
+"""Files as the frameworks themselves wrote them (`testkit/formats/generate.py`), and the curve that
+went into them.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,13 @@ def assert_tells_the_curve(path: Path, name: str) -> None:
     history = read_history(str(path), Columns(), None)
     read_as, compute, pass_rate = WRITTEN[name]
     origin = history.origin
-    assert (origin.format, origin.compute, origin.pass_rate, origin.unit) == (read_as, compute, pass_rate, "steps")
+    assert (origin.format, origin.compute, origin.pass_rate, origin.unit) == (
+        read_as,
+        compute,
+        pass_rate,
+        "steps",
+    )
     assert [item.compute for item in history.evaluations] == list(STEPS)
-    assert [item.pass_rate for item in history.evaluations] == pytest.approx(list(HELD_OUT), abs=1e-6)
+    assert [item.pass_rate for item in history.evaluations] == pytest.approx(
+        list(HELD_OUT), abs=1e-6
+    )

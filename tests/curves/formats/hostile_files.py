@@ -28,14 +28,17 @@ def lines(*made: str) -> Make:
 
 
 def later(make: Callable[[], Make]) -> Make:
-    """What takes seconds or much memory to compose is composed by its own test, not by each process that collects."""
+    """What takes seconds or much memory to compose is composed by its own test, not by each process
+    that collects.
+    """
     return lambda path: make()(path)
 
 
 def new_names(num_rows: int) -> Make:
     return lambda path: path.write_text(
         "".join(
-            json.dumps({f"eval_acc_{row}_{name}": 0.5 for name in range(200)} | {"step": row}) + "\n"
+            json.dumps({f"eval_acc_{row}_{name}": 0.5 for name in range(200)} | {"step": row})
+            + "\n"
             for row in range(num_rows)
         )
     )
@@ -43,7 +46,10 @@ def new_names(num_rows: int) -> Make:
 
 def names_of_one_rank(num_rows: int) -> Make:
     return lambda path: path.write_text(
-        "".join(json.dumps({"step": row, f"eval_acc_{row}": row / 10_000}) + "\n" for row in range(num_rows))
+        "".join(
+            json.dumps({"step": row, f"eval_acc_{row}": row / 10_000}) + "\n"
+            for row in range(num_rows)
+        )
     )
 
 
@@ -52,7 +58,8 @@ def spellings(path: Path) -> None:
     with path.open("w") as file:
         for row in range(8_192):
             name = "".join(
-                letter.upper() if row >> place & 1 else letter for place, letter in enumerate("eval_accuracyx")
+                letter.upper() if row >> place & 1 else letter
+                for place, letter in enumerate("eval_accuracyx")
             )
             file.write(json.dumps({"step": row, name: 0.5}) + "\n")
 
@@ -129,11 +136,15 @@ def sqlite(*statements: str) -> Make:
 
 
 def pages_that_name_one_page(path: Path) -> None:
-    """Each inner page of the table of metrics names the page below it as every one of its children."""
+    """Each inner page of the table of metrics names the page below it as every one
+    of its children.
+    """
     size, depth, width = 4096, 5, 400
     sqlite(*TABLES)(path)
     with closing(sqlite3.connect(path)) as store:
-        (root,) = store.execute("SELECT rootpage FROM sqlite_master WHERE name = 'metrics'").fetchone()
+        (root,) = store.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'metrics'"
+        ).fetchone()
     content = bytearray(path.read_bytes())
     leaf = bytes(content[(root - 1) * size : root * size])
     first_new = len(content) // size + 1
@@ -141,7 +152,9 @@ def pages_that_name_one_page(path: Path) -> None:
         child = first_new + level
         cells = b"".join(struct.pack(">I", child) + b"\x01" for _ in range(width))
         starts = [size - len(cells) + 5 * place for place in range(width)]
-        page = struct.pack(">BHHHBI", 5, 0, width, starts[0], 0, child) + struct.pack(f">{width}H", *starts)
+        page = struct.pack(">BHHHBI", 5, 0, width, starts[0], 0, child) + struct.pack(
+            f">{width}H", *starts
+        )
         page = page.ljust(size - len(cells), b"\x00") + cells
         place = (root if level == 0 else first_new + level - 1) - 1
         if place * size == len(content):
@@ -154,7 +167,10 @@ def pages_that_name_one_page(path: Path) -> None:
 
 
 def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
-    """By what they are: a file's name, and what writes it. `share`: of the size at which they are worst."""
+    """By what they are: a file's name, and what writes it.
+
+    `share`: of the size at which they are worst.
+    """
     most = int(share * MOST)
 
     def times(count: int) -> int:
@@ -174,9 +190,16 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "newlines after rows": ("a.csv", text("\n", most, "step,accuracy\n1,0.5\n2,0.6\n")),
         "newlines after objects": (
             "a.jsonl",
-            text("\n", either(MOST, 100_000), '{"step":1,"accuracy":0.5}\n{"step":2,"accuracy":0.6}\n'),
+            text(
+                "\n",
+                either(MOST, 100_000),
+                '{"step":1,"accuracy":0.5}\n{"step":2,"accuracy":0.6}\n',
+            ),
         ),
-        "newlines before a document": ("a.json", text("\n", most, end='[{"step":1,"accuracy":0.5}]')),
+        "newlines before a document": (
+            "a.json",
+            text("\n", most, end='[{"step":1,"accuracy":0.5}]'),
+        ),
         "blanks": ("a.csv", full(" ", "step,accuracy\n1,0.5\n", "\n")),
         "new names in every row": ("a.jsonl", new_names(times(5_000))),
         "names of one rank": ("a.jsonl", names_of_one_rank(either(9_000, 2_000))),
@@ -185,7 +208,11 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "a header of many columns between quotes": ("a.csv", full('"\n",ab,', end="\n1\n2\n")),
         "short rows below a wide header": (
             "a.csv",
-            text("1\n", either(1_500_000, 150), ",".join(f"eval_acc_{name}" for name in range(9_999)) + "\n"),
+            text(
+                "1\n",
+                either(1_500_000, 150),
+                ",".join(f"eval_acc_{name}" for name in range(9_999)) + "\n",
+            ),
         ),
         "a wide row": ("a.csv", full("ab,", "step,accuracy\n1,0.5\n")),
         "a wide row of lines between quotes": ("a.csv", full('ab,"\n",', "step,accuracy\n1,0.5\n")),
@@ -212,32 +239,51 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "a long name before many": (
             "a.json",
             lambda path: path.write_text(
-                json.dumps([{"a" * (times(30 * MIB)): {f"n{n}": n for n in range(times(1_500_000))}}])
+                json.dumps(
+                    [{"a" * (times(30 * MIB)): {f"n{n}": n for n in range(times(1_500_000))}}]
+                )
             ),
         ),
         "other names in every line": (
             "a.jsonl",
             lambda path: path.write_text(
-                "".join(json.dumps({f"{row}-{n}": n for n in range(2_000)}) + "\n" for row in range(times(512)))
+                "".join(
+                    json.dumps({f"{row}-{n}": n for n in range(2_000)}) + "\n"
+                    for row in range(times(512))
+                )
             ),
         ),
         "a heading that continues in the next line": (
             "a.csv",
-            lambda path: path.write_text('step,"a\nb"' + "," * times(1_000_000) + "\n" + "1\n" * 600),
+            lambda path: path.write_text(
+                'step,"a\nb"' + "," * times(1_000_000) + "\n" + "1\n" * 600
+            ),
         ),
-        "objects in objects": ("a.jsonl", text('{"a":' * 50_000 + "1" + "}" * 50_000 + "\n", times(100))),
+        "objects in objects": (
+            "a.jsonl",
+            text('{"a":' * 50_000 + "1" + "}" * 50_000 + "\n", times(100)),
+        ),
         "a number of many digits": ("a.json", text("1", most, '[{"step":1,"accuracy":', "}]")),
         "a part of many digits": ("a.json", text("1", most, '[{"step":1,"accuracy":0.', "}]")),
-        "numbers without a bound": ("a.jsonl", lines(*[f'{{"step": {10**400}, "accuracy": 1e999}}'] * 100)),
+        "numbers without a bound": (
+            "a.jsonl",
+            lines(*[f'{{"step": {10**400}, "accuracy": 1e999}}'] * 100),
+        ),
         "a long name": (
             "a.jsonl",
             later(
-                lambda: text(f'{{"step":1,"{"acc" * times(5_000_000)}":0.5,"{"acc" * (times(5_000_000) + 1)}":0.6}}\n')
+                lambda: text(
+                    f'{{"step":1,"{"acc" * times(5_000_000)}":0.5,"{"acc" * (times(5_000_000) + 1)}":0.6}}\n'  # noqa: E501
+                )
             ),
         ),
         "text of many runs": (
             "a.jsonl",
-            later(lambda: lines(*[f'{{"run":"r{n}","step":{n},"accuracy":0.5}}' for n in range(times(150_000))])),
+            later(
+                lambda: lines(
+                    *[f'{{"run":"r{n}","step":{n},"accuracy":0.5}}' for n in range(times(150_000))]
+                )
+            ),
         ),
         "NeMo-RL, a rule without an end": ("a.log", full("=", "Training Results:\n=====")),
         "NeMo-RL, a rule without an end behind a step": (
@@ -248,7 +294,10 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "open-instruct, titles": ("a.log", full("╭ Metrics ", "training_step: 1\n")),
         "open-instruct, sides": ("a.log", full("|", "training_step: 1\n╭ Metrics ╮\n", "x\n")),
         "open-instruct, blanks": ("a.log", full(" |", "training_step: 1\n╭ Metrics ╮\n", "x\n")),
-        "open-instruct, one name": ("a.log", full("a", "training_step: 1\n╭ Metrics ╮\n|", "|\n╰\n")),
+        "open-instruct, one name": (
+            "a.log",
+            full("a", "training_step: 1\n╭ Metrics ╮\n|", "|\n╰\n"),
+        ),
         "prime-rl, steps": ("a.log", full("Step 1 | ")),
         "prime-rl, evaluations": ("a.log", full("Evaluated a in 1s (", "Step 1 | Reward: 1\n")),
         "prime-rl, digits": ("a.log", full("1", "Step 1 | Reward: 1\nEvaluated a in ")),
@@ -261,7 +310,10 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "verl, calls": ("a.log", full("np.", "step:1 - a:1 - b:2 - c:")),
         "OpenRLHF, quotes": ("a.log", full("'", "Global step 1: {'a': 1}\nGlobal step 2: {")),
         "HTML, cells": ("a.html", full("<td>", "<table><tr><th>step<th>acc<tr><td>1<td>0.5<tr>")),
-        "HTML, cells without an end": ("a.html", full("<td ", "<table><tr><th>step<th>acc<tr><td>1<td>0.5<tr>")),
+        "HTML, cells without an end": (
+            "a.html",
+            full("<td ", "<table><tr><th>step<th>acc<tr><td>1<td>0.5<tr>"),
+        ),
         "HTML, tables": ("a.html", full("<table><tr><td>1")),
         "HTML, headings": ("a.html", full("<th>a", "<table><tr><th>step<th>acc")),
         "notebook, cells": (
@@ -281,12 +333,20 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             full('"r":{"s":[{"step":1,"acc":0.5}]},', '{"a":{"s":[{"acc":1}]},', '"z":{}}'),
         ),
         "numbers in numbers": ("a.json", text('{"1":{"reward":1},"2":', 400, end="0" + "}" * 400)),
-        "lists in lists of runs": ("a.json", text('[{"history":[{"a":1}],"b":', 300, end="0" + "}]" * 300)),
+        "lists in lists of runs": (
+            "a.json",
+            text('[{"history":[{"a":1}],"b":', 300, end="0" + "}]" * 300),
+        ),
         "console, forms": (
             "a.log",
-            lambda path: path.write_text("".join(f"step {n} {n:b}x acc=0.5\n" for n in range(times(200_000)))),
+            lambda path: path.write_text(
+                "".join(f"step {n} {n:b}x acc=0.5\n" for n in range(times(200_000)))
+            ),
         ),
-        "console, names in lines": ("a.log", text("step\nepoch\n", times(2_000_000), end="1\n2\n" * 10)),
+        "console, names in lines": (
+            "a.log",
+            text("step\nepoch\n", times(2_000_000), end="1\n2\n" * 10),
+        ),
         "console, tables below each other": ("a.log", text("step a b\n1 2 3\n", times(1_000_000))),
         "console, headings": ("a.log", text("== Step 1 ==\na: 1\n", times(100_000))),
         "console, names of experiments": (
@@ -298,13 +358,23 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
         "steps that fall and rise": (
             "a.csv",
             lambda path: path.write_text(
-                "step,acc\n" + "".join(f"{n - 40 * (n % 8 == 0)},0.5\n" for n in range(times(300_000)))
+                "step,acc\n"
+                + "".join(f"{n - 40 * (n % 8 == 0)},0.5\n" for n in range(times(300_000)))
             ),
         ),
         "runs of two rows": ("a.csv", text("0,0.5\n1,0.6\n", times(150_000), "step,acc\n")),
-        "games of one step": ("a.jsonl", text('{"step":1,"win":true}\n{"step":1,"win":false}\n', times(200_000))),
-        "MLflow, a metric without a step": ("accuracy", full("1", "1000000000001 0.5 1\n1000000000001 ")),
-        "W&B, LAST again and again": ("r.wandb", wandb((2, b"x" * 30_000), *[(4, b"x")] * times(60_000))),
+        "games of one step": (
+            "a.jsonl",
+            text('{"step":1,"win":true}\n{"step":1,"win":false}\n', times(200_000)),
+        ),
+        "MLflow, a metric without a step": (
+            "accuracy",
+            full("1", "1000000000001 0.5 1\n1000000000001 "),
+        ),
+        "W&B, LAST again and again": (
+            "r.wandb",
+            wandb((2, b"x" * 30_000), *[(4, b"x")] * times(60_000)),
+        ),
         "W&B, LAST without FIRST": ("r.wandb", wandb(*[(4, b"")] * times(150_000))),
         "W&B, FIRST again and again": ("r.wandb", wandb(*[(2, b"x" * 30_000)] * times(1_900))),
         "W&B, brackets": (
@@ -316,14 +386,20 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "r.wandb",
             later(
                 lambda: wandb(
-                    *[(1, history(f"eval_acc_{n}", "0.5") + history("_step", str(n))) for n in range(times(300_000))]
+                    *[
+                        (1, history(f"eval_acc_{n}", "0.5") + history("_step", str(n)))
+                        for n in range(times(300_000))
+                    ]
                 )
             ),
         ),
         "TensorBoard, tags": (
             "events.out.tfevents.1",
             later(
-                lambda: events(b"\x10\x01", field(5, b"".join(scalar(f"t{n}", 0.5) for n in range(times(1_000_000)))))
+                lambda: events(
+                    b"\x10\x01",
+                    field(5, b"".join(scalar(f"t{n}", 0.5) for n in range(times(1_000_000)))),
+                )
             ),
         ),
         "TensorBoard, new tags": (
@@ -345,7 +421,8 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "mlflow.db",
             sqlite(
                 f"CREATE VIEW runs AS {MANY} SELECT 'a' AS run_uuid, 'a' AS name FROM n",
-                f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, printf('%.1000c', 'x') || i AS key, i AS step, "
+                f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, printf('%.1000c', 'x') || "
+                "i AS key, i AS step, "
                 "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
             ),
         ),
@@ -353,7 +430,8 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "mlflow.db",
             sqlite(
                 TABLES[0],
-                f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, 'accuracy' AS key, i AS step, "
+                f"CREATE VIEW metrics AS {MANY} SELECT 'a' AS run_uuid, 'accuracy' AS key, i AS "
+                "step, "
                 "i AS timestamp, 0.5 AS value, 0 AS is_nan FROM n",
             ),
         ),
@@ -363,19 +441,27 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
                 TABLES[0],
                 "CREATE TABLE metrics (run_uuid, key AS (hex(zeroblob(400000)) || step), "
                 "step, timestamp, value, is_nan)",
-                f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {times(20_000)}) "
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT "
+                f"{times(20_000)}) "
                 "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
             ),
         ),
         "SQLite, a virtual table": (
             "mlflow.db",
-            sqlite(TABLES[0], "CREATE VIRTUAL TABLE metrics USING fts4(run_uuid, key, step, timestamp, value, is_nan)"),
+            sqlite(
+                TABLES[0],
+                (
+                    "CREATE VIRTUAL TABLE metrics USING fts4(run_uuid, key, step, timestamp, "
+                    "value, is_nan)"
+                ),
+            ),
         ),
         "SQLite, a long default": (
             "mlflow.db",
             sqlite(
                 "CREATE TABLE metrics (run_uuid, step, timestamp, value, is_nan)",
-                f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {times(20_000)}) "
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT "
+                f"{times(20_000)}) "
                 "INSERT INTO metrics SELECT 'a', i, i, 0.5, 0 FROM n",
                 f"ALTER TABLE metrics ADD COLUMN key TEXT DEFAULT '{'x' * 500_000}'",
                 TABLES[0],

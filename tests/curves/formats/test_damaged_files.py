@@ -1,4 +1,6 @@
-"""Sound files of every format, damaged at random: each is a curve or one sentence, in a bounded process."""
+"""Sound files of every format, damaged at random: each is a curve or one sentence, in a bounded
+process.
+"""
 
 from __future__ import annotations
 

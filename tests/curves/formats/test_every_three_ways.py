@@ -1,4 +1,6 @@
-"""A proof: a log of every format gives one forecast, by the command, in Python, and on the live page."""
+"""A proof: a log of every format gives one forecast, by the command, in Python, and on the live
+page.
+"""
 
 from __future__ import annotations
 

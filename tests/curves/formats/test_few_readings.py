@@ -1,4 +1,6 @@
-"""A column with fewer readings than a forecast needs hides no other; evaluations of unknown names are mentioned."""
+"""A column with fewer readings than a forecast needs hides no other; evaluations of unknown names
+are mentioned.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ def table(names: dict[str, list[int]], training: str = "critic/score/mean") -> s
     """A training column at each step, and others at some steps."""
     rows = [",".join(["step", training, *names])]
     for s in STEPS:
-        cells = [str(round(s / 80 + number / 50, 4)) if s in at else "" for number, at in enumerate(names.values())]
+        cells = [
+            str(round(s / 80 + number / 50, 4)) if s in at else ""
+            for number, at in enumerate(names.values())
+        ]
         rows.append(",".join([str(s), str(round(0.1 + s / 100, 3)), *cells]))
     return "\n".join(rows) + "\n"
 
@@ -29,7 +34,8 @@ HIDDEN = {
     "one set of four": ({"test/accuracy": [15, *FEW]}, "critic/score/mean"),
     "one reading": ({"eval/accuracy": [60]}, "critic/score/mean"),
     "four sets of three": (
-        {f"val-core/{name}/reward/mean@1": FEW for name in ("nq", "trivia", "pop", "hotpot")}, "critic/score/mean",
+        {f"val-core/{name}/reward/mean@1": FEW for name in ("nq", "trivia", "pop", "hotpot")},
+        "critic/score/mean",
     ),
     "sets of two and three": ({"eval/gsm8k": FEW, "eval/math": FEW[:2]}, "critic/score/mean"),
     "accuracies": ({"eval_acc": FEW}, "reward"),
@@ -49,7 +55,10 @@ def test_training_is_read_while_held_out_readings_are_too_few(
     history = read_history(str(path), Columns(), None)
     assert (history.origin.pass_rate, len(history.evaluations)) == (training, 60)
     told = capsys.readouterr().err
-    assert f"fewer than 5 readings after the start in {', '.join(names)}, so {training} is taken instead" in told
+    assert (
+        f"fewer than 5 readings after the start in {', '.join(names)}, so {training} is taken "
+        "instead"
+    ) in told
 
 
 def test_five_readings_are_enough(tmp_path: Path) -> None:
@@ -76,32 +85,56 @@ UNKNOWN = {
 def test_evaluations_of_unknown_names_are_mentioned(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are in rows of their own, as in a log of lines, or their names say that they are held out."""
+    """They are in rows of their own, as in a log of lines, or their names say that they are held
+    out.
+    """
     names = UNKNOWN[kind]
     path = tmp_path / "log.csv"
     lines = []
     for line in table(names, "reward").splitlines():
         cells = line.split(",")
-        lines.append(",".join([*cells[:2], *("" for _ in cells[2:])]) if cells[0] != "step" else line)
+        lines.append(
+            ",".join([*cells[:2], *("" for _ in cells[2:])]) if cells[0] != "step" else line
+        )
         if cells[0] != "step" and any(cells[2:]):
             lines.append(",".join([cells[0], "", *cells[2:]]))
     path.write_text("\n".join(lines) + "\n")
     assert read_history(str(path), Columns(), None).origin.pass_rate == "reward"
     told = capsys.readouterr().err
-    assert f"reward is taken; rows of evaluations hold {', '.join(names)}; --pass-rate chooses another column" in told
+    assert (
+        f"reward is taken; rows of evaluations hold {', '.join(names)}; --pass-rate chooses "
+        "another column"
+    ) in told
     chosen = next(iter(names))
-    assert len(read_history(str(path), Columns(pass_rate=chosen), None).evaluations) == len(names[chosen])
+    assert len(read_history(str(path), Columns(pass_rate=chosen), None).evaluations) == len(
+        names[chosen]
+    )
 
 
-def test_statistics_of_training_are_not_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statistics_of_training_are_not_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "log.csv"
-    path.write_text(table({"actor/pg_clipfrac": list(STEPS), "lr": list(STEPS), "eval_loss": FEW, "eval_runtime": FEW}))
+    path.write_text(
+        table(
+            {
+                "actor/pg_clipfrac": list(STEPS),
+                "lr": list(STEPS),
+                "eval_loss": FEW,
+                "eval_runtime": FEW,
+            }
+        )
+    )
     read_history(str(path), Columns(), None)
     assert "rows of evaluations" not in capsys.readouterr().err
 
 
 def test_two_sets_with_enough_readings_are_asked(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text(table({"eval/gsm8k/acc": list(STEPS), "eval/math/acc": list(STEPS), "eval/aime/acc": FEW}))
-    with pytest.raises(UserError, match=r"eval/gsm8k/acc, eval/math/acc could each be the pass rate"):
+    path.write_text(
+        table({"eval/gsm8k/acc": list(STEPS), "eval/math/acc": list(STEPS), "eval/aime/acc": FEW})
+    )
+    with pytest.raises(
+        UserError, match=r"eval/gsm8k/acc, eval/math/acc could each be the pass rate"
+    ):
         read_history(str(path), Columns(), None)

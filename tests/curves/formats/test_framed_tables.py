@@ -1,4 +1,6 @@
-"""Tables that a console draws, lines whose value is behind their step, and lines below a heading with their step."""
+"""Tables that a console draws, lines whose value is behind their step, and lines below a heading
+with their step.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def pairs(style: box.Box, title: str = "") -> str:
     shown = []
     for step in STEPS:
         table = Table("Metric", "Value", box=style, title=title.format(step))
-        rows = {"loss": 0.1, "reward": rate(step), "tokens": "1,234"} | ({} if title else {"step": step})
+        rows = {"loss": 0.1, "reward": rate(step), "tokens": "1,234"} | (
+            {} if title else {"step": step}
+        )
         for name, value in rows.items():
             table.add_row(name, str(value))
         shown.append(drawn(table))
@@ -58,9 +62,12 @@ def stable_baselines() -> str:
     frame = "-" * 37 + "\n"
     shown = []
     for step in STEPS:
-        rows = [("rollout/", ""), ("   ep_len_mean", 20), ("   success_rate", rate(step)), ("time/", ""),
+        rows = [("rollout/", ""), ("   ep_len_mean", 20), ("   success_rate", rate(step)), ("time/",
+            ""),
                 ("   fps", 300), ("   total_timesteps", step)]  # fmt: skip
-        shown.append(frame + "".join(f"| {name:20} | {value:<10} |\n" for name, value in rows) + frame)
+        shown.append(
+            frame + "".join(f"| {name:20} | {value:<10} |\n" for name, value in rows) + frame
+        )
     return "Using cpu device\n" + "".join(shown)
 
 
@@ -85,7 +92,9 @@ def test_tables_of_a_console_are_read(kind: str, tmp_path: Path) -> None:
     path.write_text(text)
     history = read_history(str(path), Columns(), None)
     assert (history.origin.format, history.origin.pass_rate) == ("tables of a console", pass_rate)
-    assert {item.compute: item.pass_rate for item in history.evaluations} == {float(s): rate(s) for s in STEPS}
+    assert {item.compute: item.pass_rate for item in history.evaluations} == {
+        float(s): rate(s) for s in STEPS
+    }
 
 
 @pytest.mark.parametrize(
@@ -104,26 +113,43 @@ def test_tables_of_a_console_are_read(kind: str, tmp_path: Path) -> None:
 )
 def test_a_value_behind_its_step_is_read(line: str, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    shown = [line.format(s=s, r=rate(s), p=round(100 * rate(s), 2), n=round(10_000 * rate(s))) for s in STEPS]
+    shown = [
+        line.format(s=s, r=rate(s), p=round(100 * rate(s), 2), n=round(10_000 * rate(s)))
+        for s in STEPS
+    ]
     path.write_text(SAMPLE + f"\n{SAMPLE}".join(shown) + "\n")
     history = read_history(str(path), Columns(), None)
-    assert [item.pass_rate for item in history.evaluations] == pytest.approx([rate(s) for s in STEPS])
+    assert [item.pass_rate for item in history.evaluations] == pytest.approx(
+        [rate(s) for s in STEPS]
+    )
 
 
 @pytest.mark.parametrize(
     ("heading", "lines", "pass_rate"),
     [
-        ("===== Iteration {s}/200 =====", "avg reward: 0.9\nsuccess rate: {r}\nloss: 0.1", "success_rate"),
-        ("--- Epoch {s} ---", "Training ..\n  train reward: 0.9, kl: 0.1\n  eval accuracy: {r}", "eval_accuracy"),
+        (
+            "===== Iteration {s}/200 =====",
+            "avg reward: 0.9\nsuccess rate: {r}\nloss: 0.1",
+            "success_rate",
+        ),
+        (
+            "--- Epoch {s} ---",
+            "Training ..\n  train reward: 0.9, kl: 0.1\n  eval accuracy: {r}",
+            "eval_accuracy",
+        ),
         ("Step {s}", "  reward={r}", "reward"),
         ("[10:00:01] Step {s} of 200", "mean reward = {r}\nlength = 200", "reward"),
         ("#### step {s} (lr 1e-6)", "loss: 0.1 | acc: {r}", "acc"),
     ],
 )
-def test_lines_below_a_heading_are_of_its_step(heading: str, lines: str, pass_rate: str, tmp_path: Path) -> None:
+def test_lines_below_a_heading_are_of_its_step(
+    heading: str, lines: str, pass_rate: str, tmp_path: Path
+) -> None:
     path = tmp_path / "train.log"
     answer = "**Step 1:** 6 * 10 = 60\n**Step 2:** multiply\nanswer: 25\n"
     path.write_text("".join(f"{heading}\n{answer}{lines}\n".format(s=s, r=rate(s)) for s in STEPS))
     history = read_history(str(path), Columns(), None)
     assert history.origin.pass_rate == pass_rate
-    assert {item.compute: item.pass_rate for item in history.evaluations} == {float(s): rate(s) for s in STEPS}
+    assert {item.compute: item.pass_rate for item in history.evaluations} == {
+        float(s): rate(s) for s in STEPS
+    }

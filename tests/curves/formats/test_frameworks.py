@@ -1,4 +1,6 @@
-"""Files as the frameworks themselves wrote them (`testkit/formats/generate.py`) tell the curve that went into them."""
+"""Files as the frameworks themselves wrote them (`testkit/formats/generate.py`) tell the curve that
+went into them.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,12 @@ def test_the_state_that_a_real_grpo_training_of_trl_left_is_read() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["tensorboard/events.out.tfevents.1700000000.host.1.0", "run.wandb"])
-def test_a_file_torn_at_any_byte_tells_its_beginning_or_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["tensorboard/events.out.tfevents.1700000000.host.1.0", "run.wandb"]
+)
+def test_a_file_torn_at_any_byte_tells_its_beginning_or_is_refused(
+    name: str, tmp_path: Path
+) -> None:
     """As a kill leaves it, and as one that is still written looks."""
     content, torn = (FILES / name).read_bytes(), tmp_path / Path(name).name
     held_out = Columns(pass_rate=WRITTEN[name.partition("/")[0]][2])
@@ -51,6 +57,7 @@ def test_a_file_torn_at_any_byte_tells_its_beginning_or_is_refused(name: str, tm
 def test_a_folder_that_holds_none_of_them_says_what_it_wants(tmp_path: Path) -> None:
     shutil.copy(FILES / "verl.log", tmp_path / "some.txt")
     with pytest.raises(
-        UserError, match=r"holds no evaluations\.jsonl; give the folder of one run, of Rollcast, Tensor"
+        UserError,
+        match=r"holds no evaluations\.jsonl; give the folder of one run, of Rollcast, Tensor",
     ):
         read_history(str(tmp_path), Columns(), None)

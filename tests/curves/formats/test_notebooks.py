@@ -22,32 +22,51 @@ def rate(step: int, gain: float = 0.5) -> float:
 def table(header: list[str], rows: list[list[object]]) -> str:
     """As transformers' progress bar draws it in a notebook."""
     heads = "".join(f"      <th>{name}</th>\n" for name in header)
-    cells = "".join("    <tr>\n" + "".join(f"      <td>{cell}</td>\n" for cell in row) + "    </tr>\n" for row in rows)
+    cells = "".join(
+        "    <tr>\n" + "".join(f"      <td>{cell}</td>\n" for cell in row) + "    </tr>\n"
+        for row in rows
+    )
     return (
-        "\n    <div>\n      \n      <progress value='250' max='250' style='width:300px; height:20px;'></progress>\n"
-        f'      [250/250 35:12, Epoch 1/1]\n    </div>\n    <table border="1" class="dataframe">\n  <thead>\n'
-        f' <tr style="text-align: left;">\n{heads}    </tr>\n  </thead>\n  <tbody>\n{cells}  </tbody>\n</table><p>'
+        "\n    <div>\n      \n      <progress value='250' max='250' style='width:300px; "
+        "height:20px;'></progress>\n"
+        '      [250/250 35:12, Epoch 1/1]\n    </div>\n    <table border="1" class="dataframe">\n '
+        " <thead>\n"
+        f' <tr style="text-align: left;">\n{heads}    </tr>\n  </thead>\n  <tbody>\n{cells}  '
+        "</tbody>\n</table><p>"
     )
 
 
 def progress(gain: float = 0.5, steps: range = STEPS) -> str:
-    header = ["Step", "Training Loss", "reward", "reward_std", "rewards / correctness_reward_func / mean"]
+    header = [
+        "Step",
+        "Training Loss",
+        "reward",
+        "reward_std",
+        "rewards / correctness_reward_func / mean",
+    ]
     return table(header, [[s, "0.000100", 1.5, 0.3, f"{rate(s, gain):.6f}"] for s in steps])
 
 
 def evaluated() -> str:
     header = ["Step", "Training Loss", "Validation Loss", "Accuracy"]
-    return table(header, [[s, "No log" if s < 20 else "0.1", "0.2", f"{rate(s):.6f}"] for s in STEPS])
+    return table(
+        header, [[s, "No log" if s < 20 else "0.1", "0.2", f"{rate(s):.6f}"] for s in STEPS]
+    )
 
 
 def frame() -> str:
     """As pandas shows a frame, with headings at the left of its rows."""
-    rows = "".join(f"<tr><th>{n}</th><td>{s}</td><td>{rate(s)}</td></tr>\n" for n, s in enumerate(STEPS))
-    return f"<table><thead><tr><th></th><th>step</th><th>eval_acc</th></tr></thead><tbody>{rows}</tbody></table>"
+    rows = "".join(
+        f"<tr><th>{n}</th><td>{s}</td><td>{rate(s)}</td></tr>\n" for n, s in enumerate(STEPS)
+    )
+    return f"<table><thead><tr><th></th><th>step</th><th>eval_acc</th></tr></thead><tbody>{rows}</tbody></table>"  # noqa: E501
 
 
 def html_output(text: str) -> dict[str, Any]:
-    return {"output_type": "display_data", "data": {"text/html": text.splitlines(keepends=True), "text/plain": ["<x>"]}}
+    return {
+        "output_type": "display_data",
+        "data": {"text/html": text.splitlines(keepends=True), "text/plain": ["<x>"]},
+    }
 
 
 def stream(text: str) -> dict[str, Any]:
@@ -57,19 +76,28 @@ def stream(text: str) -> dict[str, Any]:
 def notebook(*outputs: list[dict[str, Any]]) -> str:
     cells: list[dict[str, Any]] = [{"cell_type": "markdown", "source": ["# Step 1: acc = 0.5"]}]
     cells += [{"cell_type": "code", "source": ["train()"], "outputs": found} for found in outputs]
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    return json.dumps(
+        {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1
+    )
 
 
-SAMPLES = "-------------------- Question:\nHow many?\nAnswer:\n25\nResponse:\nStep 1: 6 * 10 = 60\nExtracted:\n25\n"
+SAMPLES = (
+    "-------------------- Question:\nHow many?\nAnswer:\n25\nResponse:\nStep 1: 6 * 10 = "
+    "60\nExtracted:\n25\n"
+)
 KEYS = "".join(f"step {s}: loss=0.1 acc={rate(s)}\n{SAMPLES}" for s in STEPS)
 DICTS = "".join(f"{{'loss': 0.1, 'reward': {rate(s)}, 'epoch': {s / 100:.2f}}}\n" for s in STEPS)
 VERL = "".join(f"step:{s} - critic/score/mean:{rate(s)} - actor/entropy:0.4\n" for s in STEPS)
 BARS = "".join(f"\r 10%|█▏  | {s}/120 [00:01<00:09, 1.0it/s, acc={rate(s)}]" for s in STEPS)
 
 READ = {
-    "a progress table": (notebook([html_output(progress())]), "notebook", "rewards / correctness_reward_func / mean"),
+    "a progress table": (notebook([html_output(progress())]), "notebook", ("rewards / "
+        "correctness_reward_func "
+        "/ "
+        "mean")),
     "with printed samples": (
-        notebook([stream(SAMPLES * 40), html_output(progress()), stream("Step 1: acc = 0.9, x = 2\n" * 9)]),
+        notebook([stream(SAMPLES * 40), html_output(progress()), stream(("Step 1: acc = 0.9, x = "
+            "2\n") * 9)]),
         "notebook", "rewards / correctness_reward_func / mean",
     ),
     "with evaluations": (notebook([html_output(evaluated())]), "notebook", "Accuracy"),
@@ -85,11 +113,14 @@ READ = {
         notebook([html_output(progress(0.3, range(10, 40, 10)))], [html_output(progress())]),
         "notebook", "rewards / correctness_reward_func / mean",
     ),
-    "printed lines": (notebook([stream("Loading\n" + KEYS)]), "printed output of a notebook", "acc"),
+    "printed lines": (notebook([stream("Loading\n" + KEYS)]), ("printed output of a "
+        "notebook"), "acc"),
     "printed dicts": (notebook([stream(DICTS)]), "printed output of a notebook", "reward"),
-    "printed by verl": (notebook([], [stream(VERL)]), "printed output of a notebook", "critic/score/mean"),
+    "printed by verl": (notebook([], [stream(VERL)]), ("printed output of a "
+        "notebook"), "critic/score/mean"),
     "a printed bar": (notebook([stream(BARS)]), "printed output of a notebook", "acc"),
-    "a saved page": ("<!DOCTYPE html>\n<html><body>" + progress() + "</body>", "tables of HTML", "rewards / corr"),
+    "a saved page": (("<!DOCTYPE "
+        "html>\n<html><body>") + progress() + "</body>", "tables of HTML", "rewards / corr"),
     "a table alone": (frame(), "tables of HTML", "eval_acc"),
 }  # fmt: skip
 
@@ -125,10 +156,15 @@ def test_two_trainings_of_a_notebook_are_two_runs(tmp_path: Path) -> None:
     ],
     ids=["no outputs", "no metrics", "losses alone", "no cells", "odd cells"],
 )
-def test_a_notebook_without_a_curve_is_one_sentence_with_the_way_out(text: str, tmp_path: Path) -> None:
+def test_a_notebook_without_a_curve_is_one_sentence_with_the_way_out(
+    text: str, tmp_path: Path
+) -> None:
     path = tmp_path / "run.ipynb"
     path.write_text(text)
-    with pytest.raises(UserError, match=r"no output in this notebook .* write trainer\.state\.log_history to a JSON"):
+    with pytest.raises(
+        UserError,
+        match=r"no output in this notebook .* write trainer\.state\.log_history to a JSON",
+    ):
         read_history(str(path), Columns(), None)
 
 

@@ -23,7 +23,8 @@ def _store(path: Path, *extra: tuple[object, ...]) -> Path:
         store.execute("INSERT INTO runs VALUES ('a1', 'first')")
         for step in range(10, 60, 10):
             store.execute(
-                "INSERT INTO metrics VALUES ('a1', 'eval/accuracy', ?, ?, ?, 0)", (step, 10**12 + step, step / 100)
+                "INSERT INTO metrics VALUES ('a1', 'eval/accuracy', ?, ?, ?, 0)",
+                (step, 10**12 + step, step / 100),
             )
         for row in extra:
             store.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, 0)", row)
@@ -39,7 +40,11 @@ def test_a_store_is_read_whatever_its_folder_is_called(folder: str, tmp_path: Pa
 
 
 def test_values_of_a_store_that_mlflow_never_writes_are_left_out(tmp_path: Path) -> None:
-    odd = (("a1", None, 10, 10**12, 0.5), ("a1", b"key", 10, 10**12, 0.5), ("a1", "k", 10, None, 0.5))
+    odd = (
+        ("a1", None, 10, 10**12, 0.5),
+        ("a1", b"key", 10, 10**12, 0.5),
+        ("a1", "k", 10, None, 0.5),
+    )
     path = _store(tmp_path / "mlflow.db", *odd, ("a1", "k", "ten", 10**12, 0.5))
     assert len(read_history(str(path), Columns(), None).evaluations) == 5
 
@@ -53,20 +58,25 @@ def test_negative_compute_is_no_reading_of_the_start(tmp_path: Path) -> None:
 
 def test_a_column_that_is_mostly_empty_is_not_the_compute(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    rows = [f"{step},{step / 10 if step % 50 == 0 else ''},0.{step:03}\n" for step in range(10, 210, 10)]
+    rows = [
+        f"{step},{step / 10 if step % 50 == 0 else ''},0.{step:03}\n" for step in range(10, 210, 10)
+    ]
     path.write_text("step,device_hours,accuracy\n" + "".join(rows))
     history = read_history(str(path), Columns(), None)
     assert len(history.evaluations) == 20
     assert history.origin.unit == "steps"
 
 
-@pytest.mark.parametrize("column", ["elapsed_minutes", "runtime_ms", "time_days", "wall_time_min", "step_time"])
+@pytest.mark.parametrize(
+    "column", ["elapsed_minutes", "runtime_ms", "time_days", "wall_time_min", "step_time"]
+)
 def test_other_units_of_time_are_not_called_seconds_or_steps(column: str) -> None:
     assert find_unit(column) == f"units of {column}"
 
 
 @pytest.mark.parametrize(
-    "column", ["eval_mean_token_accuracy", "eval/accuracy_gap", "eval_failed_pass", "test_score_diff"]
+    "column",
+    ["eval_mean_token_accuracy", "eval/accuracy_gap", "eval_failed_pass", "test_score_diff"],
 )
 def test_what_is_no_measure_of_success_is_none(column: str) -> None:
     assert find_measure(column) is None
@@ -76,7 +86,10 @@ def test_what_is_no_measure_of_success_is_none(column: str) -> None:
 def test_what_stands_before_the_header_is_skipped(head: str, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(head + "step;accuracy\n10;0,25\n20;0,5\n")
-    assert [item.pass_rate for item in read_history(str(path), Columns(), None).evaluations] == [0.25, 0.5]
+    assert [item.pass_rate for item in read_history(str(path), Columns(), None).evaluations] == [
+        0.25,
+        0.5,
+    ]
 
 
 def test_one_endless_field_is_one_sentence(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A log of any format gives one forecast, to the last digit: by the command, in Python, and on the live page.
+"""A log of any format gives one forecast, to the last digit: by the command, in Python, and on the
+live page.
 
 Every format: test_every_three_ways.py.
 """
@@ -38,12 +39,20 @@ def test_a_log_of_text_gives_one_forecast(name: str, tmp_path: Path) -> None:
 
 
 def test_a_log_that_grows_is_on_the_page_what_the_command_says_of_it(tmp_path: Path) -> None:
-    """A checkpoint's trainer_state.json is replaced at every save; a console log grows line by line."""
+    """A checkpoint's trainer_state.json is replaced at every save; a console log grows line by
+    line.
+    """
     state = json.loads((framework_files.FILES / "trainer_state.json").read_text())
-    states = [json.dumps(state | {"log_history": state["log_history"][:count]}) for count in (30, 45, None)]
+    states = [
+        json.dumps(state | {"log_history": state["log_history"][:count]})
+        for count in (30, 45, None)
+    ]
     lines = (framework_files.FILES / "verl.log").read_text().splitlines(keepends=True)
     consoles = ["".join(lines[:count]) for count in (len(lines) // 2, len(lines))]
-    for path, contents in ((tmp_path / "trainer_state.json", states), (tmp_path / "verl.log", consoles)):
+    for path, contents in (
+        (tmp_path / "trainer_state.json", states),
+        (tmp_path / "verl.log", consoles),
+    ):
         board = Board()
         history = History(tmp_path / f"{path.name}.sqlite")
         engine = ForecastEngine(board, history, ForecastMetrics(RUN))
@@ -62,7 +71,9 @@ def test_the_command_and_the_page_count_the_same_evaluations(
 ) -> None:
     """The evaluation before the first step is one of them."""
     path = tmp_path / "run.csv"
-    path.write_text("step,accuracy\n" + "".join(f"{10 * n},{0.2 + 0.01 * n:.3f}\n" for n in range(14)))
+    path.write_text(
+        "step,accuracy\n" + "".join(f"{10 * n},{0.2 + 0.01 * n:.3f}\n" for n in range(14))
+    )
     app(["fit", str(path), "--json"], standalone_mode=False)
     by_command = json.loads(capsys.readouterr().out)["num_points"]
     live = forecast_answer(on_the_page(path, tmp_path))

@@ -1,4 +1,6 @@
-"""Logs without marks of a format: tables pasted from a notebook, lines of words and numbers, cells such as `13/64`."""
+"""Logs without marks of a format: tables pasted from a notebook, lines of words and numbers, cells
+such as `13/64`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ from testkit.formats.history import read_history
 STEPS = range(1, 13)
 RIGHT = [round(0.2 + 0.03 * step, 4) for step in STEPS]
 HEADING = ["Step", "Training Loss", "reward", "reward_std", "kl"]
-CELLS = [[str(s), f"{0.001 * s:.6f}", str(r), "0.3", "0.01"] for s, r in zip(STEPS, RIGHT, strict=True)]
+CELLS = [
+    [str(s), f"{0.001 * s:.6f}", str(r), "0.3", "0.01"] for s, r in zip(STEPS, RIGHT, strict=True)
+]
 EVALUATED = ["Step", "Training Loss", "Validation Loss", "Accuracy"]
-EVALUATED_CELLS = [[str(s), "No log" if s < 3 else "0.1", "0.2", str(r)] for s, r in zip(STEPS, RIGHT, strict=True)]
+EVALUATED_CELLS = [
+    [str(s), "No log" if s < 3 else "0.1", "0.2", str(r)] for s, r in zip(STEPS, RIGHT, strict=True)
+]
 PROGRESS = "Unsloth: patched 28 layers.\n [250/250 35:12, Epoch 1/1]\n"
 
 
@@ -24,7 +30,10 @@ def table(heading: list[str], rows: list[list[str]], between: str, row_end: str 
 
 
 def lines(form: str, steps: range = STEPS) -> str:
-    return "".join(form.format(s=s, r=r, p=round(100 * r), n=3 + s) + "\n" for s, r in zip(steps, RIGHT, strict=True))
+    return "".join(
+        form.format(s=s, r=r, p=round(100 * r), n=3 + s) + "\n"
+        for s, r in zip(steps, RIGHT, strict=True)
+    )
 
 
 READ = {
@@ -32,7 +41,10 @@ READ = {
     "pasted: several blanks": ("a.txt", table(HEADING, CELLS, "   ")),
     "pasted: one blank": ("a.log", PROGRESS + table(HEADING, CELLS, " ") + "Done in 35 minutes\n"),
     "pasted: a cell a line": ("a.log", PROGRESS + table(HEADING, CELLS, "\n")),
-    "pasted: a cell a line, empty lines between": ("a.log", table(EVALUATED, EVALUATED_CELLS, "\n\n", "\n\n")),
+    "pasted: a cell a line, empty lines between": (
+        "a.log",
+        table(EVALUATED, EVALUATED_CELLS, "\n\n", "\n\n"),
+    ),
     "pasted: no log": ("a.log", "Start\n" + table(EVALUATED, EVALUATED_CELLS, " ")),
     "words: two values": ("a.log", lines("iteration {s} reward {r} loss 1.2")),
     "words: a time and a level": (
@@ -41,17 +53,26 @@ READ = {
     ),
     "words: per cent": ("a.log", lines("epoch {s} train loss 0.5 val accuracy {p}%")),
     "words: a unit before": ("a.log", lines("[trainer] step {s} took 3.2s success rate {r}")),
-    "words: among other lines": ("a.log", lines("step {s} loss 0.2 and pass rate {r}\nThe answer is 12 apples.")),
+    "words: among other lines": (
+        "a.log",
+        lines("step {s} loss 0.2 and pass rate {r}\nThe answer is 12 apples."),
+    ),
     "cells: a rate": ("a.csv", "step,eval_accuracy,loss\n" + lines("{s},{n}/64,0.3")),
     "cells: a count": ("a.csv", "step,passed\n" + lines("{s},{n}/64")),
     "cells: blanks": ("a.csv", "step;pass_rate\n" + lines("{s};{n} / 64")),
     "cells: of": ("a.tsv", "iteration\tsuccess_rate\n" + lines("{s}\t{n} of 64")),
-    "cells: other totals": ("a.csv", "step,accuracy\n" + lines("{s},{n}/64").replace(",4/64", ",8/128")),
+    "cells: other totals": (
+        "a.csv",
+        "step,accuracy\n" + lines("{s},{n}/64").replace(",4/64", ",8/128"),
+    ),
 }
 OTHER = {
     "pasted: four rows": ("a.log", PROGRESS + table(HEADING, CELLS[:4], "\t")),
     "pasted: steps that fall": ("a.log", PROGRESS + table(HEADING, CELLS[::-1], "\t")),
-    "pasted: no measure": ("a.log", PROGRESS + table(["Step", "Training Loss", "kl"], [r[:3] for r in CELLS], "\t")),
+    "pasted: no measure": (
+        "a.log",
+        PROGRESS + table(["Step", "Training Loss", "kl"], [r[:3] for r in CELLS], "\t"),
+    ),
     "pasted: more names than cells": (
         "a.log",
         PROGRESS + table(["Step", "mean", "reward", "loss"], [r[:3] for r in CELLS], " "),
@@ -61,10 +82,15 @@ OTHER = {
         table(["step", "mean", "reward", "loss"], [r[:3] for r in CELLS], " "),
     ),
     "pasted: prose below": ("a.log", "Step\nreward\n" + "1\nthen 0.2\n2\nthen 0.3\n" * 6),
-    "words: four lines": ("a.log", "".join(lines("iteration {s} reward {r} loss 1.2").splitlines(True)[:4])),
+    "words: four lines": (
+        "a.log",
+        "".join(lines("iteration {s} reward {r} loss 1.2").splitlines(True)[:4]),
+    ),
     "words: other words in each": (
         "a.log",
-        "".join(f"step {s} {'x' * s} reward {r} loss 1\n" for s, r in zip(STEPS, RIGHT, strict=True)),
+        "".join(
+            f"step {s} {'x' * s} reward {r} loss 1\n" for s, r in zip(STEPS, RIGHT, strict=True)
+        ),
     ),
     "words: answers that count to three": (
         "a.log",
@@ -89,7 +115,9 @@ def test_it_is_read(kind: str, tmp_path: Path) -> None:
     right = RIGHT
     if kind.startswith("cells"):
         right = [(3 + step) / 64 for step in STEPS]
-    assert rates == [pytest.approx(rate, abs=0.0051 if "per cent" in kind else 1e-9) for rate in right]
+    assert rates == [
+        pytest.approx(rate, abs=0.0051 if "per cent" in kind else 1e-9) for rate in right
+    ]
     assert [int(point.compute) for point in history.evaluations] == list(STEPS)
 
 

@@ -32,7 +32,9 @@ TEXTS = {
     "tabs.tsv": test_recognised.TABS,
     "german.csv": test_recognised.GERMAN,
     "times.csv": test_recognised.TIMES,
-    "accuracy": "".join(f"{1_700_000_000_000 + step} {rate} {step}\n" for step, rate in test_recognised.PAIRS),
+    "accuracy": "".join(
+        f"{1_700_000_000_000 + step} {rate} {step}\n" for step, rate in test_recognised.PAIRS
+    ),
 }
 
 

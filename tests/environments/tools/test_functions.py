@@ -148,7 +148,9 @@ def test_the_shell_runs_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def has_ended(pid_file: Path) -> bool:
-    """Whether that process ends within some seconds; no process may wait for it, so it may stay a zombie."""
+    """Whether that process ends within some seconds; no process may wait for it, so it may stay a
+    zombie.
+    """
     try:
         process = psutil.Process(int(pid_file.read_text()))
         deadline = time.monotonic() + 10
@@ -177,7 +179,9 @@ def test_output_without_end_is_read_and_dropped() -> None:
     text = shell_within(2.0)("yes")
     assert len(text) < MAX_OUTPUT_BYTES + 200
     assert "further bytes were not kept" in text
-    assert shell_within(60.0)("head -c 3000000 /dev/zero | tr '\\0' x; exit 1").endswith("[exit code 1]")
+    assert shell_within(60.0)("head -c 3000000 /dev/zero | tr '\\0' x; exit 1").endswith(
+        "[exit code 1]"
+    )
 
 
 def corpus(folder: Path, rows: list[object]) -> Path:
@@ -203,7 +207,9 @@ def test_the_search_finds_the_best_first(tmp_path: Path) -> None:
     assert search("river flows").count("River number") == NUM_RESULTS
 
 
-@pytest.mark.parametrize("query", ["", "   ", "the of and", "xylophone", "?!\x00\ud800", "a" * 1_000_000])
+@pytest.mark.parametrize(
+    "query", ["", "   ", "the of and", "xylophone", "?!\x00\ud800", "a" * 1_000_000]
+)
 def test_a_search_for_nothing_is_answered(query: str, tmp_path: Path) -> None:
     assert search_over(corpus(tmp_path, TEXTS))(query).startswith("Nothing was found")
 
@@ -229,9 +235,13 @@ def test_a_wrong_corpus_is_named(rows: list[object], said: str, tmp_path: Path) 
 
 
 def test_a_set_holds_shipped_and_own_functions(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def twice(n: int) -> int:\n    return 2 * n\ndef python(code: str): ...\n")
+    (tmp_path / "own.py").write_text(
+        "def twice(n: int) -> int:\n    return 2 * n\ndef python(code: str): ...\n"
+    )
     settings = ToolSet(
-        name="e", tools=("calculator", "search", f"{tmp_path}/own.py:twice"), corpus=corpus(tmp_path, TEXTS)
+        name="e",
+        tools=("calculator", "search", f"{tmp_path}/own.py:twice"),
+        corpus=corpus(tmp_path, TEXTS),
     )
     functions = tool_functions(settings)
     assert list(functions) == ["calculator", "search", "twice"]

@@ -1,4 +1,6 @@
-"""MCP servers that are real processes: right answers, and servers that hang, die, or answer without end."""
+"""MCP servers that are real processes: right answers, and servers that hang, die, or answer without
+end.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ STDIO = McpServer(name="t", command=COMMAND)
 
 
 async def gone(process_id: int) -> None:
-    """Its end is not waited for by the code: a relay ends it. Where nobody buries it, it is a zombie."""
+    """Its end is not waited for by the code: a relay ends it.
+
+    Where nobody buries it, it is a zombie.
+    """
     deadline = time.monotonic() + 60.0
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(process_id)
@@ -64,7 +69,9 @@ async def test_its_tools_are_offered_and_called(servers: McpServers) -> None:
     assert schemas["t_add"]["function"]["description"] == "Add two numbers."
     assert set(schemas["t_add"]["function"]["parameters"]["properties"]) == {"a", "b"}
     assert (await environment.call("t_add", {"a": 2, "b": 40})).text == "42"
-    together = await asyncio.gather(*(environment.call("t_add", {"a": n, "b": n}) for n in range(20)))
+    together = await asyncio.gather(
+        *(environment.call("t_add", {"a": n, "b": n}) for n in range(20))
+    )
     assert [result.text for result in together] == [str(2 * n) for n in range(20)]
     assert await environment.reward() is None
 
@@ -80,7 +87,9 @@ async def test_a_mistake_of_the_model_is_an_answer(servers: McpServers) -> None:
 
 
 async def test_a_long_answer_is_cut_and_one_without_end_is_refused(servers: McpServers) -> None:
-    environment = ToolSetEnvironment(ToolSet(name="e", mcp=(STDIO,), answer_characters=1_000), None, servers)
+    environment = ToolSetEnvironment(
+        ToolSet(name="e", mcp=(STDIO,), answer_characters=1_000), None, servers
+    )
     await environment.reset({})
     long = await environment.call("t_large", {"num_bytes": 50_000})
     assert long.is_cut
@@ -88,11 +97,14 @@ async def test_a_long_answer_is_cut_and_one_without_end_is_refused(servers: McpS
     assert "49000 characters were cut" in long.text
     before = (await environment.call("t_process_id", {})).text
     huge, small = await asyncio.gather(
-        environment.call("t_large", {"num_bytes": 10 << 20}), environment.call("t_add", {"a": 1, "b": 2})
+        environment.call("t_large", {"num_bytes": 10 << 20}),
+        environment.call("t_add", {"a": 1, "b": 2}),
     )
     assert f"more than the {MAX_LINE_BYTES} that are read" in huge.text
     assert small.text == "3"
-    assert (await environment.call("t_process_id", {})).text == before, "the server was not to blame"
+    assert (await environment.call("t_process_id", {})).text == before, (
+        "the server was not to blame"
+    )
 
 
 async def test_a_call_that_takes_too_long_is_answered_and_a_server_that_hangs_is_restarted(
@@ -111,7 +123,9 @@ async def test_a_call_that_takes_too_long_is_answered_and_a_server_that_hangs_is
         await gone(int(before))
 
 
-async def test_a_server_that_dies_fails_the_environment_and_is_started_again(servers: McpServers) -> None:
+async def test_a_server_that_dies_fails_the_environment_and_is_started_again(
+    servers: McpServers,
+) -> None:
     await servers.schemas()
     with pytest.raises(EnvironmentFailedError, match="MCP server t: it ended during a call of die"):
         await servers.call("t_die", {})
@@ -131,18 +145,31 @@ async def test_it_ends_with_its_connection(servers: McpServers) -> None:
         (("/no/such/program",), "MCP server t: it cannot be reached"),
         ((sys.executable, "-c", "print('hello')"), "MCP server t: it cannot be reached"),
         (
-            (sys.executable, "-c", "import sys; print('first', file=sys.stderr); raise KeyError('no API_KEY')"),
+            (
+                sys.executable,
+                "-c",
+                "import sys; print('first', file=sys.stderr); raise KeyError('no API_KEY')",
+            ),
             "MCP server t: it cannot be reached .*; it wrote: first .*KeyError: 'no API_KEY'",
         ),
-        ((sys.executable, "-c", "import time; time.sleep(600)"), "MCP server t: it was not ready within 1 s"),
         (
-            (sys.executable, "-c", "import sys, time; print('wait', file=sys.stderr, flush=True); time.sleep(600)"),
+            (sys.executable, "-c", "import time; time.sleep(600)"),
+            "MCP server t: it was not ready within 1 s",
+        ),
+        (
+            (
+                sys.executable,
+                "-c",
+                "import sys, time; print('wait', file=sys.stderr, flush=True); time.sleep(600)",
+            ),
             "MCP server t: it was not ready within 3 s; it wrote: wait",
         ),
     ],
 )
 async def test_a_server_that_does_not_start_is_named(command: tuple[str, ...], said: str) -> None:
-    start_seconds = (3.0 if "wait" in command[-1] else 1.0) if "600" in command[-1] else START_SECONDS
+    start_seconds = (
+        (3.0 if "wait" in command[-1] else 1.0) if "600" in command[-1] else START_SECONDS
+    )
     servers = McpServers([McpServer(name="t", command=command)], start_seconds, 5.0)
     try:
         with pytest.raises(EnvironmentFailedError, match=said):
@@ -155,11 +182,20 @@ async def test_a_server_that_does_not_start_is_named(command: tuple[str, ...], s
 def listening(*options: str, token: str = "") -> Iterator[str]:
     """The address of a server that speaks HTTP."""
     port = free_port("127.0.0.1")
-    command = [COMMAND[0], f"TESTKIT_MCP_TOKEN={token}", *COMMAND[1:], "--http", str(port), *options]
+    command = [
+        COMMAND[0],
+        f"TESTKIT_MCP_TOKEN={token}",
+        *COMMAND[1:],
+        "--http",
+        str(port),
+        *options,
+    ]
     process = subprocess.Popen(command)
     try:
         deadline = time.monotonic() + START_SECONDS
-        while not any(one.laddr.port == port for one in psutil.Process(process.pid).net_connections()):
+        while not any(
+            one.laddr.port == port for one in psutil.Process(process.pid).net_connections()
+        ):
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -184,7 +220,10 @@ async def test_the_token_of_a_variable_is_presented(monkeypatch: pytest.MonkeyPa
             await servers.schemas()
             assert (await servers.call("w_add", {"a": 2, "b": 40})).text == "42"
         for variable, said in (
-            ("WRONG", r"it cannot be reached \(.*it answers with status 401: let token_variable name"),
+            (
+                "WRONG",
+                r"it cannot be reached \(.*it answers with status 401: let token_variable name",
+            ),
             (None, r"it cannot be reached \(.*it answers with status 401: let token_variable name"),
             ("NOT_SET", "the environment variable NOT_SET, which is to hold its token, is not set"),
         ):
@@ -205,7 +244,9 @@ async def test_a_server_behind_an_address(address: str) -> None:
 
 
 async def test_an_address_where_nothing_listens_is_named() -> None:
-    servers = McpServers([McpServer(name="w", url=f"http://127.0.0.1:{free_port('127.0.0.1')}/mcp")], 10.0, 5.0)
+    servers = McpServers(
+        [McpServer(name="w", url=f"http://127.0.0.1:{free_port('127.0.0.1')}/mcp")], 10.0, 5.0
+    )
     with pytest.raises(EnvironmentFailedError, match="MCP server w: it cannot be reached"):
         await servers.schemas()
     await servers.close()

@@ -35,7 +35,11 @@ async def opened(settings: ToolSet) -> AsyncIterator[LiveEnvironment]:
         ("import ctypes\nctypes.string_at(0)", "its process ended during call", False),
         ("bytearray(1 << 40)", "MemoryError", False),
         ("while True:\n    pass", "took longer than 1 s", True),
-        ("while True:\n    try:\n        1\n    except BaseException:\n        pass", "Error: ", True),
+        (
+            "while True:\n    try:\n        1\n    except BaseException:\n        pass",
+            "Error: ",
+            True,
+        ),
         ("sum(range(10**13))", "Error: ", True),
     ],
 )
@@ -51,15 +55,22 @@ async def test_a_program_that_ends_its_process_or_has_no_end_is_answered(
 
 @CONTAINED
 async def test_a_command_that_starts_too_many_processes_is_answered() -> None:
-    async with opened(ToolSet(name="mine", tools=("shell",), profile="folder", call_seconds=60.0)) as environment:
+    async with opened(
+        ToolSet(name="mine", tools=("shell",), profile="folder", call_seconds=60.0)
+    ) as environment:
         bomb = "for i in $(seq 200); do sleep 600 & done; wait"
-        assert "processes, and 64 are allowed" in (await environment.call("shell", {"command": bomb})).text
+        assert (
+            "processes, and 64 are allowed"
+            in (await environment.call("shell", {"command": bomb})).text
+        )
         assert (await environment.call("shell", {"command": "echo here"})).text == "here"
 
 
 @CONTAINED
 async def test_a_command_beyond_its_deadline_and_an_answer_beyond_its_length_are_marked() -> None:
-    settings = ToolSet(name="mine", tools=("shell",), profile="folder", call_seconds=5.0, answer_characters=100)
+    settings = ToolSet(
+        name="mine", tools=("shell",), profile="folder", call_seconds=5.0, answer_characters=100
+    )
     async with opened(settings) as environment:
         late = await environment.call("shell", {"command": "echo begun; sleep 600"})
         assert late.text.startswith("begun\n[ended: the command took more than")
@@ -70,7 +81,11 @@ async def test_a_command_beyond_its_deadline_and_an_answer_beyond_its_length_are
 
 @CONTAINED
 async def test_a_function_of_the_users_own_that_ends_its_process_has_failed(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text('import os\ndef leave() -> str:\n    """Leave."""\n    os._exit(0)\n')
-    async with opened(ToolSet(name="mine", tools=("python", f"{tmp_path}/own.py:leave"))) as environment:
+    (tmp_path / "own.py").write_text(
+        'import os\ndef leave() -> str:\n    """Leave."""\n    os._exit(0)\n'
+    )
+    async with opened(
+        ToolSet(name="mine", tools=("python", f"{tmp_path}/own.py:leave"))
+    ) as environment:
         with pytest.raises(EnvironmentFailedError, match="its process ended during call"):
             await environment.call("leave", {})

@@ -1,4 +1,6 @@
-"""python -m tests.generator.endpoint.hostile_bodies NAME ...: processor time and memory of each body, as JSON."""
+"""python -m tests.generator.endpoint.hostile_bodies NAME ...: processor time and memory of each
+body, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def with_setting(name: str, value: bytes) -> bytes:
 
 def with_call(arguments: bytes) -> bytes:
     call = b'{"id": "1", "function": {"name": "f", "arguments": %s}}' % arguments
-    return in_messages(b'{"role": "assistant", "tool_calls": [%s]}, {"role": "user", "content": "x"}' % call)
+    return in_messages(
+        b'{"role": "assistant", "tool_calls": [%s]}, {"role": "user", "content": "x"}' % call
+    )
 
 
 BODIES: dict[str, Callable[[], bytes]] = {
@@ -74,12 +78,16 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "closed nesting": lambda: in_content(b"[" * 900 + b"]" * 900),
     "empty messages": lambda: in_messages(filled(b"{}")),
     "ten thousand empty messages": lambda: in_messages(filled(b"{}", 30_000)),
-    "many messages": lambda: in_messages(filled(b'{"role": "user", "content": "%s"}' % (b"x" * 1_700))),
+    "many messages": lambda: in_messages(
+        filled(b'{"role": "user", "content": "%s"}' % (b"x" * 1_700))
+    ),
     "too many messages": lambda: in_messages(filled(b'{"role": "user", "content": ""}')),
     "many messages of one part": lambda: in_messages(
         filled(b'{"role": "user", "content": [{"type": "text", "text": "%s"}]}' % (b"x" * 1_700))
     ),
-    "right text parts": lambda: in_content(filled(b'{"type": "text", "text": "%s"}' % (b"x" * 16_800))),
+    "right text parts": lambda: in_content(
+        filled(b'{"type": "text", "text": "%s"}' % (b"x" * 16_800))
+    ),
     "many text parts": lambda: in_content(filled(b'{"type": "text", "text": "x"}')),
     "one text": lambda: in_text(b"x" * (ROOM - 100)),
     "line breaks": lambda: in_text(b"\\n" * (ROOM // 2 - 100)),
@@ -91,54 +99,88 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "arguments of a long text": lambda: in_arguments(json.dumps({"code": "f(1, 2)," * 1_500_000})),
     "nested arguments": lambda: in_arguments("[" * 900 + "]" * 900),
     "arguments of long numbers": lambda: in_arguments(f"[{filled(b'1' * 4_200).decode()}]"),
-    "arguments of letters as wide as one emoji": lambda: with_call('"😀'.encode() + b"a" * (ROOM - 200) + b'"'),
-    "arguments that are an object of lists": lambda: with_call(b'{"a": [%s]}' % filled(b"[1.5]", 1_700_000)),
+    "arguments of letters as wide as one emoji": lambda: with_call(
+        '"😀'.encode() + b"a" * (ROOM - 200) + b'"'
+    ),
+    "arguments that are an object of lists": lambda: with_call(
+        b'{"a": [%s]}' % filled(b"[1.5]", 1_700_000)
+    ),
     "280,000 empty lists": lambda: in_content(filled(b"[]", 840_000)),
     "lists 60 deep": lambda: in_content(filled(b"[" * 58 + b"]" * 58, 570_000)),
     "a message of many fields": lambda: in_messages(
         b'{"role": "user", "content": "x", "own": [%s]}' % filled(b"[1.5]", 1_700_000)
     ),
-    "many settings": lambda: b'{"messages": [{"role": "user"}], %s}' % b",".join(b'"%d":1' % n for n in range(290_000)),
+    "many settings": lambda: (
+        b'{"messages": [{"role": "user"}], %s}' % b",".join(b'"%d":1' % n for n in range(290_000))
+    ),
     "long numbers": lambda: with_setting("user", b"[%s]" % filled(b"1" * 4_200)),
     "one long number": lambda: with_setting("user", b"1" * (ROOM - 100)),
     "a long key": lambda: with_setting("k" * (ROOM - 100), b"1"),
-    "UTF-16, whose escapes cannot be counted": lambda: ('["\\"",' + "[]," * 2_700_000 + "1]").encode("utf-16-le"),
-    "half an emoji after a whole one": lambda: in_text("😀".encode() + b"x" * (ROOM - 200) + b"\\ud83d"),
+    "UTF-16, whose escapes cannot be counted": lambda: (
+        '["\\"",' + "[]," * 2_700_000 + "1]"
+    ).encode("utf-16-le"),
+    "half an emoji after a whole one": lambda: in_text(
+        "😀".encode() + b"x" * (ROOM - 200) + b"\\ud83d"
+    ),
     "halves of emojis": lambda: in_text(b"\\ud83d" * (ROOM // 6 - 100)),
     "2,000 calls with their results": lambda: in_messages(
         filled(
-            with_call(b'"{}"')[len(b'{"messages": [') : -len(b', {"role": "user", "content": "x"}]}')]
+            with_call(b'"{}"')[
+                len(b'{"messages": [') : -len(b', {"role": "user", "content": "x"}]}')
+            ]
             + b', {"role": "tool", "tool_call_id": "1", "content": "%s"}' % (b"x" * 8_000)
         )
     ),
-    "tools of numbers": lambda: b'{"messages": [{"role": "user"}], "tools": [' + filled(b"1") + b"]}",
+    "tools of numbers": lambda: (
+        b'{"messages": [{"role": "user"}], "tools": [' + filled(b"1") + b"]}"
+    ),
     "a tool with a large schema": lambda: with_tool({"enum": ["x" * 60] * 200_000}),
-    "a setting that nobody knows": lambda: b'{"messages": [{"role": "user"}], "x": [' + filled(b"1" * 60) + b"]}",
-    "a list of stops": lambda: b'{"messages": [{"role": "user"}], "stop": [' + filled(b"1" * 60) + b"]}",
-    "tokens": lambda: b'{"token_ids": [' + filled(b"1000000000", 16_000_000) + b'], "sampling_params": {}}',
+    "a setting that nobody knows": lambda: (
+        b'{"messages": [{"role": "user"}], "x": [' + filled(b"1" * 60) + b"]}"
+    ),
+    "a list of stops": lambda: (
+        b'{"messages": [{"role": "user"}], "stop": [' + filled(b"1" * 60) + b"]}"
+    ),
+    "tokens": lambda: (
+        b'{"token_ids": [' + filled(b"1000000000", 16_000_000) + b'], "sampling_params": {}}'
+    ),
     "too many tokens": lambda: b'{"token_ids": [' + filled(b"1") + b'], "sampling_params": {}}',
 }
 READ = frozenset(
     {
-        *("many messages", "many messages of one part", "right text parts", "one text", "line breaks", "backslashes"),
+        *(
+            "many messages",
+            "many messages of one part",
+            "right text parts",
+            "one text",
+            "line breaks",
+            "backslashes",
+        ),
         *("a setting that nobody knows", "tokens"),
         *("one letter of four bytes", "letters of two bytes", "half an emoji after a whole one"),
         "halves of emojis",  # what is more than 10,000 stays, and is refused as text
         *("arguments of a long text", "nested arguments", "arguments of long numbers"),
-        *("arguments of letters as wide as one emoji", "a long key", "2,000 calls with their results"),
+        *(
+            "arguments of letters as wide as one emoji",
+            "a long key",
+            "2,000 calls with their results",
+        ),
     }
 )
 """Requests that are in order."""
 MAX_SECONDS = 0.5
 MAX_MORE_BYTES = 100 << 20
 SLOWNESS = 4.0
-"""Processor time is longer where others share the core; one body of the old kind took fourteen seconds."""
+"""Processor time is longer where others share the core; one body of the old kind took fourteen
+seconds."""
 
 
 def measured(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """These bodies, each in a fork of one process that has imported everything."""
     program = [sys.executable, "-m", "tests.generator.endpoint.hostile_bodies", *names]
-    run = subprocess.run(program, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    run = subprocess.run(
+        program, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+    )
     assert run.returncode == 0, run.stderr[-2_000:]
     found: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
     return found
@@ -157,7 +199,9 @@ def read(content: bytes) -> str:
             body = read_json(content, MAX_TOKENS)
             TokenRequest.read(body, SAMPLING, replaces=True, is_retry=None)
         else:
-            ChatRequest(read_request(read_json(content), "m", SAMPLING, replaces=True), is_retry=None)
+            ChatRequest(
+                read_request(read_json(content), "m", SAMPLING, replaces=True), is_retry=None
+            )
     except RefusedRequestError as refusal:
         return str(refusal)
     return "read"

@@ -32,7 +32,13 @@ async def served(
     factory = f"{file}:{'Factory' if code is AGENT else 'CapturedFactory'}"
     engine = ScriptedEngine(lambda request: len(request.token_ids) + ANSWER_TOKENS)
     await engine.apply(V1)
-    given = {"factory": factory, "interpreter": interpreter, "reset_seconds": 600, "call_seconds": 300, "restarts": 0}
+    given = {
+        "factory": factory,
+        "interpreter": interpreter,
+        "reset_seconds": 600,
+        "call_seconds": 300,
+        "restarts": 0,
+    }
     sampling = asyncio.create_task(always_sampling(engine))
     try:
         async with served_endpoint(engine, {**given, **settings}, tls=tls) as endpoint:
@@ -48,7 +54,9 @@ async def always_sampling(engine: ScriptedEngine) -> None:
 
 def sampler_of(endpoint: ServedEndpoint, mode: str, **task: Any) -> Sampler:
     asked = episode_task(1, 1, LengthBudget(max_tokens=400), max_seconds=900)
-    return endpoint.sampler(dataclasses.replace(asked, reference=json.dumps({"task": {"mode": mode, **task}})))
+    return endpoint.sampler(
+        dataclasses.replace(asked, reference=json.dumps({"task": {"mode": mode, **task}}))
+    )
 
 
 async def played(endpoint: ServedEndpoint, mode: str, **task: Any) -> tuple[Sampler, Rollout]:

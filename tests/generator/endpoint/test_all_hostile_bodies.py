@@ -1,4 +1,6 @@
-"""Bodies of every shape up to the limit: refused or read within half a second of processor time and little memory."""
+"""Bodies of every shape up to the limit: refused or read within half a second of processor time and
+little memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Requests of one episode: budgets side by side, an early end, a stream while it is sampled, and what is too large."""
+"""Requests of one episode: budgets side by side, an early end, a stream while it is sampled, and
+what is too large.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from rollcast.generator.samplers import Sampler
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import MAX_LENGTH, episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, claim_next_session, make_client, served_endpoint
+from testkit.generator.harness_endpoint import (
+    MODEL,
+    ServedEndpoint,
+    claim_next_session,
+    make_client,
+    served_endpoint,
+)
 from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
 
@@ -29,17 +37,26 @@ UNLUCKY = 666
 
 
 class Played:
-    """An episode under way, whose requests the test makes and whose tokens it lets the engine sample."""
+    """An episode under way, whose requests the test makes and whose tokens it lets the engine
+    sample.
+    """
 
-    def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, client: Any, sampler: Sampler) -> None:
+    def __init__(
+        self, endpoint: ServedEndpoint, session: HarnessSession, client: Any, sampler: Sampler
+    ) -> None:
         self.endpoint = endpoint
         self.session = session
         self.sampler = sampler
         self._client = client
 
-    def ask(self, messages: list[Any], max_tokens: int | None = None, **options: Any) -> asyncio.Task[Any]:
+    def ask(
+        self, messages: list[Any], max_tokens: int | None = None, **options: Any
+    ) -> asyncio.Task[Any]:
         asked = self._client.chat.completions.create(
-            model=MODEL, messages=messages, **{"max_tokens": max_tokens} if max_tokens else {}, **options
+            model=MODEL,
+            messages=messages,
+            **{"max_tokens": max_tokens} if max_tokens else {},
+            **options,
         )
         return asyncio.create_task(asked)
 
@@ -70,7 +87,9 @@ async def playing(max_seconds: float = 60.0) -> AsyncIterator[Played]:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
     async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0) as endpoint:
-        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=BUDGET), max_seconds=max_seconds))
+        sampler = endpoint.sampler(
+            episode_task(1, 1, LengthBudget(max_tokens=BUDGET), max_seconds=max_seconds)
+        )
         running = asyncio.create_task(sampler.run())
         session = await claim_next_session(endpoint)
         session.reward = 1.0
@@ -236,7 +255,9 @@ async def test_tokens_come_with_the_end_of_a_stream() -> None:
         before, tokens = episode.session.record.turn_tokens(-1)
     assert last.prompt_token_ids == before
     assert last.choices[0].token_ids == tokens
-    assert [one.token for one in last.choices[0].logprobs.content] == [f"token_id:{token}" for token in tokens]
+    assert [one.token for one in last.choices[0].logprobs.content] == [
+        f"token_id:{token}" for token in tokens
+    ]
 
 
 async def _parts(stream: Any) -> list[Any]:
@@ -253,8 +274,12 @@ async def test_what_would_hold_up_the_engine_is_refused() -> None:
     async with playing() as episode:
         first = await episode.answer(episode.ask([USER], 10))
         long = {"role": "tool", "tool_call_id": "1", "content": "x" * (64 * MAX_LENGTH + 1)}
-        with pytest.raises(openai.BadRequestError, match=r"a chat of 3\d{4} characters leaves no room"):
+        with pytest.raises(
+            openai.BadRequestError, match=r"a chat of 3\d{4} characters leaves no room"
+        ):
             await episode.ask([USER, first, long])
         tool = {"type": "function", "function": {"name": "look", "description": "x" * (1 << 20)}}
-        with pytest.raises(openai.BadRequestError, match="tools: a request may have 1048576 characters"):
+        with pytest.raises(
+            openai.BadRequestError, match="tools: a request may have 1048576 characters"
+        ):
             await episode.ask([USER], tools=[tool])

@@ -1,4 +1,6 @@
-"""Responses and Anthropic's messages: the same record as of chat completions, with a real engine."""
+"""Responses and Anthropic's messages: the same record as of chat completions,
+with a real engine.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,35 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from rollcast.generator.endpoint.dialects.response_items import empty_message, empty_message_events, read_items
+from rollcast.generator.endpoint.dialects.response_items import (
+    empty_message,
+    empty_message_events,
+    read_items,
+)
 from rollcast.generator.endpoint.remembered_chats import RememberedChats
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.protocol import responses_events
 from rollcast.rollouts.records import LengthBudget, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, MOST_SINGLE_CALLS, ServedEndpoint, served_endpoint
+from testkit.generator.harness_endpoint import (
+    MODEL,
+    MOST_SINGLE_CALLS,
+    ServedEndpoint,
+    served_endpoint,
+)
 from testkit.generator.played_sessions import check_exact, play_session
 from tests.generator.conftest import SharedEngine, Versions
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
 USER = {"role": "user", "content": "what is in the room?"}
-RESPONSES_TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
+RESPONSES_TOOL = {
+    "type": "function",
+    "name": "look",
+    "parameters": {"type": "object"},
+    "strict": False,
+}
 ANTHROPIC_TOOL = {"name": "look", "input_schema": {"type": "object"}}
 
 
@@ -38,7 +54,9 @@ async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
 
 
 class AnthropicClient:
-    """A client of /v1/messages, written to its documentation: https://docs.anthropic.com/en/api/messages"""
+    """A client of /v1/messages, written to its documentation:
+    https://docs.anthropic.com/en/api/messages
+    """
 
     def __init__(self, endpoint: ServedEndpoint, session: HarnessSession, **headers: str) -> None:
         self._http = httpx.AsyncClient(
@@ -48,7 +66,9 @@ class AnthropicClient:
         )
 
     async def create(self, **body: Any) -> httpx.Response:
-        return await self._http.post("/v1/messages", json={"model": MODEL, "max_tokens": 40, **body})
+        return await self._http.post(
+            "/v1/messages", json={"model": MODEL, "max_tokens": 40, **body}
+        )
 
     async def stream(self, **body: Any) -> tuple[dict[str, Any], list[str]]:
         """The message that the events make, and their kinds."""
@@ -75,7 +95,9 @@ class AnthropicClient:
                         if delta["type"] == "text_delta":
                             block["text"] += delta["text"]
                         elif delta["type"] == "input_json_delta":
-                            arguments[event["index"]] = arguments.get(event["index"], "") + delta["partial_json"]
+                            arguments[event["index"]] = (
+                                arguments.get(event["index"], "") + delta["partial_json"]
+                            )
                     case "message_delta":
                         message |= event["delta"]
                         message["usage"] |= event["usage"]
@@ -95,12 +117,22 @@ def results(message: dict[str, Any], text: str) -> list[dict[str, Any]]:
     uses = [block for block in message["content"] if block["type"] == "tool_use"]
     assert uses
     content = [
-        {"type": "tool_result", "tool_use_id": use["id"], "content": [{"type": "text", "text": text}]} for use in uses
+        {
+            "type": "tool_result",
+            "tool_use_id": use["id"],
+            "content": [{"type": "text", "text": text}],
+        }
+        for use in uses
     ]
-    return [{"role": "assistant", "content": message["content"]}, {"role": "user", "content": content}]
+    return [
+        {"role": "assistant", "content": message["content"]},
+        {"role": "user", "content": content},
+    ]
 
 
-def check_one_sequence(versions: Versions, rollout: Rollout, task: PromptTask, num_turns: int) -> None:
+def check_one_sequence(
+    versions: Versions, rollout: Rollout, task: PromptTask, num_turns: int
+) -> None:
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
     assert not rollout.episode.branches
@@ -116,7 +148,11 @@ async def test_a_chat_in_anthropics_form_is_one_sequence(
         system = [{"type": "text", "text": "look around", "cache_control": {"type": "ephemeral"}}]
         messages: list[dict[str, Any]] = [USER]
         for step in range(3):
-            body: dict[str, Any] = {"system": system, "messages": messages, "tools": [ANTHROPIC_TOOL]}
+            body: dict[str, Any] = {
+                "system": system,
+                "messages": messages,
+                "tools": [ANTHROPIC_TOOL],
+            }
             count = (await client.count(**body)).json()["input_tokens"]
             if is_streamed:
                 message, kinds = await client.stream(**body)
@@ -148,7 +184,13 @@ async def test_a_chat_of_responses_is_one_sequence(
         items: list[Any] = [USER]
         previous: dict[str, str] = {}
         for step in range(3):
-            options = {"model": MODEL, "tools": [RESPONSES_TOOL], "max_output_tokens": 40, "input": items, **previous}
+            options = {
+                "model": MODEL,
+                "tools": [RESPONSES_TOOL],
+                "max_output_tokens": 40,
+                "input": items,
+                **previous,
+            }
             if step == 2:
                 del options["max_output_tokens"]
             if is_streamed:
@@ -165,12 +207,22 @@ async def test_a_chat_of_responses_is_one_sequence(
             assert response.usage.output_tokens == turn.end - turn.start
             calls = [item for item in response.output if item.type == "function_call"]
             assert [call.name for call in calls] == ["look"]
-            answers = [{"type": "function_call_output", "call_id": calls[0].call_id, "output": f"door {step}"}]
+            answers = [
+                {
+                    "type": "function_call_output",
+                    "call_id": calls[0].call_id,
+                    "output": f"door {step}",
+                }
+            ]
             if names_the_previous:
                 previous = {"previous_response_id": response.id}
                 items = answers
             else:
-                items = [*items, *(item.model_dump(exclude_none=True) for item in response.output), *answers]
+                items = [
+                    *items,
+                    *(item.model_dump(exclude_none=True) for item in response.output),
+                    *answers,
+                ]
             await versions.apply(50 + step)
 
     task = episode_task(31 + 2 * is_streamed + names_the_previous, 1, LengthBudget(max_tokens=300))
@@ -208,7 +260,11 @@ async def test_what_clients_ask_for_is_replaced_by_the_runs_sampling_and_counted
         thinking = {"type": "enabled", "budget_tokens": 1_024}
         choice = {"type": "any", "disable_parallel_tool_use": True}
         answer = await anthropic.create(
-            messages=[USER], tools=[ANTHROPIC_TOOL], tool_choice=choice, thinking=thinking, max_tokens=2_000
+            messages=[USER],
+            tools=[ANTHROPIC_TOOL],
+            tool_choice=choice,
+            thinking=thinking,
+            max_tokens=2_000,
         )
         assert answer.status_code == 200, answer.text
         await anthropic.close()
@@ -217,15 +273,20 @@ async def test_what_clients_ask_for_is_replaced_by_the_runs_sampling_and_counted
     task = episode_task(41, 1, LengthBudget(max_tokens=200))
     _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
-    # One each for the first three chats, two for the fourth; four of the response; three of the message.
+    # One each for the first three chats, two for the fourth; four of the response; three of the
+    # message.
     assert endpoint.count(episode_metrics.ENDPOINT_REPLACED) - before == 12
 
 
-async def test_refusals_have_the_form_that_each_client_reads(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_refusals_have_the_form_that_each_client_reads(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     import openai
 
     async def program(client: Any, session: HarnessSession) -> None:
-        with pytest.raises(openai.NotFoundError, match="this session has no such response") as missing:
+        with pytest.raises(
+            openai.NotFoundError, match="this session has no such response"
+        ) as missing:
             await client.responses.create(model=MODEL, input="x", previous_response_id="resp_1")
         assert missing.value.code == "previous_response_not_found"
         with pytest.raises(openai.BadRequestError, match="background"):
@@ -234,10 +295,14 @@ async def test_refusals_have_the_form_that_each_client_reads(versions: Versions,
             await client.responses.create(model=MODEL, input=[])
         with pytest.raises(openai.BadRequestError, match=r"input.0: is not an object"):
             await client.responses.create(model=MODEL, input=[1])
-        with pytest.raises(openai.BadRequestError, match=r"input.0.type = 'other': no such item is served"):
+        with pytest.raises(
+            openai.BadRequestError, match=r"input.0.type = 'other': no such item is served"
+        ):
             await client.responses.create(model=MODEL, input=[{"type": "other"}] * 10_000)
         with pytest.raises(openai.BadRequestError, match=r"input.0.arguments: Field required"):
-            await client.responses.create(model=MODEL, input=[{"type": "function_call", "name": "look"}])
+            await client.responses.create(
+                model=MODEL, input=[{"type": "function_call", "name": "look"}]
+            )
         with pytest.raises(openai.NotFoundError, match="is not served here"):
             await client.responses.create(model="gpt", input="x")
         with pytest.raises(openai.NotFoundError, match="/v1/embeddings is not served"):
@@ -254,7 +319,12 @@ async def test_refusals_have_the_form_that_each_client_reads(versions: Versions,
                 "invalid_request_error",
                 "only content that is",
             ),
-            ({"messages": [USER, {"role": "assistant", "content": "{"}]}, 400, "invalid_request_error", "assistant's"),
+            (
+                {"messages": [USER, {"role": "assistant", "content": "{"}]},
+                400,
+                "invalid_request_error",
+                "assistant's",
+            ),
         ):
             answer = await anthropic.create(**body)
             assert (answer.status_code, answer.json()["type"]) == (status, "error"), answer.text
@@ -284,14 +354,20 @@ async def test_requests_for_the_untrained_name_are_answered_and_use_no_budget(
             {"model": f"{MODEL}-untrained"},
             {"model": MODEL, "extra_headers": {"x-rollcast-untrained": "1"}},
         ):
-            title = await client.chat.completions.create(messages=[USER], max_tokens=20, temperature=0.5, **options)
+            title = await client.chat.completions.create(
+                messages=[USER], max_tokens=20, temperature=0.5, **options
+            )
             assert title.usage.completion_tokens <= 20
         anthropic = AnthropicClient(endpoint, session)
-        assert (await anthropic.create(model=f"{MODEL}-untrained", messages=[USER])).status_code == 200
+        assert (
+            await anthropic.create(model=f"{MODEL}-untrained", messages=[USER])
+        ).status_code == 200
         await anthropic.close()
         session.settings = session.settings.model_copy(update={"untrained_requests": 3})
         with pytest.raises(openai.BadRequestError, match="3 untrained requests are used up"):
-            await client.chat.completions.create(model=f"{MODEL}-untrained", messages=[USER], max_tokens=2)
+            await client.chat.completions.create(
+                model=f"{MODEL}-untrained", messages=[USER], max_tokens=2
+            )
         assert session.num_open_requests == 0
         assert len(session.record.turns) == 1
         assert first.choices
@@ -303,8 +379,12 @@ async def test_requests_for_the_untrained_name_are_answered_and_use_no_budget(
     assert len(rollout.episode.turns) == 1
 
 
-async def test_tools_and_texts_of_each_form_reach_the_model(versions: Versions, endpoint: ServedEndpoint) -> None:
-    """A grammar of a custom tool is replaced, tools of a host are left out, texts of several parts are joined."""
+async def test_tools_and_texts_of_each_form_reach_the_model(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    """A grammar of a custom tool is replaced, tools of a host are left out, texts of several parts
+    are joined.
+    """
     grammar = {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'}
     custom = {"type": "custom", "name": "apply_patch", "description": "a patch", "format": grammar}
     hosted = {"type": "web_search_20250305", "name": "web_search"}
@@ -313,12 +393,20 @@ async def test_tools_and_texts_of_each_form_reach_the_model(versions: Versions, 
     async def program(client: Any, session: HarnessSession) -> None:
         anthropic = AnthropicClient(endpoint, session)
         whole = (await anthropic.count(messages=[USER])).json()
-        assert (await anthropic.count(messages=[{"role": "user", "content": texts}])).json() == whole
+        assert (
+            await anthropic.count(messages=[{"role": "user", "content": texts}])
+        ).json() == whole
         assert (await anthropic.count(messages=[USER], tools=[hosted])).json() == whole
-        assert (await anthropic.count(messages=[USER], tools=[], tool_choice={"type": "auto"})).json() == whole
-        answer = await anthropic.create(messages=[{"role": "user", "content": texts}], tools=[hosted], max_tokens=2)
+        assert (
+            await anthropic.count(messages=[USER], tools=[], tool_choice={"type": "auto"})
+        ).json() == whole
+        answer = await anthropic.create(
+            messages=[{"role": "user", "content": texts}], tools=[hosted], max_tokens=2
+        )
         assert answer.status_code == 200, answer.text
-        response = await client.responses.create(model=MODEL, input="a", tools=[custom], max_output_tokens=8)
+        response = await client.responses.create(
+            model=MODEL, input="a", tools=[custom], max_output_tokens=8
+        )
         assert response.output
         await anthropic.close()
 
@@ -340,27 +428,45 @@ async def test_a_response_continues_with_the_system_messages_of_its_input_and_ot
             max_output_tokens=20,
         )
         assert not {"a", "e"} & set(first.output_text)
-        await client.responses.create(model=MODEL, input="go on", previous_response_id=first.id, max_output_tokens=4)
+        await client.responses.create(
+            model=MODEL, input="go on", previous_response_id=first.id, max_output_tokens=4
+        )
         other = await client.responses.create(
-            model=MODEL, instructions="be long", input="go on", previous_response_id=first.id, max_output_tokens=4
+            model=MODEL,
+            instructions="be long",
+            input="go on",
+            previous_response_id=first.id,
+            max_output_tokens=4,
         )
         stored = session.responses.get(other.id)
         assert stored is not None
-        assert [message["role"] for message in stored] == ["system", "user", "assistant", "user", "assistant"]
+        assert [message["role"] for message in stored] == [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+        ]
         assert stored[0]["content"] == "be brief", "instructions are of one request"
 
     task = episode_task(52, 1, LengthBudget(max_tokens=80))
     _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
-    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1], "other instructions are another history"
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1], (
+        "other instructions are another history"
+    )
 
 
 async def test_an_answer_of_reasoning_alone_is_an_empty_message() -> None:
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
     text = {"type": "output_text", "text": "a", "annotations": []}
     answer = {"type": "message", "role": "assistant", "content": [text, text]}
-    assert list(read_items([USER, reasoning, USER])) == [USER, {"role": "assistant", "content": ""}, USER]
+    assert list(read_items([USER, reasoning, USER])) == [
+        USER,
+        {"role": "assistant", "content": ""},
+        USER,
+    ]
     assert list(read_items([reasoning])) == [{"role": "assistant", "content": ""}]
     assert list(read_items([reasoning, answer])) == [{**answer, "content": "aa"}]
     assert empty_message().content[0].text == ""
@@ -393,7 +499,9 @@ async def test_untrained_requests_wait_for_a_place_and_end_with_their_episode(
 
     async def program(client: Any, session: HarnessSession) -> None:
         async def title(tokens: int) -> Any:
-            return await client.chat.completions.create(model=f"{MODEL}-untrained", messages=[USER], max_tokens=tokens)
+            return await client.chat.completions.create(
+                model=f"{MODEL}-untrained", messages=[USER], max_tokens=tokens
+            )
 
         await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=3)
         answers = await asyncio.gather(*(title(3) for _ in range(3 * MOST_SINGLE_CALLS)))

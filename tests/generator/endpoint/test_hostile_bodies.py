@@ -1,4 +1,6 @@
-"""Bodies of any shape up to the limit: refused or read within half a second of processor time and little memory."""
+"""Bodies of any shape up to the limit: refused or read within half a second of processor time and
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from rollcast.generator.endpoint.bodies import MAX_DEPTH, count, is_too_deep, num_characters, read_json
+from rollcast.generator.endpoint.bodies import (
+    MAX_DEPTH,
+    count,
+    is_too_deep,
+    num_characters,
+    read_json,
+)
 from rollcast.generator.endpoint.call import ChatRequest
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -18,9 +26,24 @@ from tests.generator.endpoint.hostile_bodies import check, measured
 
 SAMPLING = Sampling(1.0, 1.0, 0, 7)
 SOME = (
-    *("numbers", "a quarter of a megabyte of empty objects", "closed nesting", "ten thousand empty messages"),
-    *("too many messages", "many text parts", "backslashes", "arguments of empty objects", "a long key"),
-    *("arguments of letters as wide as one emoji", "one long number", "2,000 calls with their results"),
+    *(
+        "numbers",
+        "a quarter of a megabyte of empty objects",
+        "closed nesting",
+        "ten thousand empty messages",
+    ),
+    *(
+        "too many messages",
+        "many text parts",
+        "backslashes",
+        "arguments of empty objects",
+        "a long key",
+    ),
+    *(
+        "arguments of letters as wide as one emoji",
+        "one long number",
+        "2,000 calls with their results",
+    ),
     *("a tool with a large schema", "too many tokens"),
 )
 """One of each way through the reader; test_all_hostile_bodies.py has them all."""
@@ -46,14 +69,28 @@ def refused(content: str) -> str:
 
 
 MESSAGES = {
-    '{"role": "user", "content": "q", "tool_calls": ["a"]}': "messages.0.tool_calls.0: is not an object",
+    (
+        '{"role": "user", "content": "q", "tool_calls": ["a"]}'
+    ): "messages.0.tool_calls.0: is not an object",
     '{"role": "user", "content": "q", "tool_calls": "aaa"}': "messages.0.tool_calls: is not a list",
-    '{"role": "tool", "content": "q", "tool_calls": [[]]}': "messages.0.tool_calls.0: is not an object",
-    '{"role": "assistant", "tool_calls": [{}]}': "messages.0.tool_calls.0: is not an object with a function",
-    '{"role": "assistant", "tool_calls": [{"function": "f"}]}': "messages.0.tool_calls.0: is not an object with",
-    '{"role": "assistant", "tool_calls": [{"function": {"name": 3}}]}': "messages.0.tool_calls.0: is not an object",
-    '{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}': "is neither JSON as text",
-    '{"role": "assistant", "tool_calls": [{"id": 3, "function": {"name": "f"}}]}': "messages.0.tool_calls.0.id",
+    (
+        '{"role": "tool", "content": "q", "tool_calls": [[]]}'
+    ): "messages.0.tool_calls.0: is not an object",
+    (
+        '{"role": "assistant", "tool_calls": [{}]}'
+    ): "messages.0.tool_calls.0: is not an object with a function",
+    (
+        '{"role": "assistant", "tool_calls": [{"function": "f"}]}'
+    ): "messages.0.tool_calls.0: is not an object with",
+    (
+        '{"role": "assistant", "tool_calls": [{"function": {"name": 3}}]}'
+    ): "messages.0.tool_calls.0: is not an object",
+    (
+        '{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}'
+    ): "is neither JSON as text",
+    (
+        '{"role": "assistant", "tool_calls": [{"id": 3, "function": {"name": "f"}}]}'
+    ): "messages.0.tool_calls.0.id",
     '{"role": "assistant", "tool_calls": {"a": 1}}': "messages.0.tool_calls: is not a list",
     '"hello"': "messages.0: is not an object",
     "[]": "messages.0: is not an object",
@@ -62,9 +99,15 @@ MESSAGES = {
     '{"role": "user", "content": 3}': "messages.0.content: only content that is text is served",
     '{"role": "user", "content": {"text": "x"}}': "messages.0.content: only content that is text",
     '{"role": "user", "content": ["x"]}': "messages.0.content: only content that is text",
-    '{"role": "user", "content": [{"type": "text"}]}': "messages.0.content: only content that is text",
-    '{"role": "user", "content": [{"type": "text", "text": 3}]}': "messages.0.content: only content that is text",
-    '{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}': "only content that is text",
+    (
+        '{"role": "user", "content": [{"type": "text"}]}'
+    ): "messages.0.content: only content that is text",
+    (
+        '{"role": "user", "content": [{"type": "text", "text": 3}]}'
+    ): "messages.0.content: only content that is text",
+    (
+        '{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}'
+    ): "only content that is text",
     '{"role": "tool", "content": "q", "name": ["f"]}': "messages.0.name: is not text",
     '{"role": "tool", "content": "q", "tool_call_id": {}}': "messages.0.tool_call_id: is not text",
 }
@@ -85,7 +128,10 @@ RIGHT = {
         "content": "ab",
     },
     '{"role": "user", "content": []}': {"role": "user", "content": ""},
-    '{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}': {
+    (
+        '{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": '
+        '"{"}}]}'
+    ): {
         "role": "assistant",
         "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}],
     },
@@ -159,7 +205,10 @@ def test_depth_and_characters_are_measured() -> None:
         (rb"\ude00 whole \ud83d\ude00\ude00", "? whole \U0001f600?"),
         (rb"\ud83d\ud83d\ude00", "?\U0001f600"),
         (rb"a path \\ud83d and \\\ud83d", r"a path \ud83d and \?"),
-        ("wide 漢 ".encode() + b"x" * (300 << 10) + rb"\ud83d", "wide 漢 " + "x" * (300 << 10) + "?"),
+        (
+            "wide 漢 ".encode() + b"x" * (300 << 10) + rb"\ud83d",
+            "wide 漢 " + "x" * (300 << 10) + "?",
+        ),
     ],
     ids=["first half", "second half", "three halves", "backslashes", "long and wide"],
 )

@@ -1,4 +1,6 @@
-"""Whose fault an exit code is: a program that ends by the model's mistake is trained, one that failed is not."""
+"""Whose fault an exit code is: a program that ends by the model's mistake is trained, one that
+failed is not.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.generator.conftest import SharedEngine, Versions
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
-BODY = {"model": MODEL, "messages": [{"role": "user", "content": "what is in the room?"}], "max_tokens": 5}
+BODY = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "what is in the room?"}],
+    "max_tokens": 5,
+}
 AGENT = """
 import json, os, sys, urllib.error, urllib.request
 
@@ -44,7 +50,7 @@ if row["reward"] is not None:
 print("no tool of this name")
 sys.stdout.flush()
 os._exit(row["code"]) if row["code"] >= 0 else os.kill(os.getpid(), -row["code"])
-"""
+"""  # noqa: E501
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -60,10 +66,17 @@ async def endpoint(
 
 
 async def played(
-    endpoint: ServedEndpoint, code: int, reward: float | None, *, refused: bool = False, verifier: str = ""
+    endpoint: ServedEndpoint,
+    code: int,
+    reward: float | None,
+    *,
+    refused: bool = False,
+    verifier: str = "",
 ) -> tuple[Rollout, Any]:
     row = json.dumps({"code": code, "reward": reward, "refused": refused})
-    task = dataclasses.replace(episode_task(9, 1, LengthBudget(max_tokens=380)), reference=row, verifier=verifier)
+    task = dataclasses.replace(
+        episode_task(9, 1, LengthBudget(max_tokens=380)), reference=row, verifier=verifier
+    )
     sampler = endpoint.sampler(task)
     await asyncio.wait_for(sampler.run(), 120)
     await endpoint.engine.observe()
@@ -98,7 +111,12 @@ async def test_a_mistake_of_the_model_is_trained(
     ids=["another code", "signal", "not started", "refused", "refused with a reward"],
 )
 async def test_what_is_not_the_models_fault_gives_no_verdict(
-    versions: Versions, endpoint: ServedEndpoint, code: int, reward: float | None, refused: bool, reason: str
+    versions: Versions,
+    endpoint: ServedEndpoint,
+    code: int,
+    reward: float | None,
+    refused: bool,
+    reason: str,
 ) -> None:
     before = endpoint.count(episode_metrics.ENDPOINT_MISTAKES, environment=WORLD)
     rollout, verdict = await played(endpoint, code, reward, refused=refused)
@@ -109,7 +127,9 @@ async def test_what_is_not_the_models_fault_gives_no_verdict(
     assert endpoint.count(episode_metrics.ENDPOINT_MISTAKES, environment=WORLD) == before
 
 
-async def test_a_verifier_judges_what_was_there(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_a_verifier_judges_what_was_there(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     rollout, verdict = await played(endpoint, 3, None, verifier="exact")
     assert rollout.episode is not None
     assert rollout.episode.end is not EpisodeEnd.FAILED
@@ -126,9 +146,16 @@ async def test_calls_after_a_reported_end_are_refused(versions: Versions) -> Non
         async with httpx.AsyncClient(headers=headers, timeout=60) as other:
             await other.post(f"{url}/reward", json={"reward": 1.0})
             await other.post(f"{url}/end", json={})
-            answers.extend([(await other.post(f"{url}/v1/chat/completions", json=BODY)).status_code for _ in range(3)])
+            answers.extend(
+                [
+                    (await other.post(f"{url}/v1/chat/completions", json=BODY)).status_code
+                    for _ in range(3)
+                ]
+            )
 
-    async with served_endpoint(versions.engine, {"reset_seconds": 60, "call_seconds": 60}) as served:
+    async with served_endpoint(
+        versions.engine, {"reset_seconds": 60, "call_seconds": 60}
+    ) as served:
         for number in range(4):
             task = episode_task(70 + number, 1, LengthBudget(max_tokens=100))
             _, rollout = await play_session(served, task, program)

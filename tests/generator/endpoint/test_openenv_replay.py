@@ -1,4 +1,6 @@
-"""Harness sessions of OpenEnv at a real engine while weights are updated: a plain replay decides."""
+"""Harness sessions of OpenEnv at a real engine while weights are updated:
+a plain replay decides.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from testkit.openenv_sessions import AGENT, installed_openenv, stand_in
 from testkit.replay import replay_logprobs
 from tests.generator.conftest import Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1_200)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(1_200),
+]
 
 TOLERANCE = 1e-4
 PAUSE_SECONDS = 0.03
@@ -50,10 +56,18 @@ async def test_sampled_tokens_are_exact_and_masked_ones_without_loss(
             rollout = sampler.rollout()
             assert rollout.episode is not None
             assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
-            assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0 if mode == "three" else 1]
+            assert [turn.sequence for turn in rollout.episode.turns] == [
+                0,
+                0,
+                0 if mode == "three" else 1,
+            ]
             for sequence in rollout.sequences:
                 sampled_by |= {span.version for span in sequence.version_spans}
-                check_exact(versions, sequence, rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist())
+                check_exact(
+                    versions,
+                    sequence,
+                    rollout.sequence_prompt(sequence, task.prompt_token_ids).tolist(),
+                )
             if mode == "three":
                 check_masks_of_three(rollout)
         assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0

@@ -25,18 +25,23 @@ from tests.generator.endpoint.openenv_rollouts import (
 )
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(1_200)]
-"""The first test to import vLLM waits for it, on a busy machine for minutes; so does the import of openenv."""
+"""The first test to import vLLM waits for it, on a busy machine for minutes; so does the import of
+openenv."""
 
 
 @pytest.fixture
 def interpreter(tmp_path: Path) -> Path:
-    """A Python with the classes of openenv that the adapter uses; test_installed_openenv.py has openenv itself."""
+    """A Python with the classes of openenv that the adapter uses; test_installed_openenv.py has
+    openenv itself.
+    """
     folder = tmp_path / "packages"
     folder.mkdir()
     return stand_in(folder)
 
 
-async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp_path: Path) -> None:
+async def test_reward_branches_and_masks_are_the_sessions(
+    interpreter: Path, tmp_path: Path
+) -> None:
     async with served(interpreter, tmp_path, arguments={"door": "blue"}) as endpoint:
         sampler, rollout = await played(endpoint, "branches", closed=str(tmp_path / "closed"))
         assert rollout.episode is not None
@@ -55,13 +60,20 @@ async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp
         _, rollout = await played(endpoint, "three")
         assert rollout.episode is not None
         second, third = rollout.episode.turns[1:]
-        assert sampled_without_loss(rollout) == [(second.start, second.end), (third.end - 2, third.end - 1)]
+        assert sampled_without_loss(rollout) == [
+            (second.start, second.end),
+            (third.end - 2, third.end - 1),
+        ]
         task = episode_task(1, 1, LengthBudget(max_tokens=400))
-        assert episode_defect(rollout, rollout.episode, task, MAX_LENGTH, may_mask_sampled=True) is None
+        assert (
+            episode_defect(rollout, rollout.episode, task, MAX_LENGTH, may_mask_sampled=True)
+            is None
+        )
         assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
 
         check_failed(
-            *await played(endpoint, "disagrees"), "has 3 calls of the model in its trace, which are not among the 3"
+            *await played(endpoint, "disagrees"),
+            "has 3 calls of the model in its trace, which are not among the 3",
         )
         assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 1
         _, rollout = await played(endpoint, "late")
@@ -69,7 +81,9 @@ async def test_reward_branches_and_masks_are_the_sessions(interpreter: Path, tmp
         assert rollout.episode.end is EpisodeEnd.SECONDS
 
 
-async def test_a_session_verifies_the_certificate_of_the_endpoint(interpreter: Path, tmp_path: Path) -> None:
+async def test_a_session_verifies_the_certificate_of_the_endpoint(
+    interpreter: Path, tmp_path: Path
+) -> None:
     async with served(interpreter, tmp_path, tls=make_certificates(tmp_path / "tls")) as endpoint:
         sampler, rollout = await played(endpoint, "branches")
         assert endpoint.sessions.url.startswith("https://")
@@ -92,6 +106,12 @@ async def test_failures_of_a_session_are_never_a_reward(interpreter: Path, tmp_p
             check_failed(*await played(endpoint, mode), reason)
 
 
+def is_there(left: str, session: str, folder: str) -> bool:
+    """Whether a process of the session is alive, or its folder exists."""
+    processes_exist = psutil.pid_exists(int(left)) or psutil.pid_exists(int(session))
+    return processes_exist or os.path.exists(folder)
+
+
 async def test_sessions_are_ended_and_leave_nothing(interpreter: Path, tmp_path: Path) -> None:
     async with served(interpreter, tmp_path) as endpoint:
         for mode in ("crash", "hang", "stuck"):
@@ -104,7 +124,7 @@ async def test_sessions_are_ended_and_leave_nothing(interpreter: Path, tmp_path:
                 sampler.stop()
             await asyncio.wait_for(running, 400)
             async with asyncio.timeout(120):
-                while psutil.pid_exists(int(left)) or psutil.pid_exists(int(session)) or os.path.exists(folder):  # noqa: ASYNC110, ASYNC240
+                while is_there(left, session, folder):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             assert closed.exists() is (mode == "hang")
         _, rollout = await played(endpoint, "branches")
@@ -118,7 +138,9 @@ async def test_a_session_that_does_not_end_costs_the_others_no_restart(
     monkeypatch.setattr(helper, "CANCEL_SECONDS", 1.0)
     async with served(interpreter, tmp_path) as endpoint:
         notes = {mode: tmp_path / mode for mode in ("hang", "stuck")}
-        samplers = {mode: sampler_of(endpoint, mode, note=str(note)) for mode, note in notes.items()}
+        samplers = {
+            mode: sampler_of(endpoint, mode, note=str(note)) for mode, note in notes.items()
+        }
         running = {mode: asyncio.create_task(sampler.run()) for mode, sampler in samplers.items()}
         for note in notes.values():
             await noted(note)

@@ -1,4 +1,6 @@
-"""Programs elsewhere: they ask a generator for their next task with the run's token, and report their end."""
+"""Programs elsewhere: they ask a generator for their next task with the run's token, and report
+their end.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,16 @@ async def test_a_program_asks_for_a_task_and_ends_it(monkeypatch: pytest.MonkeyP
         own = {"authorization": f"Bearer {task['token']}"}
         refused = await plain.post(task["reward_url"], headers=own, json={"reward": 2})
         assert "give a number from 0 to 1" in refused.json()["error"]["message"]
-        assert (await plain.post(task["reward_url"], headers=own, json={"reward": 1})).json() == {"used": True}
-        assert (await plain.get(f"{task['base_url']}/models", headers=own)).json()["data"][0]["id"] == MODEL
+        assert (await plain.post(task["reward_url"], headers=own, json={"reward": 1})).json() == {
+            "used": True
+        }
+        assert (await plain.get(f"{task['base_url']}/models", headers=own)).json()["data"][0][
+            "id"
+        ] == MODEL
         assert (await plain.post(task["end_url"], headers=right, json={})).status_code == 401
-        assert (await plain.post(task["end_url"], headers=own, json={"failed": "no browser"})).status_code == 200
+        assert (
+            await plain.post(task["end_url"], headers=own, json={"failed": "no browser"})
+        ).status_code == 200
         await asyncio.wait_for(running, 60)
         late = await plain.get(f"{task['base_url']}/models", headers=own)
         assert late.json()["error"]["code"] == "no_session"
@@ -67,7 +75,9 @@ async def test_programs_that_wait_leave_room_and_no_traceback(
     engine: Any = ScriptedEngine()
     async with (
         served_endpoint(engine, {}, run_token=TOKEN) as endpoint,
-        httpx.AsyncClient(base_url=endpoint.sessions.url, headers={"authorization": f"Bearer {TOKEN}"}) as plain,
+        httpx.AsyncClient(
+            base_url=endpoint.sessions.url, headers={"authorization": f"Bearer {TOKEN}"}
+        ) as plain,
     ):
         first = asyncio.create_task(plain.post("/rollcast/v1/sessions", timeout=60))
         await asyncio.sleep(0.5)
@@ -85,7 +95,9 @@ async def test_programs_that_wait_leave_room_and_no_traceback(
     assert not [one for one in caplog.records if "ASGI" in one.getMessage()]
 
 
-async def test_a_task_that_no_program_takes_leaves_its_slot_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_no_program_takes_leaves_its_slot_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
     async with served_endpoint(engine, {"restarts": 0}) as endpoint:
@@ -103,7 +115,9 @@ async def test_a_task_that_no_program_takes_is_is_given_up() -> None:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
     async with served_endpoint(engine, {"restarts": 0}) as endpoint:
-        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100), max_seconds=0.3))
+        sampler = endpoint.sampler(
+            episode_task(1, 1, LengthBudget(max_tokens=100), max_seconds=0.3)
+        )
         await asyncio.wait_for(sampler.run(), 60)
         episode = sampler.rollout().episode
         assert episode is not None
@@ -133,6 +147,8 @@ async def test_outside_programs_need_the_runs_token() -> None:
         "tasks": {"environments": [{"kind": "harness", "name": "agent"}]},
     }
     config = parse_run_config(settings, source="test")
-    with pytest.raises(UserError, match=r"tasks.environments.0.command is missing, .* set ROLLCAST_HTTP_TOKEN"):
+    with pytest.raises(
+        UserError, match=r"tasks.environments.0.command is missing, .* set ROLLCAST_HTTP_TOKEN"
+    ):
         check_harnesses(config.tasks, config.http)
     check_harnesses(config.tasks, config.http.model_copy(update={"token": SecretStr("x")}))

@@ -1,4 +1,6 @@
-"""Requests that state no max_tokens: each its share of the budget side by side, or one after the other."""
+"""Requests that state no max_tokens: each its share of the budget side by side, or one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ BUDGET_TOKENS = 160
 @pytest.mark.engine
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize(("parallel", "asked"), [(1, None), (4, None), (4, 32_000), (1, 32_000)])
-async def test_sub_agents_sample_side_by_side(versions: Versions, parallel: int, asked: int | None) -> None:
-    """Four sub-agents, as clients start them: without max_tokens, or always with more than there is."""
+async def test_sub_agents_sample_side_by_side(
+    versions: Versions, parallel: int, asked: int | None
+) -> None:
+    """Four sub-agents, as clients start them: without max_tokens, or always with more than there
+    is.
+    """
     most_running = 0
     lengths: list[int] = []
 
@@ -31,7 +37,9 @@ async def test_sub_agents_sample_side_by_side(versions: Versions, parallel: int,
 
         async def ask(number: int) -> None:
             messages = [{"role": "user", "content": f"sub agent {number}"}]
-            completion = await client.chat.completions.create(model=MODEL, messages=messages, **options)
+            completion = await client.chat.completions.create(
+                model=MODEL, messages=messages, **options
+            )
             lengths.append(completion.usage.completion_tokens)
 
         running = [asyncio.create_task(ask(number)) for number in range(4)]

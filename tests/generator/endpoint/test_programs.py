@@ -73,10 +73,12 @@ async def test_a_program_that_cannot_be_started() -> None:
 
 async def test_a_program_verifies_the_certificate_of_the_endpoint(tmp_path: Path) -> None:
     code = (
-        "import openai, os; client = openai.OpenAI(max_retries=0); messages = [{'role': 'user', 'content': 'x'}]; "
+        "import openai, os; client = openai.OpenAI(max_retries=0); messages = [{'role': 'user', "
+        "'content': 'x'}]; "
         "client.chat.completions.create(model=os.environ['ROLLCAST_MODEL'], messages=messages); "
         "import httpx; headers = {'authorization': 'Bearer ' + client.api_key}; "
-        "httpx.post(os.environ['ROLLCAST_REWARD_URL'], json={'reward': 1}, headers=headers).raise_for_status()"
+        "httpx.post(os.environ['ROLLCAST_REWARD_URL'], json={'reward': 1}, "
+        "headers=headers).raise_for_status()"
     )
     engine: Any = ScriptedEngine(lambda request: len(request.token_ids) + 6)
     await engine.apply(V1)
@@ -97,7 +99,9 @@ async def test_a_program_verifies_the_certificate_of_the_endpoint(tmp_path: Path
     assert sampler.verdict.reward == 1.0
 
 
-async def test_a_full_disk_fails_the_episode_and_not_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_fails_the_episode_and_not_the_generator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -140,7 +144,9 @@ async def test_a_program_is_ended_in_the_middle(tmp_path: Path) -> None:
     assert program.has_ended
 
 
-async def test_a_program_sees_none_of_the_runs_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_program_sees_none_of_the_runs_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("ROLLCAST_REDIS_PASSWORD", "HF_TOKEN", "OPENAI_API_KEY", "REDIS_URL"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("NO_PROXY", "example.org")

@@ -1,4 +1,6 @@
-"""Answers that no client read are not trained: of closed streams, and of requests that a client library repeats."""
+"""Answers that no client read are not trained: of closed streams, and of requests that a client
+library repeats.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
         yield served
 
 
-async def test_a_stream_that_its_client_closes_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_a_stream_that_its_client_closes_is_not_trained(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     was_closed_in_time = False
 
     async def program(client: Any, session: HarnessSession) -> None:
@@ -47,7 +51,9 @@ async def test_a_stream_that_its_client_closes_is_not_trained(versions: Versions
         was_closed_in_time = bool(turns) and turns[-1].is_abandoned
         await client.chat.completions.create(**asked)
 
-    for number in range(50):  # a short answer is sampled and sent before its client has closed the stream
+    for number in range(
+        50
+    ):  # a short answer is sampled and sent before its client has closed the stream
         unread = endpoint.count(episode_metrics.ENDPOINT_UNREAD)
         task = episode_task(number, 1, LengthBudget(max_tokens=384))
         _, rollout = await play_session(endpoint, task, program)
@@ -75,7 +81,9 @@ class LosingTransport(httpx.AsyncHTTPTransport):
         raise httpx.ReadError("the connection broke")
 
 
-async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_a_retry_leaves_a_completion_that_is_not_trained(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     unread = endpoint.count(episode_metrics.ENDPOINT_UNREAD)
 
     async def program(client: Any, session: HarnessSession) -> None:
@@ -84,7 +92,9 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
         transport = LosingTransport()
         retrying = {"max_retries": 1, "http_client": httpx.AsyncClient(transport=transport)}
         async with make_client(endpoint, session, **retrying) as library:
-            read = await library.chat.completions.create(model=MODEL, max_tokens=40, messages=messages)
+            read = await library.chat.completions.create(
+                model=MODEL, max_tokens=40, messages=messages
+            )
         assert transport.num_lost == 1
         await client.chat.completions.create(
             model=MODEL, max_tokens=40, messages=[*messages, *answer_calls(read.choices[0].message)]
@@ -97,4 +107,6 @@ async def test_a_retry_leaves_a_completion_that_is_not_trained(versions: Version
     assert len(rollout.episode.turns) == 3
     assert endpoint.count(episode_metrics.ENDPOINT_UNREAD) == unread + 1
     assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1]
-    assert len(rollout.token_ids) == rollout.episode.turns[0].end, "the lost answer is not in the first sequence"
+    assert len(rollout.token_ids) == rollout.episode.turns[0].end, (
+        "the lost answer is not in the first sequence"
+    )

@@ -1,4 +1,6 @@
-"""The end of a generator's server while requests are open: an answer for each, and no traceback in the log."""
+"""The end of a generator's server while requests are open: an answer for each, and no traceback in
+the log.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import pytest
 
 from rollcast.rollouts.records import LengthBudget
 from testkit.generator.episode_tasks import episode_task
-from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, claim_next_session, served_endpoint
+from testkit.generator.harness_endpoint import (
+    MODEL,
+    ServedEndpoint,
+    claim_next_session,
+    served_endpoint,
+)
 from testkit.generator.scripted_engine import ScriptedEngine
 from tests.generator.claiming import V1
 
@@ -31,23 +38,38 @@ async def streamed(client: httpx.AsyncClient, url: str, body: dict[str, Any]) ->
         return "".join([part async for part in answer.aiter_text()])
 
 
-async def test_open_requests_are_answered_when_the_server_stops(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_open_requests_are_answered_when_the_server_stops(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     engine: Any = ScriptedEngine()
     await engine.apply(V1)
-    async with served_endpoint(engine, {"restarts": 0}, calls=lambda tokens: 0, run_token=RUN_TOKEN) as endpoint:
-        sampler = endpoint.sampler(episode_task(1, 1, LengthBudget(max_tokens=100), max_seconds=600.0))
+    async with served_endpoint(
+        engine, {"restarts": 0}, calls=lambda tokens: 0, run_token=RUN_TOKEN
+    ) as endpoint:
+        sampler = endpoint.sampler(
+            episode_task(1, 1, LengthBudget(max_tokens=100), max_seconds=600.0)
+        )
         playing = asyncio.create_task(sampler.run())
         session = await claim_next_session(endpoint)
         url = f"{endpoint.sessions.url}/rollcast/{session.id}/v1/chat/completions"
-        body = {"model": MODEL, "messages": [{"role": "user", "content": "go on"}], "max_tokens": 20}
+        body = {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": "go on"}],
+            "max_tokens": 20,
+        }
         own = {"authorization": f"Bearer {session.token}"}
         run = {"authorization": f"Bearer {RUN_TOKEN}"}
-        async with httpx.AsyncClient(headers=own, timeout=120) as client, httpx.AsyncClient(timeout=120) as outside:
+        async with (
+            httpx.AsyncClient(headers=own, timeout=120) as client,
+            httpx.AsyncClient(timeout=120) as outside,
+        ):
             whole = asyncio.create_task(client.post(url, json=body))
             stream = asyncio.create_task(streamed(client, url, body))
             await running(endpoint, 2)
             await engine.advance(1)
-            task = asyncio.create_task(outside.post(f"{endpoint.sessions.url}/rollcast/v1/sessions", headers=run))
+            task = asyncio.create_task(
+                outside.post(f"{endpoint.sessions.url}/rollcast/v1/sessions", headers=run)
+            )
             await asyncio.sleep(1.0)
             await asyncio.to_thread(endpoint.server.stop)
             for answer in (await whole, await task):

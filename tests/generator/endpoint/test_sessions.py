@@ -1,4 +1,6 @@
-"""The endpoint with the `openai` client and a real engine: what is recorded is what was sampled, token by token."""
+"""The endpoint with the `openai` client and a real engine: what is recorded is what was sampled,
+token by token.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,18 @@ async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
 
 
 def natural_end(rollout: Rollout) -> EpisodeEnd:
-    """The end of an episode whose program ended well: a last turn that its own max_tokens cut is truncated."""
+    """The end of an episode whose program ended well: a last turn that its own max_tokens cut is
+    truncated.
+    """
     assert rollout.episode is not None
     last = rollout.episode.turns[-1]
     token = int(rollout.sequences[last.sequence].token_ids[last.end - 1])
     return EpisodeEnd.DONE if token in (2, *STOP_TOKENS) else EpisodeEnd.TOKENS
 
 
-async def test_the_history_that_a_client_sends_back_is_recognised(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_the_history_that_a_client_sends_back_is_recognised(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for step in range(4):
@@ -72,7 +78,9 @@ async def test_the_history_that_a_client_sends_back_is_recognised(versions: Vers
     assert sampler.verdict.reward == 0.25
 
 
-async def test_the_message_of_a_stream_is_recognised(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_the_message_of_a_stream_is_recognised(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     async def program(client: Any, session: HarnessSession) -> None:
         messages: list[Any] = [USER]
         for number in range(3):
@@ -83,7 +91,11 @@ async def test_the_message_of_a_stream_is_recognised(versions: Versions, endpoin
             calls: list[Any] = []
             sampled = 0
             stream = await client.chat.completions.create(
-                model=MODEL, messages=messages, stream=True, stream_options={"include_usage": True}, **options
+                model=MODEL,
+                messages=messages,
+                stream=True,
+                stream_options={"include_usage": True},
+                **options,
             )
             async for chunk in stream:
                 for choice in chunk.choices:
@@ -98,13 +110,18 @@ async def test_the_message_of_a_stream_is_recognised(versions: Versions, endpoin
             sent: dict[str, Any] = {"role": "assistant", "content": content}
             if calls:
                 sent["tool_calls"] = [call.model_dump(exclude={"index"}) for call in calls]
-            messages += [sent, *({"role": "tool", "tool_call_id": call.id, "content": "a door"} for call in calls)]
+            messages += [
+                sent,
+                *({"role": "tool", "tool_call_id": call.id, "content": "a door"} for call in calls),
+            ]
 
     task = episode_task(2, 1, LengthBudget(max_tokens=300))
     _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
     assert rollout.episode is not None
-    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1], "other tools are another history"
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 1, 1], (
+        "other tools are another history"
+    )
 
 
 async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
@@ -112,7 +129,9 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
 ) -> None:
     async def program(client: Any, session: HarnessSession) -> None:
         async def ask(messages: list[Any]) -> Any:
-            completion = await client.chat.completions.create(model=MODEL, messages=messages, max_tokens=20)
+            completion = await client.chat.completions.create(
+                model=MODEL, messages=messages, max_tokens=20
+            )
             return completion.choices[0].message
 
         first = await ask([USER])
@@ -130,12 +149,16 @@ async def test_further_sequences_are_counted_and_a_sampled_turn_is_trained_once(
     assert rollout.episode is not None
     sequences = [turn.sequence for turn in rollout.episode.turns]
     assert sequences[:5] == [0, 0, 1, 2, 3]
-    assert sorted(sequences[5:]) == [4, 5], "turns are in the order of their ends, which is open for two agents"
+    assert sorted(sequences[5:]) == [4, 5], (
+        "turns are in the order of their ends, which is open for two agents"
+    )
     forked = rollout.episode.branches[0]
     whole = [*task.prompt_token_ids, *rollout.token_ids]
     first = rollout.episode.turns[0]
     sampled = len(task.prompt_token_ids) + first.end
-    assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], "its prompt has the recorded tokens"
+    assert forked.prompt_token_ids[:sampled].tolist() == whole[:sampled], (
+        "its prompt has the recorded tokens"
+    )
     for reason, count in (("forked", 1), ("rewritten", 2), ("new", 2)):
         assert endpoint.count(episode_metrics.ENDPOINT_SEQUENCES, reason=reason) >= count
 
@@ -145,7 +168,9 @@ async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: Serv
 
     async def program(client: Any, session: HarnessSession) -> None:
         async def ask(**options: Any) -> Any:
-            return (await client.chat.completions.create(model=MODEL, messages=[USER], **options)).choices[0]
+            return (
+                await client.chat.completions.create(model=MODEL, messages=[USER], **options)
+            ).choices[0]
 
         short = await ask(max_completion_tokens=3, logprobs=True)
         assert short.finish_reason == "length"
@@ -156,9 +181,14 @@ async def test_max_tokens_stop_and_the_budget(versions: Versions, endpoint: Serv
         stopped = await ask(stop=list(letters))
         assert not set(letters) & set(stopped.message.content or "")
         _, tokens = session.record.turn_tokens(-1)
-        # A stop is looked for in the text without special tokens, whose names have such letters: `<pad>`.
+        # A stop is looked for in the text without special tokens, whose names have such letters:
+        # `<pad>`.
         text = re.sub("<[a-z]+>", "", versions.engine.decode(tokens))
-        assert tokens[-1] in (2, *STOP_TOKENS) or text[-1] in letters or stopped.finish_reason == "length"
+        assert (
+            tokens[-1] in (2, *STOP_TOKENS)
+            or text[-1] in letters
+            or stopped.finish_reason == "length"
+        )
         assert not set(letters) & set(text[:-1])
         assert len(session.record.last_answer()) == len(tokens) - (tokens[-1] in (2, *STOP_TOKENS))
         with pytest.raises(openai.BadRequestError, match="at most 4 texts"):
@@ -191,23 +221,48 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
             ({"n": 2}, "n = 2"),
             ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
             ({"max_tokens": 0}, "max_tokens"),
-            ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "text"),
-            ({"messages": [USER, {"role": "assistant", "content": "x"}]}, "the last one is the assistant's"),
+            (
+                {
+                    "messages": [
+                        {
+                            "role": "user",
+                            "content": [{"type": "image_url", "image_url": {"url": "x"}}],
+                        }
+                    ]
+                },
+                "text",
+            ),
+            (
+                {"messages": [USER, {"role": "assistant", "content": "x"}]},
+                "the last one is the assistant's",
+            ),
         ]
         for options, sentence in wrong:
             with pytest.raises(openai.BadRequestError, match=sentence):
-                await client.chat.completions.create(**{"model": MODEL, "messages": [USER], **options})
+                await client.chat.completions.create(
+                    **{"model": MODEL, "messages": [USER], **options}
+                )
         with pytest.raises(openai.NotFoundError, match="is not served here"):
             await client.chat.completions.create(model="gpt", messages=[USER])
         with pytest.raises(openai.NotFoundError, match="recorded from /v1/chat/completions"):
             await client.completions.create(model=MODEL, prompt="x")
-        same = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "seed": None, "user": "me"}
-        assert (await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=2, **same)).choices
+        same = {
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "frequency_penalty": 0,
+            "seed": None,
+            "user": "me",
+        }
+        assert (
+            await client.chat.completions.create(model=MODEL, messages=[USER], max_tokens=2, **same)
+        ).choices
         async with make_client(endpoint, session, api_key="guessed") as stranger:
             with pytest.raises(openai.AuthenticationError, match="wrong or missing token"):
                 await stranger.chat.completions.create(model=MODEL, messages=[USER])
         async with httpx.AsyncClient(base_url=endpoint.sessions.url) as plain:
-            answer = await plain.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER]})
+            answer = await plain.post(
+                "/v1/chat/completions", json={"model": MODEL, "messages": [USER]}
+            )
             assert answer.status_code == 401
             assert "a call without a session needs http.token" in answer.json()["error"]["message"]
             headers = {"authorization": f"Bearer {session.token}"}
@@ -224,17 +279,23 @@ async def test_requests_that_are_refused(versions: Versions, endpoint: ServedEnd
 
 
 async def test_an_update_during_the_prefill(versions: Versions, endpoint: ServedEndpoint) -> None:
-    """KV of one prompt is of one version, or the record says where it changed: a plain replay decides."""
+    """KV of one prompt is of one version, or the record says where it changed: a plain replay
+    decides.
+    """
     long = {"role": "user", "content": "where is the door? " * (PROMPT_LETTERS // 19)}
 
     async def program(client: Any, session: HarnessSession) -> None:
-        asking = asyncio.create_task(client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long]))
+        asking = asyncio.create_task(
+            client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long])
+        )
         for step in range(30, 36):
             await versions.apply(step)
             await asyncio.sleep(0.02)
         message = (await asking).choices[0].message
         again = asyncio.create_task(
-            client.chat.completions.create(model=MODEL, max_tokens=30, messages=[long, *answer_calls(message)])
+            client.chat.completions.create(
+                model=MODEL, max_tokens=30, messages=[long, *answer_calls(message)]
+            )
         )
         for step in range(36, 39):
             await versions.apply(step)
@@ -251,15 +312,22 @@ async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint
 
     async def program(client: Any, session: HarnessSession) -> None:
         headers = {"authorization": f"Bearer {session.token}"}
-        async with httpx.AsyncClient(base_url=endpoint.sessions.url, headers=headers, timeout=60) as plain:
+        async with httpx.AsyncClient(
+            base_url=endpoint.sessions.url, headers=headers, timeout=60
+        ) as plain:
             path = f"/rollcast/{session.id}/inference/v1/generate"
             tokens = list(range(3, 20))
             for _ in range(3):
-                body = {"token_ids": tokens, "sampling_params": {"max_tokens": 9, "temperature": 1.0}}
+                body = {
+                    "token_ids": tokens,
+                    "sampling_params": {"max_tokens": 9, "temperature": 1.0},
+                }
                 choice = (await plain.post(path, json=body)).json()["choices"][0]
                 assert len(choice["logprobs"]["content"]) == len(choice["token_ids"])
                 tokens = [*tokens, *choice["token_ids"], 8, 9]
-            refused = await plain.post(path, json={"token_ids": tokens, "sampling_params": {"temperature": 0}})
+            refused = await plain.post(
+                path, json={"token_ids": tokens, "sampling_params": {"temperature": 0}}
+            )
             assert refused.status_code == 400
             assert refused.json()["error"]["code"] == "sampling_of_run"
 
@@ -273,15 +341,24 @@ async def test_tokens_in_tokens_out(versions: Versions, endpoint: ServedEndpoint
 async def test_a_program_that_is_started(
     versions: Versions, endpoint: ServedEndpoint, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With its task in its environment; what a program that then hangs or crashes leaves is ended and begun again."""
+    """With its task in its environment; what a program that then hangs or crashes leaves is ended
+    and begun again.
+    """
     program = tmp_path_factory.mktemp("harness") / "agent.py"
     program.write_text(AGENT)
-    settings = {"command": [sys.executable, str(program)], "call_seconds": 3, "sampling": "run", "restarts": 1}
+    settings = {
+        "command": [sys.executable, str(program)],
+        "call_seconds": 3,
+        "sampling": "run",
+        "restarts": 1,
+    }
     async with served_endpoint(versions.engine, settings, stop_token_ids=STOP_TOKENS) as served:
         ends = {}
         for how in ("well", "long", "hangs", "crashes", "unread"):
             row = {"how": how, "notes": "." * (200_000 if how == "long" else 1)}
-            task = dataclasses.replace(episode_task(9, 1, LengthBudget(max_tokens=380)), reference=json.dumps(row))
+            task = dataclasses.replace(
+                episode_task(9, 1, LengthBudget(max_tokens=380)), reference=json.dumps(row)
+            )
             sampler = served.sampler(task)
             assert sampler.occupies_slot
             await asyncio.wait_for(sampler.run(), 120)
@@ -333,4 +410,4 @@ for _ in range(2):
     messages += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "a door"}]
 if how in ("well", "long"):
     post(os.environ["ROLLCAST_REWARD_URL"], {"reward": 0.5})
-"""
+"""  # noqa: E501

@@ -1,4 +1,6 @@
-"""Calls without a session: answered with the run's token, by the weights of the moment, and never trained."""
+"""Calls without a session: answered with the run's token, by the weights of the moment, and never
+trained.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,23 @@ TOLERANCE = 1e-4
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def endpoint(roomy_engine: SharedEngine) -> AsyncIterator[ServedEndpoint]:
     versions = await roomy_engine.versions()
-    async with served_endpoint(versions.engine, {}, stop_token_ids=(5, 17), run_token=TOKEN) as served:
+    async with served_endpoint(
+        versions.engine, {}, stop_token_ids=(5, 17), run_token=TOKEN
+    ) as served:
         yield served
 
 
 def client_with(endpoint: ServedEndpoint, token: str) -> AsyncOpenAI:
     import openai  # a second, which collection saves
 
-    return openai.AsyncOpenAI(base_url=f"{endpoint.sessions.url}/v1", api_key=token, max_retries=0, timeout=60)
+    return openai.AsyncOpenAI(
+        base_url=f"{endpoint.sessions.url}/v1", api_key=token, max_retries=0, timeout=60
+    )
 
 
-async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint: ServedEndpoint) -> None:
+async def test_it_is_answered_by_the_newest_weights(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
     await versions.apply(2)
     async with client_with(endpoint, TOKEN) as client:
         assert [model.id for model in (await client.models.list()).data][:1] == [MODEL]
@@ -59,7 +67,10 @@ async def test_it_is_answered_by_the_newest_weights(versions: Versions, endpoint
             text += "".join(choice.delta.content or "" for choice in part.choices)
     choice = whole.choices[0]
     assert 0 < len(choice.token_ids) <= MAX_SINGLE_TOKENS
-    assert endpoint.parts.renderer.parse([], choice.token_ids, ()).content.strip() == choice.message.content
+    assert (
+        endpoint.parts.renderer.parse([], choice.token_ids, ()).content.strip()
+        == choice.message.content
+    )
     assert text
     rollout = Rollout(
         0,
@@ -84,7 +95,10 @@ async def test_it_needs_the_runs_token_and_its_sampling(endpoint: ServedEndpoint
             await client.chat.completions.create(**ASKED, temperature=0.3)
         with pytest.raises(openai.NotFoundError, match="not served"):
             await client.completions.create(model=MODEL, prompt="hello")
-    async with served_endpoint(endpoint.engine, {}) as without_token, client_with(without_token, "any") as client:
+    async with (
+        served_endpoint(endpoint.engine, {}) as without_token,
+        client_with(without_token, "any") as client,
+    ):
         with pytest.raises(openai.AuthenticationError, match="ROLLCAST_HTTP_TOKEN"):
             await client.chat.completions.create(**ASKED)
     assert not endpoint.sessions._sessions, "refused ones are closed too"
@@ -94,17 +108,27 @@ async def test_only_some_at_once_and_those_whose_clients_leave_are_closed() -> N
     import openai  # a second, which collection saves
 
     engine: Any = ScriptedEngine()
-    async with served_endpoint(engine, {}, run_token=TOKEN) as endpoint, client_with(endpoint, TOKEN) as client:
+    async with (
+        served_endpoint(engine, {}, run_token=TOKEN) as endpoint,
+        client_with(endpoint, TOKEN) as client,
+    ):
         with pytest.raises(openai.APIStatusError, match="no weights now"):
             await client.chat.completions.create(**ASKED)
         await engine.apply(V1)
-        asked = [asyncio.create_task(client.chat.completions.create(**ASKED)) for _ in range(MOST_SINGLE_CALLS)]
+        asked = [
+            asyncio.create_task(client.chat.completions.create(**ASKED))
+            for _ in range(MOST_SINGLE_CALLS)
+        ]
         async with asyncio.timeout(60):
             while engine.num_running < MOST_SINGLE_CALLS:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            with pytest.raises(openai.APIStatusError, match="2 calls without a session are under way"):
+            with pytest.raises(
+                openai.APIStatusError, match="2 calls without a session are under way"
+            ):
                 await client.chat.completions.create(**ASKED)
-            assert [model.id for model in (await client.models.list()).data][:1] == [MODEL], "it takes no place"
+            assert [model.id for model in (await client.models.list()).data][:1] == [MODEL], (
+                "it takes no place"
+            )
             for call in asked:
                 call.cancel()
             while engine.num_running or endpoint.sessions._sessions:  # noqa: ASYNC110

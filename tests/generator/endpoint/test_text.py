@@ -1,4 +1,6 @@
-"""Parts of a stream, and histories as clients send them back: functions of text, without an engine."""
+"""Parts of a stream, and histories as clients send them back: functions of text,
+without an engine.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from rollcast.generator.endpoint.streaming import Deltas
 USER = {"role": "user", "content": "what is in the room?"}
 
 
-def streamed(prefixes: list[str], final: str, stop: tuple[str, ...] = (), *, has_tools: bool) -> list[str]:
+def streamed(
+    prefixes: list[str], final: str, stop: tuple[str, ...] = (), *, has_tools: bool
+) -> list[str]:
     """The parts of a content whose turn was parsed after each of the prefixes."""
     deltas = Deltas(stop, has_tools=has_tools)
     parts = [part for text in prefixes for part in deltas.sendable_parts("", text, has_calls=False)]
@@ -32,22 +36,39 @@ def streamed(prefixes: list[str], final: str, stop: tuple[str, ...] = (), *, has
     ],
     ids=["words", "stripped", "call", "no-call", "half-a-character"],
 )
-def test_parts_are_the_message(prefixes: list[str], final: str, has_tools: bool, parts: list[str]) -> None:
+def test_parts_are_the_message(
+    prefixes: list[str], final: str, has_tools: bool, parts: list[str]
+) -> None:
     found = streamed(prefixes, final, has_tools=has_tools)
     assert found == parts
     assert "".join(found) == final
 
 
 def test_the_beginning_of_a_stop_text_is_held_back() -> None:
-    prefixes = ["look O", "look Obs", "look Obi", "look Obi\nObserv", "look Obi\nObservation: a door"]
-    assert streamed(prefixes, "look Obi", ("Observation:", "\nObs"), has_tools=False) == ["look", " Obi"]
+    prefixes = [
+        "look O",
+        "look Obs",
+        "look Obi",
+        "look Obi\nObserv",
+        "look Obi\nObservation: a door",
+    ]
+    assert streamed(prefixes, "look Obi", ("Observation:", "\nObs"), has_tools=False) == [
+        "look",
+        " Obi",
+    ]
 
 
 def call(arguments: str, call_id: str = "call00000") -> dict[str, Any]:
     return {
         "role": "assistant",
         "content": "",
-        "tool_calls": [{"id": call_id, "type": "function", "function": {"name": "look", "arguments": arguments}}],
+        "tool_calls": [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": "look", "arguments": arguments},
+            }
+        ],
     }
 
 
@@ -56,12 +77,18 @@ def test_what_clients_change_of_a_message_does_not_matter() -> None:
     answer = call('{"a": 1, "b": 2}')
     turn = RecordedTurn(0, history_digests([USER], ())[-1], ("call00000",), 0.0, answer=answer)
     histories.add(turn, [])
-    sent = [USER, {**call('{"b":2,"a":1}', "own"), "content": None, "reasoning": "x"}, {"role": "tool", "content": "y"}]
+    sent = [
+        USER,
+        {**call('{"b":2,"a":1}', "own"), "content": None, "reasoning": "x"},
+        {"role": "tool", "content": "y"},
+    ]
     assert histories.longest(history_digests(sent, ()), sent) == (turn, 2)
     other = [USER, call('{"a": 2}')]
     assert histories.longest(history_digests(other, ()), other) is None
     tools = [{"type": "function", "function": {"name": "look"}}]
-    assert histories.longest(history_digests(sent, tools), sent) is None, "other tools are another history"
+    assert histories.longest(history_digests(sent, tools), sent) is None, (
+        "other tools are another history"
+    )
 
 
 def test_stop_texts_are_bounded() -> None:
@@ -83,7 +110,8 @@ ASKED_AGAIN = [
     ("1 1a 1", "--r", [1]),
     ("1 1a", "--", [1]),
 ]
-"""Histories, f = a later one has its answer, a = abandoned; n = the client does not say, - no retry, r a retry."""
+"""Histories, f = a later one has its answer, a = abandoned; n = the client does not say, - no
+retry, r a retry."""
 
 
 @pytest.mark.parametrize(("histories", "retries", "unread"), ASKED_AGAIN)
@@ -93,7 +121,9 @@ def test_a_retry_replaces_one_turn_and_samples_beside_each_other_are_read(
     found = Histories()
     for number, (history, retry) in enumerate(zip(histories.split(), retries, strict=True)):
         says = None if retry == "n" else retry == "r"
-        turn = RecordedTurn(number, history[:1].encode(), (), 0.0, is_retry=says, is_abandoned="a" in history)
+        turn = RecordedTurn(
+            number, history[:1].encode(), (), 0.0, is_retry=says, is_abandoned="a" in history
+        )
         turn.has_followers = "f" in history
         found.add(turn, [])
     assert [turn.number for turn in found.unread()] == unread

@@ -1,4 +1,6 @@
-"""Histories whose texts are not those that were sent, but whose tokens begin with the recorded ones."""
+"""Histories whose texts are not those that were sent, but whose tokens begin with the recorded
+ones.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ USER = {"role": "user", "content": "what is in the room?"}
 
 
 class LettersRenderer:
-    """Implements ChatRenderer: a turn is the letters of its tokens, so that its text becomes the same tokens again.
+    """Implements ChatRenderer: a turn is the letters of its tokens, so that its text becomes the
+    same tokens again.
 
     The first half of a turn is its reasoning if the session is about thinking.
     """
@@ -40,11 +43,14 @@ class LettersRenderer:
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
         texts = [
-            str(message["content"]) if message["role"] == "assistant" else turn_of(message) for message in messages
+            str(message["content"]) if message["role"] == "assistant" else turn_of(message)
+            for message in messages
         ]
         return characters("".join(texts))
 
-    def parse(self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]) -> AssistantTurn:
+    def parse(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], tools: Sequence[ToolSchema]
+    ) -> AssistantTurn:
         text = letters(token_ids)
         middle = len(text) // 2 if self.thinks else 0
         return AssistantTurn(text[middle:], reasoning=text[:middle])
@@ -86,7 +92,9 @@ def with_stop_text(choice: Any) -> str:
 
 
 def with_thinking(choice: Any) -> str:
-    """As clients send an answer that know nothing of reasoning: all that was sampled is its content."""
+    """As clients send an answer that know nothing of reasoning: all that was sampled is its
+    content.
+    """
     return letters(choice.token_ids)
 
 
@@ -104,7 +112,11 @@ async def test_an_answer_in_another_form_continues_its_sequence_if_its_tokens_ar
         recorded: list[int] = []
         for step in range(NUM_TURNS):
             completion = await client.chat.completions.create(
-                model=MODEL, messages=messages, max_tokens=6, stop=STOP, extra_body={"return_token_ids": True}
+                model=MODEL,
+                messages=messages,
+                max_tokens=6,
+                stop=STOP,
+                extra_body={"return_token_ids": True},
             )
             choice = completion.choices[0]
             begins_with_the_last.append(completion.prompt_token_ids[: len(recorded)] == recorded)
@@ -137,11 +149,15 @@ def test_the_longest_recorded_turn_is_found_as_by_comparing_all() -> None:
         histories.add(RecordedTurn(number, b"", (), 0.0), tokens)
         recorded.append(tokens)
     for _ in range(500):
-        history = [*draw.choice(recorded), *draw.choices(range(3), k=draw.randrange(3))][: draw.randrange(1, 16)]
+        history = [*draw.choice(recorded), *draw.choices(range(3), k=draw.randrange(3))][
+            : draw.randrange(1, 16)
+        ]
         expected = longest_by_comparing(recorded, history)
         match = histories.longest_of_tokens(history)
         assert (match is None) == (expected is None)
         if match is not None and expected is not None:
             turn, length = match
             assert (length, recorded[turn.number]) == (len(expected), expected)
-            assert turn.number == max(number for number, tokens in enumerate(recorded) if tokens == expected)
+            assert turn.number == max(
+                number for number, tokens in enumerate(recorded) if tokens == expected
+            )

@@ -18,7 +18,9 @@ def turn(number: int, follows: int | None, answer: Any) -> RecordedTurn:
     return RecordedTurn(number, b"", (), 0.0, follows, answer)
 
 
-def traced(content: str, follows: int | None, *calls: tuple[str, str, str], is_trained: bool = True) -> TracedAnswer:
+def traced(
+    content: str, follows: int | None, *calls: tuple[str, str, str], is_trained: bool = True
+) -> TracedAnswer:
     return TracedAnswer(answer_digest(content, calls), follows, is_trained)
 
 
@@ -31,7 +33,9 @@ FIRST = traced("", None, ("call00000", "look", "{}"))
 
 
 def test_answers_in_any_order_are_joined_and_untrained_ones_named() -> None:
-    trace = VerifiersTrace(1.0, "", (FIRST, traced("a summary", 0, is_trained=False), traced("a door", 0)))
+    trace = VerifiersTrace(
+        1.0, "", (FIRST, traced("a summary", 0, is_trained=False), traced("a door", 0))
+    )
     assert untrained_turns(TURNS, trace) == {3}
 
 
@@ -42,7 +46,11 @@ def test_answers_in_any_order_are_joined_and_untrained_ones_named() -> None:
         (FIRST, traced("a door", 0), traced("a summary", 0), traced("more", 0)),
         (FIRST, traced("a door", 0), traced("another", 0)),
         (FIRST, traced("a door", 0), traced("a summary", 1)),
-        (traced("", None, ("call00001", "look", "{}")), traced("a door", 0), traced("a summary", 0)),
+        (
+            traced("", None, ("call00001", "look", "{}")),
+            traced("a door", 0),
+            traced("a summary", 0),
+        ),
         (FIRST, traced("a door", 2), traced("a summary", 0)),
     ],
     ids=["one-less", "one-more", "other-text", "other-branch", "other-call", "follows-a-later-one"],

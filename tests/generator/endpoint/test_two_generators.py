@@ -1,4 +1,6 @@
-"""Groups of 8 over two generators, for training and evaluation: the example's agent takes their turns by HTTP."""
+"""Groups of 8 over two generators, for training and evaluation: the example's agent takes their
+turns by HTTP.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from testkit.rollouts.memory import MemoryBroker, MemoryTrainerQueue
 from testkit.trainer.states import make_state
 from tests.generator.claiming import V1, V2, generator
 
-pytestmark = pytest.mark.timeout(600)  # the first to import vLLM waits for it, on a busy machine for minutes
+pytestmark = pytest.mark.timeout(
+    600
+)  # the first to import vLLM waits for it, on a busy machine for minutes
 AGENT = Path(__file__).parents[3] / "examples" / "calculator" / "agent.py"
 TOKEN = "of the run"
 GENERATORS = ("g-1", "g-2")
@@ -38,7 +42,11 @@ NUM_TRAIN, NUM_EVAL = 6, 2
 NUM_ROLLOUTS = 8
 VOCAB = 1_000
 SLOTS = Slots(
-    total=8, train_rollouts=NUM_ROLLOUTS, eval_rollouts=NUM_ROLLOUTS, max_eval_share=0.5, episode_kv_tokens=1 << 20
+    total=8,
+    train_rollouts=NUM_ROLLOUTS,
+    eval_rollouts=NUM_ROLLOUTS,
+    max_eval_share=0.5,
+    episode_kv_tokens=1 << 20,
 )
 
 
@@ -59,7 +67,9 @@ def short_turns_call(tokens: Sequence[int]) -> int:
 
 
 def make_task(sequence: int, purpose: Purpose) -> PromptTask:
-    task = episode_task(sequence, NUM_ROLLOUTS, LengthBudget(max_tokens=200), max_turns=3, purpose=purpose)
+    task = episode_task(
+        sequence, NUM_ROLLOUTS, LengthBudget(max_tokens=200), max_turns=3, purpose=purpose
+    )
     assert task.episode is not None
     return dataclasses.replace(
         task,
@@ -87,10 +97,15 @@ async def one_generator(name: str, broker: MemoryBroker, agent: Any) -> AsyncIte
             await engine.advance(1)
 
     async with (
-        served_endpoint(engine, {"reward": "verifier"}, short_turns_call, run_token=TOKEN) as endpoint,
+        served_endpoint(
+            engine, {"reward": "verifier"}, short_turns_call, run_token=TOKEN
+        ) as endpoint,
         generator(engine, broker, SLOTS, name, episodes=endpoint.parts, sessions=endpoint.sessions),
     ):
-        running = [asyncio.create_task(step()), asyncio.create_task(agent.work_at(endpoint.sessions.url, TOKEN))]
+        running = [
+            asyncio.create_task(step()),
+            asyncio.create_task(agent.work_at(endpoint.sessions.url, TOKEN)),
+        ]
         try:
             yield
         finally:
@@ -107,7 +122,10 @@ async def played() -> list[Delivery]:
     trainer = MemoryTrainerQueue(broker)
     trainer.dispatch(TASKS)
     found: list[Delivery] = []
-    async with one_generator(GENERATORS[0], broker, agent), one_generator(GENERATORS[1], broker, agent):
+    async with (
+        one_generator(GENERATORS[0], broker, agent),
+        one_generator(GENERATORS[1], broker, agent),
+    ):
         async with asyncio.timeout(300):
             while len(found) < len(TASKS):
                 await asyncio.sleep(0.02)

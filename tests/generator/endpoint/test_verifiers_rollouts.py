@@ -1,4 +1,6 @@
-"""Tasksets of verifiers, unchanged, through the endpoint of a real engine, from a virtual environment of their own."""
+"""Tasksets of verifiers, unchanged, through the endpoint of a real engine, from a virtual
+environment of their own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from testkit.generator.played_sessions import check_exact
 from testkit.verifiers_tasksets import installed_tasksets
 from tests.generator.conftest import SharedEngine, Versions
 
-pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1_200)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(1_200),
+]
 
 TASK = episode_task(1, 1, LengthBudget(max_tokens=400), max_turns=4, max_seconds=400)
 STOP_TOKENS = tuple(range(3, 60, 3))
@@ -34,7 +40,13 @@ def interpreter() -> Path:
 
 
 def served(versions: Versions, interpreter: Path, taskset: str, **settings: Any) -> Any:
-    given = {"taskset": taskset, "interpreter": interpreter, "reset_seconds": 600, "call_seconds": 200, "restarts": 0}
+    given = {
+        "taskset": taskset,
+        "interpreter": interpreter,
+        "reset_seconds": 600,
+        "call_seconds": 200,
+        "restarts": 0,
+    }
     return served_endpoint(versions.engine, {**given, **settings}, stop_token_ids=STOP_TOKENS)
 
 
@@ -66,7 +78,9 @@ async def test_the_taskset_that_init_writes_with_tools_and_verifiers_own_harness
     versions: Versions, interpreter: Path
 ) -> None:
     await versions.apply(2)
-    async with served(versions, interpreter, "rooms", arguments={"agent": {"max_turns": 3}}) as endpoint:
+    async with served(
+        versions, interpreter, "rooms", arguments={"agent": {"max_turns": 3}}
+    ) as endpoint:
         sampler, rollout = await played(endpoint)
         assert endpoint.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == 0
     assert rollout.episode is not None
@@ -93,7 +107,10 @@ async def test_a_trace_that_lacks_a_turn_is_counted_and_not_trained(agents: Serv
     before = agents.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD)
     sampler, rollout = await played(agents, mode="beside")
     check_failed(
-        agents, sampler, rollout, "has 1 answers of the model in its trace, which are not the 2 that were sampled"
+        agents,
+        sampler,
+        rollout,
+        "has 1 answers of the model in its trace, which are not the 2 that were sampled",
     )
     assert agents.count(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=WORLD) == before + 1
 
@@ -102,7 +119,9 @@ async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) 
     sampler, rollout = await played(agents, mode="raises")
     check_failed(agents, sampler, rollout, "failed in verifiers: HarnessError")
     sampler, rollout = await played(agents, mode="no reward")
-    check_failed(agents, sampler, rollout, "failed in verifiers: TaskError: task AgentsTask scoring")
+    check_failed(
+        agents, sampler, rollout, "failed in verifiers: TaskError: task AgentsTask scoring"
+    )
     sampler, rollout = await played(agents, mode="crash")
     check_failed(agents, sampler, rollout, "its process ended")
     sampler, rollout = await played(agents, mode="branches")
@@ -110,7 +129,9 @@ async def test_failures_of_a_taskset_are_never_a_reward(agents: ServedEndpoint) 
     assert sampler.verdict.reward == 0.75, "its process is started again"
 
 
-async def test_a_rollout_that_hangs_is_ended_and_the_next_one_plays(versions: Versions, interpreter: Path) -> None:
+async def test_a_rollout_that_hangs_is_ended_and_the_next_one_plays(
+    versions: Versions, interpreter: Path
+) -> None:
     async with served(versions, interpreter, "agents", call_seconds=5) as endpoint:
         sampler, rollout = await played(endpoint, mode="hang")
         check_failed(endpoint, sampler, rollout, "sent no request for 5 seconds")

@@ -1,4 +1,6 @@
-"""`rollcast plan batch NAME=SOURCE ...`: how to split a fixed compute into rollouts, prompts and steps."""
+"""`rollcast plan batch NAME=SOURCE ...`: how to split a fixed compute into rollouts, prompts and
+steps.
+"""
 
 from __future__ import annotations
 
@@ -25,36 +27,45 @@ if TYPE_CHECKING:
 @options.with_column_options
 def batch(
     sources: Annotated[
-        list[str], typer.Argument(metavar="NAME=SOURCE...", help="as a=curve.csv; a run folder needs no name")
+        list[str],
+        typer.Argument(metavar="NAME=SOURCE...", help="as a=curve.csv; a run folder needs no name"),
     ],
     *,
     budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
     rollouts: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=8", help="rollouts_per_prompt of a run without a run file; repeatable"),
+        typer.Option(
+            metavar="NAME=8", help="rollouts_per_prompt of a run without a run file; repeatable"
+        ),
     ] = None,
     prompts: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=64", help="prompts_per_step of such a run; a number alone is for all; repeatable"),
+        typer.Option(
+            metavar="NAME=64",
+            help="prompts_per_step of such a run; a number alone is for all; repeatable",
+        ),
     ] = None,
     candidate: Annotated[
-        list[str] | None, typer.Option(metavar="16x64", help="further split to choose from; repeatable")
+        list[str] | None,
+        typer.Option(metavar="16x64", help="further split to choose from; repeatable"),
     ] = None,
     columns: options.ColumnOptions,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Choose rollouts per prompt, prompts per step and steps for a fixed compute, from runs that differ in them.
+    """Choose rollouts per prompt, prompts per step and steps for a fixed compute, from runs that
+    differ in them.
 
-    A split is written as rollouts x prompts. Each run is forecast to the budget, and the law across splits compares
-    them there. Curves that count steps are counted in rollouts. The answer names the run that is missing to decide.
+    A split is written as rollouts x prompts. Each run is forecast to the budget, and the law across
+    splits compares them there. Curves that count steps are counted in rollouts. The answer names
+    the run that is missing to decide.
 
     \b
     rollcast plan batch runs/small runs/large --budget 40
     rollcast plan batch a=a.csv b=b.csv --rollouts a=8 --rollouts b=32 --prompts 64 --budget 5e6 --plot batch.svg
     rollcast plan batch runs/small runs/large --budget 40 --candidate 64x16 --json
-    """
+    """  # noqa: E501
     from rollcast.cli.plan.batch_answer import BatchPlan, make_batch_answer
     from rollcast.cli.plan.batch_runs import read_runs, refuse_one_run_twice
 
@@ -79,7 +90,9 @@ def parse_split(text: str) -> BatchSplit:
 
     split_match = re.fullmatch(r"(\d{1,6})\s*x\s*(\d{1,6})", text.strip())
     if split_match is None or int(split_match[1]) < 2 or int(split_match[2]) < 1:
-        raise UserError(f"--candidate {text}: is no split; write rollouts (2 or more) x prompts, as 16x64")
+        raise UserError(
+            f"--candidate {text}: is no split; write rollouts (2 or more) x prompts, as 16x64"
+        )
     return BatchSplit(int(split_match[1]), int(split_match[2]))
 
 
@@ -100,15 +113,35 @@ def _show(answer: dict[str, Any]) -> None:
     rows = []
     for row in answer["splits"]:
         law = row["pass_rate"]
-        curve_spans = ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
+        curve_spans = (
+            ", ".join(amounts.span(curve, ".3f") for curve in row["own_curves"]) or report.NO_NUMBER
+        )
         steps = report.NO_NUMBER if row["steps"] is None else amounts.amount(row["steps"], ".0f")
         best_with = report.NO_NUMBER
         loss = report.NO_NUMBER
         if row["best_with"] is not None:
             best_with = chance_in_words(row["best_with"])
             loss = f"{row['expected_loss']:.3f}"
-        rows.append((row["name"], steps, f"{law['q50']:.3f}", amounts.span(law, ".3f"), curve_spans, best_with, loss))
-    header = ("rollouts x prompts", "steps", f"law at {at}", "90 %", "own curve, 90 %", "best with", "expected loss")
+        rows.append(
+            (
+                row["name"],
+                steps,
+                f"{law['q50']:.3f}",
+                amounts.span(law, ".3f"),
+                curve_spans,
+                best_with,
+                loss,
+            )
+        )
+    header = (
+        "rollouts x prompts",
+        "steps",
+        f"law at {at}",
+        "90 %",
+        "own curve, 90 %",
+        "best with",
+        "expected loss",
+    )
     report.show_table(header, rows)
     _show_choice(answer)
     report.say_cautions(answer["caveats"])
@@ -122,11 +155,16 @@ def _show_choice(answer: dict[str, Any]) -> None:
     if best is None:
         say(f"At {at}: no split is recommended, since {answer['unfit']}.")
     else:
-        steps = "" if best["steps"] is None else f" for about {amounts.amount(best['steps'], '.0f')} steps"
+        steps = (
+            ""
+            if best["steps"] is None
+            else f" for about {amounts.amount(best['steps'], '.0f')} steps"
+        )
         # Probability to be the best from which a split is recommended without reserve
         sure = "" if answer["probability"] >= 0.9 else "; the runs do not separate the splits there"
         say(
-            f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} prompts{steps}, the best "
+            f"At {at}: {best['rollouts_per_prompt']} rollouts of {best['prompts_per_step']} "
+            f"prompts{steps}, the best "
             f"with probability {chance_in_words(answer['probability'])}, expected loss "
             f"{answer['expected_loss']:.3f}{sure}."
         )
@@ -136,7 +174,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
         say("No further run would improve the choice by 0.001.")
     else:
         say(
-            f"Missing: a run of {next_run['rollouts_per_prompt']} rollouts of {next_run['prompts_per_step']} prompts, "
+            f"Missing: a run of {next_run['rollouts_per_prompt']} rollouts of "
+            f"{next_run['prompts_per_step']} prompts, "
             f"{next_run['why']}; the choice after it is expected to gain {next_run['value']:.3f}."
         )
 
@@ -145,6 +184,9 @@ def _budgets_in_words(budgets: Sequence[dict[str, Any]]) -> str:
     from rollcast.scaling.decisions.advice import chance_in_words
 
     return ", ".join(
-        f"{choice['recommended']} at {amounts.amount(choice['budget'])} ({chance_in_words(choice['probability'])})"
+        (
+            f"{choice['recommended']} at {amounts.amount(choice['budget'])} "
+            f"({chance_in_words(choice['probability'])})"
+        )
         for choice in budgets
     )

@@ -1,4 +1,6 @@
-"""The answer of `rollcast plan batch` as JSON: the splits at the budget, the choice, the missing run, the cautions."""
+"""The answer of `rollcast plan batch` as JSON: the splits at the budget, the choice, the missing
+run, the cautions.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,14 @@ class BatchPlan:
         return sorted({run.split for run, _ in self.usable})
 
     def steps(self, split: BatchSplit, budget: float) -> float | None:
-        """Steps that the budget buys; a rollout costs as much as in the runs of the nearest batches. None = unknown."""
-        step_costs = {run.split.rollouts_per_step: run.compute_per_step for run in self.runs if run.compute_per_step}
+        """Steps that the budget buys; a rollout costs as much as in the runs of the nearest
+        batches. None = unknown.
+        """
+        step_costs = {
+            run.split.rollouts_per_step: run.compute_per_step
+            for run in self.runs
+            if run.compute_per_step
+        }
         if not step_costs:
             return None
         batches = sorted(step_costs)
@@ -50,7 +58,9 @@ class BatchPlan:
         return budget / (size * float(np.interp(math.log(size), np.log(batches), rollout_costs)))
 
 
-def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
+def make_batch_answer(
+    plan: BatchPlan, candidates: Sequence[BatchSplit], budget: float
+) -> dict[str, Any]:
     """The whole answer. `candidates`: further splits to choose from.
 
     Raises UserError: no run has a forecast, or the budget buys no step.
@@ -58,12 +68,18 @@ def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget:
     trained = plan.trained
     if not trained:
         verdicts = ", ".join(
-            f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}" for forecast in plan.forecasts
+            f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}"
+            for forecast in plan.forecasts
         )
-        raise UserError(f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor fell")
+        raise UserError(
+            f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor "
+            "fell"
+        )
     splits = sorted({*between(trained), *candidates})
     usable = [(run.split, forecast) for run, forecast in plan.usable]
-    law, *other_laws = law_at(usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)])
+    law, *other_laws = law_at(
+        usable, [budget, *(multiple * budget for multiple in BUDGET_MULTIPLES)]
+    )
     choice = choose(law, splits)
     why_not = None
     if len(trained) < 2:
@@ -71,15 +87,22 @@ def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget:
     rows = [_split(plan, split, law, budget) for split in splits]
     if all(row["steps"] is not None and row["steps"] < 1 for row in rows):
         unit = plan.runs[0].curve.unit
-        raise UserError(f"--budget {budget:g}: buys no step of any split; it counts {unit}, not steps of the trainer")
-    for row, probability, loss in zip(rows, choice.best_probability, choice.expected_loss, strict=True):
+        raise UserError(
+            f"--budget {budget:g}: buys no step of any split; it counts {unit}, not steps of the "
+            "trainer"
+        )
+    for row, probability, loss in zip(
+        rows, choice.best_probability, choice.expected_loss, strict=True
+    ):
         row["best_with"] = None if why_not else probability
         row["expected_loss"] = None if why_not else loss
     best = rows[choice.best]
     return {
         "unit": plan.runs[0].curve.unit,
         "budget": budget,
-        "recommended": None if why_not else _split_settings(splits[choice.best]) | {"steps": best["steps"]},
+        "recommended": None
+        if why_not
+        else _split_settings(splits[choice.best]) | {"steps": best["steps"]},
         "probability": best["best_with"],
         "expected_loss": best["expected_loss"],
         "unfit": why_not,
@@ -101,7 +124,11 @@ def make_batch_answer(plan: BatchPlan, candidates: Sequence[BatchSplit], budget:
             "rollouts_per_prompt": sorted({split.rollouts for split in trained}),
             "prompts_per_step": sorted({split.prompts for split in trained}),
         },
-        "caveats": [*unknown_settings(trained), *_cautions(plan, rows, budget), *differences_of_files(plan.runs)],
+        "caveats": [
+            *unknown_settings(trained),
+            *_cautions(plan, rows, budget),
+            *differences_of_files(plan.runs),
+        ],
     }
 
 
@@ -111,15 +138,22 @@ def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
     prompts = {split.prompts for split in trained}
     sentences = []
     if len(rollouts) == 1:
-        sentences.append(f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed.")
+        sentences.append(
+            f"rollouts_per_prompt is {min(rollouts)} in every run; other numbers are guessed."
+        )
     # Different numbers of rollouts from which a best one can be found: two give a slope
     elif len(rollouts) < 3:
-        sentences.append("Two numbers of rollouts per prompt give a slope and no best number; train a third one.")
+        sentences.append(
+            "Two numbers of rollouts per prompt give a slope and no best number; train a third one."
+        )
     if len(prompts) == 1:
-        sentences.append(f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed.")
+        sentences.append(
+            f"prompts_per_step is {min(prompts)} in every run; other numbers are guessed."
+        )
     if len(rollouts) > 1 and len(prompts) > 1 and _are_aligned(trained):
         sentences.append(
-            "Rollouts and prompts changed together, so which of the two matters is not known; vary one alone."
+            "Rollouts and prompts changed together, so which of the two matters is not known; vary "
+            "one alone."
         )
     return sentences
 
@@ -136,8 +170,17 @@ def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> 
     for run, forecast in zip(plan.runs, plan.forecasts, strict=True):
         if run.split == split:
             kind = forecast.verdict.kind
-            reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90, standard_error=0.0)[:, 0])
-            own_curves.append({"curve": run.name, "verdict": str(kind), "is_described": kind.is_described, **reading})
+            reading = amounts.interval(
+                forecast.predictive([budget], amounts.MEDIAN_AND_90, standard_error=0.0)[:, 0]
+            )
+            own_curves.append(
+                {
+                    "curve": run.name,
+                    "verdict": str(kind),
+                    "is_described": kind.is_described,
+                    **reading,
+                }
+            )
     return {
         **_split_settings(split),
         "steps": plan.steps(split, budget),
@@ -148,7 +191,11 @@ def _split(plan: BatchPlan, split: BatchSplit, law: SplitLaw, budget: float) -> 
 
 
 def _split_settings(split: BatchSplit) -> dict[str, Any]:
-    return {"name": split.name, "rollouts_per_prompt": split.rollouts, "prompts_per_step": split.prompts}
+    return {
+        "name": split.name,
+        "rollouts_per_prompt": split.rollouts,
+        "prompts_per_step": split.prompts,
+    }
 
 
 def _at_budget(law: SplitLaw, splits: Sequence[BatchSplit], budget: float) -> dict[str, Any]:
@@ -160,7 +207,9 @@ def _at_budget(law: SplitLaw, splits: Sequence[BatchSplit], budget: float) -> di
     }
 
 
-def _missing(law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[BatchSplit]) -> dict[str, Any] | None:
+def _missing(
+    law: SplitLaw, splits: Sequence[BatchSplit], trained: Sequence[BatchSplit]
+) -> dict[str, Any] | None:
     """The run to make next, or None if it would hardly change the choice."""
     run = further_run(law, splits, trained)
     if run.value < NEGLIGIBLE_GAIN:
@@ -173,7 +222,11 @@ def _why(split: BatchSplit, trained: Sequence[BatchSplit]) -> str:
     if split in trained:
         return "since those of this split leave its pass rate open"
     for setting, value, values in (
-        ("rollouts per prompt", split.rollouts, [trained_split.rollouts for trained_split in trained]),
+        (
+            "rollouts per prompt",
+            split.rollouts,
+            [trained_split.rollouts for trained_split in trained],
+        ),
         ("prompts per step", split.prompts, [each.prompts for each in trained]),
     ):
         if value > max(values):
@@ -191,15 +244,21 @@ def _cautions(plan: BatchPlan, rows: Sequence[dict[str, Any]], budget: float) ->
         times = budget / float(run.curve.compute[-1])
         if not kind.is_described:
             warnings.append(
-                f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left out of the law. "
+                f"{run.name} ({run.split.name}): verdict {str(kind).replace('_', ' ')}; it is left "
+                "out of the law. "
                 "If its split is the cause, avoid it."
             )
-        # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen, not measured.
+        # Times a run's compute: a budget beyond that is called an extrapolation far out. Chosen,
+        # not measured.
         elif times > 3.0:
-            warnings.append(f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute.")
+            warnings.append(
+                f"{run.name} ({run.split.name}): the budget is {times:.1f} times its compute."
+            )
     warnings += [sentence for row in rows for sentence in _disagreements(row)]
     if len(plan.usable) == len(plan.trained):
-        warnings.append("One run of each split: how far runs of one split stray is assumed, not measured.")
+        warnings.append(
+            "One run of each split: how far runs of one split stray is assumed, not measured."
+        )
     return warnings
 
 
@@ -207,7 +266,8 @@ def _disagreements(row: dict[str, Any]) -> list[str]:
     """The own curves of one split whose interval at the budget does not touch the law's."""
     law = row["pass_rate"]
     return [
-        f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the budget, the law "
+        f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the "
+        "budget, the law "
         f"{amounts.span(law, '.3f')}; trust its own."
         for fit in row["own_curves"]
         if fit["is_described"] and (fit["q95"] < law["q05"] or fit["q05"] > law["q95"])

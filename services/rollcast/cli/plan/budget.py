@@ -24,7 +24,10 @@ def budget(
     source: Annotated[str, typer.Argument(metavar="CURVE", help=options.CURVE_HELP)],
     *,
     budget: Annotated[
-        float | None, typer.Option(help="compute of the whole run in the unit of the curve, spent compute included")
+        float | None,
+        typer.Option(
+            help="compute of the whole run in the unit of the curve, spent compute included"
+        ),
     ] = None,
     target: Annotated[float | None, typer.Option(help="pass rate to reach")] = None,
     columns: options.ColumnOptions,
@@ -44,14 +47,18 @@ def budget(
     from rollcast.curves.curve_source import forecast_source
 
     if budget is None and target is None:
-        raise UserError("--budget, --target: neither is given; give the compute to spend or the pass rate to reach")
+        raise UserError(
+            "--budget, --target: neither is given; give the compute to spend or the pass rate to "
+            "reach"
+        )
     if target is not None and not 0 <= target <= 1:
         raise UserError(f"--target {target:g}: is no pass rate; give a value in [0, 1]")
     forecast = forecast_source(source, columns.chosen(), run, initial, exclude_before)
     compute = forecast.newest.compute
     if budget is not None and not compute <= budget <= MOST_COMPUTE:
         raise UserError(
-            f"--budget {budget:g}: the curve is at {compute:g} {forecast.unit}; give those of the whole run, up to 1e12"
+            f"--budget {budget:g}: the curve is at {compute:g} {forecast.unit}; give those of the "
+            "whole run, up to 1e12"
         )
     answer = expectations(forecast, budget, target)
     report.print_answer(answer, _show, as_json=as_json)
@@ -59,7 +66,10 @@ def budget(
         from rollcast.plots.forecast import forecast_figure
 
         advice = forecast.advice(budget)
-        save(forecast_figure(forecast, advice, until=_shown_until(answer, advice), target=target), plot)
+        save(
+            forecast_figure(forecast, advice, until=_shown_until(answer, advice), target=target),
+            plot,
+        )
 
 
 def expectations(run: RunForecast, budget: float | None, target: float | None) -> dict[str, Any]:
@@ -96,14 +106,23 @@ def expectations(run: RunForecast, budget: float | None, target: float | None) -
             "probability_ever": float((first < float("inf")).mean()),
         }
         if budget is not None:
-            of_law["probability_within_budget"] = float((first <= run.to_fitted([budget])[0]).mean())
-        answer["target"] = {"pass_rate": target, **(of_law if is_described else dict.fromkeys(of_law))}
+            of_law["probability_within_budget"] = float(
+                (first <= run.to_fitted([budget])[0]).mean()
+            )
+        answer["target"] = {
+            "pass_rate": target,
+            **(of_law if is_described else dict.fromkeys(of_law)),
+        }
     return answer
 
 
 def _shown_until(answer: dict[str, Any], advice: Advice) -> float:
-    """The end of the picture: the budget, or without one the compute that the target takes if that is further."""
-    target_compute = answer["target"]["compute"] if advice.is_assumed and "target" in answer else None
+    """The end of the picture: the budget, or without one the compute that the target takes if that
+    is further.
+    """
+    target_compute = (
+        answer["target"]["compute"] if advice.is_assumed and "target" in answer else None
+    )
     reached = None if target_compute is None else target_compute["q50"]
     return max(advice.budget, min(reached or 0.0, MOST_COMPUTE))
 
@@ -121,38 +140,55 @@ def conclusions(answer: dict[str, Any]) -> list[str]:
             sentences.append(f"An evaluation at the end reads {at_the_end}; no gain can be given.")
         else:
             sentences.append(
-                f"The remaining {amounts.amount(rest_compute)} {answer['unit']} gain {gain['mean']:.3f} on average "
-                f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads {at_the_end}."
+                f"The remaining {amounts.amount(rest_compute)} {answer['unit']} gain "
+                f"{gain['mean']:.3f} on average "
+                f"(90 % {gain['q05']:.3f} to {gain['q95']:.3f}); an evaluation at the end reads "
+                f"{at_the_end}."
             )
         sentences += _above_the_ceiling(answer, spent["law"])
     if (target := answer.get("target")) is not None and target["compute"] is not None:
         middle = target["compute"]["q50"]
-        cost = "is more likely never reached" if middle is None else f"takes {amounts.amount(middle)} {answer['unit']}"
+        cost = (
+            "is more likely never reached"
+            if middle is None
+            else f"takes {amounts.amount(middle)} {answer['unit']}"
+        )
         sentence = (
             f"{target['pass_rate']:g} {cost} (90 % {amounts.span(target['compute'])}); "
-            f"it is reached at some time with probability {chance_in_words(target['probability_ever'])}"
+            "it is reached at some time with probability "
+            f"{chance_in_words(target['probability_ever'])}"
         )
         if "probability_within_budget" in target:
-            sentence += f", within the budget with {chance_in_words(target['probability_within_budget'])}"
+            sentence += (
+                f", within the budget with {chance_in_words(target['probability_within_budget'])}"
+            )
         sentences.append(f"{sentence}.")
     if not answer["for_decisions"] and sentences:
-        sentences.append(f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet.")
+        sentences.append(
+            f"Verdict {answer['verdict'].replace('_', ' ')}: do not decide on these numbers yet."
+        )
     return sentences
 
 
 def _above_the_ceiling(answer: dict[str, Any], law: amounts.Interval | None) -> list[str]:
-    """Why the law at the end may lie above A: that is the ceiling of the trajectories that have one."""
+    """Why the law at the end may lie above A: that is the ceiling of the trajectories that have
+    one.
+    """
     if law is None or law["q50"] <= answer["asymptote"]["q50"]:
         return []
     return [
-        f"The law at the end lies above A, because gains end with a probability of {answer['ceiling_probability']:.0%} "
+        "The law at the end lies above A, because gains end with a probability of "
+        f"{answer['ceiling_probability']:.0%} "
         "only: A is the ceiling if they do."
     ]
 
 
 def _show(answer: dict[str, Any]) -> None:
     report.show_verdict(answer)
-    rows = [("asymptote A", answer["asymptote"], ".3f"), ("headroom A - level now", answer["headroom"], ".3f")]
+    rows = [
+        ("asymptote A", answer["asymptote"], ".3f"),
+        ("headroom A - level now", answer["headroom"], ".3f"),
+    ]
     if (spent := answer.get("budget")) is not None:
         at = amounts.amount(spent["compute"])
         reading = spent["reading"] if spent["reading"]["q50"] is not None else None

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 def devices(
     devices: Annotated[int, typer.Option(min=2, max=1024, help="devices to split")],
     *,
-    run_folder: Annotated[Path | None, typer.Option(help="measure the rates on this run; options below win")] = None,
+    run_folder: Annotated[
+        Path | None, typer.Option(help="measure the rates on this run; options below win")
+    ] = None,
     planned: RunToPlan,
     given: RateOptions,
     as_json: options.AsJson = False,
@@ -39,8 +41,8 @@ def devices(
 ) -> None:
     """Simulate splits of the devices with the real gate and schedule; recommend one.
 
-    The rates are measured on a run (--run-folder), given by options, or predicted for a run file on GPUs (--config),
-    then with every assumption.
+    The rates are measured on a run (--run-folder), given by options, or predicted for a run file on
+    GPUs (--config), then with every assumption.
 
     \b
     rollcast plan devices --devices 8 --config run.yaml --gpu 80
@@ -48,7 +50,7 @@ def devices(
     rollcast plan devices --devices 80 --step-seconds 60 --trainer-devices 16 \\
         --tokens-per-second 8000 --mean-tokens 4000 --longest-tokens 10000
     rollcast plan devices --devices 64 --run-folder runs/my-run --trainer-multiple 8 --plot split.svg
-    """
+    """  # noqa: E501
     from rollcast.simulation.pipeline import DeadlockError
     from rollcast.simulation.split import MAX_SIMULATIONS, SplitSimulator, list_splits
 
@@ -63,23 +65,33 @@ def devices(
         splits = list_splits(devices, rates)
     else:
         if run is not None:
-            raise UserError("--run-folder, --config: a run is measured or predicted; give one of the two")
-        rates, caveats = calibrate(prediction.fill_missing_rates(given), None, prediction.plan.config.recipe)
+            raise UserError(
+                "--run-folder, --config: a run is measured or predicted; give one of the two"
+            )
+        rates, caveats = calibrate(
+            prediction.fill_missing_rates(given), None, prediction.plan.config.recipe
+        )
         splits = prediction.fitting(list_splits(devices, rates))
     if not splits:
         need = rates.devices_per_generator + rates.trainer_multiple
-        raise UserError(f"--devices {devices}: one generator and one trainer need {need}; give as many or more")
+        raise UserError(
+            f"--devices {devices}: one generator and one trainer need {need}; give as many or more"
+        )
     simulator = SplitSimulator(rates)
     try:
         with _progress("simulating splits", min(len(splits), MAX_SIMULATIONS)) as show:
             split_search = simulator.search(splits, show)
         check = None if run is None else measured_against_model(run, simulator)
     except DeadlockError as error:
-        raise UserError(f"--devices {devices}: the simulated run cannot finish ({error}); check the rates") from None
+        raise UserError(
+            f"--devices {devices}: the simulated run cannot finish ({error}); check the rates"
+        ) from None
     answer = split_report(devices, split_search, rates, check, caveats)
     best = split_search.frugal.split
     answer |= prediction_report(
-        None if prediction is None else prediction.predict_balance(best.trainer_devices, best.generators)
+        None
+        if prediction is None
+        else prediction.predict_balance(best.trainer_devices, best.generators)
     )
     report.print_answer(answer, _show, as_json=as_json)
     if plot is not None:
@@ -92,7 +104,9 @@ def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[
     """The measured split in the model."""
     from rollcast.simulation.split import SECONDS_PER_HOUR, Split
 
-    outcome = simulator.simulate(Split(run.generators, run.config.generator.tensor_parallel, run.trainer_devices))
+    outcome = simulator.simulate(
+        Split(run.generators, run.config.generator.tensor_parallel, run.trainer_devices)
+    )
     return {
         "generators": run.generators,
         "trainer_devices": run.trainer_devices,
@@ -107,16 +121,21 @@ def measured_against_model(run: MeasuredRun, simulator: SplitSimulator) -> dict[
 
 
 def split_report(
-    devices: int, split_search: SplitSearch, rates: Rates, check: dict[str, Any] | None, caveats: list[str]
+    devices: int,
+    split_search: SplitSearch,
+    rates: Rates,
+    check: dict[str, Any] | None,
+    caveats: list[str],
 ) -> dict[str, Any]:
     """The whole answer as JSON."""
     if check is not None:
         error = check["simulated_steps_per_hour"] / check["steps_per_hour"] - 1
-        # Relative error of the simulated rate of the measured split above which the user is warned. Chosen, not
-        # measured.
+        # Relative error of the simulated rate of the measured split above which the user is warned.
+        # Chosen, not measured.
         if abs(error) > 0.1:
             caveats = [
-                f"The model is {error:+.0%} off the measured rate of the split that was run; compare splits by their "
+                f"The model is {error:+.0%} off the measured rate of the split that was run; "
+                "compare splits by their "
                 "order, not by their figures.",
                 *caveats,
             ]
@@ -137,7 +156,9 @@ def split_report(
         "splits": [_split(outcome) for outcome in split_search.outcomes],
         "recommended": _split(split_search.frugal),
         "limit": limit(split_search.frugal),
-        "as_good_trainer_devices": [outcome.split.trainer_devices for outcome in split_search.as_good],
+        "as_good_trainer_devices": [
+            outcome.split.trainer_devices for outcome in split_search.as_good
+        ],
         "beaten_by_bound": split_search.beaten,
         "passed_over": split_search.passed_over,
         "caveats": caveats,
@@ -148,7 +169,8 @@ def limit(outcome: SplitOutcome) -> str:
     """The bottleneck of the split: training, generation or the staleness window."""
     if outcome.trainer_idle < MAX_BOTTLENECK_IDLE:
         return "training"
-    # Share of their capacity: generators with a larger load are the bottleneck. Chosen, not measured.
+    # Share of their capacity: generators with a larger load are the bottleneck. Chosen, not
+    # measured.
     if outcome.generator_load > 0.9:
         return "generation"
     return "window"
@@ -162,7 +184,8 @@ def _split(outcome: SplitOutcome) -> dict[str, Any]:
 LIMITS = {
     "training": "The trainer is the bottleneck: it hardly waits.",
     "generation": "Generation is the bottleneck: every slot is taken nearly all the time.",
-    "window": "The staleness window is the bottleneck: groups last as long as k steps allow. More devices would not "
+    "window": "The staleness window is the bottleneck: groups last as long as k steps allow. More "
+    "devices would not "
     "help and fewer may do; faster decoding, shorter answers or a larger k would.",
 }
 
@@ -183,21 +206,38 @@ def _show(answer: dict[str, Any]) -> None:
         )
         for split in answer["splits"]
     ]
-    header = ("generators", "trainers", "steps/hour", "±", "trainer idle", "for", "staleness", "most", "load")
+    header = (
+        "generators",
+        "trainers",
+        "steps/hour",
+        "±",
+        "trainer idle",
+        "for",
+        "staleness",
+        "most",
+        "load",
+    )
     report.show_table(header, rows)
     say(
-        f"{best['generators']} generators of {best['devices_per_generator']} and {best['trainer_devices']} trainer "
-        f"devices: {_rate(best['steps_per_hour'])} ± {_rate(best['standard_error'])} steps an hour, trainer idle "
+        f"{best['generators']} generators of {best['devices_per_generator']} and "
+        f"{best['trainer_devices']} trainer "
+        f"devices: {_rate(best['steps_per_hour'])} ± {_rate(best['standard_error'])} steps an "
+        "hour, trainer idle "
         f"{best['trainer_idle']:.0%}. {LIMITS[answer['limit']]}"
     )
     good = answer["as_good_trainer_devices"]
     if len(good) > 1:
         several = ", ".join(map(str, good))
-        say(f"As good, within 3 % or their errors: {several} trainer devices; the fewest are recommended.")
+        say(
+            f"As good, within 3 % or their errors: {several} trainer devices; the fewest are "
+            "recommended."
+        )
     if (check := answer["measured"]) is not None:
         say(
-            f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer devices: "
-            f"{_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; the model says "
+            f"Measured on {check['generators']} generators and {check['trainer_devices']} trainer "
+            "devices: "
+            f"{_rate(check['steps_per_hour'])} steps an hour over {check['steps']} steps; the "
+            "model says "
             f"{_rate(check['simulated_steps_per_hour'])}."
         )
     if skipped := answer["beaten_by_bound"] + answer["passed_over"]:
@@ -221,7 +261,8 @@ def _rate(steps_per_hour: float) -> str:
 def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     """Show on standard error how many splits are simulated and how long the others may take.
 
-    If that is not a terminal, one line after the first split announces a simulation of more than 20 seconds.
+    If that is not a terminal, one line after the first split announces a simulation of more than 20
+    seconds.
     """
     start_seconds = time.monotonic()
 
@@ -240,7 +281,9 @@ def _progress(title: str, expected: int) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
 
     with Console(stderr=True).status(f"{title}: about {expected}") as status:
-        yield lambda done: status.update(f"{title}: {done} of about {expected}, up to {_duration(estimate(done))} left")
+        yield lambda done: status.update(
+            f"{title}: {done} of about {expected}, up to {_duration(estimate(done))} left"
+        )
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,6 @@
-"""`rollcast plan evaluation`: how many held-out prompts and samples measure a pass rate how well."""
+"""`rollcast plan evaluation`: how many held-out prompts
+and samples measure a pass rate how well.
+"""
 
 import json
 from pathlib import Path
@@ -21,14 +23,21 @@ def evaluation(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="run file: show the error of its evaluation, and check that no held-out prompt is trained on"
+            help=(
+                "run file: show the error of its evaluation, and check that no held-out prompt is "
+                "trained on"
+            )
         ),
     ] = None,
-    pass_rate: Annotated[float, typer.Option(min=0, max=1, help="about which the interval is wanted")] = 0.5,
+    pass_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="about which the interval is wanted")
+    ] = 0.5,
     spread: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="share of the variance between prompts: 0 = all equally hard, 1 = always or never"
+            min=0,
+            max=1,
+            help="share of the variance between prompts: 0 = all equally hard, 1 = always or never",
         ),
     ] = DEFAULT_BETWEEN_PROMPT_SHARE,
     as_json: options.AsJson = False,
@@ -43,7 +52,8 @@ def evaluation(
     rollcast plan evaluation --config my-run.yaml
     """
     table = [
-        {"prompts": prompts, "samples": samples} | evaluation_error(prompts, samples, pass_rate, spread)._asdict()
+        {"prompts": prompts, "samples": samples}
+        | evaluation_error(prompts, samples, pass_rate, spread)._asdict()
         for prompts in PROMPT_COUNTS
         for samples in SAMPLE_COUNTS
     ]
@@ -54,15 +64,26 @@ def evaluation(
         for line in describe_evaluation(config, pass_rate, spread):
             typer.echo(line)
         typer.echo("")
-    typer.echo(f"90 % interval of a pass rate of {pass_rate:g}, on these prompts | on others of their kind:")
+    typer.echo(
+        f"90 % interval of a pass rate of {pass_rate:g}, on these prompts | on others of their "
+        "kind:"
+    )
     typer.echo("prompts" + "".join(f"{f'{samples} samples':>20}" for samples in SAMPLE_COUNTS))
     for prompts in PROMPT_COUNTS:
-        cells = (in_words(evaluation_error(prompts, samples, pass_rate, spread)) for samples in SAMPLE_COUNTS)
+        cells = (
+            in_words(evaluation_error(prompts, samples, pass_rate, spread))
+            for samples in SAMPLE_COUNTS
+        )
         typer.echo(f"{prompts:>7}" + "".join(f"{cell:>20}" for cell in cells))
 
 
-def describe_evaluation(file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE) -> list[str]:
-    """The errors of each part of the run file's evaluation. Raises UserError if a held-out prompt is trained on."""
+def describe_evaluation(
+    file: Path, pass_rate: float = 0.5, spread: float = DEFAULT_BETWEEN_PROMPT_SHARE
+) -> list[str]:
+    """The errors of each part of the run file's evaluation.
+
+    Raises UserError if a held-out prompt is trained on.
+    """
     from rollcast.local.preflight import load_to_start
     from rollcast.tasks.contamination import normal_form
     from rollcast.tasks.prompts import Prompt, load
@@ -76,7 +97,8 @@ def describe_evaluation(file: Path, pass_rate: float = 0.5, spread: float = DEFA
     shared = [prompt for prompt in split.held_out if question(prompt) in trained]
     if shared:
         raise UserError(
-            f"run file {file}: {len(shared)} held-out prompts are also trained on, such as {shared[0].text[:80]!r}; "
+            f"run file {file}: {len(shared)} held-out prompts are also trained on, such as "
+            f"{shared[0].text[:80]!r}; "
             "remove one of the two"
         )
     lines = []
@@ -85,11 +107,16 @@ def describe_evaluation(file: Path, pass_rate: float = 0.5, spread: float = DEFA
         samples = tasks.evaluation.rollouts_per_prompt
         error = evaluation_error(prompts, samples, pass_rate, spread)
         lines.append(
-            f"{mixture_part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: a pass rate of "
-            f"{pass_rate:g} is measured to ±{error.same_prompts:.3f} on these prompts, ±{error.other_prompts:.3f} on "
+            f"{mixture_part.dataset.name}: {prompts} held-out prompts, {samples} samples of each: "
+            "a pass rate of "
+            f"{pass_rate:g} is measured to ±{error.same_prompts:.3f} on these prompts, "
+            f"±{error.other_prompts:.3f} on "
             "others of their kind (90 %)"
         )
-    lines.append(f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} trained on")
+    lines.append(
+        f"none of the {len(split.held_out)} held-out prompts is among the {len(split.train)} "
+        "trained on"
+    )
     return lines
 
 

@@ -38,7 +38,9 @@ class MeasuredRun:
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens a second that one generator delivered to training, without those of evaluations."""
+        """Tokens a second that one generator delivered to training, without those
+        of evaluations.
+        """
         recipe = self.config.recipe
         tokens = self.mean_tokens * recipe.prompts_per_step * recipe.rollouts_per_prompt
         return tokens / self.interval_seconds / self.generators
@@ -56,24 +58,34 @@ def read_run(folder: Path) -> MeasuredRun:
     recorded_steps = _records(folder / STEPS, StepRecord)
     records = [step for record in recorded_steps if (step := _step(record)) is not None]
     if unmeasured := len(recorded_steps) - len(records):
-        tell(left_out(folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"))
-    # Newest steps that are measured: answers grow while a model learns, so older ones count no longer
-    # Steps from which rates can be measured. Chosen, not measured.
+        tell(
+            left_out(
+                folder / STEPS, unmeasured, "step", "without its time, its update's or its tokens"
+            )
+        )
+    # Newest steps that are measured: answers grow while a model learns, so older ones count no
+    # longer Steps from which rates can be measured. Chosen, not measured.
     min_measured_steps = 12
     recent = records[-min(200, max(len(records) // 2, min_measured_steps)) :]
     intervals = [
-        new_step.at - old_step.at for old_step, new_step in pairwise(recent) if new_step.step == old_step.step + 1
+        new_step.at - old_step.at
+        for old_step, new_step in pairwise(recent)
+        if new_step.step == old_step.step + 1
     ]
     intervals = [seconds for seconds in intervals if seconds > 0]
-    # Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen, not measured.
+    # Median intervals between steps: a longer interval is a pause of the run, not a step. Chosen,
+    # not measured.
     usual = [seconds for seconds in intervals if seconds <= 10.0 * median(intervals)]
     if len(usual) < min_measured_steps - 1:
         raise UserError(
-            f"--run-folder {folder}: holds {len(records)} optimizer steps, too few to measure rates; "
+            f"--run-folder {folder}: holds {len(records)} optimizer steps, too few to measure "
+            "rates; "
             f"give the folder of a run of {2 * min_measured_steps} or more, or the rates themselves"
         )
     generator_devices, trainer_devices = _devices(folder)
-    longest = [mark.longest for mark in _records(folder / TASKS, TaskMark) if mark.longest is not None]
+    longest = [
+        mark.longest for mark in _records(folder / TASKS, TaskMark) if mark.longest is not None
+    ]
     longest = longest[-len(recent) * config.recipe.prompts_per_step :]
     ages = [pair for record in recent for pair in record.staleness.items()]
     return MeasuredRun(
@@ -84,7 +96,9 @@ def read_run(folder: Path) -> MeasuredRun:
         update_seconds=fmean(record.update_seconds for record in recent),
         mean_tokens=fmean(record.mean_tokens for record in recent),
         longest_tokens=fmean(longest) if longest else None,
-        staleness_mean=sum(age * tokens for age, tokens in ages) / sum(tokens for _, tokens in ages) if ages else None,
+        staleness_mean=sum(age * tokens for age, tokens in ages) / sum(tokens for _, tokens in ages)
+        if ages
+        else None,
         # A generator that shares the trainer's GPU has no device of its own.
         generators=config.local.generators
         if config.local.shares_gpu
@@ -121,7 +135,9 @@ def _devices(folder: Path) -> tuple[int, int]:
         generator = devices["generator"]
         trainer = devices["trainer"]
     except (OSError, ValueError, KeyError):
-        raise UserError(f"{path}: does not say how many devices the run had; give the rates themselves") from None
+        raise UserError(
+            f"{path}: does not say how many devices the run had; give the rates themselves"
+        ) from None
     if generator < 1 or trainer < 1:
         raise UserError(
             f"{path}: counts {generator} generator and {trainer} trainer devices at the end; "

@@ -25,16 +25,21 @@ def memory(
     *,
     gpu: memory_options.Gpu = None,
     cpu: Annotated[
-        float | None, typer.Option(min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB")
+        float | None,
+        typer.Option(
+            min=1, max=memory_options.MAX_GB, help="no GPUs: memory of the machine, in GB"
+        ),
     ] = None,
     machines: memory_options.Machines,
     as_json: curve_options.AsJson = False,
 ) -> None:
-    """Count the memory of every rank and every generator of a run, and name the setting to change if it does not fit.
+    """Count the memory of every rank and every generator of a run, and name the setting to change
+    if it does not fit.
 
-    Without --gpu and --cpu the memory is this machine's: the smallest of its GPUs, else its main memory. Ends with 1 if
-    the run does not fit. The model's config.json is fetched if model.path is a name on the hub that is not here. On
-    GPUs the host memory of a trainer's machine and of a generator is shown too, and compared with the available memory.
+    Without --gpu and --cpu the memory is this machine's: the smallest of its GPUs, else its main
+    memory. Ends with 1 if the run does not fit. The model's config.json is fetched if model.path is
+    a name on the hub that is not here. On GPUs the host memory of a trainer's machine and of a
+    generator is shown too, and compared with the available memory.
 
     \b
     rollcast plan memory --config run.yaml --gpu 80
@@ -50,14 +55,24 @@ def memory(
 
     device = _device(gpu, cpu)
     ranks = machines.trainer_ranks
-    plan = plan_run(load_run_config(config), device, ranks=ranks, model_config=machines.model_config, ask_hub=True)
+    plan = plan_run(
+        load_run_config(config),
+        device,
+        ranks=ranks,
+        model_config=machines.model_config,
+        ask_hub=True,
+    )
     assert plan is not None, "the hub was asked"
     host = machines.host_limits()
     refused = [*check_shard_ranks(plan), *refusals(plan), *host_refusals(plan, host)]
     cautions = list(Expected().cautions(plan))
     if as_json:
         answer = {**plan.as_json(), "host": _host_json(plan, host)}
-        typer.echo(json.dumps({**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1))
+        typer.echo(
+            json.dumps(
+                {**answer, "fits": not refused, "refusals": refused, "cautions": cautions}, indent=1
+            )
+        )
     else:
         _show(plan)
         _show_host(plan, host)
@@ -73,7 +88,9 @@ def memory(
 
 def _device(gpu: float | None, cpu: float | None) -> Device:
     if gpu is not None and cpu is not None:
-        raise UserError(f"--gpu {gpu:g}, --cpu {cpu:g}: a run is on GPUs or on none; give one of the two")
+        raise UserError(
+            f"--gpu {gpu:g}, --cpu {cpu:g}: a run is on GPUs or on none; give one of the two"
+        )
     if gpu is not None:
         return Device("gpu", round(gpu * GB))
     return this_machine() if cpu is None else Device("cpu", round(cpu * GB))
@@ -93,7 +110,8 @@ def _show(plan: MemoryPlan) -> None:
     first = max(plan.trainer, key=lambda rank: rank.fullest.total)
     start = max(rank.start_on_host for rank in plan.trainer)
     typer.echo(
-        f"{first.model.num_parameters / GB:.2f} B parameters; a version is {_gb(first.version)} GB; "
+        f"{first.model.num_parameters / GB:.2f} B parameters; a version is {_gb(first.version)} "
+        "GB; "
         f"{plan.device.in_words}."
     )
     typer.echo(
@@ -102,11 +120,13 @@ def _show(plan: MemoryPlan) -> None:
     )
     typer.echo(
         f"A rollout of {length:,} tokens holds {_gb(worker.kv_of_slot(length))} GB of KV cache; "
-        f"{worker.slots_that_fit} fit; each of {worker.slots} slots gets {worker.tokens_per_slot:,} tokens."
+        f"{worker.slots_that_fit} fit; each of {worker.slots} slots gets "
+        f"{worker.tokens_per_slot:,} tokens."
     )
     if plan.device.kind == "cpu":
         typer.echo(
-            f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, {plan.ranks} trainer ranks and "
+            f"Together: {_gb(plan.on_one_machine)} GB of {_gb(plan.device.num_bytes)}, "
+            f"{plan.ranks} trainer ranks and "
             f"{plan.generators} generators."
         )
 
@@ -120,8 +140,10 @@ def _show_host(plan: MemoryPlan, limits: HostLimits) -> None:
     trainer = trainer_machine(plan, limits)
     generator = generator_on_host(plan)
     typer.echo(
-        f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks {_gb(sum(trainer.values()))} GB "
-        f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB ({_in_words(generator)})."
+        f"Host memory: the first trainer machine's {machine_ranks(plan, limits)} ranks "
+        f"{_gb(sum(trainer.values()))} GB "
+        f"({_in_words(trainer)}); a generator {_gb(sum(generator.values()))} GB "
+        f"({_in_words(generator)})."
     )
 
 
@@ -152,7 +174,11 @@ def _columns(plan: MemoryPlan) -> list[tuple[str, dict[str, int], int]]:
         else:
             alike.append(([rank.rank], rank.fullest))
     columns = [
-        (f"trainer {ranks[0]}" if len(ranks) == 1 else f"trainer {ranks[0]}-{ranks[-1]}", fullest.parts, fullest.total)
+        (
+            f"trainer {ranks[0]}" if len(ranks) == 1 else f"trainer {ranks[0]}-{ranks[-1]}",
+            fullest.parts,
+            fullest.total,
+        )
         for ranks, fullest in alike
     ]
     title = "generator" if plan.worker.workers == 1 else f"generator, each of {plan.worker.workers}"

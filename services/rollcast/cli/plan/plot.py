@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from rollcast.simulation.split import SplitSearch
 
 
-def draw_sizes(runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path) -> None:
-    """Draw points of every run, the law of every size with its 90 % band, the budget, changes of the choice, cautions.
+def draw_sizes(
+    runs: list[tuple[float, Forecast]], law: ModelSizeLaw, answer: dict[str, Any], path: Path
+) -> None:
+    """Draw points of every run, the law of every size with its 90 % band, the budget, changes of
+    the choice, cautions.
 
     Raises UserError if the file cannot be written.
     """
@@ -70,21 +73,30 @@ def _draw_changes(axes: Any, changes: Sequence[dict[str, Any]], first: float, la
         if middle is not None and middle <= last:
             end = last if high is None else min(high, last)
             axes.axvspan(
-                max(low, first), end, color=GREY, alpha=0.12, lw=0, label="another size becomes the best, 90 %"
+                max(low, first),
+                end,
+                color=GREY,
+                alpha=0.12,
+                lw=0,
+                label="another size becomes the best, 90 %",
             )
             axes.axvline(middle, color=GREY, lw=1, ls="--", label="the same, median")
 
 
 def draw_runs(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path) -> None:
-    """Draw every run until now and, if it continues, to its end, on the left; the expected loss of each choice right.
+    """Draw every run until now and, if it continues, to its end, on the left; the expected loss of
+    each choice right.
 
-    `answer`: the command's answer about these runs, in their order. Raises UserError if the file cannot be written.
+    `answer`: the command's answer about these runs, in their order. Raises UserError if the file
+    cannot be written.
     """
     figure = new_figure((11, 4.4 + 0.2 * max(0, len(answer["choices"]) - 12)))
     curve_axes, loss_axes = figure.subplots(1, 2, width_ratios=(4, 3))
     for index, (forecast, run) in enumerate(zip(forecasts, answer["runs"], strict=True)):
         _draw_run(curve_axes, forecast, run, *look_of_run(index))
-    curve_axes.set_title("Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left")
+    curve_axes.set_title(
+        "Laws; 90 % bands of runs that continue; cross: stopped", fontsize=10, loc="left"
+    )
     curve_axes.set_xscale("log")
     curve_axes.set_xlabel(f"compute ({answer['unit']})")
     curve_axes.set_ylabel("pass rate")
@@ -106,7 +118,11 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
         colour = COLOURS[0] if is_recommended else GREY
         axes.barh(index, loss, color=colour, alpha=0.5, height=0.5)
         axes.plot([loss, upper_loss], [index, index], color=INK, lw=1)
-        text = f"{loss:.3f}, at most {upper_loss:.3f}" if upper_loss >= min_shown_loss else f"{loss:.3f}"
+        text = (
+            f"{loss:.3f}, at most {upper_loss:.3f}"
+            if upper_loss >= min_shown_loss
+            else f"{loss:.3f}"
+        )
         axes.annotate(
             f"{text}, recommended" if is_recommended else text,
             (upper_loss, index),
@@ -126,7 +142,9 @@ def _draw_losses(axes: Any, answer: dict[str, Any]) -> None:
     axes.set_yticks(range(len(choices)), names, fontsize=8)
     axes.invert_yaxis()
     widest = max(
-        min_shown_loss, *(choice["loss_upper"] for choice in choices), *(choice["expected_loss"] for choice in choices)
+        min_shown_loss,
+        *(choice["loss_upper"] for choice in choices),
+        *(choice["expected_loss"] for choice in choices),
     )
     axes.set_xlim(0, 1.8 * widest)
     axes.set_title("Expected loss by which runs continue (line: 95 %)", fontsize=10, loc="left")
@@ -147,7 +165,9 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, m
     if run["has_forecast"]:
         measured_compute = np.geomspace(curve.compute[0], last, 150)
         further_compute = np.geomspace(last, last + run["hours"], 100)
-        axes.plot(measured_compute, forecast.pass_rate(measured_compute, (0.5,))[0], color=colour, lw=1.2)
+        axes.plot(
+            measured_compute, forecast.pass_rate(measured_compute, (0.5,))[0], color=colour, lw=1.2
+        )
         low, middle, high = forecast.pass_rate(further_compute)
         axes.fill_between(further_compute, low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(further_compute, middle, color=colour, lw=1.4, ls="--")
@@ -156,7 +176,8 @@ def _draw_run(axes: Any, forecast: Forecast, run: dict[str, Any], colour: str, m
 
 
 def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) -> None:
-    """Draw steps an hour with their bound, above; the trainer's waiting and the generators' load, below.
+    """Draw steps an hour with their bound, above; the trainer's waiting and the generators' load,
+    below.
 
     Both by trainer devices. Raises UserError if the file cannot be written.
     """
@@ -164,7 +185,12 @@ def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) 
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     devices = [outcome.split.trainer_devices for outcome in split_search.outcomes]
     upper.plot(
-        devices, [outcome.bound for outcome in split_search.outcomes], color=GREY, ls="--", lw=1, label="upper bound"
+        devices,
+        [outcome.bound for outcome in split_search.outcomes],
+        color=GREY,
+        ls="--",
+        lw=1,
+        label="upper bound",
     )
     upper.errorbar(
         devices,
@@ -189,7 +215,10 @@ def draw_splits(split_search: SplitSearch, cautions: Sequence[str], path: Path) 
     lower.set_ylabel("share of the time")
     lower.xaxis.get_major_locator().set_params(integer=True)
     lower.set_xlabel("devices of the trainer")
-    split = f"{best_outcome.split.generators} generators and {best_outcome.split.trainer_devices} trainer devices"
+    split = (
+        f"{best_outcome.split.generators} generators and {best_outcome.split.trainer_devices} "
+        "trainer devices"
+    )
     write_heading(figure, [f"{split}: {best_outcome.steps_per_hour:.4g} steps an hour."], cautions)
     legend_below(figure, columns=3)
     save(figure, path)

@@ -23,10 +23,18 @@ def draw_batch(forecasts: Sequence[Forecast], answer: dict[str, Any], path: Path
     """
     figure = new_figure((11, 4.8))
     curve_axes, split_axes = figure.subplots(1, 2, width_ratios=(1, 1))
-    splits = {own_curve["curve"]: row["name"] for row in answer["splits"] for own_curve in row["own_curves"]}
+    splits = {
+        own_curve["curve"]: row["name"]
+        for row in answer["splits"]
+        for own_curve in row["own_curves"]
+    }
     for index, forecast in enumerate(forecasts):
         _draw_run(
-            curve_axes, forecast, splits.get(forecast.curve.name), answer["budget"], COLOURS[index % len(COLOURS)]
+            curve_axes,
+            forecast,
+            splits.get(forecast.curve.name),
+            answer["budget"],
+            COLOURS[index % len(COLOURS)],
         )
     curve_axes.axvline(answer["budget"], color=INK, lw=1, ls=":")
     curve_axes.set_xscale("log")
@@ -65,8 +73,17 @@ def _draw_splits(axes: Any, answer: dict[str, Any]) -> None:
         is_best = best is not None and row["name"] == best["name"]
         colour = COLOURS[0] if is_best else GREY
         axes.plot([index, index], [law["q05"], law["q95"]], color=colour, lw=2 if is_best else 1.2)
-        axes.plot([index], [law["q50"]], "o", ms=6, color=colour, mfc=colour if row["trained"] else "white")
-        own_rates = [own_curve["q50"] for own_curve in row["own_curves"] if own_curve["is_described"]]
+        axes.plot(
+            [index],
+            [law["q50"]],
+            "o",
+            ms=6,
+            color=colour,
+            mfc=colour if row["trained"] else "white",
+        )
+        own_rates = [
+            own_curve["q50"] for own_curve in row["own_curves"] if own_curve["is_described"]
+        ]
         axes.plot([index] * len(own_rates), own_rates, "x", ms=6, color=INK)
     names = [row["name"] for row in answer["splits"]]
     axes.set_xticks(range(len(names)), names, rotation=45 if len(names) > 6 else 0, fontsize=8)

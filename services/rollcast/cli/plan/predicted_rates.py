@@ -1,4 +1,6 @@
-"""The rates of a simulation from a run file and the GPUs it will run on, where nothing was measured yet."""
+"""The rates of a simulation from a run file and the GPUs it will run on, where nothing was measured
+yet.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,20 @@ if TYPE_CHECKING:
 class RunToPlan:
     """A run that was not started yet; `config` None = none is given."""
 
-    config: Annotated[Path | None, typer.Option(help="run file: predict the rates; options below win")] = None
+    config: Annotated[
+        Path | None, typer.Option(help="run file: predict the rates; options below win")
+    ] = None
     gpu: memory_options.Gpu = None
     model_config: Annotated[
-        Path | None, typer.Option(help="the model's config.json, where model.path is not on this machine")
+        Path | None,
+        typer.Option(help="the model's config.json, where model.path is not on this machine"),
     ] = None
-    mfu: Annotated[float | None, typer.Option(min=0.01, max=1, help="the trainer's model FLOPs over the peak")] = None
-    card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = None
+    mfu: Annotated[
+        float | None, typer.Option(min=0.01, max=1, help="the trainer's model FLOPs over the peak")
+    ] = None
+    card: Annotated[str | None, typer.Option(help="GPU, such as H100; default by its memory")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,10 @@ class PredictedRates:
             options,
             step_seconds=options.step_seconds or balance.trainer.update_seconds,
             trainer_devices=options.trainer_devices or self.plan.ranks,
-            tokens_per_second=options.tokens_per_second or generator.tokens_per_second_with(generator.most_running),
-            tokens_per_second_alone=options.tokens_per_second_alone or generator.tokens_per_second_with(1.0),
+            tokens_per_second=options.tokens_per_second
+            or generator.tokens_per_second_with(generator.most_running),
+            tokens_per_second_alone=options.tokens_per_second_alone
+            or generator.tokens_per_second_with(1.0),
             slots=options.slots or round(generator.most_running),
             devices_per_generator=options.devices_per_generator or self.plan.worker.workers,
             mean_tokens=options.mean_tokens or balance.trainer.lengths.mean,
@@ -66,11 +77,18 @@ class PredictedRates:
         from rollcast.memory.verdict import check_shard_ranks, refusals
 
         plans = [(split, self.plan.with_settings(ranks=split.trainer_devices)) for split in splits]
-        return [split for split, plan in plans if not check_shard_ranks(plan) and not refusals(plan)]
+        return [
+            split for split, plan in plans if not check_shard_ranks(plan) and not refusals(plan)
+        ]
 
 
-def read_prediction(planned: RunToPlan, options: RateOptions, devices: int) -> PredictedRates | None:
-    """None without a run file. Raises UserError, also if no split of this many devices fits their memory."""
+def read_prediction(
+    planned: RunToPlan, options: RateOptions, devices: int
+) -> PredictedRates | None:
+    """None without a run file.
+
+    Raises UserError, also if no split of this many devices fits their memory.
+    """
     from rollcast.config.run import load_run_config
     from rollcast.memory.check import plan_run
     from rollcast.memory.device import GB, Device, smallest_gpu
@@ -86,9 +104,17 @@ def read_prediction(planned: RunToPlan, options: RateOptions, devices: int) -> P
     config = load_run_config(planned.config)
     # Devices are split here: no process shares one.
     config = config.model_copy(update={"local": config.local.model_copy(update={"gpus": None})})
-    plan = plan_run(config, device, ranks=options.trainer_devices, model_config=planned.model_config, ask_hub=True)
+    plan = plan_run(
+        config,
+        device,
+        ranks=options.trainer_devices,
+        model_config=planned.model_config,
+        ask_hub=True,
+    )
     assert plan is not None, "the hub was asked"
     most_ranks = devices - plan.worker.workers
     if most_ranks > 0 and (refused := refusals(plan.with_settings(ranks=most_ranks))):
         raise UserError("\n".join(refused))
-    return PredictedRates(plan, Expected(mean_tokens=options.mean_tokens, mfu=planned.mfu, card=planned.card))
+    return PredictedRates(
+        plan, Expected(mean_tokens=options.mean_tokens, mfu=planned.mfu, card=planned.card)
+    )

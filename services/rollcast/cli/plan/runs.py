@@ -1,4 +1,6 @@
-"""`rollcast plan runs CURVE...`: which of several runs to stop, which to continue, and what each choice loses."""
+"""`rollcast plan runs CURVE...`: which of several runs to stop, which to continue, and what each
+choice loses.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ REMEDIES = {
     "no_learning": "another learning rate or other data would be another run",
     "broken": "go back to the named checkpoint",
     "not_sigmoid": "look at truncation, entropy, the data",
-    "regime_change": "before you stop it for good, look at why, or plan again with its points from there on",
+    "regime_change": (
+        "before you stop it for good, look at why, or plan again with its points from there on"
+    ),
 }
 """Advice for a run that no law describes, by its verdict."""
 
@@ -35,11 +39,17 @@ REMEDIES = {
 def runs(
     sources: Annotated[list[str], typer.Argument(metavar="CURVE...", help=options.CURVE_HELP)],
     *,
-    budget: Annotated[float, typer.Option(help="further compute of all runs together, in the unit of the curves")],
-    least_gain: Annotated[float, typer.Option(help="stop all if the budget gains less (95 %)")] = 0.01,
+    budget: Annotated[
+        float, typer.Option(help="further compute of all runs together, in the unit of the curves")
+    ],
+    least_gain: Annotated[
+        float, typer.Option(help="stop all if the budget gains less (95 %)")
+    ] = 0.01,
     unit: Annotated[
         list[str] | None,
-        typer.Option(metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"),
+        typer.Option(
+            metavar="RUN=HOURS", help="device-hours in a unit of its compute, as a=8; repeatable"
+        ),
     ] = None,
     columns: options.ColumnOptions,
     initial: options.Initial = None,
@@ -47,10 +57,12 @@ def runs(
     as_json: options.AsJson = False,
     plot: report.Plot = None,
 ) -> None:
-    """Share a budget among runs: which to stop, which to continue, with the expected loss of each choice.
+    """Share a budget among runs: which to stop, which to continue, with the expected loss of each
+    choice.
 
-    Only the best run at the end counts. Runs that continue get equal parts of the budget; a stopped run keeps its pass
-    rate. A file with several runs, by its column `run`, and a Prometheus with several give one curve for each.
+    Only the best run at the end counts. Runs that continue get equal parts of the budget; a stopped
+    run keeps its pass rate. A file with several runs, by its column `run`, and a Prometheus with
+    several give one curve for each.
 
     \b
     rollcast plan runs a.csv b.csv c.csv --budget 5000
@@ -66,7 +78,9 @@ def runs(
     if not 0 <= least_gain <= 1:
         raise UserError(f"--least-gain {least_gain:g}: is no pass rate; give a value in [0, 1]")
     source_curves = [
-        (source, curve) for source in sources for _, curve in read_curves(source, columns.chosen(), all_runs=True)
+        (source, curve)
+        for source in sources
+        for _, curve in read_curves(source, columns.chosen(), all_runs=True)
     ]
     refuse_twice(source_curves, beginnings=True)
     curves = in_device_hours(with_distinct_names(source_curves), unit or [])
@@ -97,9 +111,13 @@ def in_device_hours(curves: Sequence[Curve], units: Sequence[str]) -> list[Curve
         except ValueError:
             factor = math.nan
         if name not in names:
-            raise UserError(f"--unit {text}: no run has this name; give one of {', '.join(names)} as RUN=HOURS")
+            raise UserError(
+                f"--unit {text}: no run has this name; give one of {', '.join(names)} as RUN=HOURS"
+            )
         if name in factors or not 1e-6 <= factor <= 1e6:
-            raise UserError(f"--unit {text}: give each run's device-hours in one unit once, from 1e-6 to 1e6")
+            raise UserError(
+                f"--unit {text}: give each run's device-hours in one unit once, from 1e-6 to 1e6"
+            )
         factors[name] = factor
     converted = []
     for curve in curves:
@@ -213,16 +231,22 @@ def recommendation(
     aside = f", set {join_names(broken)} aside" if broken else ""
     if recommended is nothing:
         return (
-            f"Stop {join_names(able)}{aside}: with 95 % the {hours} {unit} gain at most {nothing['loss_upper']:.3f}, "
+            f"Stop {join_names(able)}{aside}: with 95 % the {hours} {unit} gain at most "
+            f"{nothing['loss_upper']:.3f}, "
             f"less than {least_gain:g}; the best run has {current_rate:.3f} now."
         )
     count = len(recommended["continued"])
-    budget_share = f"{amounts.amount(recommended['hours'])} {unit} each" if count > 1 else f"all {hours} {unit}"
+    budget_share = (
+        f"{amounts.amount(recommended['hours'])} {unit} each"
+        if count > 1
+        else f"all {hours} {unit}"
+    )
     stopped_runs = [name for name in able if name not in recommended["continued"]]
     stop = f", stop {join_names(stopped_runs)}" if stopped_runs else ""
     sentence = f"Continue {join_names(recommended['continued'])} with {budget_share}{stop}{aside}"
     sentence += (
-        f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to {best['q95']:.3f}), "
+        f": the best run is expected to end at {best['mean']:.3f} (90 % {best['q05']:.3f} to "
+        f"{best['q95']:.3f}), "
         f"{best['mean'] - current_rate:.3f} above the best now"
     )
     other_choices = [choice for choice in choices[:-1] if choice is not recommended]
@@ -240,30 +264,41 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
     early = [row for row in rows if row["verdict"] == "too_early"]
     for early_runs, remedy in (
         ([row["run"] for row in early if row["hours"]], "ask again before that budget is spent"),
-        ([row["run"] for row in early if not row["hours"]], "stop nothing for good before its curve has bent"),
+        (
+            [row["run"] for row in early if not row["hours"]],
+            "stop nothing for good before its curve has bent",
+        ),
     ):
         if early_runs:
             warnings.append(
-                f"{join_names(early_runs)}: verdict too early, so the gain depends mostly on the prior; {remedy}."
+                f"{join_names(early_runs)}: verdict too early, so the gain depends mostly on the "
+                f"prior; {remedy}."
             )
     for row in rows:
         if not row["has_forecast"]:
             remedy = REMEDIES[row["verdict"]]
             warnings.append(
-                f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It counts with its last "
+                f"{row['run']}: verdict {row['verdict'].replace('_', ' ')}. {row['reason']} It "
+                "counts with its last "
                 f"readings ({row['now']['mean']:.3f}) and gets nothing; {remedy}."
             )
-        # An end beyond three times the compute so far is called an extrapolation far out; `hours` are still to come
+        # An end beyond three times the compute so far is called an extrapolation far out; `hours`
+        # are still to come
         elif row["hours"] > 2.0 * row["compute"]:
             times = (row["compute"] + row["hours"]) / row["compute"]
-            warnings.append(f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far out.")
+            warnings.append(
+                f"{row['run']}: ends at {times:.3g} times its compute so far, an extrapolation far "
+                "out."
+            )
     shortest_run = min(rows, key=lambda row: float(row["compute"]))
     longest_run = max(rows, key=lambda row: float(row["compute"]))
     # Ratio of the computes of two runs from which they may count in different units
     if longest_run["compute"] > 100.0 * shortest_run["compute"]:
         warnings.append(
-            f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and {shortest_run['run']} at "
-            f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so with --unit RUN=HOURS."
+            f"{longest_run['run']} is at {amounts.amount(longest_run['compute'])} {unit} and "
+            f"{shortest_run['run']} at "
+            f"{amounts.amount(shortest_run['compute'])}; if one counts in another unit, say so "
+            "with --unit RUN=HOURS."
         )
     if len(rows) == 1:
         warnings.append("One run is given; `rollcast plan budget` says more about it.")
@@ -273,12 +308,24 @@ def cautions(rows: Sequence[dict[str, Any]], unit: str) -> list[str]:
 def _show(answer: dict[str, Any]) -> None:
     alone = f"gain of {amounts.amount(answer['budget'])} alone"
     report.show_table(
-        ("run", "now", "A (90 %)", "verdict", "gets", "gain", alone, "loss if stopped", "loss if alone"),
+        (
+            "run",
+            "now",
+            "A (90 %)",
+            "verdict",
+            "gets",
+            "gain",
+            alone,
+            "loss if stopped",
+            "loss if alone",
+        ),
         [
             (
                 row["run"],
                 f"{row['now']['mean']:.3f}",
-                amounts.with_span(row["asymptote"], ".3f") if row["asymptote"] else report.NO_NUMBER,
+                amounts.with_span(row["asymptote"], ".3f")
+                if row["asymptote"]
+                else report.NO_NUMBER,
                 row["verdict"].replace("_", " "),
                 amounts.amount(row["hours"]),
                 f"{row['gain']['mean']:.3f}",

@@ -1,4 +1,6 @@
-"""`rollcast plan sizes SIZE=CURVE ...`: which model size for a budget, and at which budget the choice changes."""
+"""`rollcast plan sizes SIZE=CURVE ...`: which model size for a budget, and at which budget the
+choice changes.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,15 @@ MAX_LOG_LOSS_SCATTER = 0.1
 
 @options.with_column_options
 def sizes(
-    sources: Annotated[list[str], typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SIZE=CURVE...", help="as 1.7B=curve.csv; a size may recur"),
+    ],
     *,
     budget: Annotated[float, typer.Option(help="compute of one run, in the unit of the curves")],
-    candidate: Annotated[list[str] | None, typer.Option(help="further size to choose from; repeatable")] = None,
+    candidate: Annotated[
+        list[str] | None, typer.Option(help="further size to choose from; repeatable")
+    ] = None,
     columns: options.ColumnOptions,
     exclude_before: options.ExcludeBefore = None,
     as_json: options.AsJson = False,
@@ -74,10 +81,14 @@ def sizes(
 
 def parse_size(text: str, source: str) -> float:
     """Parameters from 1.7B, 600M, 8e9. Raises UserError."""
-    size_match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE)
+    size_match = re.fullmatch(
+        r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", text.strip(), re.IGNORECASE
+    )
     size = float(size_match[1]) * PARAMETERS_PER_UNIT[size_match[2].upper()] if size_match else 0.0
     if not 0 < size <= 1e18:
-        raise UserError(f"{source}: {text!r} is no model size; write parameters as 1.7B, 600M or 8e9")
+        raise UserError(
+            f"{source}: {text!r} is no model size; write parameters as 1.7B, 600M or 8e9"
+        )
     return size
 
 
@@ -90,12 +101,16 @@ def size_name(size: float) -> str:
 def _pair(source: str) -> tuple[float, str]:
     size, separator, path = source.partition("=")
     if not separator or not path:
-        raise UserError(f"SIZE=CURVE {source!r}: needs a model size and its curve, as 1.7B=curve.csv")
+        raise UserError(
+            f"SIZE=CURVE {source!r}: needs a model size and its curve, as 1.7B=curve.csv"
+        )
     return parse_size(size, f"SIZE=CURVE {source!r}"), path
 
 
 def drop_broken_runs(runs: list[tuple[float, Forecast]]) -> list[tuple[float, Forecast]]:
-    """The runs without those that broke or fell, whose points would mislead the law; all, if too few are left."""
+    """The runs without those that broke or fell, whose points would mislead the law; all, if too
+    few are left.
+    """
     described_runs = [pair for pair in runs if pair[1].verdict.kind.is_described]
     return described_runs if len({size for size, _ in described_runs}) > 1 else runs
 
@@ -105,12 +120,18 @@ def unfit(runs: list[tuple[float, Forecast]], law: ModelSizeLaw) -> str | None:
     if len({size for size, forecast in runs if forecast.verdict.kind.is_described}) < 2:
         return "fewer than two sizes have a run that neither broke nor fell"
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
-        return f"the points scatter by {scatter:.0%} of the loss about the law, which does not describe these runs"
+        return (
+            f"the points scatter by {scatter:.0%} of the loss about the law, which does not "
+            "describe these runs"
+        )
     return None
 
 
 def fit_law(runs: list[tuple[float, Forecast]]) -> ModelSizeLaw:
-    """The law across sizes from the points of all runs, without each run's first phase. Raises UserError."""
+    """The law across sizes from the points of all runs, without each run's first phase.
+
+    Raises UserError.
+    """
     from rollcast.scaling.law.model_size import fit_model_size
 
     size: list[float] = []
@@ -137,7 +158,9 @@ def choice(
     """
     from rollcast.scaling.decisions.size_choice import size_changes
 
-    compute_bounds = [float(forecast.curve.compute[index]) for _, forecast in runs for index in (0, -1)]
+    compute_bounds = [
+        float(forecast.curve.compute[index]) for _, forecast in runs for index in (0, -1)
+    ]
     best, wins = law.best_size(candidates, budget)
     low = min(*compute_bounds, budget)
     high = 10 * max(*compute_bounds, budget)
@@ -175,14 +198,21 @@ def choice(
     }
 
 
-def _size(size: float, forecasts: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float) -> dict[str, Any]:
+def _size(
+    size: float, forecasts: list[Forecast], law: ModelSizeLaw, budget: float, best_with: float
+) -> dict[str, Any]:
     """One size: by the law, and by the curves of its own runs."""
     own_curves: list[dict[str, Any]] = []
     for forecast in forecasts:
         reading = amounts.interval(forecast.predictive([budget], amounts.MEDIAN_AND_90)[:, 0])
         kind = forecast.verdict.kind
         own_curves.append(
-            {"curve": forecast.curve.name, "verdict": str(kind), "is_described": kind.is_described, **reading}
+            {
+                "curve": forecast.curve.name,
+                "verdict": str(kind),
+                "is_described": kind.is_described,
+                **reading,
+            }
         )
     return {
         "size": size,
@@ -203,22 +233,28 @@ def caveats(
     warnings = []
     if len(trained) < MIN_IDENTIFYING_SIZES:
         warnings.append(
-            f"The law is not identified by {len(trained)} sizes: it holds at these only, others are guessed; "
+            f"The law is not identified by {len(trained)} sizes: it holds at these only, others "
+            "are guessed; "
             "train a third size."
         )
     outside = [row["name"] for row in rows if not trained[0] <= row["size"] <= trained[-1]]
     if outside:
-        warnings.append(f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law.")
+        warnings.append(
+            f"{', '.join(outside)}: outside of the sizes trained, an extrapolation of the law."
+        )
     longest = max(float(forecast.curve.compute[-1]) for _, forecast in runs)
-    # Times the largest compute seen: a budget beyond that is called an extrapolation far out. Chosen, not measured.
+    # Times the largest compute seen: a budget beyond that is called an extrapolation far out.
+    # Chosen, not measured.
     if budget > 3.0 * longest:
         warnings.append(
-            f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run stops falling as a power "
+            f"The budget is {budget / longest:.1f} times the longest curve; the loss of a run "
+            "stops falling as a power "
             "near its asymptote."
         )
     if (scatter := float(_quantiles(law.noise)[1])) > MAX_LOG_LOSS_SCATTER:
         warnings.append(
-            f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe these runs."
+            f"The points scatter by {scatter:.0%} of the loss about the law: it does not describe "
+            "these runs."
         )
     for row in rows:
         for fit in row["own_curves"]:
@@ -229,11 +265,14 @@ def caveats(
                 )
             elif fit["q95"] < row["pass_rate"]["q05"] or fit["q05"] > row["pass_rate"]["q95"]:
                 warnings.append(
-                    f"{fit['curve']} ({row['name']}): its own curve says {amounts.span(fit, '.3f')} at the budget, the "
+                    f"{fit['curve']} ({row['name']}): its own curve says "
+                    f"{amounts.span(fit, '.3f')} at the budget, the "
                     f"law across sizes {amounts.span(row['pass_rate'], '.3f')}; trust its own."
                 )
     if len(runs) == len(trained):
-        warnings.append("One run per size: the spread between runs of one size is not in the intervals.")
+        warnings.append(
+            "One run per size: the spread between runs of one size is not in the intervals."
+        )
     return warnings
 
 
@@ -253,9 +292,18 @@ def _show(answer: dict[str, Any]) -> None:
         law = row["pass_rate"]
         best_with = chance_in_words(row["best_with"])
         rows.append(
-            (row["name"], str(row["num_points"]), f"{law['q50']:.3f}", amounts.span(law, ".3f"), curve_spans, best_with)
+            (
+                row["name"],
+                str(row["num_points"]),
+                f"{law['q50']:.3f}",
+                amounts.span(law, ".3f"),
+                curve_spans,
+                best_with,
+            )
         )
-    report.show_table(("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows)
+    report.show_table(
+        ("size", "points", f"law at {at}", "90 %", "own curve, 90 %", "best with"), rows
+    )
     _show_choice(answer)
     report.say_cautions(answer["caveats"])
 
@@ -276,7 +324,8 @@ def _show_choice(answer: dict[str, Any]) -> None:
     for change in answer["changes"]:
         beyond = ", beyond the compute seen" if change["beyond_what_was_seen"] else ""
         say(
-            f"From {amounts.amount(change['compute']['q50'])} {unit} on (90 % {amounts.span(change['compute'])}"
+            f"From {amounts.amount(change['compute']['q50'])} {unit} on (90 % "
+            f"{amounts.span(change['compute'])}"
             f"{beyond}): {change['to']} instead of {change['from']}."
         )
     if not answer["changes"]:

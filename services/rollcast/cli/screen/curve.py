@@ -20,9 +20,11 @@ Band = Sequence[tuple[float, float, float, float]]
 def draw_curve(
     points: Sequence[EvaluationRecord], forecast: ForecastReading | None, width: int, height: int
 ) -> list[rich.text.Text]:
-    """`height` lines of at most `width` columns: points ●, the forecast's median ─ and its 90 % interval ░.
+    """`height` lines of at most `width` columns: points ●, the forecast's median ─ and its 90 %
+    interval ░.
 
-    Compute from 0 to the end of the budget, or to 1.5 times the compute so far; the scale fits the shown values.
+    Compute from 0 to the end of the budget, or to 1.5 times the compute so far; the scale fits the
+    shown values.
     """
     columns = width - LABEL_COLUMNS
     rows = height - 2
@@ -47,10 +49,15 @@ def draw_curve(
     for point in points:
         column = min(columns - 1, round(point.compute_device_hours / last * (columns - 1)))
         cells[row(point.pass_rate)][column] = _POINT
-    return [*_with_scale(cells, low, high), *_feet(columns, last, current_hours, is_budget=end is not None)]
+    return [
+        *_with_scale(cells, low, high),
+        *_feet(columns, last, current_hours, is_budget=end is not None),
+    ]
 
 
-def _between(band: Band, columns: int, last: float, current_hours: float) -> dict[int, tuple[float, float, float]]:
+def _between(
+    band: Band, columns: int, last: float, current_hours: float
+) -> dict[int, tuple[float, float, float]]:
     """The band at each column from the newest evaluation on, straight between its points."""
     interpolated_band = {}
     for column in range(columns):
@@ -60,13 +67,17 @@ def _between(band: Band, columns: int, last: float, current_hours: float) -> dic
         for (left_hours, *left_rates), (right_hours, *right_rates) in pairwise(band):
             if left_hours <= at <= right_hours and right_hours > left_hours:
                 share = (at - left_hours) / (right_hours - left_hours)
-                low, middle, high = (a + share * (b - a) for a, b in zip(left_rates, right_rates, strict=True))
+                low, middle, high = (
+                    a + share * (b - a) for a, b in zip(left_rates, right_rates, strict=True)
+                )
                 interpolated_band[column] = (low, middle, high)
                 break
     return interpolated_band
 
 
-def _scale(points: Sequence[EvaluationRecord], band: dict[int, tuple[float, float, float]]) -> tuple[float, float]:
+def _scale(
+    points: Sequence[EvaluationRecord], band: dict[int, tuple[float, float, float]]
+) -> tuple[float, float]:
     values = [point.pass_rate for point in points]
     for bottom, _, top in band.values():
         values += [bottom, top]
@@ -85,9 +96,11 @@ def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.te
     lines = []
     middle = (len(cells) - 1) // 2
     for row_index, row in enumerate(cells):
-        scale_rate = {0: high, middle: high - (high - low) * middle / (len(cells) - 1), len(cells) - 1: low}.get(
-            row_index
-        )
+        scale_rate = {
+            0: high,
+            middle: high - (high - low) * middle / (len(cells) - 1),
+            len(cells) - 1: low,
+        }.get(row_index)
         line = rich.text.Text("     │ " if scale_rate is None else f"{scale_rate:.3f}┤ ")
         for cell in row:
             line.append(cell, _STYLE.get(cell, ""))
@@ -96,7 +109,9 @@ def _with_scale(cells: list[list[str]], low: float, high: float) -> list[rich.te
     return lines
 
 
-def _feet(columns: int, last: float, current_hours: float, *, is_budget: bool) -> list[rich.text.Text]:
+def _feet(
+    columns: int, last: float, current_hours: float, *, is_budget: bool
+) -> list[rich.text.Text]:
     """The axis with a mark at the compute so far, and its labels."""
     mark = min(columns - 1, round(current_hours / last * (columns - 1)))
     axis = "─" * mark + "┴" + "─" * (columns - 1 - mark)

@@ -52,7 +52,10 @@ def came_back(status: RunStatus) -> list[str]:
 
 
 def coming(status: RunStatus, now_seconds: float) -> list[str]:
-    """When the next step, the next evaluation and the end are due. Nothing is due while the next step is late."""
+    """When the next step, the next evaluation and the end are due.
+
+    Nothing is due while the next step is late.
+    """
     pace = status.pace
     # A step that takes this much longer than those before it, and as long again as one of them, is
     # late.
@@ -62,13 +65,18 @@ def coming(status: RunStatus, now_seconds: float) -> list[str]:
         return [] if since < late_seconds else [f"no step for {duration(since)}{_waiting(status)}"]
     phrases = [f"{_step_seconds(pace.step_seconds)} a step"]
     late = now_seconds - pace.next_step_at
-    if late >= max(late_seconds, pace.step_seconds) or (late >= LEAST_DUE_SECONDS and status.waits_for):
+    if late >= max(late_seconds, pace.step_seconds) or (
+        late >= LEAST_DUE_SECONDS and status.waits_for
+    ):
         return [*phrases, f"next step late by {duration(late)}{_waiting(status)}"]
     phrases.append(_due("next step", pace.next_step_at, now_seconds))
     if pace.next_evaluation_at is not None:
         phrases.append(_due("next evaluation", pace.next_evaluation_at, now_seconds))
     if pace.end_at is not None:
-        at = time.strftime("%H:%M" if pace.end_at - now_seconds < DAY else "%d %b %H:%M", time.localtime(pace.end_at))
+        at = time.strftime(
+            "%H:%M" if pace.end_at - now_seconds < DAY else "%d %b %H:%M",
+            time.localtime(pace.end_at),
+        )
         phrases.append(f"{_due('end', pace.end_at, now_seconds)} ({at})")
     return phrases
 
@@ -89,7 +97,9 @@ def _step_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def work(status: RunStatus, num_generators: int, max_staleness: int, *, is_running: bool) -> list[str]:
+def work(
+    status: RunStatus, num_generators: int, max_staleness: int, *, is_running: bool
+) -> list[str]:
     """Compute, generators, speed, staleness."""
     phrases = [f"{status.compute_device_hours:.4g} device-hours"]
     if is_running:
@@ -108,8 +118,14 @@ def evaluation_words(status: RunStatus) -> list[str]:
     if status.evaluations:
         newest = status.evaluations[-1]
         error = "" if newest.standard_error is None else f" ± {newest.standard_error:.3f}"
-        reward_text = "" if newest.environment_reward is None else f" (reward {newest.environment_reward:.3g})"
-        phrases.append(f"pass rate {newest.pass_rate:.3f}{error}{reward_text} at step {newest.step:,}")
+        reward_text = (
+            ""
+            if newest.environment_reward is None
+            else f" (reward {newest.environment_reward:.3g})"
+        )
+        phrases.append(
+            f"pass rate {newest.pass_rate:.3f}{error}{reward_text} at step {newest.step:,}"
+        )
     else:
         phrases.append("no evaluation yet")
     if status.num_incomplete:
@@ -120,7 +136,9 @@ def evaluation_words(status: RunStatus) -> list[str]:
 
 
 def find_forecast(status: RunStatus) -> ForecastReading | None:
-    """The forecast, or None below five evaluations: the posterior is then mostly the prior, and is not shown."""
+    """The forecast, or None below five evaluations: the posterior is then mostly the prior, and is
+    not shown.
+    """
     return status.forecast if has_law(status) else None
 
 
@@ -128,7 +146,12 @@ def forecast_words(status: RunStatus) -> list[str]:
     """The verdict first. Below five evaluations nothing else is known."""
     num_evaluations = num_after_first_step(status.evaluations)
     if num_evaluations < LEAST_EVALUATIONS:
-        return [f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a forecast needs"]
+        return [
+            (
+                f"too few: {num_evaluations} of the {LEAST_EVALUATIONS} evaluations that a "
+                "forecast needs"
+            )
+        ]
     forecast = find_forecast(status)
     if forecast is None:
         return ["the forecaster has not answered yet"]

@@ -1,4 +1,6 @@
-"""A run's picture for a screen of any size: what matters most has room first, and no line is left to the terminal."""
+"""A run's picture for a screen of any size: what matters most has room first, and no line is left
+to the terminal.
+"""
 
 import textwrap
 from collections.abc import Sequence
@@ -48,7 +50,9 @@ def panel(screen: Screen, width: int, height: int) -> Text:
     curve = []
     # Lines below which a curve shows nothing
     if curve_lines >= 7:
-        curve = draw_curve(screen.status.evaluations, figures.find_forecast(screen.status), width, curve_lines)
+        curve = draw_curve(
+            screen.status.evaluations, figures.find_forecast(screen.status), width, curve_lines
+        )
     lines = [*head, *curve, *events[: max(0, room - len(curve))]][:height]
     return Text("\n").join(lines)
 
@@ -72,11 +76,15 @@ def _body(screen: Screen, width: int) -> list[Text]:
         if screen.is_running:
             lines += map(Text, flow(figures.coming(status, screen.now_seconds), width))
     max_staleness = config.recipe.schedule.max_staleness
-    work = figures.work(status, config.local.generators, max_staleness, is_running=screen.is_running)
+    work = figures.work(
+        status, config.local.generators, max_staleness, is_running=screen.is_running
+    )
     lines += map(Text, flow(work, width))
     lines += [Text(line, "green") for line in flow(figures.evaluation_words(status), width)]
     lines += map(Text, flow(status.episodes, width))
-    lines += [Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")]
+    lines += [
+        Text(line, "yellow") for line in flow(figures.forecast_words(status), width, "forecast  ")
+    ]
     if advice := figures.advice_words(status):
         lines += [Text(line, "bold") for line in _wrap_line(f"advice    {advice}", width, 10)]
     return lines
@@ -105,7 +113,9 @@ def _progress(budget_steps: int | None, status: RunStatus, width: int) -> list[s
 
 
 def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
-    """The newest first of each kind, troubles before the rest, so that the least important ones are cut off."""
+    """The newest first of each kind, troubles before the rest, so that the least important ones are
+    cut off.
+    """
     events = newest_of_each(events)
     # The newest of them are shown above the other events
     troubles = [event for event in events if event.trouble][-3:]
@@ -113,7 +123,9 @@ def _events(events: Sequence[RunEvent], width: int) -> list[Text]:
     lines = []
     for event in [*reversed(troubles), *reversed(other_events)]:
         mark, style = ("!", "bold red") if event.trouble else (" ", "")
-        lines += [Text(line, style) for line in _wrap_line(f"{mark} {event.at} {event.line}", width, 11)]
+        lines += [
+            Text(line, style) for line in _wrap_line(f"{mark} {event.at} {event.line}", width, 11)
+        ]
     return lines
 
 
@@ -138,5 +150,9 @@ def _wrap_line(line: str, width: int, indent: int) -> list[str]:
     if cell_len(line) <= width:
         return [line]
     return textwrap.wrap(
-        line, width, subsequent_indent=" " * min(indent, width // 3), break_on_hyphens=False, drop_whitespace=True
+        line,
+        width,
+        subsequent_indent=" " * min(indent, width // 3),
+        break_on_hyphens=False,
+        drop_whitespace=True,
     )

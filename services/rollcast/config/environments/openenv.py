@@ -13,7 +13,8 @@ class OpenEnvironment(EnvironmentSettings):
     repeats_last_reward: ClassVar[bool] = True
 
     kind: Literal["openenv"] = "openenv"
-    """A server of OpenEnv: its actions are the tools, its observations the answers, its rewards the reward."""
+    """A server of OpenEnv: its actions are the tools, its observations the answers, its rewards the
+    reward."""
     url: Annotated[str, Field(pattern=WEB_ADDRESS)]
     """Address of the server."""
     interpreter: Path

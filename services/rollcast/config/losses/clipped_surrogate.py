@@ -1,4 +1,6 @@
-"""Settings of the losses that clip the ratio of each token: DAPO, GRPO and the base of the ablations."""
+"""Settings of the losses that clip the ratio of each token: DAPO, GRPO and the base of the
+ablations.
+"""
 
 from typing import Annotated, Literal
 
@@ -25,8 +27,9 @@ class GrpoLoss(LossSettings):
 
 class BaseLoss(LossSettings):
     kind: Literal["base"] = "base"
-    """The loss that the paper's ablations start from (Eq 3), with aggregation `sample` and normalisation `prompt`. A
-    token's term is DAPO's; Eq 8 differs by its aggregation, which is a switch of its own here."""
+    """The loss that the paper's ablations start from (Eq 3), with aggregation `sample` and
+    normalisation `prompt`. A token's term is DAPO's; Eq 8 differs by its aggregation, which is a
+    switch of its own here."""
     clip_low: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """Lower clip distance (A.16). From 1 on it would clip nothing, a ratio being positive."""
     clip_high: Annotated[float, Field(ge=0)] = 0.26

@@ -1,1 +1,3 @@
-"""Files of other frameworks: one module for each format, and one rule that recognises them (`recognise.py`)."""
+"""Files of other frameworks: one module for each format, and one rule that recognises them
+(`recognise.py`).
+"""

@@ -1,8 +1,10 @@
-"""One line of names and values of a console: its row, and its form, which all lines share that one place of a program
-prints.
+"""One line of names and values of a console: its row, and its form, which all lines share that one
+place of a program prints.
 
-    [step 40] avg_loss=-0.007 acc=0.45         form `[step #] avg_loss`: the lines of a training loop
-    * Step 1: 6 beds * 10 rows per bed = 60    form `* step # : # beds * # rows per bed`: a model's printed answer
+    [step 40] avg_loss=-0.007 acc=0.45         form `[step #] avg_loss`: the lines of a training
+                                               loop
+    * Step 1: 6 beds * 10 rows per bed = 60    form `* step # : # beds * # rows per bed`: a model's
+      printed answer
 """
 
 import json
@@ -14,7 +16,14 @@ from itertools import islice
 from rollcast.curves.columns import is_step_counter, words_in
 from rollcast.curves.formats.nested import flat
 from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, MeasureKind, Stage, find_measure, measure_or_count
+from rollcast.curves.measures import (
+    HELD_OUT_WORDS,
+    TRAINING_WORDS,
+    MeasureKind,
+    Stage,
+    find_measure,
+    measure_or_count,
+)
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -26,7 +35,8 @@ MAX_PARSED_LINES = 500_000
 _NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
 _RIGHT_WORDS = "correct|solved|passed|successful|wins|won"
 _STEP = re.compile(
-    r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ _]?step|step|iteration|iter|update|epoch|episode|"
+    r"(?<![\w./-])(?P<name>global[ _]?step|training[ _]?step|train[ "
+    r"_]?step|step|iteration|iter|update|epoch|episode|"
     r"batch|rollout|eval)s?['\"]?\s{0,8}[:=#@]?\s{0,8}\[?(?P<at>\d{1,12})(?:\s?/\s?\d{1,12})?(?![\w.]*[\w%])"
     rf"(?!\s?/\s?\d)(?!\s(?:\w{{1,20}} )?(?:{_RIGHT_WORDS})(?!\w))",
     re.IGNORECASE,
@@ -41,7 +51,8 @@ _STEP_NAMES = {
 _PROGRESS = re.compile(r"(?<![\w/.:=])(\d{1,12})\s?/\s?(\d{1,12})(?![\w/.:])")
 _PROGRESS_BAR = re.compile(r"\|\s?(\d{1,12})/\d{1,12} \[")
 _BATCH = re.compile(r"(?<=\|)[\[\](),;:\s-]{1,6}(\d{1,12})\s?/\s?\d{1,12}(?![\w/.:])")
-"""The batch behind an epoch, `Epoch: [3][250/1000]` or `[3/10][250/1000]`, once the epoch is a bar."""
+"""The batch behind an epoch, `Epoch: [3][250/1000]` or `[3/10][250/1000]`, once the epoch is a
+bar."""
 _NUMBER_TYPE = re.compile(r"\b(?:np\.\w{1,20}|tensor)\(([^()]{1,40})\)")
 _SEPARATOR = re.compile(r"\s*[|,;\t]\s*|\s+[-\u2013\u2014]\s+|\s{2,}|[\[\](){}]|\s*->\s*")
 _PAIR = re.compile(
@@ -50,7 +61,8 @@ _PAIR = re.compile(
     r"(?![\w.:/])"
 )
 _SPACED = re.compile(
-    rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) (?P<value>{_NUMBER})(?P<sign>%)?"
+    rf"(?P<name>[A-Za-z_][\w./@-]{{0,120}}(?: [A-Za-z_][\w./@-]{{0,40}}){{0,3}}) "
+    rf"(?P<value>{_NUMBER})(?P<sign>%)?"
     r"(?:/(?P<total>\d{1,9}))?"
 )
 _AT_STEP = re.compile(
@@ -68,11 +80,15 @@ _COUNTED = (
 _TAG = re.compile(r"\[([A-Za-z][\w.-]{0,60})\]")
 _STAGE = re.compile(r"(?<![\w./-])([A-Za-z]{3,10})(?![\w./-])")
 _LEVELS = {"info", "debug", "warning", "warn", "error", "critical", "success"}
-_PROCESS = re.compile(r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE)
+_PROCESS = re.compile(
+    r"(?:local_?)?(?:rank|gpu|cuda|worker|proc|process|node|host|device)[._-]?\d*", re.IGNORECASE
+)
 """Tags of a process of a run, not of a run."""
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_DATES = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b")
+_DATES = re.compile(
+    r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
+)
 _NUMERALS = re.compile(r"\d[\d.,:]*")
 _BAR = re.compile(r"[\u2580-\u259f]+|(?<=[\[|])[=#>.\- ]{3,}(?=[\]|])")
 _BLANKS = re.compile(r"\s*\|\s*|\s+")
@@ -107,7 +123,10 @@ class ConsoleLine:
 
 
 def console_lines(text: str) -> Iterator[ConsoleLine]:
-    """The lines of metrics. A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch."""
+    """The lines of metrics.
+
+    A line of JSON is one by its fields, never by what its texts hold. Raises TooMuch.
+    """
     num_parsed = 0
     lines = text.split("\n")
     worded_lines = islice(filter(_may_be_worded, lines), MAX_PARSED_LINES)
@@ -162,7 +181,10 @@ def parse_heading(number: int, line: str) -> ConsoleLine | None:
 
 
 def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine | None:
-    """A line of text; None: not a line of metrics. `heading`: the steps that a line above it names for it."""
+    """A line of text; None: not a line of metrics.
+
+    `heading`: the steps that a line above it names for it.
+    """
     counters, rest = _counters(_NUMBER_TYPE.sub(r"\1", line))
     counters = counters or heading or {}
     pairs: Row = {}
@@ -173,12 +195,20 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
         for name, value, offset in _pairs(chunk):
             first = min(first, at + offset)
             pairs.setdefault(name, value)
-    if counters and (measure_match := _AT_STEP.search(rest)) and measure_or_count(measure_match["name"]) is not None:
+    if (
+        counters
+        and (measure_match := _AT_STEP.search(rest))
+        and measure_or_count(measure_match["name"]) is not None
+    ):
         first = min(first, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
     measures = filter(None, map(measure_or_count, pairs))
     has_rate = any(measure.kind < MeasureKind.REWARD for measure in measures)
-    if counters and not has_rate and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None)):
+    if (
+        counters
+        and not has_rate
+        and (right := next(filter(None, (form.search(rest) for form in _COUNTED)), None))
+    ):
         first = min(first, right.start())
         pairs["correct"] = _share(right["value"], int(right["total"]))
     if not pairs:
@@ -187,10 +217,16 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     prefix = _find_stage(leading_text)
     row: Row = dict(counters)
     for name, value in pairs.items():
-        is_staged = prefix == "" or measure_or_count(name) is None or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
+        is_staged = (
+            prefix == ""
+            or measure_or_count(name) is None
+            or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
+        )
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     # `eval accuracy: 0.31` below the line of its step
-    is_held_out = any(measure.stage is Stage.HELD_OUT for measure in filter(None, map(measure_or_count, row)))
+    is_held_out = any(
+        measure.stage is Stage.HELD_OUT for measure in filter(None, map(measure_or_count, row))
+    )
     if not counters and not is_held_out and len(pairs) < MIN_PAIRS:
         return None
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
@@ -213,7 +249,9 @@ def _worded_line(number: int, line: str) -> ConsoleLine | None:
     if not any(measure_or_count(name) is not None for name in pairs):
         return None
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
-    return ConsoleLine(number, f"worded {form_of_text(line)}", {**pairs, **counters}, tags[0] if tags else "")
+    return ConsoleLine(
+        number, f"worded {form_of_text(line)}", {**pairs, **counters}, tags[0] if tags else ""
+    )
 
 
 def _json_line(number: int, line: str) -> ConsoleLine | None:
@@ -229,7 +267,9 @@ def _json_line(number: int, line: str) -> ConsoleLine | None:
     row: Row = {}
     for name, value in flat(item).items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        is_count = isinstance(value, int) and (is_step_counter(name) or name.casefold() in ("epoch", "episode"))
+        is_count = isinstance(value, int) and (
+            is_step_counter(name) or name.casefold() in ("epoch", "episode")
+        )
         if is_number:
             row[name] = value if is_count else repr(value)
     if len(row) < MIN_PAIRS:
@@ -256,14 +296,18 @@ def _counters(line: str) -> tuple[Row, str]:
     for step_match in _STEP.finditer(line):
         name = step_match["name"].casefold()
         if not _is_place_in_code(step_match):
-            counters.setdefault(_STEP_NAMES.get(name, name.replace(" ", "_")), int(step_match["at"]))
+            counters.setdefault(
+                _STEP_NAMES.get(name, name.replace(" ", "_")), int(step_match["at"])
+            )
     rest = _STEP.sub(_without_step, line)
     if list(counters) == ["epoch"] and (bar := _PROGRESS_BAR.search(rest)):
         return {**counters, "step": int(bar[1])}, rest
     if not counters:
         progress = _PROGRESS.search(rest)
         # `acc: 3/10` is a share, `Evaluating: 3/10` a bar of progress.
-        pair = next((pair_match for pair_match in _PAIR.finditer(rest) if _is_value(pair_match)), None)
+        pair = next(
+            (pair_match for pair_match in _PAIR.finditer(rest) if _is_value(pair_match)), None
+        )
         is_before = progress is not None and (pair is None or progress.start() < pair.start())
         is_before = is_before and progress is not None and not _is_share(progress)
         if progress is not None and is_before and int(progress[1]) <= int(progress[2]):
@@ -287,7 +331,10 @@ def _is_share(progress: re.Match[str]) -> bool:
 
 def _is_place_in_code(step: re.Match[str]) -> bool:
     """Whether it is the function and the line that logged, `trainer:step:88`."""
-    return step.string[step.start() - 1 : step.start()] == ":" and f"{step['name']}:{step['at']}" in step[0]
+    return (
+        step.string[step.start() - 1 : step.start()] == ":"
+        and f"{step['name']}:{step['at']}" in step[0]
+    )
 
 
 def _without_step(step: re.Match[str]) -> str:

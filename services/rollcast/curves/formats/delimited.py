@@ -2,9 +2,9 @@
 
 Fields right of the last heading are left out; fields that a row lacks are empty.
 
-The table of a panel of W&B has "Step" and, for each run, "RUN - metric","RUN - metric__MIN","RUN - metric__MAX"; the
-columns of one run become rows of that run. The table of a run's history has _step, _runtime and _timestamp next to the
-metrics.
+The table of a panel of W&B has "Step" and, for each run, "RUN - metric","RUN - metric__MIN","RUN -
+metric__MAX"; the columns of one run become rows of that run. The table of a run's history has
+_step, _runtime and _timestamp next to the metrics.
 """
 
 import csv
@@ -20,9 +20,24 @@ from rollcast.curves.amounts import format_count
 from rollcast.curves.columns import some
 from rollcast.curves.formats.log_file import LogFile, is_json, unknown_form
 from rollcast.curves.measures import measure_or_count
-from rollcast.curves.sheet import RUN, Column, Row, Sheet, TooMuch, in_chunks, refuse_wide, shorten_name
+from rollcast.curves.sheet import (
+    RUN,
+    Column,
+    Row,
+    Sheet,
+    TooMuch,
+    in_chunks,
+    refuse_wide,
+    shorten_name,
+)
 
-NAMES = {",": "CSV", ";": "CSV with semicolons", "\t": "TSV", "|": "table with bars", " ": "table with spaces"}
+NAMES = {
+    ",": "CSV",
+    ";": "CSV with semicolons",
+    "\t": "TSV",
+    "|": "table with bars",
+    " ": "table with spaces",
+}
 LOOSE_DELIMITERS = ("|", " ")
 """Asked only if no other delimiter divides the header."""
 COMMENT = "#"
@@ -35,15 +50,23 @@ _WITHOUT_A_POINT = re.compile(r"[-+]?(\d+|\d*,\d+)(e[-+]?\d+)?\s?%?|nan", re.IGN
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}\s?%?")
 _PANEL_SEPARATOR = " - "
 _PANEL_BOUNDS = ("__MIN", "__MAX")
-"""Endings of the columns with the least and the largest value, if the panel was smoothed or sampled."""
+"""Endings of the columns with the least and the largest value, if the panel was smoothed or
+sampled."""
 _STEP_COUNTER = "_step"
 _HISTORY_MARKS = ("_step", "_runtime", "_timestamp")
 """Two of these columns are in the history of a run."""
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether the file is called a table, and is neither JSON nor binary. UTF-16, which has zero bytes, comes last."""
-    return log.path.suffix.casefold() in ENDINGS and b"\x00" not in log.content and not is_json(log.text)
+    """Whether the file is called a table, and is neither JSON nor binary.
+
+    UTF-16, which has zero bytes, comes last.
+    """
+    return (
+        log.path.suffix.casefold() in ENDINGS
+        and b"\x00" not in log.content
+        and not is_json(log.text)
+    )
 
 
 def read(log: LogFile) -> Sheet:
@@ -63,7 +86,12 @@ def read(log: LogFile) -> Sheet:
             continue  # names of columns may have spaces
         with suppress(csv.Error):  # one field, as long as a wide header
             header_fields = next(
-                csv.reader([first], delimiter=candidate_delimiter, skipinitialspace=candidate_delimiter == " "), []
+                csv.reader(
+                    [first],
+                    delimiter=candidate_delimiter,
+                    skipinitialspace=candidate_delimiter == " ",
+                ),
+                [],
             )
             if len(header_fields) > len(header):
                 header = header_fields
@@ -71,14 +99,24 @@ def read(log: LogFile) -> Sheet:
     try:
         rows = _rows(chain([first], lines), delimiter, log)
         # The header may continue in the next line, between quotes.
-        header = [name.strip() or f"column {number}" for number, name in enumerate(next(rows, []), start=1)]
+        header = [
+            name.strip() or f"column {number}"
+            for number, name in enumerate(next(rows, []), start=1)
+        ]
         if len(set(header)) < len(header):
             (twice, _), *_ = Counter(header).most_common(1)
             if delimiter == " " and measure_or_count(twice) is None:  # a sentence
                 raise unknown_form(log.path)
-            raise UserError(f"{log.path}: two columns are called {shorten_name(twice)!r}; rename one of them")
-        format = HISTORY_NAME if sum(mark in header for mark in _HISTORY_MARKS) > 1 else NAMES[delimiter]
-        chunks = ((len(chunk), dict(zip(header, zip(*chunk, strict=True), strict=True))) for chunk in in_chunks(rows))
+            raise UserError(
+                f"{log.path}: two columns are called {shorten_name(twice)!r}; rename one of them"
+            )
+        format = (
+            HISTORY_NAME if sum(mark in header for mark in _HISTORY_MARKS) > 1 else NAMES[delimiter]
+        )
+        chunks = (
+            (len(chunk), dict(zip(header, zip(*chunk, strict=True), strict=True)))
+            for chunk in in_chunks(rows)
+        )
         sheet = Sheet.from_chunks(format, header, chunks)
     except csv.Error as error:
         raise UserError(f"{log.path}: is not CSV ({error}); fix it or give a JSONL file") from None
@@ -88,7 +126,9 @@ def read(log: LogFile) -> Sheet:
 
 
 def _after_comments(first: str, lines: StringIO) -> str:
-    """The header: the last comment if it has as many names as the row after it has fields, else the line after it."""
+    """The header: the last comment if it has as many names as the row after it has fields, else the
+    line after it.
+    """
     comment = first
     following = next(lines, "")
     while following.startswith(COMMENT):
@@ -96,7 +136,9 @@ def _after_comments(first: str, lines: StringIO) -> str:
         following = next(lines, "")
     names = comment.lstrip(COMMENT + " ")
     is_row = following.lstrip()[:1].isdigit() or following.lstrip()[:1] in ("-", ".")
-    is_header = is_row and any(1 < len(names.split(mark)) == len(following.split(mark)) for mark in NAMES)
+    is_header = is_row and any(
+        1 < len(names.split(mark)) == len(following.split(mark)) for mark in NAMES
+    )
     if is_header and not is_json(names):
         lines.seek(lines.tell() - len(following))
         return names
@@ -121,7 +163,9 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
             yield line
 
     width = num_rows = num_short = num_long = 0
-    for fields in csv.reader(bounded_lines(), delimiter=delimiter, skipinitialspace=delimiter == " "):
+    for fields in csv.reader(
+        bounded_lines(), delimiter=delimiter, skipinitialspace=delimiter == " "
+    ):
         row_chars = 0
         if not fields:
             continue
@@ -136,12 +180,15 @@ def _rows(lines: Iterable[str], delimiter: str, log: LogFile) -> Iterator[list[s
             yield fields[:width] + [""] * (width - len(fields))
     if delimiter == " " and num_short == num_rows - 1 > 0:
         raise UserError(
-            f"{log.path}: the heading has more words than the rows have fields, so its names are unclear; join the "
+            f"{log.path}: the heading has more words than the rows have fields, so its names are "
+            "unclear; join the "
             "words of each name by underscores, or separate the columns by tabs"
         )
     for count, more, rest in ((num_short, "fewer", "empty"), (num_long, "more", "left out")):
         if count:
-            irregular_lines = f"{format_count(count, 'line')} with {more} fields than columns, {width}"
+            irregular_lines = (
+                f"{format_count(count, 'line')} with {more} fields than columns, {width}"
+            )
             log.tell(f"{log.path}: {irregular_lines}; the rest is {rest}")
 
 
@@ -157,7 +204,9 @@ def _is_panel(header: list[str]) -> bool:
 
 
 def _by_run(sheet: Sheet) -> Sheet:
-    """A panel's rows, one for each run that has a value there: run, the panel's axis, its metrics."""
+    """A panel's rows, one for each run that has a value there: run, the panel's axis,
+    its metrics.
+    """
     axis, *names = sheet.columns
     columns: dict[str, dict[str, str]] = {}
     for name in names:
@@ -168,7 +217,9 @@ def _by_run(sheet: Sheet) -> Sheet:
     axis_values = sheet.column_texts(sheet.columns[axis])
     for run, metrics in columns.items():
         for axis_value, *values in zip(
-            axis_values, *(sheet.column_texts(sheet.columns[name]) for name in metrics.values()), strict=True
+            axis_values,
+            *(sheet.column_texts(sheet.columns[name]) for name in metrics.values()),
+            strict=True,
         ):
             if any(values):
                 rows.append({RUN: run, axis: axis_value, **dict(zip(metrics, values, strict=True))})
@@ -180,15 +231,21 @@ def _with_points(sheet: Sheet, log: LogFile) -> Sheet:
     decimal = [name for name, column in sheet.columns.items() if has_decimal_commas(column.fields)]
     for name in decimal:
         column = sheet.columns[name]
-        sheet = sheet.with_column(name, Column(column.rows, [text.replace(",", ".") for text in column.fields]))
+        sheet = sheet.with_column(
+            name, Column(column.rows, [text.replace(",", ".") for text in column.fields])
+        )
     if decimal:
         log.tell(f"{log.path}: decimal commas in {some(decimal)}, read as points")
     return sheet
 
 
 def has_decimal_commas(fields: Iterable[str]) -> bool:
-    """Whether all are numbers without a point, or empty, and a comma of one cannot be but decimal."""
+    """Whether all are numbers without a point, or empty, and a comma
+    of one cannot be but decimal.
+    """
     numbers = [text.strip() for text in fields if text.strip()]
-    if not any("," in text for text in numbers) or not all(_WITHOUT_A_POINT.fullmatch(text) for text in numbers):
+    if not any("," in text for text in numbers) or not all(
+        _WITHOUT_A_POINT.fullmatch(text) for text in numbers
+    ):
         return False
     return any("," in text and not _THOUSANDS.fullmatch(text) for text in numbers)

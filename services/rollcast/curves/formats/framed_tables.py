@@ -3,7 +3,8 @@
     │ step │ reward │           │ step   │ 10   │           | rollout/        |      |
     │ 10   │ 0.31   │           │ reward │ 0.31 │           |    ep_rew_mean  | 0.31 |
 
-The first has a row for each step. The others are one row each; a step that they lack is in the title above them.
+The first has a row for each step. The others are one row each; a step that they lack is in the
+title above them.
 """
 
 import re
@@ -39,7 +40,9 @@ def recognises(log: LogFile) -> bool:
         return False
     measure_counts: Counter[str] = Counter()
     for row in _rows(log.console):
-        measure_counts.update(name for name in row if measure_counts[name] or measure_or_count(name) is not None)
+        measure_counts.update(
+            name for name in row if measure_counts[name] or measure_or_count(name) is not None
+        )
         # Rows with the same measure of success, so that a single table is not taken for a log
         if measure_counts and max(measure_counts.values()) >= 2:
             return not key_values.has_loop(log.text)
@@ -48,8 +51,14 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """The rows of all tables, without those that count no step if others do."""
-    rows = [row for row in _rows(log.console) if any(measure_or_count(name) is not None for name in row)]
-    counted = [row for row in rows if any(is_step_counter(name) or name.casefold() == "epoch" for name in row)]
+    rows = [
+        row for row in _rows(log.console) if any(measure_or_count(name) is not None for name in row)
+    ]
+    counted = [
+        row
+        for row in rows
+        if any(is_step_counter(name) or name.casefold() == "epoch" for name in row)
+    ]
     return Sheet.from_rows(NAME, counted or rows)
 
 
@@ -61,7 +70,9 @@ def _rows(text: str) -> Iterator[Row]:
         header, *body_rows = block.cells
         for cells in body_rows:
             if len(cells) == len(header) > 1 and cells != header:
-                yield {name: cell for name, cell in zip(header, cells, strict=True) if name and cell}
+                yield {
+                    name: cell for name, cell in zip(header, cells, strict=True) if name and cell
+                }
 
 
 def _blocks(text: str) -> Iterator[_Block]:
@@ -70,7 +81,12 @@ def _blocks(text: str) -> Iterator[_Block]:
     cells: list[list[str]] = []
     for raw in text.split("\n"):
         line = raw.strip() if len(raw) <= MAX_LINE_CHARS else ""
-        if len(line) > 1 and line[0] in _SIDES and line[-1] in _SIDES and not _FRAME.fullmatch(line):
+        if (
+            len(line) > 1
+            and line[0] in _SIDES
+            and line[-1] in _SIDES
+            and not _FRAME.fullmatch(line)
+        ):
             cells.append([" ".join(cell.split()) for cell in _CELLS.split(line[1:-1])])
         elif line and _FRAME.fullmatch(line):
             continue
@@ -89,13 +105,18 @@ def _is_of_pairs(block: _Block) -> bool:
     if any(len(cells) != 2 for cells in block.cells):
         return False
     valued = [cells for cells in block.cells if cells[1]]
-    named = [cells for cells in valued if _NUMBER.fullmatch(cells[1]) and not _NUMBER.fullmatch(cells[0])]
+    named = [
+        cells for cells in valued if _NUMBER.fullmatch(cells[1]) and not _NUMBER.fullmatch(cells[0])
+    ]
     # Share of the right cells of a table of names and values that are numbers
     return bool(named) and len(named) >= 0.5 * len(valued)
 
 
 def _pairs(block: _Block) -> Iterator[Row]:
-    """The rows of a table of names and values, each up to the return of a name. A name without a value is a section."""
+    """The rows of a table of names and values, each up to the return of a name.
+
+    A name without a value is a section.
+    """
     row: Row = {}
     section = ""
     for name, value in block.cells:

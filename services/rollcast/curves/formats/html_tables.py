@@ -15,7 +15,9 @@ from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
 NAME = "tables of HTML"
-_PAGE = re.compile(r"\s*(?:<!doctype html|<html|<table|<\?xml[^<>]{0,200}>\s*<!doctype html)", re.IGNORECASE)
+_PAGE = re.compile(
+    r"\s*(?:<!doctype html|<html|<table|<\?xml[^<>]{0,200}>\s*<!doctype html)", re.IGNORECASE
+)
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>table|tr|th|td)\b[^<>]{0,2000}>", re.IGNORECASE)
 _OTHER_TAG = re.compile(r"<[^<>]{0,2000}>")
 
@@ -35,7 +37,9 @@ class HtmlTable:
     @property
     def is_of_a_run(self) -> bool:
         """Whether one of its columns measures success."""
-        return len(self.rows) > 1 and any(measure_or_count(name) is not None for name in self.header)
+        return len(self.rows) > 1 and any(
+            measure_or_count(name) is not None for name in self.header
+        )
 
     @property
     def has_counter(self) -> bool:
@@ -56,7 +60,8 @@ def read(log: LogFile) -> Sheet:
     tables = list(html_tables(log.text))
     if not any(table.is_of_a_run for table in tables):
         raise OtherFormat(
-            f"{log.path}: no table of this page holds a pass rate or reward; give the log that the trainer wrote"
+            f"{log.path}: no table of this page holds a pass rate or reward; give the log that the "
+            "trainer wrote"
         )
     return sheet_of_tables(NAME, "table", tables)
 
@@ -64,7 +69,8 @@ def read(log: LogFile) -> Sheet:
 def sheet_of_tables(format: str, name_prefix: str, tables: list[HtmlTable]) -> Sheet:
     """The rows of tables that hold a measure of success, and steps if one does.
 
-    Long tables of one header are runs. `name_prefix`: what the number of a table counts, for their names.
+    Long tables of one header are runs. `name_prefix`: what the number of a table counts, for their
+    names.
     """
     measured = [table for table in tables if table.is_of_a_run]
     counted = [table for table in measured if table.has_counter] or measured
@@ -89,7 +95,10 @@ def sheet_of_tables(format: str, name_prefix: str, tables: list[HtmlTable]) -> S
 
 
 def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
-    """The tables of a page, in its order. `number`: of all of them; None = counted. Raises TooMuch."""
+    """The tables of a page, in its order.
+
+    `number`: of all of them; None = counted. Raises TooMuch.
+    """
     table: HtmlTable | None = None
     row: list[str] = []
     is_heading = False
@@ -124,7 +133,9 @@ def html_tables(text: str, number: int | None = None) -> Iterator[HtmlTable]:
 
 
 def _add_row(table: HtmlTable, row: list[str], *, is_heading: bool) -> None:
-    """The first row of a table is its header; a frame of pandas has headings at the left of every row, too."""
+    """The first row of a table is its header; a frame of pandas has headings at the left of every
+    row, too.
+    """
     if not table.header:
         table.header = [name or f"column {number}" for number, name in enumerate(row, 1)]
     elif not (is_heading and row == table.header):

@@ -1,9 +1,10 @@
-"""JSON and JSONL: one object a line, a list of objects, an object of columns, or a log inside an object.
+"""JSON and JSONL: one object a line, a list of objects, an object of columns, or a log inside an
+object.
 
-Two frameworks write logs of this kind. verl's file logger writes a line {"step": 12, "data": {"val-core/..": 0.5, ..}}
-for each step. TRL and the Trainer of transformers write trainer_state.json, or its log_history alone: an entry of
-training is {"loss": .., "reward": .., "epoch": .., "step": ..}, one of an evaluation {"eval_reward": .., "epoch": ..,
-"step": ..}.
+Two frameworks write logs of this kind. verl's file logger writes a line {"step": 12, "data":
+{"val-core/..": 0.5, ..}} for each step. TRL and the Trainer of transformers write
+trainer_state.json, or its log_history alone: an entry of training is {"loss": .., "reward": ..,
+"epoch": .., "step": ..}, one of an evaluation {"eval_reward": .., "epoch": .., "step": ..}.
 """
 
 import json
@@ -34,14 +35,18 @@ _TRL_MARKS = frozenset({"loss", "reward", "eval_loss", "eval_reward", "train_run
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether the text begins as JSON, or has lines of JSON with a measure of success in a console without a loop's."""
+    """Whether the text begins as JSON, or has lines of JSON with a measure of success in a console
+    without a loop's.
+    """
     return is_json(log.text) or (_has_measures(log.text) and not key_values.has_loop(log.text))
 
 
 def _has_measures(text: str) -> bool:
     # Lines of JSON in a console that are looked at for a measure
     lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
-    return any(measure_or_count(name) is not None for line in lines for name in flat(_mapping(line)))
+    return any(
+        measure_or_count(name) is not None for line in lines for name in flat(_mapping(line))
+    )
 
 
 def _mapping(line: str) -> Mapping[str, Any]:
@@ -57,19 +62,26 @@ def read(log: LogFile) -> Sheet:
     except (ValueError, RecursionError):
         return _sheet_of_lines(log)
     if isinstance(document, dict) and isinstance(entries := document.get("log_history"), list):
-        sheet = Sheet.from_rows(TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict)))
+        sheet = Sheet.from_rows(
+            TRL_NAME, (flat(entry) for entry in entries if isinstance(entry, dict))
+        )
         return replace(sheet, budget_steps=_last_step(document.get(TRL_LAST_STEP)))
     return _make_sheet(NAME, objects_in(document), log)
 
 
 def _last_step(value: Any) -> float | None:
-    """The step at which the trainer ends; None if it trains by epochs alone (0 or less), or for anything else."""
+    """The step at which the trainer ends; None if it trains by epochs alone (0 or less), or for
+    anything else.
+    """
     is_step = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_STEPS
     return float(value) if is_step else None
 
 
 def _document(text: str) -> Any:
-    """The value of the whole text. Raises ValueError if it has several lines that are one object each."""
+    """The value of the whole text.
+
+    Raises ValueError if it has several lines that are one object each.
+    """
     first, _, further_lines = text.lstrip().partition("\n")
     # The limit for one piece of JSON must not refuse a long file of lines.
     if further_lines.strip() and _parse_line(first) is not None:
@@ -79,7 +91,9 @@ def _document(text: str) -> Any:
 
 
 def _make_sheet(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile) -> Sheet:
-    """Objects are read one after another, and only their fields are kept: a file may hold a million."""
+    """Objects are read one after another, and only their fields are kept: a file may hold a
+    million.
+    """
     is_timed = is_verl = True
     is_marked = False
 
@@ -93,26 +107,50 @@ def _make_sheet(format: str, objects: Iterable[Mapping[str, Any]], log: LogFile)
 
     sheet = Sheet.from_rows(format, rows())
     if sheet.num_rows == 0:
-        raise OtherFormat(f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a line")
+        raise OtherFormat(
+            f"{log.path}: holds no JSON object; write one for each evaluation, as a list or one a "
+            "line"
+        )
     if is_timed and is_marked:
         return sheet.with_names(TRL_LOG_NAME, str)
-    return sheet.with_names(VERL_NAME, lambda column: column.removeprefix("data/")) if is_verl else sheet
+    return (
+        sheet.with_names(VERL_NAME, lambda column: column.removeprefix("data/"))
+        if is_verl
+        else sheet
+    )
 
 
 def _sheet_of_lines(log: LogFile) -> Sheet:
-    """The objects of the lines. Raises OtherFormat: most lines are others, which hold the loop, or no object does."""
+    """The objects of the lines.
+
+    Raises OtherFormat: most lines are others, which hold the loop, or no object does.
+    """
     other_lines = _OtherLines()
     sheet = _make_sheet(LINES_NAME, _lines(log, other_lines), log)
     if other_lines.count and (printed := key_values.printed_objects(log.text)):
         other_lines = _OtherLines()
         sheet = _make_sheet(LINES_NAME, _lines(log, other_lines, printed), log)
-        log.tell(left_out(log.path, len(printed), "line", "JSON that the training loop did not print"))
-    is_other = not any(measure_or_count(name) is not None for name in sheet.columns) or key_values.has_loop(log.text)
+        log.tell(
+            left_out(log.path, len(printed), "line", "JSON that the training loop did not print")
+        )
+    is_other = not any(
+        measure_or_count(name) is not None for name in sheet.columns
+    ) or key_values.has_loop(log.text)
     if other_lines.count > sheet.num_rows and is_other:
-        raise OtherFormat(f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has them")
+        raise OtherFormat(
+            f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has "
+            "them"
+        )
     if other_lines.count:
         rest = ", nor are the others" if other_lines.count > 1 else ""
-        log.tell(left_out(log.path, other_lines.count, "line", f"line {other_lines.first} is not a JSON object{rest}"))
+        log.tell(
+            left_out(
+                log.path,
+                other_lines.count,
+                "line",
+                f"line {other_lines.first} is not a JSON object{rest}",
+            )
+        )
     return sheet
 
 
@@ -145,7 +183,10 @@ def _lines(
 
 
 def _parse_lines(lines: list[str]) -> list[Any]:
-    """The value of each line, None if it is not JSON. Parsing many lines as one list takes half the time."""
+    """The value of each line, None if it is not JSON.
+
+    Parsing many lines as one list takes half the time.
+    """
     if all(line.startswith("{") and line.rstrip().endswith("}") for line in lines):
         refuse_json("".join(lines))
         try:

@@ -1,9 +1,10 @@
-"""The tables inside of a JSON document: of training and of evaluation, and of several runs by their names.
+"""The tables inside of a JSON document: of training and of evaluation, and of several runs by their
+names.
 
 {"train": [{"step": 1, "reward": 0.2}, ..], "eval": [..]}                   columns train/reward, eval/..
 {"a": {"steps": [{"step": 1, "reward": 0.2}, ..]}, "b": {"steps": [..]}}    runs a and b
 [{"name": "a", "history": [{"step": 1, "reward": 0.2}, ..]}, ..]            runs by their name, or numbered
-"""
+"""  # noqa: E501
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,19 @@ STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 SCALAR_NAMES = ("wall_time", "step", "value")
 SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
 EPOCH_NAMES = ("epoch", "epochs")
-LABEL_NAMES = ("run", "run_name", "name", "run_id", "id", "label", "experiment", "exp_name", "seed", "model", "method")
+LABEL_NAMES = (
+    "run",
+    "run_name",
+    "name",
+    "run_id",
+    "id",
+    "label",
+    "experiment",
+    "exp_name",
+    "seed",
+    "model",
+    "method",
+)
 """Fields that name a run in a list of runs."""
 Objects = list[Mapping[str, Any]]
 Path = tuple[str, ...]
@@ -54,7 +67,9 @@ class _Table:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
         # Names of columns that are looked at for a measure of success
-        return frozenset(name for name in islice(names, 1_000) if measure_or_count(name) is not None)
+        return frozenset(
+            name for name in islice(names, 1_000) if measure_or_count(name) is not None
+        )
 
     @property
     def counts_steps(self) -> bool:
@@ -63,7 +78,9 @@ class _Table:
 
     def named_rows(self) -> Objects:
         """The rows with the path before every name, apart from those that count steps or epochs."""
-        return [{self._full_name(name): value for name, value in flat(row).items()} for row in self.rows]
+        return [
+            {self._full_name(name): value for name, value in flat(row).items()} for row in self.rows
+        ]
 
     def _full_name(self, name: str) -> str:
         is_shared = not self.is_of_a_stage or is_step_counter(name) or name in EPOCH_NAMES
@@ -71,10 +88,12 @@ class _Table:
 
 
 def objects_in(document: Any) -> Objects:
-    """The rows of every table in the document: lists of objects, and objects of columns of one length.
+    """The rows of every table in the document: lists of objects, and objects of columns of one
+    length.
 
-    Of several tables, as of training and of evaluation, the path to each is put before its names, and their rows are in
-    the order of their steps. Those of several runs have a column that names the run.
+    Of several tables, as of training and of evaluation, the path to each is put before its names,
+    and their rows are in the order of their steps. Those of several runs have a column that names
+    the run.
     """
     max_tables = 1_000
     if isinstance(document, list):
@@ -92,23 +111,36 @@ def objects_in(document: Any) -> Objects:
 
 
 def _join_tables(tables: Sequence[_Table]) -> Objects:
-    """The rows of the tables of one run: of the longest, of stages, and of measures over the same steps."""
+    """The rows of the tables of one run: of the longest, of stages, and of measures over the same
+    steps.
+    """
     longest = max(tables, key=lambda table: len(table.rows))
     chosen = [
         table
         for table in tables
-        if table.is_of_a_stage or table.path == longest.path or (table.measures and table.counts_steps)
+        if table.is_of_a_stage
+        or table.path == longest.path
+        or (table.measures and table.counts_steps)
     ]
     if len(chosen) == 1:
         return longest.rows
     rows = [row for table in chosen for row in table.named_rows()]
-    counter = next((name for name in STEP_NAMES if all(isinstance(row.get(name), (int, float)) for row in rows)), None)
+    counter = next(
+        (
+            name
+            for name in STEP_NAMES
+            if all(isinstance(row.get(name), (int, float)) for row in rows)
+        ),
+        None,
+    )
     # Otherwise the steps would fall between one table and the next, as at a restart.
     return rows if counter is None else sorted(rows, key=lambda row: row[counter])
 
 
 def _rows_of_runs(tables: Sequence[_Table]) -> Objects:
-    """The rows of all runs; empty unless tables that measure the same differ in one name on the path to them alone."""
+    """The rows of all runs; empty unless tables that measure the same differ in one name on the
+    path to them alone.
+    """
     for level in range(MAX_TABLE_DEPTH + 1):
         by_rest: dict[tuple[Path, Path], list[_Table]] = defaultdict(list)
         for table in tables:
@@ -128,7 +160,11 @@ def _rows_by_name(tables: Sequence[_Table], above: Path) -> Objects:
     for table in tables:
         if len(table.path) > level and table.path[:level] == above:
             by_run[table.path[level]].append(replace(table, path=table.path[level + 1 :]))
-    measured = {run: run_tables for run, run_tables in by_run.items() if any(table.measures for table in run_tables)}
+    measured = {
+        run: run_tables
+        for run, run_tables in by_run.items()
+        if any(table.measures for table in run_tables)
+    }
     return [{**row, RUN: run} for run, found in measured.items() for row in _join_tables(found)]
 
 
@@ -155,7 +191,10 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
         if len(column_group) > 1:
             yield _Table(
                 path,
-                [dict(zip(column_group, values, strict=True)) for values in zip(*column_group.values(), strict=True)],
+                [
+                    dict(zip(column_group, values, strict=True))
+                    for values in zip(*column_group.values(), strict=True)
+                ],
             )
     for name, value in document.items():
         # Settings may hold lists of objects that look like tables.
@@ -172,10 +211,16 @@ def _tables(path: Path, document: Mapping[str, Any], depth: int) -> Iterator[_Ta
 
 
 def _is_table_by_step(document: Mapping[str, Any], depth: int) -> bool:
-    """Whether all names count, and each is that of a row, and not of a run with a table of its own."""
-    if len(document) < 2 or not all(key.isdigit() and isinstance(item, dict) for key, item in document.items()):
+    """Whether all names count, and each is that of a row, and not of a run with a table
+    of its own.
+    """
+    if len(document) < 2 or not all(
+        key.isdigit() and isinstance(item, dict) for key, item in document.items()
+    ):
         return False
-    return not any(_holds_a_table(item, depth) for item in islice(document.values(), MAX_SAMPLED_ROWS))
+    return not any(
+        _holds_a_table(item, depth) for item in islice(document.values(), MAX_SAMPLED_ROWS)
+    )
 
 
 def _holds_a_table(item: Mapping[str, Any], depth: int) -> bool:
@@ -192,7 +237,11 @@ def _holds_runs(items: Objects, depth: int) -> bool:
 
 def _tables_of_items(path: Path, items: Objects, depth: int) -> Iterator[_Table]:
     """The tables of a list of runs, each below the field that names the run, or its number."""
-    labels = (name for name in LABEL_NAMES if len({str(item[name]) for item in items if name in item}) == len(items))
+    labels = (
+        name
+        for name in LABEL_NAMES
+        if len({str(item[name]) for item in items if name in item}) == len(items)
+    )
     label = next(labels, "")
     for number, item in enumerate(items, 1):
         name = str(item.get(label, number))
@@ -203,6 +252,10 @@ def _column(values: Any) -> list[Any] | None:
     """Numbers in a list, or by their row as pandas writes a frame; None for anything else."""
     if isinstance(values, dict) and values and all(str(key).isdigit() for key in values):
         values = list(values.values())
-    if not isinstance(values, list) or not values or any(isinstance(value, (dict, list)) for value in values):
+    if (
+        not isinstance(values, list)
+        or not values
+        or any(isinstance(value, (dict, list)) for value in values)
+    ):
         return None
     return values

@@ -1,13 +1,16 @@
-"""Lines of names and values, as a training loop of its own prints them, one line for each step or evaluation.
+"""Lines of names and values, as a training loop of its own prints them, one line for each step or
+evaluation.
 
     [run1]  12/100 | loss=-0.5 | reward=0.25 | acc=25.0%
     Step 12/100, Average reward: 0.25, Success rate: 0.30
     INFO:train:{"step": 12, "reward": 0.25}
     eval @ step 12: accuracy 0.31
 
-Every other format has its own module and is asked before. Lines of JSON between them are read by their fields.
+Every other format has its own module and is asked before. Lines of JSON between them are read by
+their fields.
 
-A model's printed answer may hold such a line too; it is left out, and reported if it names a measure of success.
+A model's printed answer may hold such a line too; it is left out, and reported if it names a
+measure of success.
 """
 
 from collections import defaultdict
@@ -58,7 +61,11 @@ def _repeats_a_measure(text: str) -> bool:
 def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
     for line in console_lines(text):
-        if line.is_json or line.counter is None or not any(measure_or_count(name) is not None for name in line.row):
+        if (
+            line.is_json
+            or line.counter is None
+            or not any(measure_or_count(name) is not None for name in line.row)
+        ):
             continue
         step = line.row[line.counter]
         at, rises = newest.get(line.form, (step, 0))
@@ -69,19 +76,26 @@ def _rises_with_a_measure(text: str) -> bool:
 
 
 def printed_objects(text: str) -> set[int]:
-    """Numbers of the lines of JSON, from 1, that hold a measure of success but are not the loop's."""
+    """Numbers of the lines of JSON, from 1, that hold a measure
+    of success but are not the loop's.
+    """
     try:
         lines = [line for line in console_lines(text) if line.is_json]
     except TooMuch:  # a long file of JSON, and hardly a console
         return set()
     loop_line_numbers = {line.number for line in chosen_lines(lines).loop_lines}
     return {
-        line.number for line in lines if line.number not in loop_line_numbers and any(map(measure_or_count, line.row))
+        line.number
+        for line in lines
+        if line.number not in loop_line_numbers and any(map(measure_or_count, line.row))
     }
 
 
 def read(log: LogFile) -> Sheet:
-    """One row for each line. Tags before the lines are runs if lines of one form have several of them."""
+    """One row for each line.
+
+    Tags before the lines are runs if lines of one form have several of them.
+    """
     lines = list(console_lines(log.text))
     num_steps = num_loop_steps(lines)
     below = lines_below_headings(log.text, num_steps)
@@ -102,25 +116,37 @@ def read(log: LogFile) -> Sheet:
         number = min(line.number for line in printed)
         first = shorten_name(log.text.split("\n")[number - 1].strip())
         reason = "an answer or summary by its step, which does not follow the training loop's"
-        log.tell(left_out(log.path, len(printed), "line", f"{reason}; the first is line {number}: {first}"))
+        log.tell(
+            left_out(
+                log.path, len(printed), "line", f"{reason}; the first is line {number}: {first}"
+            )
+        )
     rows = ({**line.row, RUN: line.tag} if line.tag in tags else line.row for line in loop_lines)
     titles = titles_by_row(printed_titles(log.text), [line.number for line in loop_lines])
     return Sheet.from_rows(NAME, rows).with_titles(titles)
 
 
 def _newest_of_bars(lines: list[ConsoleLine]) -> list[ConsoleLine]:
-    """The lines without those that a bar of progress shows again at the same step, with newer values."""
+    """The lines without those that a bar of progress shows again at the same step, with newer
+    values.
+    """
     newest_lines: list[ConsoleLine] = []
     for line in lines:
         is_bar = line.counter is not None and any(mark in line.form for mark in BAR_MARKS)
-        if is_bar and newest_lines and (newest_lines[-1].form, newest_lines[-1].counts) == (line.form, line.counts):
+        if (
+            is_bar
+            and newest_lines
+            and (newest_lines[-1].form, newest_lines[-1].counts) == (line.form, line.counts)
+        ):
             newest_lines.pop()
         newest_lines.append(line)
     return newest_lines
 
 
 def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:
-    """The tags of lines of one form with a measure of success, if there are several, each on several lines."""
+    """The tags of lines of one form with a measure of success, if there are several, each on
+    several lines.
+    """
     by_form: dict[str, dict[str, int]] = {}
     for line in lines:
         if line.tag and any(measure_or_count(name) is not None for name in line.row):

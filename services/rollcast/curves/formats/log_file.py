@@ -1,4 +1,6 @@
-"""A file or folder that a trainer wrote: its bytes, within a bound, and the text that they spell."""
+"""A file or folder that a trainer wrote: its bytes, within a bound, and the text
+that they spell.
+"""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +13,9 @@ from rollcast.curves.sheet import MAX_ROWS, TooMuch
 
 MAX_FILE_BYTES = 64 << 20
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
-"""Control characters apart from tab and line ends. A log holds some if a model printed them; a binary file is full of
-them. The last one is the byte-order mark, which is also inside of files that were joined."""
+"""Control characters apart from tab and line ends. A log holds some if a model printed them; a
+binary file is full of them. The last one is the byte-order mark, which is also inside of files that
+were joined."""
 JSON_LINE = re.compile(r"^[ \t]*\[?\{\".*$", re.MULTILINE)
 _TERMINAL_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?)")
 """Colours, movements of the cursor, titles and links."""
@@ -25,19 +28,18 @@ class OtherFormat(UserError):  # noqa: N818  (the next format is asked; this is 
 def unknown_form(path: Path) -> UserError:
     """The refusal of a text that no format reads."""
     return UserError(
-        f"{path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a step, or a format that "
+        f"{path}: the form of this log is not known; give CSV, JSON, lines of NAME=VALUE with a "
+        "step, or a format that "
         "`rollcast fit --help` lists"
     )
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """Attributes:
-    path: of a file or a folder.
-    tell: receives sentences on data that was left out.
+    """Attributes: path: of a file or a folder. tell: receives sentences on data that was left out.
     is_growing: whether an unfinished last line may still grow, so that it is left for a later look.
-    max_bytes: the largest file that is read.
-    printed: a text that a file contains and that is read instead of the file, as the outputs of a notebook are.
+    max_bytes: the largest file that is read. printed: a text that a file contains and that is read
+    instead of the file, as the outputs of a notebook are.
     """
 
     path: Path
@@ -55,27 +57,33 @@ class LogFile:
                 content = file.read(self.max_bytes + 1)
         except OSError as error:
             raise UserError(
-                f"{self.path}: cannot be read ({error.strerror}); give a file or folder that a trainer wrote"
+                f"{self.path}: cannot be read ({error.strerror}); give a file or folder that a "
+                "trainer wrote"
             ) from None
         if len(content) > self.max_bytes:
-            raise UserError(f"{self.path}: larger than {self.max_bytes >> 20} MiB; give the evaluations only")
+            raise UserError(
+                f"{self.path}: larger than {self.max_bytes >> 20} MiB; give the evaluations only"
+            )
         return content
 
     @cached_property
     def text(self) -> str:
         """The bytes as text in UTF-8, UTF-16 or, if it is neither, Latin-1, which `tell` reports.
 
-        Codes of a terminal and control characters are left out, and a progress bar's returns end lines. A last line
-        that may still grow is left out too, unless it is the end of JSON: half of a number would be another number.
-        Raises UserError: it is not text.
+        Codes of a terminal and control characters are left out, and a progress bar's returns end
+        lines. A last line that may still grow is left out too, unless it is the end of JSON: half
+        of a number would be another number. Raises UserError: it is not text.
         """
         text = self._decode() if self.printed is None else self.printed
         if "\x1b" in text:
             text = _TERMINAL_CODE.sub("", text)
         clean = _NO_TEXT.sub("", text)
-        # Share of control characters above which a file is binary. Of evenly distributed bytes they are a tenth.
+        # Share of control characters above which a file is binary. Of evenly distributed bytes they
+        # are a tenth.
         if len(text) - len(clean) > 0.02 * len(text):
-            raise UserError(f"{self.path}: is not a text file; give one that `rollcast fit --help` lists")
+            raise UserError(
+                f"{self.path}: is not a text file; give one that `rollcast fit --help` lists"
+            )
         text = clean.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") > MAX_ROWS:
             raise TooMuch(f"holds more than {MAX_ROWS:,} lines")
@@ -94,7 +102,8 @@ class LogFile:
         # The first bytes show whether every second byte is 0
         head = content[:4096]
         for first, encoding, line_end in ((1, "utf-16-le", b"\n\x00"), (0, "utf-16-be", b"\x00\n")):
-            # In Latin text every other byte is 0. Frames around a table have other bytes, but their lines end.
+            # In Latin text every other byte is 0. Frames around a table have other bytes, but their
+            # lines end.
             ends = sum(head[offset : offset + 2] == line_end for offset in range(0, len(head), 2))
             if len(head) > 3 and (ends or head[first::2].count(0) > 0.9 * (len(head) // 2)):
                 try:
@@ -110,9 +119,13 @@ class LogFile:
             return content.decode("latin-1")
 
 
-_JSON_BEGIN = re.compile(r"""\s*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|NaN))""")
+_JSON_BEGIN = re.compile(
+    r"""\s*(?:\{\s*(?:"|\}|$)|\[\s*(?:[\[{"\]]|$|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|NaN))"""
+)
 
 
 def is_json(text: str) -> bool:
-    """Whether the text begins as a JSON object or list does, and not as a console's `[INFO]` or `{'loss': ..`."""
+    """Whether the text begins as a JSON object or list does, and not as a console's `[INFO]` or
+    `{'loss': ..`.
+    """
     return bool(_JSON_BEGIN.match(text))

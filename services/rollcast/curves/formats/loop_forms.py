@@ -1,8 +1,8 @@
 """Which lines of a console a training loop prints, by their forms.
 
-All lines of a loop that one place of the program prints share a form, and their steps rise. A model's printed answers
-share none, or the form of one that is printed again and again, with the same few steps. `printed_answers` judges single
-lines of forms that count the loop's steps.
+All lines of a loop that one place of the program prints share a form, and their steps rise. A
+model's printed answers share none, or the form of one that is printed again and again, with the
+same few steps. `printed_answers` judges single lines of forms that count the loop's steps.
 """
 
 from bisect import bisect
@@ -19,7 +19,8 @@ from rollcast.curves.measures import Measure, Stage, measure_or_count
 MIN_SERIES_STEPS = 3
 """Different steps of lines of one form that rise by themselves."""
 MIN_DISTINCT_SHARE = 0.2
-"""Different steps for each line of a form. Answers that count to eight again and again have fewer."""
+"""Different steps for each line of a form. Answers that count to eight again and again have
+fewer."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class _Form:
     def stage(self) -> Stage | None:
         """The best stage of a measure of success in its lines; None without a measure."""
         names = dict.fromkeys(name for line in self.lines for name in line.row)
-        measures: list[Measure] = [measure for name in names if (measure := measure_or_count(name)) is not None]
+        measures: list[Measure] = [
+            measure for name in names if (measure := measure_or_count(name)) is not None
+        ]
         return min((measure.stage for measure in measures), default=None)
 
     @cached_property
@@ -56,8 +59,8 @@ class _Form:
     def rises(self) -> bool:
         """Whether its steps mostly rise."""
         num_falls = sum(later.counts < earlier.counts for earlier, later in pairwise(self.lines))
-        # Share of such lines whose step may be less than the one before; the steps of unrelated answers fall half the
-        # time
+        # Share of such lines whose step may be less than the one before; the steps of unrelated
+        # answers fall half the time
         return self.counter is not None and num_falls <= 0.25 * len(self.lines)
 
     @property
@@ -66,19 +69,23 @@ class _Form:
 
     @cached_property
     def weight(self) -> float:
-        """Its different steps, less if it repeats them, and less if all of its lines follow one another."""
+        """Its different steps, less if it repeats them, and less if all of its lines follow one
+        another.
+        """
         gaps = sum(later.number - earlier.number > 1 for earlier, later in pairwise(self.lines))
-        # Weight of a form whose lines follow one another without any other line, as a list in one answer does
+        # Weight of a form whose lines follow one another without any other line, as a list in one
+        # answer does
         return self.num_distinct**2 / len(self.lines) * (1.0 if gaps else 0.05)
 
     def is_interleaved(self, other_form: "_Form") -> bool:
         """Whether lines of the other form separate most of these lines, or these lines those."""
         owners = sorted(
-            [(line_index, 0) for line_index in self.line_indices] + [(place, 1) for place in other_form.line_indices]
+            [(line_index, 0) for line_index in self.line_indices]
+            + [(place, 1) for place in other_form.line_indices]
         )
         num_changes = sum(earlier[1] != later[1] for earlier, later in pairwise(owners))
-        # One loop prints both forms if half of the rarer one's lines stand alone between lines of the other: each makes
-        # two changes.
+        # One loop prints both forms if half of the rarer one's lines stand alone between lines of
+        # the other: each makes two changes.
         return num_changes >= min(len(self.line_indices), len(other_form.line_indices))
 
 
@@ -116,11 +123,14 @@ def _forms(lines: list[ConsoleLine], key: Callable[[ConsoleLine], Hashable]) -> 
 
 
 def _anchor(forms: list[_Form]) -> _Form | None:
-    """The form of the loop's lines: of most lines, among those that go with the best form of a measure of success.
+    """The form of the loop's lines: of most lines, among those that go with the best form of a
+    measure of success.
 
     None: no measure of success is at steps that rise.
     """
-    measured = [form for form in forms if form.stage is not None and form.rises and form.num_distinct > 1]
+    measured = [
+        form for form in forms if form.stage is not None and form.rises and form.num_distinct > 1
+    ]
     series = [form for form in measured if form.is_series]
     if not measured:
         return None
@@ -137,14 +147,18 @@ def _anchor(forms: list[_Form]) -> _Form | None:
 
 
 def _choose_lines(forms: list[_Form], anchor: _Form) -> ChosenLines:
-    timeline = StepTimeline.from_steps(anchor.line_indices, [line.row[anchor.counter or ""] for line in anchor.lines])
+    timeline = StepTimeline.from_steps(
+        anchor.line_indices, [line.row[anchor.counter or ""] for line in anchor.lines]
+    )
     loop_lines: list[tuple[int, ConsoleLine]] = []
     printed: list[tuple[int, ConsoleLine]] = []
     for form in forms:
         left_out = set() if form is anchor else _left_out(form, anchor, timeline)
         for line_index, line in zip(form.line_indices, form.lines, strict=True):
             if line_index not in left_out:
-                loop_lines.append((line_index, line if form.counter else _with_step(line, line_index, anchor)))
+                loop_lines.append(
+                    (line_index, line if form.counter else _with_step(line, line_index, anchor))
+                )
             elif form.stage is not None and form.counter:
                 printed.append((line_index, line))
     loop_lines.sort(key=lambda item: item[0])
@@ -168,24 +182,34 @@ def _left_out(form: _Form, anchor: _Form, timeline: StepTimeline) -> set[int]:
         return set() if _goes_with(form, anchor) else everything
     if form.stage is None and not form.is_series:
         return everything
-    left_out = set(printed_answers(timeline, form.line_indices, [line.row[counter] for line in form.lines]))
-    # A larger share of lines out of order makes all lines of the form answers. Lines without a measure of success are
-    # no loss, so a smaller share is enough for them.
+    left_out = set(
+        printed_answers(timeline, form.line_indices, [line.row[counter] for line in form.lines])
+    )
+    # A larger share of lines out of order makes all lines of the form answers. Lines without a
+    # measure of success are no loss, so a smaller share is enough for them.
     max_share = 0.1 if form.stage is None else 0.25
     return everything if len(left_out) > max_share * len(everything) else left_out
 
 
 def _is_in_lists(form: _Form, anchor: _Form) -> bool:
-    """Whether most lines of a form stand several between two lines of the loop, at few places: a bar, worked steps."""
+    """Whether most lines of a form stand several between two lines of the loop, at few places: a
+    bar, worked steps.
+    """
     stretches = Counter(bisect(anchor.line_indices, line_index) for line_index in form.line_indices)
     # Lines before the first and behind the last line of the loop alone are other phases
     last = len(anchor.line_indices) if max(stretches) > 0 else 0
-    lists = [count for stretch, count in stretches.items() if count >= MIN_SERIES_STEPS and stretch < last]
+    lists = [
+        count
+        for stretch, count in stretches.items()
+        if count >= MIN_SERIES_STEPS and stretch < last
+    ]
     return 2 * sum(lists) > len(form.lines) and 2 * len(lists) <= len(anchor.lines)
 
 
 def _goes_with(form: _Form, anchor: _Form) -> bool:
-    """Whether lines that do not count the loop's steps are the loop's: of epochs between those of steps, say."""
+    """Whether lines that do not count the loop's steps are the loop's: of epochs between those of
+    steps, say.
+    """
     if len(form.lines) < 2 or not form.is_interleaved(anchor):
         return False
     if form.counter is None:
@@ -194,4 +218,6 @@ def _goes_with(form: _Form, anchor: _Form) -> bool:
     if not form.rises or form.num_distinct < 2 or not rises_as_a_loop(steps):
         return False
     is_dense = form.num_distinct >= MIN_DISTINCT_SHARE * len(form.lines)
-    return is_dense or form.stage is None or (anchor.stage is not None and form.stage > anchor.stage)
+    return (
+        is_dense or form.stage is None or (anchor.stage is not None and form.stage > anchor.stage)
+    )

@@ -1,6 +1,8 @@
-"""MLflow: the folder of its file store (mlruns), of a run in it, or the file of one metric of a run.
+"""MLflow: the folder of its file store (mlruns), of a run in it, or the file of one metric of a
+run.
 
-Such a file has the name of the metric, and a line `timestamp value step` for each value, in milliseconds.
+Such a file has the name of the metric, and a line `timestamp value step` for each value, in
+milliseconds.
 """
 
 import re
@@ -32,29 +34,39 @@ def recognises(log: LogFile) -> bool:
         return next(_run_folders(log.path), None) is not None
     # The first line rules out most other formats, which may have a million lines.
     first, _, further_lines = log.text.rstrip("\n").partition("\n")
-    return bool(_LINE.fullmatch(first)) and all(_LINE.fullmatch(line) for line in further_lines.splitlines())
+    return bool(_LINE.fullmatch(first)) and all(
+        _LINE.fullmatch(line) for line in further_lines.splitlines()
+    )
 
 
 def read(log: LogFile) -> Sheet:
-    """Every run in a file store, or one metric. Raises UserError: a file cannot be read. Raises TooMuch."""
+    """Every run in a file store, or one metric.
+
+    Raises UserError: a file cannot be read. Raises TooMuch.
+    """
     if not log.path.is_dir():
         values = _values_in(log.text)
         return Sheet.from_rows(
-            FILE_NAME, ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values)
+            FILE_NAME,
+            ({"step": step, TIME: at / 1000, log.path.name: value} for at, value, step in values),
         )
     metric_values: list[Value] = []
     called: dict[str, str] = {}
     num_left = MAX_FILE_BYTES
     for run in _run_folders(log.path):
         name = run / _RUN_NAME
-        called[run.name] = LogFile(name, log.tell, max_bytes=4096).text.strip() if name.is_file() else run.name
+        called[run.name] = (
+            LogFile(name, log.tell, max_bytes=4096).text.strip() if name.is_file() else run.name
+        )
         files = list(islice((run / METRICS).rglob("*"), MAX_FILES + 1))
         if len(files) > MAX_FILES:
             raise UserError(f"{run}: holds more than {MAX_FILES:,} metrics; give the file of one")
         for file in sorted(file for file in files if file.is_file()):
             key = file.relative_to(run / METRICS).as_posix()
             metric = LogFile(file, log.tell, max_bytes=num_left)
-            metric_values += [(run.name, key, step, at, value) for at, value, step in _values_in(metric.text)]
+            metric_values += [
+                (run.name, key, step, at, value) for at, value, step in _values_in(metric.text)
+            ]
             num_left -= len(metric.content)
             if len(metric_values) > MAX_ROWS:
                 raise TooMuch(f"holds more than {MAX_ROWS:,} values")
@@ -71,7 +83,10 @@ def _values_in(text: str) -> list[tuple[int, str, int]]:
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
-    """The folder itself, its folders, and their folders, as far as they are runs. Their number is bounded."""
+    """The folder itself, its folders, and their folders, as far as they are runs.
+
+    Their number is bounded.
+    """
     num_folders = 0
     for pattern in ("", "*/", "*/*/"):
         for metrics in sorted(folder.glob(pattern + METRICS)) if pattern else [folder / METRICS]:

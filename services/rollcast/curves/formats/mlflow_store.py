@@ -1,7 +1,8 @@
 """MLflow's SQLite store: real tables alone, in a bounded time and memory.
 
-A file of a few pages can spell any amount of rows: by views, by columns that are computed, by pages that name one page
-many times. So nothing of the schema but two plain tables is read, and no more rows than a file of that size can hold.
+A file of a few pages can spell any amount of rows: by views, by columns that are computed, by pages
+that name one page many times. So nothing of the schema but two plain tables is read, and no more
+rows than a file of that size can hold.
 """
 
 import sqlite3
@@ -21,7 +22,10 @@ NAME = "MLflow store"
 FIRST_BYTES = b"SQLite format 3\x00"
 _READ = frozenset({"runs", "metrics", "sqlite_master"})
 _FUNCTIONS = frozenset({"typeof"})
-_RUNS = "SELECT run_uuid, name FROM runs NOT INDEXED WHERE typeof(run_uuid) = 'text' AND typeof(name) = 'text'"
+_RUNS = (
+    "SELECT run_uuid, name FROM runs NOT INDEXED WHERE typeof(run_uuid) = 'text' AND typeof(name) "
+    "= 'text'"
+)
 _METRICS = (
     "SELECT run_uuid, key, step, timestamp, value FROM metrics NOT INDEXED WHERE NOT is_nan "
     "AND typeof(run_uuid) = 'text' AND typeof(key) = 'text' AND typeof(step) = 'integer' "
@@ -52,7 +56,8 @@ def _rows(path: Path) -> list[Row]:
             values = list(store.rows(_METRICS))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path}: is not a SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give its mlflow.db"
+            f"{path}: is not a SQLite store of MLflow ({' '.join(str(error).split())[:200]}); give "
+            "its mlflow.db"
         ) from None
     values.sort(key=lambda item: item[3])
     called = distinct({run: names.get(run) or run for run, *_ in values})
@@ -71,9 +76,12 @@ def _restrict(connection: sqlite3.Connection) -> None:
 
 
 def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
-    """Raises sqlite3.Error unless it is a table with pages of its own, all of whose columns are stored."""
+    """Raises sqlite3.Error unless it is a table with pages of its own, all of whose columns are
+    stored.
+    """
     table_types = connection.execute(
-        "SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE AND rootpage > 0 LIMIT 2", (table,)
+        "SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE AND rootpage > 0 LIMIT 2",
+        (table,),
     ).fetchall()
     if table_types != [("table",)]:
         raise sqlite3.DatabaseError(f"no such table: {table}")
@@ -81,11 +89,17 @@ def _check_is_plain(connection: sqlite3.Connection, table: str) -> None:
         raise sqlite3.DatabaseError(f"columns of {table} are computed")
 
 
-def _authorise(action: int, first: str | None, second: str | None, database: str | None, within: str | None) -> int:
+def _authorise(
+    action: int, first: str | None, second: str | None, database: str | None, within: str | None
+) -> int:
     """Reading those tables, not by way of a view or a trigger, and nothing else."""
     is_read = action == sqlite3.SQLITE_READ and first in _READ and within is None
     is_known = action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS
-    return sqlite3.SQLITE_OK if is_read or is_known or action == sqlite3.SQLITE_SELECT else sqlite3.SQLITE_DENY
+    return (
+        sqlite3.SQLITE_OK
+        if is_read or is_known or action == sqlite3.SQLITE_SELECT
+        else sqlite3.SQLITE_DENY
+    )
 
 
 class _Store:
@@ -105,7 +119,9 @@ class _Store:
             self._num_left -= 1
             if self._num_left < 0:
                 raise TooMuch("holds more rows than a sound file of its size")
-            yield tuple(self._intern_text(value) if isinstance(value, str) else value for value in row)
+            yield tuple(
+                self._intern_text(value) if isinstance(value, str) else value for value in row
+            )
 
     def _intern_text(self, text: str) -> str:
         if text not in self._texts:

@@ -1,5 +1,6 @@
-"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and those of its
-validation if there was one, `Accuracy: 0.41`. A validation before the first step is of step 0.
+"""NeMo-RL's console: under `==== Step 12/1000 ====` the results of a step, `Avg Reward: 0.43`, and
+those of its validation if there was one, `Accuracy: 0.41`. A validation before the first step is of
+step 0.
 """
 
 import re
@@ -15,7 +16,11 @@ _PREFIX = {"Training": "train/", "Validation": "validation/"}
 
 
 def recognises(log: LogFile) -> bool:
-    return "Results:" in log.console and bool(_RESULTS.search(log.console)) and bool(_STEP.search(log.console))
+    return (
+        "Results:" in log.console
+        and bool(_RESULTS.search(log.console))
+        and bool(_STEP.search(log.console))
+    )
 
 
 def read(log: LogFile) -> Sheet:

@@ -13,7 +13,8 @@ _PLAIN_TYPES = frozenset({int, float, str, bool, type(None)})
 def flat(nested: Mapping[str, Any]) -> Row:
     """Numbers and texts of nested mappings, by the path to them: {"a": {"b": 1}} -> {"a/b": 1}.
 
-    Lists are left out, and so are fields deeper than 8 levels or after the 2,000th one. Long names are cut.
+    Lists are left out, and so are fields deeper than 8 levels or after the 2,000th one. Long names
+    are cut.
     """
     # Most rows are flat already, and a log may hold a million of them.
     if len(nested) <= MAX_FIELDS and _PLAIN_TYPES.issuperset(map(type, nested.values())):

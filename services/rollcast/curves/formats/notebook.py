@@ -1,6 +1,8 @@
-"""Notebooks of Jupyter: the table of a trainer's progress in the outputs of its cells, or the texts that they printed.
+"""Notebooks of Jupyter: the table of a trainer's progress in the outputs of its cells, or the texts
+that they printed.
 
-{"cells": [{"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>", ..]}}, ..]}, ..], "nbformat": 4}
+{"cells": [{"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>", ..]}}, ..]}, ..],
+"nbformat": 4}
 """
 
 import json
@@ -29,10 +31,16 @@ def recognises(log: LogFile) -> bool:
 def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
     """The tables of the outputs, or else their texts as a console.
 
-    `read_console`: reads a text as any other log. Raises UserError: the outputs hold neither, and how to get it.
+    `read_console`: reads a text as any other log. Raises UserError: the outputs hold neither, and
+    how to get it.
     """
     outputs = list(_outputs(_notebook(log)))
-    tables = [table for number, kind, text in outputs if kind == "html" for table in html_tables(text, number)]
+    tables = [
+        table
+        for number, kind, text in outputs
+        if kind == "html"
+        for table in html_tables(text, number)
+    ]
     if any(table.is_of_a_run for table in tables):
         return sheet_of_tables(NAME, "cell", tables)
     text = "\n".join(text for _, kind, text in outputs if kind == "text")
@@ -40,7 +48,8 @@ def read(log: LogFile, read_console: Callable[[LogFile], Sheet]) -> Sheet:
         return read_console(LogFile(log.path, log.tell, printed=text)).with_names(PRINTED_NAME, str)
     except UserError:
         raise UserError(
-            f"{log.path}: no output in this notebook holds a pass rate or reward; save it with the outputs of its "
+            f"{log.path}: no output in this notebook holds a pass rate or reward; save it with the "
+            "outputs of its "
             "cells, or write trainer.state.log_history to a JSON file and give that"
         ) from None
 
@@ -66,7 +75,9 @@ def _outputs(notebook: Any) -> Iterator[tuple[int, str, str]]:
             mime_bundle = data if isinstance(data, dict) else {}
             if html := _join_lines(mime_bundle.get("text/html")):
                 yield number, "html", html
-            if text := _join_lines(output.get("text")) or _join_lines(mime_bundle.get("text/plain")):
+            if text := _join_lines(output.get("text")) or _join_lines(
+                mime_bundle.get("text/plain")
+            ):
                 yield number, "text", text
 
 

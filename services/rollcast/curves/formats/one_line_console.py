@@ -1,11 +1,15 @@
-"""Consoles that print all metrics of a step in one line. Between the lines are progress bars and other processes'.
+"""Consoles that print all metrics of a step in one line. Between the lines are progress bars and
+other processes'.
 
-    verl             step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 - critic/score/mean:np.float64(0.41) - ..
+    verl             step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 -
+                     critic/score/mean:np.float64(0.41) - ..
     OpenRLHF         Global step 12: {'policy_loss': 0.1, 'reward': 0.43, ..}
-                     Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_gsm8k_pass1': 0.4, ..}
+                     Evaluation completed in 0:01:20, global_step 12, eval_metrics:
+                     {'eval_gsm8k_pass1': 0.4, ..}
     TRL              {'loss': 0.01, 'reward': '0.43', .., 'epoch': 0.12}
 
-The mappings are read as text, never evaluated. Ray puts `(TaskRunner pid=123) ` before a line of verl.
+The mappings are read as text, never evaluated. Ray puts `(TaskRunner pid=123) ` before a line of
+verl.
 """
 
 import re
@@ -41,7 +45,8 @@ class OneLineConsole:
 
     def read(self, log: LogFile) -> Sheet:
         """One row for each line of metrics."""
-        # A list would take four times the memory, and a long log may have a million lines of metrics.
+        # A list would take four times the memory, and a long log may have a million lines of
+        # metrics.
         line_numbers = array("L")
 
         def rows() -> Iterator[Row]:
@@ -69,20 +74,29 @@ VERL = OneLineConsole(
     name="console log of verl",
     mark="step:",
     line=re.compile(r"\bstep:(?P<step>\d{1,12}) - (?P<metrics>\S+:.*)"),
-    item=re.compile(r"(?:^| - )(\S{1,300}?):(?:np\.\w+\()?(-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan))\)?(?= - |\s|$)"),
+    item=re.compile(
+        r"(?:^| - )(\S{1,300}?):(?:np\.\w+\()?(-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan))\)?(?= - "
+        r"|\s|$)"
+    ),
     min_metrics=2,
 )
 OPENRLHF = OneLineConsole(
     name="console log of OpenRLHF",
     # A part of both `Global step` and `global_step`.
     mark="lobal",
-    line=re.compile(r"\b(?:[Gg]lobal step|global_step) (?P<step>\d{1,12})(?:, eval_metrics)?: (?P<metrics>\{.*)"),
-    item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\)?(?=[,}])"),
+    line=re.compile(
+        r"\b(?:[Gg]lobal step|global_step) (?P<step>\d{1,12})(?:, eval_metrics)?: (?P<metrics>\{.*)"
+    ),
+    item=re.compile(
+        r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\)?(?=[,}])"
+    ),
 )
 TRL = OneLineConsole(
     name="console log of TRL or transformers",
     mark="'epoch': ",
     line=re.compile(r"(?P<metrics>\{(?=[^{}\n]*'epoch': '?[\d.])'[^'\n{}]{1,300}': [^{}\n]*\})"),
-    item=re.compile(r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])"),
+    item=re.compile(
+        r"'([^']{1,300})': (?:np\.\w+\(|tensor\()?'?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)'?\)?(?=[,}])"
+    ),
 )
 """Transformers 5 puts the numbers in quotes."""

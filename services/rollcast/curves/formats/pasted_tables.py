@@ -1,4 +1,5 @@
-"""The table of a trainer in a notebook, copied as text: cells between tabs or blanks, or each on a line of its own.
+"""The table of a trainer in a notebook, copied as text: cells between tabs or blanks, or each on a
+line of its own.
 
 Step  Training Loss  reward  reward_std          Step
 1     0.000100       0.2082  0.3                 Training Loss
@@ -26,8 +27,12 @@ _ROW_CELL = re.compile(r"No log|\S+")
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether a table of at least five rows holds a measure of success, and no line of a loop does."""
-    return any(table.is_of_a_run for table in _tables(log.console)) and not key_values.has_loop(log.text)
+    """Whether a table of at least five rows holds a measure of success, and no line
+    of a loop does.
+    """
+    return any(table.is_of_a_run for table in _tables(log.console)) and not key_values.has_loop(
+        log.text
+    )
 
 
 def read(log: LogFile) -> Sheet:
@@ -46,7 +51,11 @@ def _tables(text: str) -> Iterator[HtmlTable]:
         if len(line) > 5_000 or not line.casefold().startswith(_FIRST_NAMES):
             continue
         is_alone = line.casefold() in _FIRST_NAMES
-        table = _table_of_lines(lines, index, number) if is_alone else _table_below(lines, index, number)
+        table = (
+            _table_of_lines(lines, index, number)
+            if is_alone
+            else _table_below(lines, index, number)
+        )
         # Rows that prose hardly has
         if len(table.rows) >= 5 and _rises(table):
             number += 1
@@ -54,12 +63,19 @@ def _tables(text: str) -> Iterator[HtmlTable]:
 
 
 def _table_below(lines: list[str], index: int, number: int) -> HtmlTable:
-    """The table whose heading is one line. No rows if its names are not as many as the cells of a row."""
+    """The table whose heading is one line.
+
+    No rows if its names are not as many as the cells of a row.
+    """
     rows: list[list[str]] = []
     for row_index in range(index + 1, len(lines)):  # a slice would copy all lines for each heading
         line = lines[row_index]
         cells = _ROW_CELL.findall(line) if len(line) <= 5_000 else []
-        if not cells or not all(map(_CELL.fullmatch, cells)) or (rows and len(cells) != len(rows[0])):
+        if (
+            not cells
+            or not all(map(_CELL.fullmatch, cells))
+            or (rows and len(cells) != len(rows[0]))
+        ):
             break
         rows.append(cells)
     num_cells = len(rows[0]) if rows else 0
@@ -87,7 +103,11 @@ def _table_of_lines(lines: list[str], index: int, number: int) -> HtmlTable:
     # Characters of a name of a column: a longer line is text
     is_table = len(names) > 1 and max(map(len, names)) <= 80
     num_whole = len(cells) // len(names) if is_table else 0
-    return HtmlTable(number, names, [cells[row * len(names) : (row + 1) * len(names)] for row in range(num_whole)])
+    return HtmlTable(
+        number,
+        names,
+        [cells[row * len(names) : (row + 1) * len(names)] for row in range(num_whole)],
+    )
 
 
 def _rises(table: HtmlTable) -> bool:

@@ -1,6 +1,7 @@
-"""prime-rl's console: `SUCCESS Step 12 | Time: 3.1s | Reward: 0.4312 | Val. Reward: 0.4 | ..` of the orchestrator, and
-`Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its evaluations. Those run during the training,
-over several steps; a line `Running evals for checkpoint step 12` before them names their weights.
+"""prime-rl's console: `SUCCESS Step 12 | Time: 3.1s | Reward: 0.4312 | Val. Reward: 0.4 | ..` of
+the orchestrator, and `Evaluated aime2024 in 12.3s (Avg@8=0.1234, Pass@8: 0.3, ..)` of its
+evaluations. Those run during the training, over several steps; a line `Running evals for checkpoint
+step 12` before them names their weights.
 """
 
 import re
@@ -13,9 +14,13 @@ NAME = "console log of prime-rl"
 _STEP = re.compile(r"\bStep (\d{1,12}) \| ")
 _REWARD = re.compile(r"\bReward: ")
 _EVALUATED = re.compile(r"\bEvaluated (\S{1,200}) in [\d.]{1,20}\s?\w{0,20} \(")
-_PART = re.compile(r"(?<![A-Za-z])([A-Z][\w .@/-]{0,60}?)[:=] ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[\s,)|%a-z]|$)")
+_PART = re.compile(
+    r"(?<![A-Za-z])([A-Z][\w .@/-]{0,60}?)[:=] ?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?=[\s,)|%a-z]|$)"
+)
 _AT_STEP = re.compile(r"\b(?:step|ckpt)[= ](\d{1,12})\b", re.IGNORECASE)
-_BEGUN = re.compile(r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)")
+_BEGUN = re.compile(
+    r"\bRunning (?:evals for (?:checkpoint|interval) step (\d{1,12})|final evals\b)"
+)
 
 
 def recognises(log: LogFile) -> bool:
@@ -23,7 +28,10 @@ def recognises(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Sheet:
-    """A row for each step and each evaluation. An evaluation whose step no line names belongs to the step before it."""
+    """A row for each step and each evaluation.
+
+    An evaluation whose step no line names belongs to the step before it.
+    """
     rows: list[Row] = []
     step = 0
     evaluated: int | None = None
@@ -32,11 +40,19 @@ def read(log: LogFile) -> Sheet:
         if entry_match := _match_step(line):
             step = int(entry_match[1])
             line_numbers.append(number)
-            rows.append({"step": step, **{_name(key): value for key, value in _PART.findall(line, entry_match.end())}})
+            rows.append(
+                {
+                    "step": step,
+                    **{_name(key): value for key, value in _PART.findall(line, entry_match.end())},
+                }
+            )
         elif start_match := _BEGUN.search(line):
             evaluated = int(start_match[1]) if start_match[1] else step
-        elif (entry_match := _EVALUATED.search(line)) and (end := line.rfind(")")) >= entry_match.end():
-            # Several data sets follow one line that names the step, so the step stays for all of them.
+        elif (entry_match := _EVALUATED.search(line)) and (
+            end := line.rfind(")")
+        ) >= entry_match.end():
+            # Several data sets follow one line that names the step, so the step stays for all of
+            # them.
             at = step if evaluated is None else evaluated
             if step_match := _AT_STEP.search(line):
                 at = int(step_match[1])
@@ -46,7 +62,9 @@ def read(log: LogFile) -> Sheet:
             }
             line_numbers.append(number)
             rows.append({"step": at, **values})
-    return Sheet.from_rows(NAME, rows).with_titles(titles_by_row(printed_titles(log.console), line_numbers))
+    return Sheet.from_rows(NAME, rows).with_titles(
+        titles_by_row(printed_titles(log.console), line_numbers)
+    )
 
 
 def _match_step(line: str) -> re.Match[str] | None:

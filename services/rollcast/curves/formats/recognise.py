@@ -1,4 +1,7 @@
-"""Which format a file or folder is of. The one rule: the most particular mark first, tables last."""
+"""Which format a file or folder is of.
+
+The one rule: the most particular mark first, tables last.
+"""
 
 import re
 from pathlib import Path
@@ -62,11 +65,13 @@ FORMATS: tuple[Format, ...] = (
     pasted_tables,
     key_values,
 )
-"""In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON comes after them."""
+"""In the order in which they are tried. A console may begin with `[` or `{` as JSON does, so JSON
+comes after them."""
 
 
 def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
-    """The columns of a file, a folder or a run of W&B. `is_growing`: a trainer may be writing the file.
+    """The columns of a file, a folder or a run of W&B. `is_growing`: a trainer may be writing the
+    file.
 
     Raises UserError: why it cannot be read, and what would help.
     """
@@ -79,20 +84,28 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
         if not is_folder and not log.content.strip():
             raise UserError(f"{log.path}: is empty; give a file with evaluations")
         if not is_folder:
-            return notebook.read(log, _sheet_of_file) if notebook.recognises(log) else _sheet_of_file(log)
+            return (
+                notebook.read(log, _sheet_of_file)
+                if notebook.recognises(log)
+                else _sheet_of_file(log)
+            )
         for format in FOLDER_FORMATS:
             if format.recognises(log):
                 return format.read(log)
     except TooMuch as error:
         raise UserError(f"{source}: {error}; give the evaluations only") from None
     raise UserError(
-        f"run folder {source}: holds no {EVALUATIONS}; give the folder of one run, of Rollcast, TensorBoard, W&B, "
+        f"run folder {source}: holds no {EVALUATIONS}; give the folder of one run, of Rollcast, "
+        "TensorBoard, W&B, "
         "MLflow or TRL"
     )
 
 
 def _sheet_of_file(log: LogFile) -> Sheet:
-    """The columns of a file in the first format that reads it, else as a table. Raises UserError, TooMuch."""
+    """The columns of a file in the first format that reads it, else as a table.
+
+    Raises UserError, TooMuch.
+    """
     first_error: OtherFormat | None = None
     for format in FORMATS:
         try:
@@ -106,9 +119,14 @@ def _sheet_of_file(log: LogFile) -> Sheet:
 
 
 def _table(log: LogFile) -> Sheet:
-    """A text that no format recognises, as a table. Raises UserError: it is not a table of numbers either."""
+    """A text that no format recognises, as a table.
+
+    Raises UserError: it is not a table of numbers either.
+    """
     sheet = delimited.read(log)
-    num_numbers = [int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()]
+    num_numbers = [
+        int(np.isfinite(column.numbers.values).sum()) for column in sheet.columns.values()
+    ]
     # Share of the rows that have a number in some column of a table: prose has fewer
     is_of_numbers = max(num_numbers, default=0) >= 0.5 * sheet.num_rows
     # A header of a value is a first line of a log: `step 10 accuracy 0.2`.

@@ -4,8 +4,8 @@
 avg reward: 0.35
 success rate: 0.41
 
-The loop prints a line once below each heading, or below every fifth. Sampled answers are below some headings only, or
-several below one.
+The loop prints a line once below each heading, or below every fifth. Sampled answers are below some
+headings only, or several below one.
 """
 
 from collections import Counter, defaultdict
@@ -40,9 +40,11 @@ class _LineBelow:
 
 
 def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
-    """The lines of metrics, each with the step of the heading above it; none if no headings rise. Raises TooMuch.
+    """The lines of metrics, each with the step of the heading above it; none if no headings rise.
+    Raises TooMuch.
 
-    `num_other_steps`: read by other means; none either if headings of steps have no more different ones.
+    `num_other_steps`: read by other means; none either if headings of steps have no more different
+    ones.
     """
     lines = text.split("\n")
     headings = [
@@ -53,7 +55,9 @@ def lines_below_headings(text: str, num_other_steps: int = 0) -> ChosenLines:
     form = _rising_form(headings)
     by_number = {heading.number: heading for heading in headings if heading.form == form}
     has_steps = any("epoch" not in heading.row for heading in by_number.values())
-    if not by_number or (has_steps and len({heading.counts for heading in by_number.values()}) <= num_other_steps):
+    if not by_number or (
+        has_steps and len({heading.counts for heading in by_number.values()}) <= num_other_steps
+    ):
         return ChosenLines()
     below: list[_LineBelow] = []
     current: ConsoleLine | None = None
@@ -94,8 +98,14 @@ def _of_the_loop(below: list[_LineBelow]) -> ChosenLines:
     kept = {item.line.number for item in regular} if any(map(_is_measured, regular)) else None
     if kept is None and not any(map(_is_measured, below)):
         return ChosenLines()
-    printed = [item.line for item in below if kept is not None and item.line.number not in kept and _is_measured(item)]
-    return ChosenLines([item.line for item in below if kept is None or item.line.number in kept], printed)
+    printed = [
+        item.line
+        for item in below
+        if kept is not None and item.line.number not in kept and _is_measured(item)
+    ]
+    return ChosenLines(
+        [item.line for item in below if kept is None or item.line.number in kept], printed
+    )
 
 
 def _is_measured(item: _LineBelow) -> bool:
@@ -103,12 +113,15 @@ def _is_measured(item: _LineBelow) -> bool:
 
 
 def _is_regular(items: list[_LineBelow]) -> bool:
-    """Whether lines are each below a heading of its own, mostly after the same number of headings."""
+    """Whether lines are each below a heading of its own, mostly after the same number
+    of headings.
+    """
     if len(items) < MIN_HEADINGS:
         return True
     headings = sorted({item.heading for item in items})
     gaps = Counter(after - before for before, after in pairwise(headings))
-    # After a restart a tenth of the lines of a form may be below a heading with another one of that form
+    # After a restart a tenth of the lines of a form may be below a heading with another one of that
+    # form
     is_once = len(headings) >= 0.9 * len(items)
     # Share of the lines of a form that follow the one before after the usual number of headings
     return is_once and max(gaps.values(), default=0) >= 0.75 * (len(headings) - 1)
@@ -119,10 +132,15 @@ def _rising_form(headings: list[ConsoleLine]) -> str | None:
     num_distinct: dict[str, int] = {}
     counts = Counter(heading.form for heading in headings)
     for form, count in counts.items():
-        steps = [heading.counts for heading in headings if heading.form == form] if count >= MIN_HEADINGS else []
+        steps = (
+            [heading.counts for heading in headings if heading.form == form]
+            if count >= MIN_HEADINGS
+            else []
+        )
         num_falls = sum(later < earlier for earlier, later in pairwise(steps))
         distinct = len(set(steps))
-        # Answers that count to eight again and again have few different steps, and their steps fall often.
+        # Answers that count to eight again and again have few different steps, and their steps fall
+        # often.
         if distinct >= max(MIN_HEADINGS, 0.2 * count) and num_falls <= 0.25 * count:
             num_distinct[form] = distinct
     return max(num_distinct, key=lambda form: num_distinct[form], default=None)

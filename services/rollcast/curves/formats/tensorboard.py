@@ -1,10 +1,11 @@
 """TensorBoard's event files: scalars of one run, by step.
 
-A record is its length (8 bytes), a checksum of the length, the bytes of an Event, a checksum of these. The checksum of
-the length is compared with it, so that an unfinished end is noticed. TensorFlow 2 writes a scalar as a tensor, others
-as a plain number.
+A record is its length (8 bytes), a checksum of the length, the bytes of an Event, a checksum of
+these. The checksum of the length is compared with it, so that an unfinished end is noticed.
+TensorFlow 2 writes a scalar as a tensor, others as a plain number.
 
-Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's TFRecord.
+Source: tensorboard/compat/proto/{event,summary,tensor}.proto; the record format is TensorFlow's
+TFRecord.
 """
 
 import struct
@@ -14,7 +15,14 @@ from pathlib import Path
 from rollcast.config.errors import UserError
 from rollcast.curves.formats.log_file import MAX_FILE_BYTES, LogFile
 from rollcast.curves.formats.nested import MAX_FIELDS
-from rollcast.curves.formats.wire_format import WIRE_BYTES, WIRE_FIXED32, WIRE_FIXED64, WIRE_VARINT, fields, to_signed
+from rollcast.curves.formats.wire_format import (
+    WIRE_BYTES,
+    WIRE_FIXED32,
+    WIRE_FIXED64,
+    WIRE_VARINT,
+    fields,
+    to_signed,
+)
 from rollcast.curves.sheet import MAX_NAME_CHARS, MAX_ROWS, Row, Sheet, TooMuch
 
 NAME = "TensorBoard event file"
@@ -25,7 +33,10 @@ _TYPE_FLOAT = 1
 
 
 def recognises(log: LogFile) -> bool:
-    """Whether the first record's length has the checksum that follows it. Of a folder: whether it holds event files."""
+    """Whether the first record's length has the checksum that follows it.
+
+    Of a folder: whether it holds event files.
+    """
     if log.path.is_dir():
         return bool(event_files(log.path))
     if len(log.content) < HEADER.size:
@@ -36,13 +47,18 @@ def recognises(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Sheet:
-    """The scalars of one run. Raises UserError: a folder holds too many files, or they are too large."""
+    """The scalars of one run.
+
+    Raises UserError: a folder holds too many files, or they are too large.
+    """
     if not log.path.is_dir():
         return Sheet.from_rows(NAME, _rows([log.content], log))
     files = event_files(log.path)
     # A folder may hold many runs; each file is read whole
     if len(files) > 200:
-        raise UserError(f"{log.path}: holds {len(files)} event files; give the folder of one run, or one file")
+        raise UserError(
+            f"{log.path}: holds {len(files)} event files; give the folder of one run, or one file"
+        )
     num_left = MAX_FILE_BYTES
     contents = []
     for path in files:
@@ -57,14 +73,19 @@ def event_files(folder: Path) -> list[Path]:
 
 
 def _rows(contents: list[bytes], log: LogFile) -> Iterator[Row]:
-    """Scalars of the files of one run, in the order of the files: a row for each stretch of events of one step."""
+    """Scalars of the files of one run, in the order of the files: a row for each stretch of events
+    of one step.
+    """
     num_events = num_bad = 0
     for content in contents:
         row: Row = {}
         view = memoryview(content)
         for start, end in _records(view):
             if end < 0:
-                log.tell(f"{log.path}: ends within a record, as one that is still written does; read up to there")
+                log.tell(
+                    f"{log.path}: ends within a record, as one that is still written does; read up "
+                    "to there"
+                )
                 break
             num_events += 1
             if num_events > MAX_ROWS:
@@ -98,7 +119,10 @@ def _records(content: memoryview) -> Iterator[tuple[int, int]]:
             return
         length, checksum = HEADER.unpack_from(content, at)
         start = at + HEADER.size
-        if masked_crc32c(bytes(content[at : at + 8])) != checksum or length > len(content) - start - footer_bytes:
+        if (
+            masked_crc32c(bytes(content[at : at + 8])) != checksum
+            or length > len(content) - start - footer_bytes
+        ):
             yield at, -1
             return
         yield start, start + length

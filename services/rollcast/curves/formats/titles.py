@@ -1,14 +1,17 @@
-"""Names of experiments that a console prints before their lines, as verl does with its configuration."""
+"""Names of experiments that a console prints before their lines, as verl does with its
+configuration.
+"""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 SEED = "seed "
-"""Begins the title of a run of which a seed alone is printed. Libraries print seeds too, so it separates no runs."""
+"""Begins the title of a run of which a seed alone is printed. Libraries print seeds too, so it
+separates no runs."""
 _TITLE = re.compile(
     r"(?<!\w)(?P<kind>experiment_name|exp_name|run_name|run-name|experiment|seed)"
-    r"(?:['\"]?\s?[:=]\s?['\"]?|(?:(?<=--experiment_name)|(?<=--exp_name)|(?<=--run_name)|(?<=--run-name)|(?<=seed)) )"
+    r"(?:['\"]?\s?[:=]\s?['\"]?|(?:(?<=--experiment_name)|(?<=--exp_name)|(?<=--run_name)|(?<=--run-name)|(?<=seed)) )"  # noqa: E501
     r"(?P<name>\w[\w./+@-]{0,200})"
 )
 _KINDS = ("experiment_name", "exp_name", "run_name", "run-name", "experiment", "seed")
@@ -42,5 +45,8 @@ def _find_titles(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def titles_by_row(titles: Titles, line_numbers: Sequence[int]) -> Titles:
-    """The row before which each is printed, and the title. `line_numbers`: of the rows, ascending."""
+    """The row before which each is printed, and the title.
+
+    `line_numbers`: of the rows, ascending.
+    """
     return [(bisect_left(line_numbers, number), title) for number, title in titles]

@@ -1,4 +1,6 @@
-"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client if that is installed."""
+"""A run of W&B by its address, wandb:ENTITY/PROJECT/RUN, through W&B's own client if that is
+installed.
+"""
 
 import re
 from importlib.util import find_spec
@@ -18,9 +20,13 @@ def read(source: str) -> Sheet:
     # The browser's address has /runs/ between the project and the run.
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")
     if not _ADDRESS.fullmatch(address):
-        raise UserError(f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in its address")
+        raise UserError(
+            f"{source}: is not a run of W&B; write {PREFIX}ENTITY/PROJECT/RUN, as in its address"
+        )
     if find_spec("wandb") is None:
-        raise UserError(f"{source}: the package wandb is not installed; install it: pip install wandb")
+        raise UserError(
+            f"{source}: the package wandb is not installed; install it: pip install wandb"
+        )
     import wandb
 
     try:
@@ -30,7 +36,8 @@ def read(source: str) -> Sheet:
     except Exception as error:  # the client raises errors of any type
         error_message = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{source}: W&B does not answer ({error_message}); check the address, or run `wandb login`"
+            f"{source}: W&B does not answer ({error_message}); check the address, or run `wandb "
+            "login`"
         ) from None
     if not rows:
         raise UserError(f"{source}: has no history yet")

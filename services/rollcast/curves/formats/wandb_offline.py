@@ -1,7 +1,8 @@
-"""The .wandb file of a W&B run, which holds its history. It is in the folder of an offline run, and of an online one.
+"""The .wandb file of a W&B run, which holds its history. It is in the folder of an offline run, and
+of an online one.
 
-The file is LevelDB's log: 7 bytes of a header, then blocks of 32 KiB that hold records, whole or in pieces; a record is
-a protobuf message whose field 2 is an entry of the history.
+The file is LevelDB's log: 7 bytes of a header, then blocks of 32 KiB that hold records, whole or in
+pieces; a record is a protobuf message whose field 2 is an entry of the history.
 
 Source: wandb/sdk/internal/datastore.py and wandb/proto/wandb_internal.proto.
 """
@@ -51,7 +52,11 @@ def rows(log: LogFile) -> Iterator[Row]:
     for record in _records(log.content):
         try:
             # Field 2 of a record is an entry of the history.
-            payloads = [payload for number, kind, payload, _ in fields(record) if (number, kind) == (2, WIRE_BYTES)]
+            payloads = [
+                payload
+                for number, kind, payload, _ in fields(record)
+                if (number, kind) == (2, WIRE_BYTES)
+            ]
             history_rows = [row for part in payloads if (row := _history(part))]
         # TooMuch is a ValueError, but a limit refuses the whole file and not one record.
         except TooMuch:
@@ -65,7 +70,10 @@ def rows(log: LogFile) -> Iterator[Row]:
 
 
 def _records(content: bytes) -> Iterator[memoryview]:
-    """The complete records. An unfinished record at the end is left out, and so are pieces without a beginning."""
+    """The complete records.
+
+    An unfinished record at the end is left out, and so are pieces without a beginning.
+    """
     # The file's header: identifier, magic number and version
     at = 7
     view = memoryview(content)

@@ -1,4 +1,6 @@
-"""The fields of a protobuf message without its schema: what event files need is a handful of numbers and names."""
+"""The fields of a protobuf message without its schema: what event files need is a handful of
+numbers and names.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +11,8 @@ WIRE_FIXED32 = 5
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
-    """Number, wire type, bytes and value of each field: the bytes are a part of `message`, the value is a varint's.
+    """Number, wire type, bytes and value of each field: the bytes are a part of `message`, the
+    value is a varint's.
 
     Raises ValueError: it is not a message.
     """

@@ -1,7 +1,8 @@
-"""Lines of a loop that have no marks between names and values: `iteration 3 mean reward 0.5 loss 1.2`.
+"""Lines of a loop that have no marks between names and values: `iteration 3 mean reward 0.5 loss
+1.2`.
 
-Prose has such lines too. So they are read only if at least five lines have the same words in the same places, and their
-steps rise.
+Prose has such lines too. So they are read only if at least five lines have the same words in the
+same places, and their steps rise.
 """
 
 import re
@@ -34,7 +35,10 @@ def repeated_forms(
 
 
 def spaced_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values of a text in which words and numbers take turns. A number with a unit is no value."""
+    """Names and values of a text in which words and numbers take turns.
+
+    A number with a unit is no value.
+    """
     words: list[str] = []
     for token in text.split():
         if number := _NUMBER.fullmatch(token):

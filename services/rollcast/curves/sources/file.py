@@ -1,6 +1,7 @@
 """Files and folders of other frameworks' runs that are written while they are read.
 
-A look at a file that has changed reads all of it, as `rollcast fit` does, and returns all of its evaluations again.
+A look at a file that has changed reads all of it, as `rollcast fit` does, and returns all of its
+evaluations again.
 """
 
 import os
@@ -23,8 +24,8 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
 
 MAX_BYTES_PER_SECOND = 5 << 20
-"""Read of one file on average, so that a long one that changes all the time takes a tenth of a core: 64 MiB are read
-again after 13 seconds."""
+"""Read of one file on average, so that a long one that changes all the time takes a tenth of a
+core: 64 MiB are read again after 13 seconds."""
 Signature = tuple[tuple[str, int, int], ...]
 log = get_logger()
 
@@ -76,13 +77,15 @@ class CurveFileReader:
         """The reason why the last look found no curve."""
         self._logged_sentences: set[str] = set()
         self._skipped: Counter[str] = Counter()
-        """Evaluations that the last look left out. The next look leaves them out too, but counts only new ones."""
+        """Evaluations that the last look left out. The next look leaves them out too, but counts
+        only new ones."""
 
     def read(self) -> Reading:
         """All evaluations of a file that has changed, else none.
 
         Raises:
-            SourceAway: there is no file yet, no evaluation in it, or which of its columns are meant is not clear.
+            SourceAway: there is no file yet, no evaluation in it, or which of its columns are meant
+            is not clear.
         """
         name = self._settings.run
         path = self._settings.path
@@ -93,7 +96,9 @@ class CurveFileReader:
         if signature != self._signature and time.monotonic() >= self._not_before:
             # Set before the read: a file that cannot be read is not read again until it changes.
             self._signature = signature
-            self._not_before = time.monotonic() + sum(size for _, size, _ in signature) / MAX_BYTES_PER_SECOND
+            self._not_before = (
+                time.monotonic() + sum(size for _, size, _ in signature) / MAX_BYTES_PER_SECOND
+            )
             self._failure = ""
             try:
                 reading = self._read()
@@ -133,12 +138,15 @@ class CurveFileReader:
             skipped["duplicate"] += point.key in by_key
             by_key.setdefault(point.key, point)
         if not by_key:
-            raise UserError(f"no evaluation in {path} yet" + (f"; {complaint}" if complaint else ""))
+            raise UserError(
+                f"no evaluation in {path} yet" + (f"; {complaint}" if complaint else "")
+            )
         reading = Reading(list(by_key.values()), skipped=skipped - self._skipped)
         self._skipped = skipped
         self._origin = curve.origin
         reading.starts[name] = run_evaluations.starts
-        # If an evaluation of an earlier look is missing now, the engine takes the file for that of another run.
+        # If an evaluation of an earlier look is missing now, the engine takes the file for that of
+        # another run.
         reading.replaced_runs.add(name)
         return reading
 

@@ -1,9 +1,12 @@
-"""Runs of other frameworks: single evaluations, from series that keep their value from one to the next.
+"""Runs of other frameworks: single evaluations, from series that keep their value from one to the
+next.
 
-pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation when the step (or else the pass rate) changes
+pass rate   .2 .2 .2 .3 .3 .3 .3 .4 ...      one evaluation when the step (or else the pass rate)
+            changes
 compute     10 10 10 25 25 25 25 40 ...      read at the same moment
 
-The first look finds coarsely when the run began, and reads finely from there on. Later looks read newer values only.
+The first look finds coarsely when the run began, and reads finely from there on. Later looks read
+newer values only.
 """
 
 import bisect
@@ -43,15 +46,18 @@ class ForeignCurve:
         self._looked_until = -math.inf
 
     def read(self, now_seconds: float) -> Reading:
-        """The evaluations since the last look; the first look returns all in the look-back. `now_seconds`: Unix time.
+        """The evaluations since the last look; the first look returns all in the look-back.
+        `now_seconds`: Unix time.
 
-        Instants are whole multiples of the resolution, so that each look, of another process too, sees the same ones.
+        Instants are whole multiples of the resolution, so that each look, of another process too,
+        sees the same ones.
 
-        Raises SourceAway if Prometheus cannot be read, or an expression selects several series. The next look then
-        starts where this one did.
+        Raises SourceAway if Prometheus cannot be read, or an expression selects several series. The
+        next look then starts where this one did.
         """
         reading = Reading()
-        # Younger than this, a scrape may not be stored yet: another look would see another value at the same instant
+        # Younger than this, a scrape may not be stored yet: another look would see another value at
+        # the same instant
         end = (now_seconds - 2.0) // self._resolution * self._resolution
         if end <= self._looked_until:
             return reading
@@ -65,8 +71,8 @@ class ForeignCurve:
 
     def _beginning(self, end: float) -> _ReadProgress | None:
         """The place before the first value in the look-back; None if it has no value."""
-        # Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long shows at one
-        # instant
+        # Closer than the 5 minutes for which Prometheus takes a value to last: every run of as long
+        # shows at one instant
         coarse = self._resolution * max(1, 240 // self._resolution)
         start = end - self._look_back // coarse * coarse
         part_start = start
@@ -78,7 +84,9 @@ class ForeignCurve:
                 if first > start:
                     return _ReadProgress(until=first - coarse)
                 # The time of a value that is older than the look-back is unknown.
-                return _ReadProgress(until=start, began=start, mark=None if self._queries.step else series.values[0])
+                return _ReadProgress(
+                    until=start, began=start, mark=None if self._queries.step else series.values[0]
+                )
             part_start = part_end + coarse
         return None
 
@@ -87,7 +95,9 @@ class ForeignCurve:
         start = progress.until + self._resolution
 
         def ask(expression: str | None) -> Series | None:
-            return None if expression is None else self._ask(expression, start, end, self._resolution)
+            return (
+                None if expression is None else self._ask(expression, start, end, self._resolution)
+            )
 
         pass_rate = ask(queries.pass_rate)
         compute = ask(queries.compute)
@@ -111,13 +121,16 @@ class ForeignCurve:
                 continue
             progress = replace(progress, mark=mark, evaluated_at=at)
             try:
-                # Without steps, evaluations are identified by their times. One before any compute is of step 0.
+                # Without steps, evaluations are identified by their times. One before any compute
+                # is of step 0.
                 step = int(at) if hours > 0 else 0
                 if queries.step is not None:
                     step = int(mark)
                 error = _value_at(errors, at)
                 cut_off = _value_at(truncation, at)
-                evaluation = CurvePoint(queries.run, "", 1, step, value, hours, error, None, None, at, cut_off)
+                evaluation = CurvePoint(
+                    queries.run, "", 1, step, value, hours, error, None, None, at, cut_off
+                )
                 reading.evaluations.append(validate_evaluation(evaluation))
             except (ValueError, OverflowError):
                 reading.skipped["out_of_bounds"] += 1
@@ -126,16 +139,17 @@ class ForeignCurve:
     def _spacing(self, progress: _ReadProgress, at: float) -> float:
         """Least seconds between two evaluations."""
         age = at - (progress.began if progress.began is not None else at)
-        # Evaluations closer together than this part of the run's age are left out, so that a series that changes at
-        # every scrape does not fill the log in a day; none is that comes less often than `MAX_INSTANTS` times in the
-        # look-back
+        # Evaluations closer together than this part of the run's age are left out, so that a series
+        # that changes at every scrape does not fill the log in a day; none is that comes less often
+        # than `MAX_INSTANTS` times in the look-back
         return min(age / 700, self._look_back / MAX_INSTANTS)
 
     def _ask(self, expression: str, start: float, end: float, resolution: float) -> Series | None:
         matching_series = self._prometheus.query_range(expression, start, end, resolution)
         if len(matching_series) > 1:
             raise SourceAway(
-                f"run {self._queries.run!r}: {expression} selects {len(matching_series)} series, needs one"
+                f"run {self._queries.run!r}: {expression} selects {len(matching_series)} series, "
+                "needs one"
             )
         return matching_series[0] if matching_series else None
 
@@ -146,5 +160,7 @@ def _value_at(series: Series | None, at: float) -> float | None:
         return None
     sample_index = bisect.bisect_left(series.times, at)
     return (
-        series.values[sample_index] if sample_index < len(series.times) and series.times[sample_index] == at else None
+        series.values[sample_index]
+        if sample_index < len(series.times) and series.times[sample_index] == at
+        else None
     )

@@ -91,7 +91,10 @@ class MetricsPages:
 
 
 def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
-    """Evaluations and states of runs in samples. The gauges of one evaluation have the same labels."""
+    """Evaluations and states of runs in samples.
+
+    The gauges of one evaluation have the same labels.
+    """
     reading = Reading()
     parts: dict[tuple[str, str, str, str], dict[str, float]] = {}
     for sample in samples:
@@ -100,7 +103,12 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
         if not run:
             continue
         if sample.name in _EVALUATION_FIELDS:
-            key = (run, labels.get("dataset", ""), labels.get("incarnation", ""), labels.get("step", ""))
+            key = (
+                run,
+                labels.get("dataset", ""),
+                labels.get("incarnation", ""),
+                labels.get("step", ""),
+            )
             parts.setdefault(key, {})[_EVALUATION_FIELDS[sample.name]] = sample.value
         elif math.isfinite(sample.value):
             _note_status(reading, run, sample.name, labels, sample.value)
@@ -131,7 +139,9 @@ def interpret(samples: Iterable[Sample], *, at: float) -> Reading:
     return reading
 
 
-def _note_status(reading: Reading, run: str, name: str, labels: Mapping[str, str], value: float) -> None:
+def _note_status(
+    reading: Reading, run: str, name: str, labels: Mapping[str, str], value: float
+) -> None:
     if name in _STATUS_FIELDS:
         setattr(reading.status.setdefault(run, TrainerStatus()), _STATUS_FIELDS[name], value)
         return

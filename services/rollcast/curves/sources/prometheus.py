@@ -15,9 +15,11 @@ from rollcast.telemetry.prometheus_reader import MAX_INSTANTS, Prometheus, Sourc
 
 OVERLAP_SECONDS = 300.0
 WHOLE_EVERY_SECONDS = 60.0
-"""Time between two looks at all evaluations, which find those that reached Prometheus late, by remote write."""
+"""Time between two looks at all evaluations, which find those that reached Prometheus late, by
+remote write."""
 LONGEST_SCRAPE_SECONDS = 60.0
-"""A sample has the time at which its scrape began, but appears when the scrape has ended or was written remotely."""
+"""A sample has the time at which its scrape began, but appears when the scrape has ended or was
+written remotely."""
 _EVALUATION = "run, dataset, incarnation, step"
 """The labels that identify an evaluation."""
 FINEST_SECONDS = 5
@@ -25,32 +27,41 @@ FINEST_SECONDS = 5
 
 
 class PrometheusQueries:
-    """Instant queries over a window. Labels identify each evaluation, so the last value of each series is enough.
+    """Instant queries over a window. Labels identify each evaluation, so the last value of each
+    series is enough.
 
-    Most looks ask only for evaluations since the last one: reading every evaluation of a hundred runs takes ten times
-    as long. Once a minute everything is read, back to the last such look that succeeded, to find what was scraped
-    while the forecaster or Prometheus was down.
+    Most looks ask only for evaluations since the last one: reading every evaluation of a hundred
+    runs takes ten times as long. Once a minute everything is read, back to the last such look that
+    succeeded, to find what was scraped while the forecaster or Prometheus was down.
     """
 
     def __init__(
-        self, url: str, token: SecretStr | None = None, curves: tuple[CurveQueries, ...] = (), namespace: str = ""
+        self,
+        url: str,
+        token: SecretStr | None = None,
+        curves: tuple[CurveQueries, ...] = (),
+        namespace: str = "",
     ) -> None:
         """`namespace`: of the runs that are read; empty = any."""
         self._namespace = namespace
         self._prometheus = Prometheus(url, token)
         self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
         self._untold: list[Reading] = []
-        """Readings of the curves that were not returned yet, because a later query of the same look failed."""
+        """Readings of the curves that were not returned yet, because a later query of the same look
+        failed."""
         self._last = self._last_whole = 0.0
         self._dated_keys: set[tuple[str, str, int, int]] = set()
-        """Evaluations of the last look at everything and of those since. They are not dated again."""
+        """Evaluations of the last look at everything and of those since. They are not dated
+        again."""
 
     def read(self) -> Reading:
         now_seconds = time.time()
         for curve in self._curves:
             self._untold.append(curve.read(now_seconds))
         # The clock may have been set back since the last look.
-        since, since_whole = (max(0.0, now_seconds - last) for last in (self._last, self._last_whole))
+        since, since_whole = (
+            max(0.0, now_seconds - last) for last in (self._last, self._last_whole)
+        )
         is_whole = since_whole >= WHOLE_EVERY_SECONDS
         if is_whole:
             # How far the first look at a Prometheus goes back
@@ -80,12 +91,21 @@ class PrometheusQueries:
         namespace_matcher = f',namespace="{self._namespace}"' if self._namespace else ""
         return f'{{__name__=~"{"|".join(metric_names)}"{namespace_matcher}}}'
 
-    def _date(self, reading: Reading, window_seconds: float, now_seconds: float, *, is_whole: bool) -> None:
-        """Set the times of new evaluations. If Prometheus cannot answer, they keep the time of this look."""
+    def _date(
+        self, reading: Reading, window_seconds: float, now_seconds: float, *, is_whole: bool
+    ) -> None:
+        """Set the times of new evaluations.
+
+        If Prometheus cannot answer, they keep the time of this look.
+        """
         reading_keys = {(item.run, *item.key) for item in reading.evaluations}
         dated_keys = self._dated_keys
         self._dated_keys = reading_keys if is_whole else dated_keys | reading_keys
-        new = [index for index, item in enumerate(reading.evaluations) if (item.run, *item.key) not in dated_keys]
+        new = [
+            index
+            for index, item in enumerate(reading.evaluations)
+            if (item.run, *item.key) not in dated_keys
+        ]
         try:
             first = self._first_scrapes(window_seconds, now_seconds) if new else {}
         except SourceAway:
@@ -96,8 +116,11 @@ class PrometheusQueries:
             labels = (item.run, item.dataset, str(item.incarnation), str(item.step))
             reading.evaluations[place] = replace(item, at=first.get(labels, item.at))
 
-    def _first_scrapes(self, window_seconds: float, now_seconds: float) -> dict[tuple[str, ...], float]:
-        """Unix seconds by the labels of an evaluation, late by a ten-thousandth of the runs' age or 5 seconds at most.
+    def _first_scrapes(
+        self, window_seconds: float, now_seconds: float
+    ) -> dict[tuple[str, ...], float]:
+        """Unix seconds by the labels of an evaluation, late by a ten-thousandth of the runs' age or
+        5 seconds at most.
 
         Those in the window before `now_seconds`. Raises SourceAway if Prometheus cannot be read.
         """
@@ -110,7 +133,8 @@ class PrometheusQueries:
             scrape_times: dict[tuple[str, ...], float] = {}
             for sample in self._prometheus.query(f"min_over_time({scraped})"):
                 key = tuple(sample.labels.get(label, "") for label in _EVALUATION.split(", "))
-                # An evaluation may have several series, one for each address from which it was scraped.
+                # An evaluation may have several series, one for each address from which it was
+                # scraped.
                 scrape_times[key] = min(sample.value, scrape_times.get(key, math.inf))
             first |= scrape_times
             since_first = now_seconds - min(first.values(), default=now_seconds) + resolution
@@ -121,7 +145,9 @@ class PrometheusQueries:
 
 
 def _new_within(evaluations: str, seconds: int) -> str:
-    """An expression for the selected evaluations that have a series younger than `seconds`, with all their series."""
+    """An expression for the selected evaluations that have a series younger than `seconds`, with
+    all their series.
+    """
     series = f"last_over_time({evaluations}[{OVERLAP_SECONDS:.0f}s])"
     return (
         f"{series} and on({_EVALUATION}) "

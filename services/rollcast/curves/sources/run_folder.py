@@ -5,12 +5,23 @@ from pathlib import Path
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import incomplete_points
-from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading, RunHistory, validate_evaluation
+from rollcast.curves.evaluations import (
+    CurvePoint,
+    EvaluationLog,
+    Reading,
+    RunHistory,
+    validate_evaluation,
+)
 from rollcast.curves.sources.run_terms import terms_of_folder
 from rollcast.runfolder.files import BEFORE, EVALUATIONS, INCARNATIONS
 from rollcast.runfolder.folder import check_format
 from rollcast.runfolder.record_file import RecordFile
-from rollcast.runfolder.records import BeforeRecord, EvaluationRecord, IncarnationRecord, read_record
+from rollcast.runfolder.records import (
+    BeforeRecord,
+    EvaluationRecord,
+    IncarnationRecord,
+    read_record,
+)
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 
@@ -18,7 +29,10 @@ class RunFolder:
     """Each look continues at the end of the last one."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """`run`: the name for evaluations without one. Raises UserError if the folder has another format."""
+        """`run`: the name for evaluations without one.
+
+        Raises UserError if the folder has another format.
+        """
         check_format(folder)
         self._folder = folder
         self._run = run
@@ -31,9 +45,11 @@ class RunFolder:
         self._runs: set[str] = set()
 
     def read(self) -> Reading:
-        """The records in new complete lines, none without a file. If a file was replaced, all records of all files.
+        """The records in new complete lines, none without a file. If a file was replaced, all
+        records of all files.
 
-        The files belong together: the steps from which incarnations continued decide which evaluations survive.
+        The files belong together: the steps from which incarnations continued decide which
+        evaluations survive.
         """
         reading = self._read()
         if self._evaluations.was_written_anew or self._incarnations.was_written_anew:
@@ -64,13 +80,14 @@ class RunFolder:
 
 
 def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, int]:
-    """The run's own curve, the number of malformed lines, and the number of evaluations that a restart lost.
+    """The run's own curve, the number of malformed lines, and the number of evaluations that a
+    restart lost.
 
-    `run`: must be the one whose evaluations are there; None = that one. If the run's data set was renamed on the way,
-    the first name counts: evaluations under another name are another curve.
+    `run`: must be the one whose evaluations are there; None = that one. If the run's data set was
+    renamed on the way, the first name counts: evaluations under another name are another curve.
 
-    Raises UserError: there are no evaluations, of another run, or none after the first step; or the folder is of a
-    newer format.
+    Raises UserError: there are no evaluations, of another run, or none after the first step; or the
+    folder is of a newer format.
     """
     # The path `.` has no name before it is resolved.
     name = folder.resolve().name
@@ -81,7 +98,9 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
     if points:
         name = points[0].run
     if run not in (None, name):
-        raise UserError(f"run folder {folder}: holds the run {name!r}, not {run!r}; leave --run out")
+        raise UserError(
+            f"run folder {folder}: holds the run {name!r}, not {run!r}; leave --run out"
+        )
     # A folder is read once, so the limit of a live page does not apply.
     log = EvaluationLog(starts=reading.starts.get(name, {}), limit=len(points))
     for item in points:
@@ -89,9 +108,14 @@ def history_of_folder(folder: Path, run: str | None) -> tuple[RunHistory, int, i
             log.add(item)
     sorted_log = log.sorted_out()
     if not any(item.step > 0 and item.compute > 0 for item in sorted_log.curve_points):
-        incomplete = f", apart from {incomplete_points(sorted_log.num_incomplete)}" if sorted_log.num_incomplete else ""
+        incomplete = (
+            f", apart from {incomplete_points(sorted_log.num_incomplete)}"
+            if sorted_log.num_incomplete
+            else ""
+        )
         raise UserError(
-            f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it for longer"
+            f"run folder {folder}: holds no evaluation after the first step{incomplete}; train it "
+            "for longer"
         )
     terms = terms_of_folder(folder, len(sorted_log.curve_points))
     history = RunHistory(
@@ -116,7 +140,10 @@ def spent_before(folder: Path) -> BeforeRecord | None:
 
 
 def make_point(record: EvaluationRecord, run: str, now_seconds: float) -> CurvePoint:
-    """`now_seconds`: the time of a record without one. Raises ValueError if a value is out of bounds."""
+    """`now_seconds`: the time of a record without one.
+
+    Raises ValueError if a value is out of bounds.
+    """
     return validate_evaluation(
         CurvePoint(
             run=run,

@@ -1,4 +1,6 @@
-"""What a run's folder says about the rest of the run: its budget, why it ended early, and the last advice on it."""
+"""What a run's folder says about the rest of the run: its budget, why it ended early, and the last
+advice on it.
+"""
 
 import json
 from collections import deque
@@ -16,7 +18,8 @@ from rollcast.runfolder.records import ForecastRecord, TaskMark, parse
 from rollcast.scaling.decisions.advice_answer import AdviceKind, EarlierAdvice
 
 TAIL_BYTES = 1 << 22
-"""Bytes at the end of the marks in which an end is looked for: only last evaluations are marked after it."""
+"""Bytes at the end of the marks in which an end is looked for: only last evaluations are marked
+after it."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,12 @@ def terms_of_folder(folder: Path, num_evaluations: int) -> RunTerms:
         budget = Budget()
     trainer = content.get("trainer")
     checkpoints = trainer.get("checkpoints") if isinstance(trainer, dict) else None
-    kept_checkpoints = KeptCheckpoints.at(folder, checkpoints if isinstance(checkpoints, str) else None)
-    return RunTerms(budget, early_end(folder), _last_advice(folder, num_evaluations), kept_checkpoints)
+    kept_checkpoints = KeptCheckpoints.at(
+        folder, checkpoints if isinstance(checkpoints, str) else None
+    )
+    return RunTerms(
+        budget, early_end(folder), _last_advice(folder, num_evaluations), kept_checkpoints
+    )
 
 
 def _run_file(path: Path) -> dict[str, Any]:
@@ -58,7 +65,9 @@ def _run_file(path: Path) -> dict[str, Any]:
 
 
 def early_end(folder: Path) -> str | None:
-    """Why `stop_when` ended the run, by the newest mark in its folder; None if it did not, or the run went on."""
+    """Why `stop_when` ended the run, by the newest mark in its folder; None if it did not, or the
+    run went on.
+    """
     try:
         with (folder / TASKS).open("rb") as file:
             file.seek(max(file.seek(0, 2) - TAIL_BYTES, 0))
@@ -80,10 +89,18 @@ def early_end(folder: Path) -> str | None:
 
 def _last_advice(folder: Path, num_evaluations: int) -> EarlierAdvice | None:
     records = RecordFile(folder / FORECASTS_SAID, ForecastRecord).read()
-    last_records = deque((record for record in records if record.num_evaluations <= num_evaluations), maxlen=1)
+    last_records = deque(
+        (record for record in records if record.num_evaluations <= num_evaluations), maxlen=1
+    )
     # A newer version may have written a kind of advice that this one does not know.
-    if not last_records or last_records[0].headline is None or last_records[0].advice not in list(AdviceKind):
+    if (
+        not last_records
+        or last_records[0].headline is None
+        or last_records[0].advice not in list(AdviceKind)
+    ):
         return None
     return EarlierAdvice.after(
-        last_records[0].advice, last_records[0].evaluations, num_evaluations - last_records[0].num_evaluations
+        last_records[0].advice,
+        last_records[0].evaluations,
+        num_evaluations - last_records[0].num_evaluations,
     )

@@ -1,5 +1,5 @@
-"""The folder of a harness, locked while its generator or its keeper lives. Either removes it; the next generator on the
-machine removes those of which both were killed.
+"""The folder of a harness, locked while its generator or its keeper lives. Either removes it; the
+next generator on the machine removes those of which both were killed.
 """
 
 import fcntl
@@ -29,7 +29,9 @@ def lock_folder(folder: Path) -> int:
 
 def remove_abandoned() -> None:
     """Start the removal of this user's folders that no process has locked."""
-    abandoned = [folder for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if _is_abandoned(folder)]
+    abandoned = [
+        folder for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if _is_abandoned(folder)
+    ]
     if abandoned:
         start_removal(abandoned)
 

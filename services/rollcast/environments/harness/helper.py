@@ -1,7 +1,9 @@
-"""The generator's side of a package that plays rollouts in a Python of its own: one process for each environment.
+"""The generator's side of a package that plays rollouts in a Python of its own: one process for
+each environment.
 
 start -> the process, when it is first needed, and again after it ended -> a rollout in it
-    rollout ended | cancelled       one that does not end when it is cancelled holds up the others: all are killed
+    rollout ended | cancelled       one that does not end when it is cancelled holds up the others:
+                                    all are killed
 """
 
 import asyncio
@@ -21,7 +23,10 @@ CANCEL_SECONDS = 10.0
 
 
 class TracedRollout:
-    """A started rollout, of which the package gives a trace at its end. It has the methods of a HarnessProgram."""
+    """A started rollout, of which the package gives a trace at its end.
+
+    It has the methods of a HarnessProgram.
+    """
 
     package: ClassVar[str]
     """The package's name in failures."""
@@ -144,7 +149,9 @@ class TracedHelper(Generic[Played]):
         with program_socket:
             try:
                 variables = {**adapter_variables(interpreter), **self._variables}
-                self._program = await HarnessProgram.start(self._command, variables, stdin=program_socket.fileno())
+                self._program = await HarnessProgram.start(
+                    self._command, variables, stdin=program_socket.fileno()
+                )
             except BaseException:
                 generator_socket.close()
                 raise
@@ -158,7 +165,10 @@ class TracedHelper(Generic[Played]):
             reason = f"does not load {self._loaded} within {seconds:g} s"
         except (OSError, asyncio.IncompleteReadError):
             await self._program.wait(CANCEL_SECONDS)
-            reason = f"ends before {self._loaded} is loaded ({self._program.last_lines or 'it printed nothing'})"
+            reason = (
+                f"ends before {self._loaded} is loaded "
+                f"({self._program.last_lines or 'it printed nothing'})"
+            )
         except FrameError as error:
             reason = f"sent {error}"
         if reason is not None:
@@ -177,7 +187,11 @@ class TracedHelper(Generic[Played]):
                     rollout.note(answer)
         except (OSError, asyncio.IncompleteReadError):
             # The end of its output is known only when the process has ended.
-            if self._program is not None and await self._program.wait(CANCEL_SECONDS) and self._program.last_lines:
+            if (
+                self._program is not None
+                and await self._program.wait(CANCEL_SECONDS)
+                and self._program.last_lines
+            ):
                 reason = f"its process ended: {self._program.last_lines}"
         except (FrameError, TypeError, ValueError) as error:
             reason = f"its process sent {error}"
@@ -198,7 +212,9 @@ class TracedHelper(Generic[Played]):
         self._reading = None
         if reading is not None:
             reading.cancel()
-        self._fail_all("its process was ended, because another rollout did not end", ended_by_another=True)
+        self._fail_all(
+            "its process was ended, because another rollout did not end", ended_by_another=True
+        )
         if writer is not None:
             writer.close()
         if program is not None:

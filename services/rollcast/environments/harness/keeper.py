@@ -2,8 +2,8 @@
 
     python -m rollcast.environments.harness.keeper PARENT FOLDER COMMAND...
 
-Ends with the exit code of the command, and removes FOLDER, because PARENT may have been killed. SIGTERM, or the end of
-the process PARENT: kills all of them, in any session.
+Ends with the exit code of the command, and removes FOLDER, because PARENT may have been killed.
+SIGTERM, or the end of the process PARENT: kills all of them, in any session.
 """
 
 import os

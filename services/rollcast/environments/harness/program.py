@@ -15,7 +15,14 @@ from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.folder import make_folder
 from rollcast.environments.last_lines import LastLines
 
-SECRET_PREFIXES = ("ROLLCAST_", "OPENAI_", "ANTHROPIC_", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "REDIS")
+SECRET_PREFIXES = (
+    "ROLLCAST_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "REDIS",
+)
 """Variables of the generator that a harness does not see."""
 
 
@@ -39,10 +46,11 @@ class HarnessProgram:
         *,
         has_own_home: bool = False,
     ) -> "HarnessProgram":
-        """Start it in a new folder, with the user's variables and these. Raises EnvironmentFailedError.
+        """Start it in a new folder, with the user's variables and these. Raises
+        EnvironmentFailedError.
 
-        stdin: a descriptor for its standard input. has_own_home: HOME is an empty folder, because an agent keeps
-        history and settings there, and none of them may reach another episode.
+        stdin: a descriptor for its standard input. has_own_home: HOME is an empty folder, because
+        an agent keeps history and settings there, and none of them may reach another episode.
         """
         folder, lock = await asyncio.to_thread(make_folder)
         try:
@@ -52,7 +60,13 @@ class HarnessProgram:
                 (folder / ".home").mkdir()
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "rollcast.environments.harness.keeper", str(os.getpid()), str(folder)),
+                *(
+                    "-P",
+                    "-m",
+                    "rollcast.environments.harness.keeper",
+                    str(os.getpid()),
+                    str(folder),
+                ),
                 *absolute(command),
                 stdin=stdin,
                 stdout=asyncio.subprocess.PIPE,
@@ -65,7 +79,9 @@ class HarnessProgram:
             shutil.rmtree(folder, ignore_errors=True)  # it is empty
             os.close(lock)
             if isinstance(error, OSError):
-                raise EnvironmentFailedError(f"{command[0]} cannot be started: {error.strerror}") from error
+                raise EnvironmentFailedError(
+                    f"{command[0]} cannot be started: {error.strerror}"
+                ) from error
             raise
         return cls(process, folder, lock)
 
@@ -76,7 +92,10 @@ class HarnessProgram:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code as a shell reports it: 128 and more = a signal. None = the program has not ended."""
+        """The exit code as a shell reports it: 128 and more = a signal.
+
+        None = the program has not ended.
+        """
         return self._process.returncode if self.has_ended else None
 
     @property
@@ -120,18 +139,27 @@ class HarnessProgram:
 
 
 def absolute(command: Sequence[str]) -> list[str]:
-    """The command for another working folder: the program's path, and the files among its arguments."""
+    """The command for another working folder: the program's path, and the files among its
+    arguments.
+    """
     program = shutil.which(command[0])
     program_path = command[0] if program is None else os.path.abspath(program)
     return [
         program_path,
-        *(os.path.abspath(argument) if os.path.isfile(argument) else argument for argument in command[1:]),
+        *(
+            os.path.abspath(argument) if os.path.isfile(argument) else argument
+            for argument in command[1:]
+        ),
     ]
 
 
 def inherited_variables() -> dict[str, str]:
     """The user's variables without the run's secrets; calls to this machine go through no proxy."""
-    variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(SECRET_PREFIXES)}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.upper().startswith(SECRET_PREFIXES)
+    }
     for name in ("NO_PROXY", "no_proxy"):
         variables[name] = ",".join(filter(None, (variables.get(name), "127.0.0.1", "localhost")))
     return variables

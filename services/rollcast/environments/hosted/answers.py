@@ -59,7 +59,9 @@ def get_call_reward(answer: Mapping[str, Any]) -> float | None:
     """The reward of a call. None = no reward."""
     reward = get_reward(answer)
     if reward is not None and not abs(reward) <= MAX_CALL_REWARD:  # NaN is refused too
-        raise FrameError(f"a reward of {reward:g} for a call, and {MAX_CALL_REWARD:g} of either sign is the most")
+        raise FrameError(
+            f"a reward of {reward:g} for a call, and {MAX_CALL_REWARD:g} of either sign is the most"
+        )
     return reward
 
 
@@ -91,10 +93,15 @@ def get_opening(answer: Mapping[str, Any]) -> Opening:
         raise FrameError(f"an opening that is {type(opening).__name__}")
     # Messages of an opening: a hostile environment may send any number
     if len(opening) > 10_000 or not all(map(_is_message, opening)):
-        raise FrameError("an opening: reset returned a list that is not one of messages with role and content")
+        raise FrameError(
+            "an opening: reset returned a list that is not one of messages with role and content"
+        )
     return Opening(
         tools,
-        messages=[{name: replace_surrogates(message[name]) for name in ("role", "content")} for message in opening],
+        messages=[
+            {name: replace_surrogates(message[name]) for name in ("role", "content")}
+            for message in opening
+        ],
     )
 
 
@@ -105,8 +112,14 @@ def replace_surrogates(text: str) -> str:
 
 def _get_tools(answer: Mapping[str, Any]) -> Sequence[ToolSchema]:
     tools = answer.get("tools")
-    if not isinstance(tools, list) or len(tools) > MAX_OFFERED_TOOLS or not all(map(_is_schema, tools)):
-        raise FrameError(f"a list of tools that is not one of at most {MAX_OFFERED_TOOLS} descriptions")
+    if (
+        not isinstance(tools, list)
+        or len(tools) > MAX_OFFERED_TOOLS
+        or not all(map(_is_schema, tools))
+    ):
+        raise FrameError(
+            f"a list of tools that is not one of at most {MAX_OFFERED_TOOLS} descriptions"
+        )
     return tools
 
 
@@ -116,7 +129,9 @@ def _is_schema(tool: Any) -> bool:
 
 
 def _is_message(message: Any) -> bool:
-    return isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+    return isinstance(message, dict) and all(
+        isinstance(message.get(name), str) for name in ("role", "content")
+    )
 
 
 def _check_type(name: str, value: Any, kind: type[Kind]) -> Kind:

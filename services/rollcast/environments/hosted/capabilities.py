@@ -1,6 +1,8 @@
-"""The capabilities that a contained process of root keeps: those that work on the files of its private folder.
+"""The capabilities that a contained process of root keeps: those that work on the files of its
+private folder.
 
-Others reach the machine: they would undo the private file tree, raise limits, or act on other processes.
+Others reach the machine: they would undo the private file tree, raise limits, or act on other
+processes.
 """
 
 import ctypes
@@ -16,7 +18,11 @@ class _Header(ctypes.Structure):
 
 
 class _Word(ctypes.Structure):
-    _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+    _fields_ = [
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    ]
 
 
 def keep_only_file_capabilities() -> None:
@@ -31,7 +37,9 @@ def keep_only_file_capabilities() -> None:
         return
     # Before `capset`, because this needs CAP_SETPCAP, which is given up there.
     bits_per_word = 32
-    for number in range(bits_per_word * len(words)):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
+    for number in range(
+        bits_per_word * len(words)
+    ):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
         if number not in FILES:
             libc.prctl(Prctl.CAPBSET_DROP, number, 0, 0, 0)
     clear_all = 4

@@ -1,6 +1,8 @@
-"""The methods that a class of the user's own, or a set of functions, offers: TRL's convention `environment_factory`.
+"""The methods that a class of the user's own, or a set of functions, offers: TRL's convention
+`environment_factory`.
 
-    reset(**row)    begins an episode; returns None, text for the last message of the user, or a list of messages
+    reset(**row)    begins an episode; returns None, text for the last message of the user, or a
+                    list of messages
     public methods  are tools; type hints and docstring give the JSON schema
     get_reward()    the reward of the episode; a class without it leaves the reward to a verifier
     get_call_reward()    ours, optional: what the last call was worth by itself
@@ -51,30 +53,47 @@ def load_definition(source: HostedSource) -> Definition:
     if source.code is not None:
         return _load_class_definition(source.name, source.code)
     functions = tool_functions(source)
-    own_modules = [functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)]
-    schemas = tuple(make_tool_schema(function, name, source.name) for name, function in functions.items())
+    own_modules = [
+        functions[name.rpartition(":")[2]].__module__ for name in source.tools if is_function(name)
+    ]
+    schemas = tuple(
+        make_tool_schema(function, name, source.name) for name, function in functions.items()
+    )
     is_shipped = not own_modules and source.corpus is None
     instance = Instance(functions)
     return Definition(
-        lambda: instance, schemas, own_modules[0] if own_modules else None, program_tools(source), is_shipped
+        lambda: instance,
+        schemas,
+        own_modules[0] if own_modules else None,
+        program_tools(source),
+        is_shipped,
     )
 
 
 def _load_class_definition(environment: str, code: str) -> Definition:
     environment_class = load_function(code, ENVIRONMENTS_GROUP)
     if not isinstance(environment_class, type):
-        raise UserError(f"environment {environment}: {code} is not a class; name a class with reset and methods")
+        raise UserError(
+            f"environment {environment}: {code} is not a class; name a class with reset and methods"
+        )
     names = list(_tool_names(environment_class))
     if not names and not hasattr(environment_class, RESET):
-        raise UserError(f"environment {environment}: {code} has neither reset nor a public method; add one")
-    schemas = tuple(make_tool_schema(getattr(environment_class, name), name, environment) for name in names)
+        raise UserError(
+            f"environment {environment}: {code} has neither reset nor a public method; add one"
+        )
+    schemas = tuple(
+        make_tool_schema(getattr(environment_class, name), name, environment) for name in names
+    )
 
     def make() -> Instance:
         user_instance = environment_class()
         tools = {name: getattr(user_instance, name) for name in names}
         return Instance(
             tools,
-            *(getattr(user_instance, method, None) for method in (RESET, REWARD, CALL_REWARD, METRICS)),
+            *(
+                getattr(user_instance, method, None)
+                for method in (RESET, REWARD, CALL_REWARD, METRICS)
+            ),
         )
 
     return Definition(
@@ -103,7 +122,8 @@ def make_tool_schema(function: Function, name: str, environment: str) -> ToolSch
     except Exception as error:  # its own kinds of errors, and what odd annotations raise
         error_message = " ".join(str(error).split())
         raise UserError(
-            f"environment {environment}: the tool {name} cannot be described to a model ({error_message}); give each "
+            f"environment {environment}: the tool {name} cannot be described to a model "
+            f"({error_message}); give each "
             "parameter a type and a line under `Args:` in the docstring"
         ) from error
     schema["function"]["name"] = name

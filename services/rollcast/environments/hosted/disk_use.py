@@ -1,4 +1,5 @@
-"""How much disk an environment of the profile folder takes: its private folder, and files that have no name any more.
+"""How much disk an environment of the profile folder takes: its private folder, and files that have
+no name any more.
 
 Not seen: files without a name that are only mapped into memory, or on their way through a socket.
 """
@@ -13,7 +14,8 @@ from pathlib import Path
 from rollcast.environments.hosted.removal import open_folder
 
 MIN_ENTRY_BYTES = 4096
-"""An empty file takes an inode and a place in its folder: counted as a block, because disks run out of inodes too."""
+"""An empty file takes an inode and a place in its folder: counted as a block, because disks run out
+of inodes too."""
 BLOCK_BYTES = 512
 """The unit of `st_blocks`, whatever the file system's own is."""
 
@@ -29,8 +31,16 @@ class DiskLimits:
     """Folders inside each other."""
 
 
-def excess(folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Callable[[], None] = lambda: None) -> str:
-    """The exceeded limit, in words; empty = none. Counting stops there, and calls `pause` again and again."""
+def excess(
+    folder: Path,
+    processes: Iterable[int],
+    limits: DiskLimits,
+    pause: Callable[[], None] = lambda: None,
+) -> str:
+    """The exceeded limit, in words; empty = none.
+
+    Counting stops there, and calls `pause` again and again.
+    """
     num_bytes = sum(_nameless(processes))
     for num_entries, (size, depth) in enumerate(_entries(folder, limits.depth), start=1):
         num_bytes += size
@@ -49,7 +59,10 @@ def excess(folder: Path, processes: Iterable[int], limits: DiskLimits, pause: Ca
 
 
 def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
-    """Size and depth of everything below the folder. Folders are opened from their parents: no path is too long."""
+    """Size and depth of everything below the folder.
+
+    Folders are opened from their parents: no path is too long.
+    """
     opened = [_ReadFolder(str(folder), None)]
     try:
         while opened:
@@ -60,7 +73,10 @@ def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
             with contextlib.suppress(OSError):  # it is gone already
                 is_folder = entry.is_dir(follow_symlinks=False)
                 depth = len(opened) if is_folder else len(opened) - 1
-                yield max(entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES, MIN_ENTRY_BYTES), depth
+                yield (
+                    max(entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES, MIN_ENTRY_BYTES),
+                    depth,
+                )
                 if is_folder and depth <= max_depth:
                     opened.append(_ReadFolder(entry.name, opened[-1].descriptor))
     finally:
@@ -93,7 +109,10 @@ class _ReadFolder:
 
 
 def _nameless(processes: Iterable[int]) -> Iterator[int]:
-    """Sizes of the files that were removed and are still open. Each is counted once, however many have it open."""
+    """Sizes of the files that were removed and are still open.
+
+    Each is counted once, however many have it open.
+    """
     counted_files: set[tuple[int, int]] = set()
     for pid in processes:
         descriptors = f"/proc/{pid}/fd"

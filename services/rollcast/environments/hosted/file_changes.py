@@ -1,7 +1,8 @@
-"""Modes, owners and times of files of a private folder, changed for a process that may not do so itself.
+"""Modes, owners and times of files of a private folder, changed for a process that may not do so
+itself.
 
-A path is read once, and the kernel opens the file beneath the folder. So what the process changes meanwhile, in its
-memory or in the folder, cannot lead outside.
+A path is read once, and the kernel opens the file beneath the folder. So what the process changes
+meanwhile, in its memory or in the folder, cannot lead outside.
 """
 
 import ctypes
@@ -45,8 +46,12 @@ class FileChanges:
         self._root = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def carry_out(self, name: str, args: Sequence[int], pid: int, is_valid: Callable[[], bool]) -> None:
-        """is_valid: the process still waits for this call, so that `pid` is not another's meanwhile. Raises OSError."""
+    def carry_out(
+        self, name: str, args: Sequence[int], pid: int, is_valid: Callable[[], bool]
+    ) -> None:
+        """is_valid: the process still waits for this call, so that `pid` is not another's
+        meanwhile. Raises OSError.
+        """
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             memory = file.fileno()
             call = self._parse(name, args, memory)
@@ -54,7 +59,9 @@ class FileChanges:
         own_descriptor = None if path is None else _OWN_DESCRIPTOR.fullmatch(path)
         if path is None:
             file_handle = self._open_descriptor(pid, call.folder)
-        elif own_descriptor is not None:  # how the C library changes the mode of anything except links
+        elif (
+            own_descriptor is not None
+        ):  # how the C library changes the mode of anything except links
             file_handle = self._open_descriptor(pid, int(own_descriptor[1]))
         else:
             file_handle = self._open_beneath(self._relative(pid, call.folder, path), call.flags)
@@ -81,19 +88,29 @@ class FileChanges:
             case "chown":
                 return FileChange(CURRENT_FOLDER, args[0], 0, _owner(args[1], args[2]))
             case "lchown":
-                return FileChange(CURRENT_FOLDER, args[0], At.SYMLINK_NOFOLLOW, _owner(args[1], args[2]))
+                return FileChange(
+                    CURRENT_FOLDER, args[0], At.SYMLINK_NOFOLLOW, _owner(args[1], args[2])
+                )
             case "fchown":
                 return FileChange(first, None, 0, _owner(args[1], args[2]))
             case "fchownat":
                 return FileChange(first, args[1], args[4], _owner(args[2], args[3]))
             case "utime":
-                return FileChange(CURRENT_FOLDER, args[0], 0, self._times(_from_seconds(memory, args[1])))
+                return FileChange(
+                    CURRENT_FOLDER, args[0], 0, self._times(_from_seconds(memory, args[1]))
+                )
             case "utimes":
-                return FileChange(CURRENT_FOLDER, args[0], 0, self._times(_from_microseconds(memory, args[1])))
+                return FileChange(
+                    CURRENT_FOLDER, args[0], 0, self._times(_from_microseconds(memory, args[1]))
+                )
             case "futimesat":
-                return FileChange(first, args[1] or None, 0, self._times(_from_microseconds(memory, args[2])))
+                return FileChange(
+                    first, args[1] or None, 0, self._times(_from_microseconds(memory, args[2]))
+                )
             case _:
-                return FileChange(first, args[1] or None, args[3], self._times(_from_nanoseconds(memory, args[2])))
+                return FileChange(
+                    first, args[1] or None, args[3], self._times(_from_nanoseconds(memory, args[2]))
+                )
 
     def _times(self, times: bytes | None) -> Change:
         """None = now."""
@@ -159,7 +176,9 @@ def _text(memory: int, address: int) -> bytes:
     # Longest path that a system call takes, with its zero; also the smallest page of memory.
     max_path_bytes = 4096
     while len(content) < max_path_bytes:
-        size = max_path_bytes - (address + len(content)) % max_path_bytes  # the next page may not be there
+        size = (
+            max_path_bytes - (address + len(content)) % max_path_bytes
+        )  # the next page may not be there
         chunk, zero, _ = _read(memory, address + len(content), size).partition(b"\0")
         content += chunk
         if zero:

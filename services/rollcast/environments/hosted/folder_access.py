@@ -1,4 +1,6 @@
-"""The files that a process reaches, by Landlock, if it starts programs of the system, or a new Python."""
+"""The files that a process reaches, by Landlock, if it starts programs of the system, or a new
+Python.
+"""
 
 import contextlib
 import os
@@ -11,12 +13,15 @@ from typing import Any
 import rollcast
 
 _PROGRAMS = (
-    "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/lib", "/lib64", "/usr/lib", "/usr/lib64",
+    "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/lib", "/lib64", "/usr/lib",
+    "/usr/lib64",
     "/usr/libexec", "/usr/local/lib",
 )  # fmt: skip
 _CONFIGURED = (
-    "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share", "/usr/include",
-    "/usr/local/include", "/etc/debian_version", "/etc/lsb-release", "/etc/os-release", "/etc/localtime",
+    "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/usr/share",
+    "/usr/include",
+    "/usr/local/include", "/etc/debian_version", "/etc/lsb-release", "/etc/os-release",
+    "/etc/localtime",
     "/etc/mime.types", "/etc/python3",
     f"/etc/python{sys.version_info.major}.{sys.version_info.minor}",
 )  # fmt: skip
@@ -25,7 +30,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"
 
 
 def allow_folder(readable: Iterable[Path], writable: Iterable[Path]) -> Any:
-    """A ruleset: reads and programs of the system, everything in the folders, and no network or signal to outside."""
+    """A ruleset: reads and programs of the system, everything in the folders, and no network or
+    signal to outside.
+    """
     from landlockpy import AccessFS
 
     ruleset = _scoped_ruleset()
@@ -51,7 +58,8 @@ def allow_folder(readable: Iterable[Path], writable: Iterable[Path]) -> Any:
 def reachable_variables(home: Path) -> dict[str, str]:
     """Variables of programs in the folder, made by a process that reaches no more than they do.
 
-    Folders that cannot be read are left out of paths, and git does not look for system-wide settings.
+    Folders that cannot be read are left out of paths, and git does not look for system-wide
+    settings.
     """
     path = _readable_folders("PATH") or os.defpath
     return {
@@ -72,11 +80,17 @@ def _readable_folders(variable: str) -> str:
 
 
 def allow_interpreter(readable: Iterable[Path]) -> Any:
-    """A ruleset for a process that will compute alone: it also starts this Python, with our package."""
+    """A ruleset for a process that will compute alone: it also starts this Python, with our
+    package.
+    """
     from landlockpy import AccessFS
 
     ruleset = _scoped_ruleset()
-    libraries = [Path(sys.base_prefix) / "lib", Path(sys.prefix) / "pyvenv.cfg", Path(sys.executable).resolve()]
+    libraries = [
+        Path(sys.base_prefix) / "lib",
+        Path(sys.prefix) / "pyvenv.cfg",
+        Path(sys.executable).resolve(),
+    ]
     for path in [*readable, *libraries]:
         if path.exists():
             reads = AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE
@@ -98,11 +112,15 @@ def _allow_import(ruleset: Any) -> None:
 
 
 def keep_signals_inside() -> None:
-    """A further layer, under which this process and its children signal one another alone, if the kernel can."""
+    """A further layer, under which this process and its children signal one another alone, if the
+    kernel can.
+    """
     from landlockpy import AccessFS, AccessNet, Ruleset, Scope, abi_version, scope_for_abi
 
     if Scope.SIGNAL in scope_for_abi(abi_version()):
-        with Ruleset(handled_fs=AccessFS.NONE, handled_net=AccessNet.NONE, scoped=Scope.SIGNAL) as ruleset:
+        with Ruleset(
+            handled_fs=AccessFS.NONE, handled_net=AccessNet.NONE, scoped=Scope.SIGNAL
+        ) as ruleset:
             ruleset.restrict()
 
 

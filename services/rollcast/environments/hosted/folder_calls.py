@@ -1,8 +1,11 @@
-"""The system calls of the profile folder: what programs of a system need, as far as it stays in their folder.
+"""The system calls of the profile folder: what programs of a system need, as far as it stays in
+their folder.
 
-allowed     all that seccompy knows by name, except those below; what newer kernels add is unknown here
+allowed     all that seccompy knows by name, except those below; what newer kernels add is unknown
+            here
 by argument calls that act on a process or thread: on the caller itself
-asked       the same calls for another pid, and modes, times and owners of files without a file tree of one's own:
+asked       the same calls for another pid, and modes, times and owners of files without a file tree
+            of one's own:
             the guard answers them (`supervision`)
 """
 
@@ -14,34 +17,44 @@ from functools import partial
 from typing import Any
 
 _FORBIDDEN = (
-    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp",
-    "bpf", "perf_event_open", "userfaultfd", "mount", "umount2", "mount_setattr", "pivot_root", "chroot", "unshare",
-    "setns", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree", "open_tree_attr", "statmount",
-    "listmount", "listns", "name_to_handle_at", "open_by_handle_at", "keyctl", "add_key", "request_key", "init_module",
-    "finit_module", "delete_module", "create_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff",
-    "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
-    "sethostname", "setdomainname", "iopl", "ioperm", "vhangup", "uselib", "nfsservctl", "lookup_dcookie",
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease",
+    "pidfd_getfd", "kcmp",
+    "bpf", "perf_event_open", "userfaultfd", "mount", "umount2", "mount_setattr", "pivot_root",
+    "chroot", "unshare",
+    "setns", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree", "open_tree_attr",
+    "statmount",
+    "listmount", "listns", "name_to_handle_at", "open_by_handle_at", "keyctl", "add_key",
+    "request_key", "init_module",
+    "finit_module", "delete_module", "create_module", "kexec_load", "kexec_file_load", "reboot",
+    "swapon", "swapoff",
+    "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday", "clock_settime", "clock_adjtime",
+    "adjtimex",
+    "sethostname", "setdomainname", "iopl", "ioperm", "vhangup", "uselib", "nfsservctl",
+    "lookup_dcookie",
     "migrate_pages", "move_pages", "lsm_set_self_attr",
 )  # fmt: skip
 """Calls that reach other processes, the kernel or the machine."""
 _UNSUPPORTED = (
-    "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
+    "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr",
+    "fremovexattr", "removexattrat",
     "file_setattr",
 )  # fmt: skip
-"""Attributes of files, which Landlock does not cover and no limit counts. Answered as by a file system without them:
-`cp -p` and `install` go on."""
+"""Attributes of files, which Landlock does not cover and no limit counts. Answered as by a file
+system without them: `cp -p` and `install` go on."""
 _UNSEEN = (
     "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl", "semget", "msgget", "mq_open",
 )  # fmt: skip
 """Memory that no limit counts or that outlives its processes."""
 _UNKNOWN = (
-    "io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "inotify_init", "inotify_init1",
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "inotify_init",
+    "inotify_init1",
     "inotify_add_watch", "fanotify_init", "fanotify_mark",
 )  # fmt: skip
-"""Answered as by an older kernel: no filter sees their effects, and libraries fall back to older calls. inotify shows
-what happens in folders that cannot be read."""
+"""Answered as by an older kernel: no filter sees their effects, and libraries fall back to older
+calls. inotify shows what happens in folders that cannot be read."""
 FILE_CHANGES = (
-    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
+    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime",
+    "utimes",
     "futimesat", "utimensat",
 )  # fmt: skip
 """Modes, owners and times of files, which Landlock does not cover."""
@@ -72,8 +85,9 @@ _FORBIDDEN_FCNTLS = {8: "F_SETOWN", 15: "F_SETOWN_EX", 1024: "F_SETLEASE", 1026:
 def folder_filter(*, has_private_mounts: bool, has_signal_scope: bool, can_ask: bool) -> Any:
     """A seccomp filter.
 
-    has_private_mounts: modes, owners and times can be changed in the private folder alone. has_signal_scope: Landlock
-    keeps signals inside. can_ask: a listener answers calls; else they are refused.
+    has_private_mounts: modes, owners and times can be changed in the private folder alone.
+    has_signal_scope: Landlock keeps signals inside. can_ask: a listener answers calls; else they
+    are refused.
     """
     from seccompy import Action, Filter, FilterFlag
 
@@ -127,11 +141,12 @@ def _refuse(calls: Any, names: Iterable[str], error: int) -> None:
 def _keep_sockets_inside(calls: Any) -> None:
     from seccompy import ArgCmp, CmpOp
 
-    # No socket at all: Landlock does not know of UDP, and a socket of the machine may lead anywhere.
+    # No socket at all: Landlock does not know of UDP, and a socket of the machine may lead
+    # anywhere.
     calls.errno("socket", errno.EACCES)
     calls.errno("socketpair", errno.EACCES, args=[ArgCmp(0, CmpOp.NE, int(socket.AF_UNIX))])
-    # One end of a pair of datagram sockets can send to any other socket that has a path. The mask leaves out the flags
-    # of a socket's type.
+    # One end of a pair of datagram sockets can send to any other socket that has a path. The mask
+    # leaves out the flags of a socket's type.
     datagram = ArgCmp(1, CmpOp.MASKED_EQ, int(socket.SOCK_DGRAM), 0xF)
     calls.errno("socketpair", errno.EACCES, args=[datagram])
 

@@ -1,4 +1,6 @@
-"""Messages between the generator, an environment and its programs: four bytes of length, then JSON."""
+"""Messages between the generator, an environment and its programs: four bytes of length,
+then JSON.
+"""
 
 import json
 import socket
@@ -23,7 +25,10 @@ def pack_message(message: Mapping[str, Any]) -> bytes:
 
 
 async def read(stream: "asyncio.StreamReader") -> dict[str, Any]:
-    """The next answer. Raises FrameError, and asyncio.IncompleteReadError if the other end is gone."""
+    """The next answer.
+
+    Raises FrameError, and asyncio.IncompleteReadError if the other end is gone.
+    """
     size = _answer_size(await stream.readexactly(LENGTH_BYTES))
     return _parse_message(await stream.readexactly(size))
 
@@ -52,13 +57,16 @@ def receive_answer(connection: socket.socket, deadline: float) -> dict[str, Any]
 
 def _answer_size(head: bytes) -> int:
     size = int.from_bytes(head, "big")
-    # Larger than the longest text of an answer in any encoding: the environment's process shortens texts itself
+    # Larger than the longest text of an answer in any encoding: the environment's process shortens
+    # texts itself
     if size > (4 << 20):
         raise FrameError(f"a message of {size} bytes")
     return size
 
 
-def _receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes | None:
+def _receive_bytes(
+    connection: socket.socket, size: int, deadline: float | None = None
+) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
         if deadline is not None:

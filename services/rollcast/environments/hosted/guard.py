@@ -1,8 +1,10 @@
 """The parent of an environment that may start processes: they all end with it.
 
 guard --fork--> environment --> its processes, in any session
-  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them, removes the folder
-  too many of them, too much memory or too much written: kills all of them, and says so on the connection
+  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them,
+  removes the folder
+  too many of them, too much memory or too much written: kills all of them, and says so on the
+      connection
   answers system calls that their filter asks about (`supervision`)
 """
 
@@ -25,7 +27,8 @@ from rollcast.environments.hosted.supervision import CallSupervisor
 from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
 
 MAX_PROCESSES = 64
-"""One environment may have this many at the same time: a shell with a build of some jobs has a dozen."""
+"""One environment may have this many at the same time: a shell with a build of some jobs has a
+dozen."""
 
 
 class _EndedError(Exception):
@@ -39,7 +42,8 @@ def guard(
     parent: int,
     environment_end: socket.socket | None = None,
 ) -> int:
-    """Fork `run`, and return its exit code when no process of it is left; negative: the signal that ended it.
+    """Fork `run`, and return its exit code when no process of it is left; negative: the signal that
+    ended it.
 
     connection: is given the reason if it was too much. None = it cannot be too much.
     private: the folder, whose size is bounded, and which is removed. None = the profile is trusted.
@@ -65,7 +69,9 @@ def guard(
         code, excess_reason = _Watch(pid, private, environment_end).wait()
         if excess_reason and connection is not None:
             with contextlib.suppress(OSError):
-                connection.sendall(pack_message({"ended": f"its processes were ended: {excess_reason}"}))
+                connection.sendall(
+                    pack_message({"ended": f"its processes were ended: {excess_reason}"})
+                )
         return code
     except _EndedError:
         return -signal.SIGTERM
@@ -80,7 +86,9 @@ def guard(
 class _Watch:
     """Waits for the end of an environment, and looks at its processes meanwhile."""
 
-    def __init__(self, environment: int, private: PrivateFolder | None, environment_end: socket.socket | None) -> None:
+    def __init__(
+        self, environment: int, private: PrivateFolder | None, environment_end: socket.socket | None
+    ) -> None:
         self._environment = environment
         self._private = private
         self._end = environment_end
@@ -111,14 +119,20 @@ class _Watch:
         # All processes of one environment together may use this much.
         max_resident_bytes = 2 << 30
         if resident > max_resident_bytes:
-            return f"its processes took {resident >> 20} MiB, and {max_resident_bytes >> 20} are allowed"
+            return (
+                f"its processes took {resident >> 20} MiB, and {max_resident_bytes >> 20} are "
+                "allowed"
+            )
         began = time.monotonic()
         # The disk's use is asked for less often, because that reads the whole folder
         if self._looks % 10 or began < self._next_disk_use:
             return ""
-        excess_reason = excess(private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0))
+        excess_reason = excess(
+            private.path, processes, DiskLimits(), lambda: self._answer_calls(0.0)
+        )
         end_seconds = time.monotonic()
-        # Reading takes about a tenth of the time at most: a folder of many files is read less often.
+        # Reading takes about a tenth of the time at most: a folder of many files is read less
+        # often.
         self._next_disk_use = end_seconds + (end_seconds - began) / 0.1
         return excess_reason
 
@@ -160,7 +174,9 @@ def _reap_child() -> tuple[int, int] | None:
 
 
 def _descendants() -> Iterator[int]:
-    """Reads this tree alone. psutil reads every process of the machine, and a hundred guards would take whole cores."""
+    """Reads this tree alone. psutil reads every process of the machine, and a hundred guards would
+    take whole cores.
+    """
     parents = [os.getpid()]
     while parents:
         tasks = Path(f"/proc/{parents.pop()}/task")

@@ -1,4 +1,6 @@
-"""One environment's functions, as its process calls them, and how an answer is made of their results."""
+"""One environment's functions, as its process calls them, and how an answer is made of their
+results.
+"""
 
 import json
 import signal
@@ -11,7 +13,8 @@ from rollcast.environments.overdue import OverdueAnswer, OverdueError
 from rollcast.environments.tools.answers import cut
 
 MAX_TEXT_CHARACTERS = 200_000
-"""Longest answer of a tool that leaves the process; the loop of episodes shortens it further for the model."""
+"""Longest answer of a tool that leaves the process; the loop of episodes shortens it further for
+the model."""
 Function = Callable[..., Any]
 
 
@@ -42,7 +45,10 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def answer_call(call: Callable[[], Any]) -> dict[str, Any]:
-    """The answer to a call: its result, or its exception, which the model reads too. Raises OverdueError."""
+    """The answer to a call: its result, or its exception, which the model reads too.
+
+    Raises OverdueError.
+    """
     try:
         result = call()
         # Its __str__ may be the user's own, and fail too.

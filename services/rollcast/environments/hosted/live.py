@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class HostedEnvironment:
-    """A LiveEnvironment in a process of its own. Whatever the process sends, only EnvironmentFailedError is raised."""
+    """A LiveEnvironment in a process of its own.
+
+    Whatever the process sends, only EnvironmentFailedError is raised.
+    """
 
     def __init__(
         self,
@@ -62,16 +65,24 @@ class HostedEnvironment:
         return opening
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call a tool. Raises EnvironmentFailedError if the process died, or cannot be interrupted at the deadline."""
+        """Call a tool.
+
+        Raises EnvironmentFailedError if the process died, or cannot be interrupted at the deadline.
+        """
         seconds = self._settings.call_seconds
         request = {"do": "call", "tool": tool, "arguments": dict(arguments)}
         result = await self._ask(request, seconds, self._get_result)
         if result is None:
-            return ToolResult(f"Error: {tool} took longer than {seconds:g} s and was interrupted", is_overdue=True)
+            return ToolResult(
+                f"Error: {tool} took longer than {seconds:g} s and was interrupted", is_overdue=True
+            )
         return result
 
     async def reward(self) -> float | None:
-        """The result of `get_reward`; None = the class has no such method. Raises EnvironmentFailedError."""
+        """The result of `get_reward`; None = the class has no such method.
+
+        Raises EnvironmentFailedError.
+        """
         seconds = self._settings.call_seconds
         rewards = await self._ask({"do": "reward"}, seconds, lambda answer: [get_reward(answer)])
         if rewards is None:
@@ -79,7 +90,10 @@ class HostedEnvironment:
         return rewards[0]
 
     async def metrics(self) -> Mapping[str, Any]:
-        """The result of `get_metrics`; empty without such a method. Raises EnvironmentFailedError."""
+        """The result of `get_metrics`; empty without such a method.
+
+        Raises EnvironmentFailedError.
+        """
         if not self._gives_metrics:
             return {}
         seconds = self._settings.call_seconds
@@ -98,7 +112,9 @@ class HostedEnvironment:
     def _get_result(self, answer: Mapping[str, Any]) -> ToolResult:
         return get_tool_result(answer, gives_rewards=self._gives_call_rewards)
 
-    async def _ask(self, request: dict[str, Any], seconds: float, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
+    async def _ask(
+        self, request: dict[str, Any], seconds: float, parse: Callable[[Mapping[str, Any]], T]
+    ) -> T | None:
         """The answer, checked; None = the process interrupted it at its deadline."""
         self._num_requests += 1
         message = {**request, "seconds": seconds, "number": self._num_requests}
@@ -113,7 +129,8 @@ class HostedEnvironment:
     ) -> T | None:
         is_answered = False
         try:
-            # After a deadline, the environment's process has this long to interrupt the call itself, or its program
+            # After a deadline, the environment's process has this long to interrupt the call
+            # itself, or its program
             async with asyncio.timeout(seconds + 2.0):
                 if message is not None:
                     self._writer.write(pack_message(message))
@@ -143,6 +160,8 @@ class HostedEnvironment:
         if (reason := get_reason(answer, "failed")) is not None:
             raise self._mark_failed(reason)
 
-    def _mark_failed(self, failure_reason: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
+    def _mark_failed(
+        self, failure_reason: str, *, is_overdue: bool = False
+    ) -> EnvironmentFailedError:
         self.has_failed = True
         return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)

@@ -1,10 +1,13 @@
-"""The process that imports one environment's code, and forks an environment for each connection it is sent.
+"""The process that imports one environment's code, and forks an environment for each connection it
+is sent.
 
 python -P -m rollcast.environments.hosted.nursery CONTROL_DESCRIPTOR FOLDER < source as JSON
 
-control readable     -> fork an environment for the connection that came; ping -> pong; closed -> end all of them
+control readable     -> fork an environment for the connection that came; ping -> pong; closed ->
+                     end all of them
 connection hung up   -> end its environment, with every process that it started
-SIGCHLD              -> close the connection of the environment that ended, so that the generator hears of it
+SIGCHLD              -> close the connection of the environment that ended, so that the generator
+                     hears of it
 """
 
 import contextlib
@@ -103,7 +106,9 @@ class Nursery:
             return True
         if data != FORK:
             return False
-        if not descriptors:  # too many files are open: the generator hears that this connection is closed
+        if (
+            not descriptors
+        ):  # too many files are open: the generator hears that this connection is closed
             return True
         connection = socket.socket(fileno=descriptors[0])
         try:
@@ -128,7 +133,12 @@ class Nursery:
         if pid == 0:
             self._let_go()
             role = EnvironmentRole(
-                self._definition, self._contained, self._call_seconds, connection, private, self._pid
+                self._definition,
+                self._contained,
+                self._call_seconds,
+                connection,
+                private,
+                self._pid,
             )
             raise Become(role.run_guarded if has_guard else role.run_alone)
         self._children[connection.fileno()] = Child(pid, connection, private, has_guard)
@@ -153,7 +163,9 @@ class Nursery:
             os.kill(child.pid, signal.SIGCONT)  # a guard that was stopped would not end
 
     def _reap(self, *, wait: bool = False) -> None:
-        """Collect the environments that have ended, and the orphans that they left to this process."""
+        """Collect the environments that have ended, and the orphans that they left
+        to this process.
+        """
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         options = 0 if wait else os.WNOHANG
@@ -170,7 +182,9 @@ class Nursery:
                 with contextlib.suppress(FileNotFoundError, ValueError):
                     self._poll.unregister(number)
                 child.connection.close()
-                if child.private is not None and child.private.path.exists():  # its guard was killed
+                if (
+                    child.private is not None and child.private.path.exists()
+                ):  # its guard was killed
                     start_removal([child.private.path])
 
 
@@ -187,7 +201,9 @@ def _prepare_environment(source: HostedSource) -> tuple[Definition, Containment]
     if definition.programs and not starts_anew:
         with contextlib.suppress(ImportError):  # once, because many programs import it
             import_module("numpy")
-    return definition, containment(source.profile, readable, address_space_bytes(), starts_anew=starts_anew)
+    return definition, containment(
+        source.profile, readable, address_space_bytes(), starts_anew=starts_anew
+    )
 
 
 def _say(send: Callable[[bytes], object], message: dict[str, object]) -> None:
@@ -200,20 +216,28 @@ def _run(control: socket.socket, folder: Path) -> None:
         hide_memory()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
-    sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
+    sys.path.append(
+        os.getcwd()
+    )  # may hold a module of the user; comes after all installed packages
     try:
         definition, contained = _prepare_environment(source)
     except Exception as error:
         _say(control.send, {"failed": failure(error)})
         return
     except SystemExit as error:
-        _say(control.send, {"failed": f"its module ends the process when it is imported ({error!r})"})
+        _say(
+            control.send, {"failed": f"its module ends the process when it is imported ({error!r})"}
+        )
         return
     adopt_orphans()
     gc.collect()
-    # Forks share this memory until it is written to, and a garbage collection writes to every object.
+    # Forks share this memory until it is written to, and a garbage collection writes to every
+    # object.
     gc.freeze()
-    offered = {"gives_call_rewards": definition.gives_call_rewards, "gives_metrics": definition.gives_metrics}
+    offered = {
+        "gives_call_rewards": definition.gives_call_rewards,
+        "gives_metrics": definition.gives_metrics,
+    }
     _say(control.send, {"ready": True, **offered})
     fork_server = Nursery(control, source, definition, contained, folder)
     fork_server.serve()

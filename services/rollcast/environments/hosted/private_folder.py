@@ -1,8 +1,10 @@
 """Private folders of environments, all below one folder of their fork server.
 
-generator      rollcast-environments-XXXX/          locked while the generator lives, which removes the rest
+generator      rollcast-environments-XXXX/          locked while the generator lives, which removes
+               the rest
 fork server        environment-YYYY/home, shm       one for each environment; its guard removes it
-next start                                          removes the folders of generators that have ended
+next start                                          removes the folders of generators that have
+                                                    ended
 """
 
 import fcntl
@@ -87,7 +89,11 @@ def start_removal(folders: Iterable[Path]) -> None:
 
 def remove_abandoned() -> None:
     """Start the removal of the folders of generators that have ended."""
-    locks = {path: lock for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*") if (lock := _take_over(path))}
+    locks = {
+        path: lock
+        for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*")
+        if (lock := _take_over(path))
+    }
     if locks:
         start_removal(locks)
     for lock in locks.values():
@@ -95,7 +101,9 @@ def remove_abandoned() -> None:
 
 
 def _take_over(folder: Path) -> BinaryIO | None:
-    """The folder's lock if this process may remove it; None if it is in use, another user's, or being made."""
+    """The folder's lock if this process may remove it; None if it is in use, another user's, or
+    being made.
+    """
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             return None

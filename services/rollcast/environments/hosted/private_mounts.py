@@ -1,9 +1,10 @@
 """A file tree of one's own, in which nothing can be changed except the private folder.
 
-unshare -> everything read-only, recursively -> the private folder writable -> /dev/shm is a folder of its own
+unshare -> everything read-only, recursively -> the private folder writable -> /dev/shm is a folder
+of its own
 
-The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does not cover. Root
-needs CAP_SYS_ADMIN, another user a user namespace; containers often forbid both.
+The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does
+not cover. Root needs CAP_SYS_ADMIN, another user a user namespace; containers often forbid both.
 """
 
 import ctypes
@@ -69,7 +70,9 @@ def succeeds_in_fork(run: Callable[[], None]) -> bool:
 
 
 def _unshare(libc: ctypes.CDLL) -> None:
-    """A namespace of mounts; with one of users around it unless this process may change mounts itself."""
+    """A namespace of mounts; with one of users around it unless this process may change mounts
+    itself.
+    """
     if libc.unshare(Namespace.MOUNTS) == 0:
         return
     user = os.getuid()
@@ -101,7 +104,9 @@ def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attr
 
 
 def _reopen_standard_streams() -> None:
-    """Replace the standard streams, which were opened in the old file tree: there modes can be changed."""
+    """Replace the standard streams, which were opened in the old file tree: there modes can be
+    changed.
+    """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         opened = os.open(os.devnull, flags)
         os.dup2(opened, descriptor)

@@ -1,4 +1,5 @@
-"""The generator's side: one nursery for each environment, and a pool of environments that are ready.
+"""The generator's side: one nursery for each environment, and a pool of environments that are
+ready.
 
 acquire -> an idle one, or a new one of its nursery (started when first needed)
 release -> idle, for the next episode      the profile folder, an overdue call, a failure: ended
@@ -24,14 +25,18 @@ from rollcast.environments.tools.functions import program_tools
 class EnvironmentProcesses:
     """Processes of one environment of the run file."""
 
-    def __init__(self, settings: ClassEnvironment | ToolSet, on_replaced: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, settings: ClassEnvironment | ToolSet, on_replaced: Callable[[], None] = lambda: None
+    ) -> None:
         """on_replaced: called for each nursery that hung and was ended."""
         self._settings = settings
         self._on_replaced = on_replaced
         self._starting = asyncio.Lock()
-        # Environments of one kind that serve episodes at the same time; another episode waits. Some gigabytes at most.
+        # Environments of one kind that serve episodes at the same time; another episode waits. Some
+        # gigabytes at most.
         self._room = asyncio.Semaphore(512)
-        # New processes that begin at the same time. More of them would only make each slower, until none is in time.
+        # New processes that begin at the same time. More of them would only make each slower, until
+        # none is in time.
         self._beginning = asyncio.Semaphore(2 * len(os.sched_getaffinity(0)))
         self._fork_server: RunningForkServer | None = None
         self._folders: PrivateFolders | None = None
@@ -44,7 +49,8 @@ class EnvironmentProcesses:
         """The last one that was given back is the first to go: its memory is warm."""
 
     async def acquire(self) -> HostedEnvironment:
-        """An idle environment, or a new one. Waits for room until it is cancelled: an episode's own deadline does that.
+        """An idle environment, or a new one. Waits for room until it is cancelled: an episode's own
+        deadline does that.
 
         Raises EnvironmentFailedError.
         """
@@ -77,7 +83,9 @@ class EnvironmentProcesses:
             await self._has_begun(environment, None)
             return environment
 
-    async def _has_begun(self, environment: HostedEnvironment, fork_server: RunningForkServer | None) -> bool:
+    async def _has_begun(
+        self, environment: HostedEnvironment, fork_server: RunningForkServer | None
+    ) -> bool:
         """False = its nursery has ended, so that another one may do better. None = none may. Raises
         EnvironmentFailedError."""
         try:
@@ -85,7 +93,11 @@ class EnvironmentProcesses:
             return True
         except EnvironmentFailedError:
             await self._discard(environment)
-            if fork_server is None or self._is_closing or not await asyncio.to_thread(fork_server.ends_soon):
+            if (
+                fork_server is None
+                or self._is_closing
+                or not await asyncio.to_thread(fork_server.ends_soon)
+            ):
                 raise
             return False
         except BaseException:
@@ -102,7 +114,8 @@ class EnvironmentProcesses:
         self._sends.add(send)
         send.add_done_callback(self._finish_send)
         try:
-            # Goes on if this is cancelled: until the thread is done, no other file may get the descriptor's number.
+            # Goes on if this is cancelled: until the thread is done, no other file may get the
+            # descriptor's number.
             fork_server = await asyncio.shield(send)
         except BaseException:
             generator_socket.close()
@@ -119,10 +132,14 @@ class EnvironmentProcesses:
         return environment, fork_server
 
     async def _send(self, environment_socket: socket.socket) -> RunningForkServer:
-        """Send the environment's end of a connection to the nursery. Raises EnvironmentFailedError."""
+        """Send the environment's end of a connection to the nursery.
+
+        Raises EnvironmentFailedError.
+        """
         with environment_socket:
             async with self._starting:
-                # In a thread: a nursery that is busy would hold up everything else of the generator.
+                # In a thread: a nursery that is busy would hold up everything else of the
+                # generator.
                 return await asyncio.to_thread(self._ask_for, environment_socket.fileno())
 
     def _finish_send(self, send: asyncio.Task[RunningForkServer]) -> None:
@@ -131,7 +148,10 @@ class EnvironmentProcesses:
             send.exception()  # a caller that was cancelled does not look at it
 
     def _ask_for(self, connection: int) -> RunningForkServer:
-        """Send a connection to the nursery, which is started if necessary. Raises EnvironmentFailedError."""
+        """Send a connection to the nursery, which is started if necessary.
+
+        Raises EnvironmentFailedError.
+        """
         if self._is_closing:
             raise EnvironmentFailedError("the generator ends")
         if self._fork_server is None or self._fork_server.has_ended:
@@ -148,7 +168,9 @@ class EnvironmentProcesses:
         return fork_server
 
     def _start(self) -> None:
-        """Raises EnvironmentFailedError: the module cannot be imported, or the machine cannot contain it."""
+        """Raises EnvironmentFailedError: the module cannot be imported, or the machine cannot
+        contain it.
+        """
         if self._fork_server is not None:
             self._fork_server.close()
         if self._folders is None and self._settings.profile == "folder":
@@ -164,7 +186,8 @@ class EnvironmentProcesses:
             fork_server = self._fork_server
             if fork_server is None or not fork_server.is_ready or fork_server.has_ended:
                 continue
-            # One that does not answer for this long hangs: between two answers it does not more than fork
+            # One that does not answer for this long hangs: between two answers it does not more
+            # than fork
             if not await asyncio.to_thread(fork_server.answers, 10.0) and not self._is_closing:
                 await asyncio.to_thread(fork_server.kill)
                 self._on_replaced()
@@ -178,15 +201,22 @@ class EnvironmentProcesses:
             await self._discard(environment)
 
     async def replace(self, environment: LiveEnvironment) -> HostedEnvironment:
-        """End an environment that serves an episode; a new one takes its place. Raises EnvironmentFailedError."""
+        """End an environment that serves an episode; a new one takes its place.
+
+        Raises EnvironmentFailedError.
+        """
         assert isinstance(environment, HostedEnvironment)
         await self._discard(environment)
         return await self._new_one()
 
     @property
     def _may_be_reused(self) -> bool:
-        """A private folder lives as long as its episode, and so does a process that ran code of the model."""
-        runs_code = isinstance(self._settings, ToolSet) and "python" in program_tools(self._settings)
+        """A private folder lives as long as its episode, and so does a process that ran code of the
+        model.
+        """
+        runs_code = isinstance(self._settings, ToolSet) and "python" in program_tools(
+            self._settings
+        )
         return self._settings.profile != "folder" and not runs_code
 
     async def close(self) -> None:

@@ -1,6 +1,8 @@
-"""Rights that an environment's process gives up, for good, before it makes the instance: one of three profiles.
+"""Rights that an environment's process gives up, for good, before it makes the instance: one of
+three profiles.
 
-    compute   computes, and reads Python's own files and its module's; no other file, no process, no network
+    compute   computes, and reads Python's own files and its module's; no other file, no process, no
+              network
     folder    in addition writes a private folder and starts programs of the system; no network
     trusted   gives up nothing
 
@@ -17,7 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollcast.environments.hosted.capabilities import keep_only_file_capabilities
-from rollcast.environments.hosted.folder_access import allow_folder, allow_interpreter, keep_signals_inside
+from rollcast.environments.hosted.folder_access import (
+    allow_folder,
+    allow_interpreter,
+    keep_signals_inside,
+)
 from rollcast.environments.hosted.folder_calls import folder_filter
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.private_mounts import (
@@ -43,7 +49,10 @@ if TYPE_CHECKING:  # a tenth of a second less for each fork server
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """Restrictions that the children of a nursery put on. Made once, so that it costs a child a few system calls."""
+    """Restrictions that the children of a nursery put on.
+
+    Made once, so that it costs a child a few system calls.
+    """
 
     profile: Profile
     base_bytes: int = 0
@@ -54,14 +63,20 @@ class Containment:
     system_calls: Any = None
     has_private_mounts: bool = False
     new_programs: Any = None
-    """The Landlock ruleset of programs under `compute` that start a new Python. None = they do not."""
+    """The Landlock ruleset of programs under `compute` that start a new Python. None = they do
+    not."""
 
     def put_on(
-        self, descriptors: tuple[int, ...], private: PrivateFolder | None, guard: socket.socket | None
+        self,
+        descriptors: tuple[int, ...],
+        private: PrivateFolder | None,
+        guard: socket.socket | None,
     ) -> tuple[int, ...]:
-        """Give up rights; returns the new numbers of the descriptors, which alone are kept of a contained process.
+        """Give up rights; returns the new numbers of the descriptors, which alone are kept of a
+        contained process.
 
-        private, guard: of the profile folder. The guard is sent the listener of the system-call filter.
+        private, guard: of the profile folder. The guard is sent the listener of the system-call
+        filter.
         """
         if self.profile == "trusted":
             return descriptors
@@ -74,7 +89,10 @@ class Containment:
         return tuple(range(FIRST_KEPT_DESCRIPTOR, FIRST_KEPT_DESCRIPTOR + len(descriptors)))
 
     def put_on_programs(self, descriptor: int) -> int:
-        """Restrict the process of the model's programs. Under `folder` it has inherited the rest."""
+        """Restrict the process of the model's programs.
+
+        Under `folder` it has inherited the rest.
+        """
         if self.profile == "compute":
             self._put_on_compute((descriptor,))
         else:
@@ -84,7 +102,9 @@ class Containment:
         return FIRST_KEPT_DESCRIPTOR
 
     def put_on_new_programs(self, descriptor: int) -> bytes:
-        """Like `put_on_programs`, for a process that starts a new Python and then loads the returned filter."""
+        """Like `put_on_programs`, for a process that starts a new Python and then loads the
+        returned filter.
+        """
         if self.profile != "compute":
             self.put_on_programs(descriptor)
             return b""
@@ -102,7 +122,9 @@ class Containment:
         _limit_contained(self.base_bytes, is_computing=True)
         self.compute.system_calls.load()
 
-    def _put_on_folder(self, descriptors: tuple[int, ...], private: PrivateFolder, guard: socket.socket) -> None:
+    def _put_on_folder(
+        self, descriptors: tuple[int, ...], private: PrivateFolder, guard: socket.socket
+    ) -> None:
         writable = [private.home]
         if self.has_private_mounts:
             enter_private_mounts(private)
@@ -116,14 +138,17 @@ class Containment:
         _limit_contained(self.base_bytes, is_computing=False)
         keep_only_file_capabilities()
         listener = self.system_calls.load()
-        show_descriptors()  # its guard counts the files that it has open, and reads the paths that it asks about
+        # its guard counts the files that it has open, and reads the paths that it asks about
+        show_descriptors()
         with socket.socket(fileno=FIRST_KEPT_DESCRIPTOR + len(descriptors)) as guard_socket:
             if listener is not None:
                 socket.send_fds(guard_socket, [b"listener"], [listener.fileno()])
                 listener.close()
 
 
-def containment(profile: Profile, readable: list[Path], base_bytes: int, *, starts_anew: bool = False) -> Containment:
+def containment(
+    profile: Profile, readable: list[Path], base_bytes: int, *, starts_anew: bool = False
+) -> Containment:
     """starts_anew: programs of the model need a Python of their own.
 
     Raises OSError in words if this machine cannot contain the profile.
@@ -138,15 +163,24 @@ def containment(profile: Profile, readable: list[Path], base_bytes: int, *, star
     has_private_mounts = are_allowed()
     can_ask = succeeds_in_fork(_load_asking_filter)
     _check_protections(keeps_modes=has_private_mounts or can_ask)
-    calls = folder_filter(has_private_mounts=has_private_mounts, has_signal_scope=has_signal_scope(), can_ask=can_ask)
+    calls = folder_filter(
+        has_private_mounts=has_private_mounts, has_signal_scope=has_signal_scope(), can_ask=can_ask
+    )
     return Containment(
-        profile, base_bytes, readable=tuple(readable), system_calls=calls, has_private_mounts=has_private_mounts
+        profile,
+        base_bytes,
+        readable=tuple(readable),
+        system_calls=calls,
+        has_private_mounts=has_private_mounts,
     )
 
 
 def _check_protections(*, keeps_modes: bool = True) -> None:
     if lacks := missing(keeps_modes=keeps_modes):
-        raise OSError(f"this machine lacks {' and '.join(lacks)}; set profile: trusted if another barrier surrounds it")
+        raise OSError(
+            f"this machine lacks {' and '.join(lacks)}; set profile: trusted if another barrier "
+            "surrounds it"
+        )
 
 
 def _load_asking_filter() -> None:
@@ -157,9 +191,11 @@ def _load_asking_filter() -> None:
 
 
 def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:
-    # Address space of each process of a contained environment beyond its module's: as much as a grading has
+    # Address space of each process of a contained environment beyond its module's: as much as a
+    # grading has
     _limit(resource.RLIMIT_AS, base_bytes + (1 << 30))
-    # Processor time of one contained process: a day. Deadlines of calls end an endless computation long before.
+    # Processor time of one contained process: a day. Deadlines of calls end an endless computation
+    # long before.
     _limit(resource.RLIMIT_CPU, 86_400)
     _limit(resource.RLIMIT_CORE, 0)
     # Largest file that an environment of the profile folder may write

@@ -38,14 +38,21 @@ class ProgramProcess:
     def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a call. Raises ProgramEndedError."""
         self._num_requests += 1
-        request = {"tool": tool, "arguments": dict(arguments), "seconds": seconds, "number": self._num_requests}
+        request = {
+            "tool": tool,
+            "arguments": dict(arguments),
+            "seconds": seconds,
+            "number": self._num_requests,
+        }
         deadline = time.monotonic() + seconds + GRACE_SECONDS
         try:
             self.connection.settimeout(seconds + GRACE_SECONDS)
             self.connection.sendall(pack_message(request))
             return self._check_answer(self._receive(deadline))
         except TimeoutError:
-            raise ProgramEndedError(f"call could not be interrupted after {seconds:g} s", is_overdue=True) from None
+            raise ProgramEndedError(
+                f"call could not be interrupted after {seconds:g} s", is_overdue=True
+            ) from None
         except OSError:
             raise ProgramEndedError("its process ended during call") from None
         except FrameError as error:
@@ -66,4 +73,8 @@ class ProgramProcess:
         check_number(answer, self._num_requests)
         if get_flag(answer, "overdue"):
             return {"overdue": True}
-        return {"text": get_text(answer), "late": get_flag(answer, "late"), "cut": get_flag(answer, "cut")}
+        return {
+            "text": get_text(answer),
+            "late": get_flag(answer, "late"),
+            "cut": get_flag(answer, "cut"),
+        }

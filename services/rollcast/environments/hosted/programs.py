@@ -1,13 +1,15 @@
-"""The process that runs what the model wrote, for the tools `python` and `shell`: one for each environment.
+"""The process that runs what the model wrote, for the tools `python` and `shell`: one for each
+environment.
 
     environment's process --- tool, arguments, seconds ---> process of the programs
                           <-- text -------------------------
 
-It is forked before the environment's process answers anything, so it has neither the generator's connection nor a row.
-Its answers are checked, and are at most a text for the model. If a user's code is in memory it starts a new Python.
+It is forked before the environment's process answers anything, so it has neither the generator's
+connection nor a row. Its answers are checked, and are at most a text for the model. If a user's
+code is in memory it starts a new Python.
 
 python -P -m rollcast.environments.hosted.programs TOOLS CALL_SECONDS FILTER    the connection is FIRST_DESCRIPTOR
-"""
+"""  # noqa: E501
 
 import ctypes
 import os
@@ -37,7 +39,9 @@ def serve_programs(programs: Mapping[str, Program], connection: socket.socket) -
     """Run one program after another until the connection closes."""
     interrupt_at_deadlines()
     while (request := receive(connection)) is not None:
-        connection.sendall(pack_message({**_answer(programs, request), "number": request["number"]}))
+        connection.sendall(
+            pack_message({**_answer(programs, request), "number": request["number"]})
+        )
 
 
 def _answer(programs: Mapping[str, Program], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +62,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _load_filter(program: bytes) -> None:
-    """A compiled seccomp filter. Landlock has seen to it that this process cannot gain rights. Raises OSError."""
+    """A compiled seccomp filter.
+
+    Landlock has seen to it that this process cannot gain rights. Raises OSError.
+    """
     content = ctypes.create_string_buffer(program, len(program))
     instruction_bytes = 8
     filter_program = _FilterProgram(len(program) // instruction_bytes, ctypes.addressof(content))

@@ -1,9 +1,11 @@
 """Remove a folder with everything in it, whatever its depth, its number of files and their modes.
 
-python -I -S removal.py FOLDER...    goes on in the background: a quarter of a million files take seconds
+python -I -S removal.py FOLDER...    goes on in the background: a quarter of a million files take
+                                     seconds
 
-Folders inside are moved up before they are emptied: no recursion, no path that is too long, few open descriptors.
-Nothing is followed: a program that still runs may put a link in the place of a folder.
+Folders inside are moved up before they are emptied: no recursion, no path that is too long, few
+open descriptors. Nothing is followed: a program that still runs may put a link in the place of a
+folder.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ def remove_tree(folder: str) -> None:
 
 def _empty(root: int) -> None:
     waiting = _clear(root, root)
-    # Folders of one tree that are emptied. A process that still lives may make new ones without end.
+    # Folders of one tree that are emptied. A process that still lives may make new ones without
+    # end.
     for _ in range(1_000_000):
         if not waiting:
             return

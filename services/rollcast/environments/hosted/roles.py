@@ -1,7 +1,8 @@
-"""Roles of a fork of a nursery: the guard of an environment, the environment, or the process of its programs.
+"""Roles of a fork of a nursery: the guard of an environment, the environment, or the process of its
+programs.
 
-A fork raises `Become`. So it leaves all frames of its parent, with the objects that they hold, before it runs code of a
-user or a model.
+A fork raises `Become`. So it leaves all frames of its parent, with the objects that they hold,
+before it runs code of a user or a model.
 """
 
 import os
@@ -94,8 +95,12 @@ class EnvironmentRole:
         if self.private is not None:
             os.setpgid(0, 0)  # a signal to its own group reaches neither guard nor nursery
             show_descriptors()
-        connections = [self.connection] if process is None else [self.connection, process.connection]
-        numbers = self.contained.put_on(tuple(end.fileno() for end in connections), self.private, guard_end)
+        connections = (
+            [self.connection] if process is None else [self.connection, process.connection]
+        )
+        numbers = self.contained.put_on(
+            tuple(end.fileno() for end in connections), self.private, guard_end
+        )
         connection = _renumber_socket(self.connection, numbers[0])
         if process is not None:
             process.connection = _renumber_socket(process.connection, numbers[1])
@@ -112,7 +117,9 @@ class EnvironmentRole:
         parent = os.getpid()
         if os.fork() == 0:
             environment_socket.close()
-            run = partial(_run_programs, self.contained, program_socket, names, self.call_seconds, parent)
+            run = partial(
+                _run_programs, self.contained, program_socket, names, self.call_seconds, parent
+            )
             raise Become(run if self.definition.is_shipped else partial(run, starts_anew=True))
         program_socket.close()
         return ProgramProcess(environment_socket, names)

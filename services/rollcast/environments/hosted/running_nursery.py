@@ -19,11 +19,12 @@ START_SECONDS = 120.0
 END_SECONDS = 5.0
 """How long a nursery may take to end all of its environments."""
 INHERITED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
-"""All that a contained environment sees of the surroundings: no address, password or token is among them. A trusted one
-sees the user's variables without ours."""
+"""All that a contained environment sees of the surroundings: no address, password or token is among
+them. A trusted one sees the user's variables without ours."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Under the profile compute no thread can be started, and numerical libraries would end the process."""
+"""Under the profile compute no thread can be started, and numerical libraries would end the
+process."""
 
 
 class RunningForkServer:
@@ -37,14 +38,17 @@ class RunningForkServer:
         self.gives_metrics = False
         self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         is_trusted = source.profile == "trusted"
-        variables = {key: value for key, value in os.environ.items() if is_trusted or key in INHERITED}
+        variables = {
+            key: value for key, value in os.environ.items() if is_trusted or key in INHERITED
+        }
         if source.profile == "compute":
             variables |= ONE_THREAD
         with its_end:
             self._process = subprocess.Popen(  # noqa: S603  # our own module
                 [
                     sys.executable,
-                    # The working folder comes after all installed packages: the nursery adds it at the end.
+                    # The working folder comes after all installed packages: the nursery adds it at
+                    # the end.
                     "-P",
                     "-m",
                     "rollcast.environments.hosted.nursery",
@@ -56,7 +60,11 @@ class RunningForkServer:
                 stderr=None if is_trusted else subprocess.DEVNULL,
                 pass_fds=(its_end.fileno(),),
                 start_new_session=True,
-                env={key: value for key, value in variables.items() if not key.startswith("ROLLCAST_")},
+                env={
+                    key: value
+                    for key, value in variables.items()
+                    if not key.startswith("ROLLCAST_")
+                },
             )
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
@@ -79,7 +87,9 @@ class RunningForkServer:
         return self.has_ended
 
     def wait_until_ready(self) -> None:
-        """Raises EnvironmentFailedError: its module cannot be imported, or the machine cannot contain it."""
+        """Raises EnvironmentFailedError: its module cannot be imported, or the machine cannot
+        contain it.
+        """
         self._control.settimeout(START_SECONDS)
         failure_reason = None
         try:
@@ -103,11 +113,16 @@ class RunningForkServer:
         self.is_ready = True
 
     def fork(self, connection: int) -> None:
-        """Ask for an environment at the other end of a connection. Raises EnvironmentFailedError."""
+        """Ask for an environment at the other end of a connection.
+
+        Raises EnvironmentFailedError.
+        """
         try:
             socket.send_fds(self._control, [FORK], [connection])
         except OSError as error:
-            raise EnvironmentFailedError(f"its fork server does not accept a connection ({error})") from error
+            raise EnvironmentFailedError(
+                f"its fork server does not accept a connection ({error})"
+            ) from error
 
     def answers(self, seconds: float) -> bool:
         """Whether it answers within this time. Only one thread may ask at a time."""
@@ -134,7 +149,10 @@ class RunningForkServer:
             self.kill()
 
     def kill(self) -> None:
-        """End it although it does not answer. Each guard gets a signal then, and ends its processes."""
+        """End it although it does not answer.
+
+        Each guard gets a signal then, and ends its processes.
+        """
         self.was_killed = True
         self.hang_up()
         with contextlib.suppress(psutil.Error):

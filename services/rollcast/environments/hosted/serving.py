@@ -1,8 +1,10 @@
-"""The loop of an environment's process: one request after another, until the generator closes the connection.
+"""The loop of an environment's process: one request after another, until the generator closes the
+connection.
 
-A tool's exception is an answer to the model, as in TRL. What `reset` or a method `get_...` raises is the environment's
-failure. A call that exceeds its deadline is interrupted here, so that the episode goes on with its state; only code
-that no signal interrupts is ended by the generator. What the model wrote runs elsewhere (`programs`).
+A tool's exception is an answer to the model, as in TRL. What `reset` or a method `get_...` raises
+is the environment's failure. A call that exceeds its deadline is interrupted here, so that the
+episode goes on with its state; only code that no signal interrupts is ended by the generator. What
+the model wrote runs elsewhere (`programs`).
 """
 
 import asyncio
@@ -14,7 +16,13 @@ from typing import Any
 from rollcast.config.own_functions import failure
 from rollcast.environments.hosted.definition import Definition
 from rollcast.environments.hosted.frames import pack_message, receive
-from rollcast.environments.hosted.instance import Function, Instance, answer_call, deadline, interrupt_at_deadlines
+from rollcast.environments.hosted.instance import (
+    Function,
+    Instance,
+    answer_call,
+    deadline,
+    interrupt_at_deadlines,
+)
 from rollcast.environments.hosted.program_client import ProgramEndedError, ProgramProcess
 from rollcast.environments.overdue import OverdueError
 
@@ -22,8 +30,12 @@ BEGUN = {"number": 0}
 """The first message: the process has its profile on, and takes requests."""
 
 
-def serve(definition: Definition, connection: socket.socket, programs: ProgramProcess | None) -> None:
-    """Answer requests until the connection closes. programs: None = the environment has no such tools."""
+def serve(
+    definition: Definition, connection: socket.socket, programs: ProgramProcess | None
+) -> None:
+    """Answer requests until the connection closes. programs: None = the environment has no such
+    tools.
+    """
     interrupt_at_deadlines()
     session = _Session(definition, programs)
     connection.sendall(pack_message(BEGUN))
@@ -41,8 +53,14 @@ class _Session:
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         seconds = float(request["seconds"])
-        if request["do"] == "call" and self._programs is not None and request["tool"] in self._programs.names:
-            return self._call_program(self._programs, request["tool"], request["arguments"], seconds)
+        if (
+            request["do"] == "call"
+            and self._programs is not None
+            and request["tool"] in self._programs.names
+        ):
+            return self._call_program(
+                self._programs, request["tool"], request["arguments"], seconds
+            )
         try:
             with deadline(seconds):
                 match request["do"]:
@@ -71,7 +89,9 @@ class _Session:
             return {"failed": failure(error, in_sandbox=False)}
         if opening is not None and not isinstance(opening, str | list):
             kind = type(opening).__name__
-            return {"failed": f"reset returned {kind}; it returns None, text, or a list of messages"}
+            return {
+                "failed": f"reset returned {kind}; it returns None, text, or a list of messages"
+            }
         return {"tools": self._definition.schemas, "opening": opening}
 
     def _call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +107,9 @@ class _Session:
     def _call_program(
         self, programs: ProgramProcess, tool: str, arguments: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """No signal interrupts this: the other process keeps the deadline, and has some seconds more to do so."""
+        """No signal interrupts this: the other process keeps the deadline, and has some seconds
+        more to do so.
+        """
         function = self._find_tool(tool)
         assert function is not None, "the definition has it"
         if misfit := _misfit(tool, function, arguments):
@@ -104,14 +126,18 @@ class _Session:
     def _unknown_tool(self, tool: str) -> dict[str, Any]:
         assert self._instance is not None
         tool_names = ", ".join(self._instance.tools) or "none"
-        return {"text": f"Error: there is no tool {tool!r}; there are: {tool_names}", "malformed": True}
+        return {
+            "text": f"Error: there is no tool {tool!r}; there are: {tool_names}",
+            "malformed": True,
+        }
 
     def _make_reward_answer(self, function: Callable[[], Any] | None) -> dict[str, Any]:
         if function is None:
             return {"reward": None}
         try:
             reward = self._run(function, {})
-            # Text is no number, though Python would read one from it: a verifier's reward is refused then too.
+            # Text is no number, though Python would read one from it: a verifier's reward is
+            # refused then too.
             if isinstance(reward, str | bytes):
                 raise TypeError(f"a reward is a number, not {type(reward).__name__}")
             return {"reward": None if reward is None else float(reward)}
@@ -126,7 +152,9 @@ class _Session:
         try:
             values = self._run(function, {})
             # NumPy's numbers too; the generator leaves out what is none.
-            return {"metrics": {str(name): _as_number(value) for name, value in dict(values).items()}}
+            return {
+                "metrics": {str(name): _as_number(value) for name, value in dict(values).items()}
+            }
         except OverdueError:
             raise
         except Exception as error:

@@ -1,4 +1,5 @@
-"""The part of the run file that a fork server of environments gets: no command, address or token of an MCP server.
+"""The part of the run file that a fork server of environments gets: no command, address or token of
+an MCP server.
 
 Its forks run code of a user, or of a model: a secret that was never sent cannot be read there.
 """
@@ -33,7 +34,13 @@ class HostedSource:
         """The part of the settings that the environment's processes need."""
         if settings.kind == "class":
             return cls(settings.name, settings.profile, settings.call_seconds, code=settings.code)
-        return cls(settings.name, settings.profile, settings.call_seconds, tools=settings.tools, corpus=settings.corpus)
+        return cls(
+            settings.name,
+            settings.profile,
+            settings.call_seconds,
+            tools=settings.tools,
+            corpus=settings.corpus,
+        )
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), default=str).encode()
@@ -42,4 +49,7 @@ class HostedSource:
     def from_json(cls, content: bytes) -> HostedSource:
         fields = json.loads(content)
         corpus = fields.pop("corpus")
-        return cls(**{**fields, "tools": tuple(fields["tools"])}, corpus=None if corpus is None else Path(corpus))
+        return cls(
+            **{**fields, "tools": tuple(fields["tools"])},
+            corpus=None if corpus is None else Path(corpus),
+        )

@@ -1,7 +1,9 @@
-"""The guard's answers to system calls that a filter cannot judge by their arguments (`folder_calls`).
+"""The guard's answers to system calls that a filter cannot judge by their arguments
+(`folder_calls`).
 
 limits, scheduling, signals    continued for processes below this guard, refused for others
-modes, owners, times           carried out by the guard, on a file below the private folder (`file_changes`)
+modes, owners, times           carried out by the guard, on a file below the private folder
+                               (`file_changes`)
 """
 
 import contextlib
@@ -19,8 +21,8 @@ class CallSupervisor:
     """Answers the calls of one environment."""
 
     def __init__(self, descriptor: int, home: Path, environment: int) -> None:
-        """descriptor: of the listener, which is used up here. home: the private folder. environment: the process whose
-        programs ask, on which they may not act."""
+        """descriptor: of the listener, which is used up here. home: the private folder.
+        environment: the process whose programs ask, on which they may not act."""
         from seccompy import syscall_name
         from seccompy.notify import Listener
 
@@ -53,11 +55,17 @@ class CallSupervisor:
             self._judge(name, call)
             return
         try:
-            self._changes.carry_out(name, call.args, call.pid, lambda: self._listener.valid(call.id))
+            self._changes.carry_out(
+                name, call.args, call.pid, lambda: self._listener.valid(call.id)
+            )
             error = 0
         except OSError as failure:
             # A path that leads outside of the folder is EXDEV.
-            error = errno.EPERM if failure.errno is None or failure.errno == errno.EXDEV else failure.errno
+            error = (
+                errno.EPERM
+                if failure.errno is None or failure.errno == errno.EXDEV
+                else failure.errno
+            )
         except Exception:  # numbers that Python does not take for a time or an owner
             error = errno.EINVAL
         self._listener.respond(call.id, error=error)
@@ -69,7 +77,9 @@ class CallSupervisor:
         number = as_int(call.args[0])
         if name in SIGNALS and number < -1:
             number = -number  # a group, by its leader
-        is_own = number == 0 or (number > 0 and is_below(number, os.getpid()))  # 0: the caller, or its own group
+        is_own = number == 0 or (
+            number > 0 and is_below(number, os.getpid())
+        )  # 0: the caller, or its own group
         # The programs of an environment must not act on the environment's own process.
         if is_own and (number != self._environment or call.pid == number):
             self._listener.respond(call.id, flags=RespFlag.CONTINUE)
@@ -79,7 +89,8 @@ class CallSupervisor:
 
 def is_below(number: int, ancestor: int) -> bool:
     """Whether a process or thread descends from another process."""
-    # Processes between one of an environment and its guard: each takes one of those that it may have
+    # Processes between one of an environment and its guard: each takes one of those that it may
+    # have
     for _ in range(1_000):
         if number <= 1:
             return False

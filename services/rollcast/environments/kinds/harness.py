@@ -26,20 +26,27 @@ class HarnessPrograms:
         self._command = settings.command
         self._variables = surroundings.variables
 
-    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> HarnessProgram:
+    async def start(
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> HarnessProgram:
         """Start the command with the row as its standard input. Raises EnvironmentFailedError."""
         with tempfile.TemporaryFile() as file:
             file.write(row.encode())
             file.seek(0)
             variables = {**self._variables, **_variables(described, row)}
-            return await HarnessProgram.start(self._command, variables, stdin=file.fileno(), has_own_home=True)
+            return await HarnessProgram.start(
+                self._command, variables, stdin=file.fileno(), has_own_home=True
+            )
 
     async def close(self) -> None:
         """Programs share nothing."""
 
 
 def _variables(described: Mapping[str, str], row: str) -> dict[str, str]:
-    """The environment variables of a command. Standard input has every row; a variable holds a short one alone."""
+    """The environment variables of a command.
+
+    Standard input has every row; a variable holds a short one alone.
+    """
     # Linux starts no program with a variable of over 128 KiB
     row_variables = {"ROLLCAST_ROW": row} if len(row.encode()) <= 100_000 else {}
     return row_variables | {

@@ -56,11 +56,13 @@ class SessionProgram(Protocol):
 class ProgramSource(Protocol):
     """Programs of one name."""
 
-    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> SessionProgram:
+    async def start(
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> SessionProgram:
         """Start the program of one episode. Raises EnvironmentFailedError.
 
-        row: the task's row as JSON. described: the session (base_url, token, reward_url, model, session).
-        sampling: the run's temperature, top_p and top_k.
+        row: the task's row as JSON. described: the session (base_url, token, reward_url, model,
+        session). sampling: the run's temperature, top_p and top_k.
         """
         ...
 
@@ -76,7 +78,8 @@ class Surroundings:
     on_replaced: Callable[[], None] = lambda: None
     """A kind calls it for each fork server that hung and was ended."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of every program that is started: they name who signed the certificate of the generator."""
+    """Environment variables of every program that is started: they name who signed the certificate
+    of the generator."""
 
 
 class EnvironmentKind(Protocol):

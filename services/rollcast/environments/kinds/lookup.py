@@ -23,7 +23,10 @@ def missing_program(field: str, program: str) -> Iterator[str]:
 
 def missing_package(field: str, user: str, package: str) -> Iterator[str]:
     if find_spec(package) is None:
-        yield f"{field}: {user} needs the package {package}, which is not installed; pip install 'rollcast[tools]'"
+        yield (
+            f"{field}: {user} needs the package {package}, which is not installed; pip install "
+            "'rollcast[tools]'"
+        )
 
 
 def is_readable(file: Path) -> bool:

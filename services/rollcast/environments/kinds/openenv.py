@@ -11,7 +11,8 @@ from rollcast.environments.openenv.processes import OpenEnvSessions
 def missing(settings: OpenEnvironment, field: str) -> Iterator[str]:
     if shutil.which(settings.interpreter) is None:
         yield (
-            f"{field}.interpreter = {settings.interpreter}: is no program; give the python of the virtual "
+            f"{field}.interpreter = {settings.interpreter}: is no program; give the python of the "
+            "virtual "
             "environment in which openenv is installed"
         )
 

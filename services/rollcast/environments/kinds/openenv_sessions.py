@@ -26,7 +26,9 @@ class OpenEnvPrograms:
     def __init__(self, settings: OpenEnvSessionEnvironment, surroundings: Surroundings) -> None:
         self._helper = OpenEnvHelper(settings, surroundings.variables)
 
-    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> OpenEnvRollout:
+    async def start(
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> OpenEnvRollout:
         """Begin a session. Raises EnvironmentFailedError."""
         return await self._helper.start(json.loads(row), described, sampling)
 

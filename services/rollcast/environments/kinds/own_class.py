@@ -8,7 +8,9 @@ from rollcast.environments.kinds.kind import Surroundings
 
 
 def missing(settings: ClassEnvironment, field: str) -> Iterator[str]:
-    """No sentence: the check imports the class itself, in a process (`rollcast.local.class_environments`)."""
+    """No sentence: the check imports the class itself, in a process
+    (`rollcast.local.class_environments`).
+    """
     yield from ()
 
 

@@ -1,4 +1,6 @@
-"""Tools without an environment around them: functions in processes of this machine, and MCP servers."""
+"""Tools without an environment around them: functions in processes of this machine, and MCP
+servers.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +10,12 @@ from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.hosted.live import HostedEnvironment
 from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.environments.kinds.kind import Surroundings
-from rollcast.environments.kinds.lookup import is_readable, missing_function, missing_package, missing_program
+from rollcast.environments.kinds.lookup import (
+    is_readable,
+    missing_function,
+    missing_package,
+    missing_program,
+)
 from rollcast.environments.tools.mcp_servers import McpServers
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 
@@ -20,7 +27,10 @@ def missing(settings: ToolSet, field: str) -> Iterator[str]:
     if "search" in settings.tools:
         yield from missing_package(f"{field}.tools", "the tool search", "bm25s")
     if settings.corpus is not None and not is_readable(settings.corpus):
-        yield f"{field}.corpus = {settings.corpus}: cannot be read; give a JSONL file with a field `text` in each line"
+        yield (
+            f"{field}.corpus = {settings.corpus}: cannot be read; give a JSONL file with a field "
+            "`text` in each line"
+        )
     if settings.mcp:
         yield from missing_package(f"{field}.mcp", "an MCP server", "mcp")
     for index, server in enumerate(settings.mcp):
@@ -41,9 +51,13 @@ class ToolSets:
 
     def __init__(self, settings: ToolSet, surroundings: Surroundings) -> None:
         self._settings = settings
-        self._processes = EnvironmentProcesses(settings, surroundings.on_replaced) if settings.tools else None
+        self._processes = (
+            EnvironmentProcesses(settings, surroundings.on_replaced) if settings.tools else None
+        )
         self._servers = (
-            McpServers(settings.mcp, settings.reset_seconds, settings.call_seconds) if settings.mcp else None
+            McpServers(settings.mcp, settings.reset_seconds, settings.call_seconds)
+            if settings.mcp
+            else None
         )
 
     async def acquire(self) -> ToolSetEnvironment:

@@ -24,7 +24,9 @@ class VerifiersPrograms:
     def __init__(self, settings: VerifiersEnvironment, surroundings: Surroundings) -> None:
         self._helper = VerifiersHelper(settings, surroundings.variables)
 
-    async def start(self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]) -> VerifiersRollout:
+    async def start(
+        self, row: str, described: Mapping[str, str], sampling: Mapping[str, float]
+    ) -> VerifiersRollout:
         """Begin a rollout. Raises EnvironmentFailedError."""
         return await self._helper.start(json.loads(row), described)
 

@@ -1,1 +1,3 @@
-"""Environments behind a server of the package `openenv`, reached by its own client in its own virtual environment."""
+"""Environments behind a server of the package `openenv`, reached by its own client in its own
+virtual environment.
+"""

@@ -1,10 +1,13 @@
-"""`INTERPRETER -I adapter.py CONTROL_DESCRIPTOR URL`: OpenEnv's own client, in its virtual environment.
+"""`INTERPRETER -I adapter.py CONTROL_DESCRIPTOR URL`: OpenEnv's own client, in its virtual
+environment.
 
-generator --- a connection for each environment, sent over the control socket ---> adapter --- its client ---> server
+generator --- a connection for each environment, sent over the control socket ---> adapter --- its
+client ---> server
           <-- reset, step: four bytes of length, then JSON ---------------------->
 
-Each connection has a client, and so a session of the server, of its own: many episodes may share one adapter. A
-connection that closes ends its session; a control socket that closes ends the adapter. It imports nothing of Rollcast.
+Each connection has a client, and so a session of the server, of its own: many episodes may share
+one adapter. A connection that closes ends its session; a control socket that closes ends the
+adapter. It imports nothing of Rollcast.
 """
 
 import asyncio
@@ -57,7 +60,12 @@ class Session:
         except ServerError as error:
             return {"failed": str(error)}
         except Exception as error:
-            return {"failed": f"{request_name} failed at {self._url} ({type(error).__name__}: {one_line(error)})"}
+            return {
+                "failed": (
+                    f"{request_name} failed at {self._url} ({type(error).__name__}: "
+                    f"{one_line(error)})"
+                )
+            }
 
     async def end(self) -> None:
         """Close the session, so that another episode may have its place."""
@@ -108,9 +116,16 @@ class Session:
     async def _call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._client is None:
             raise ServerError("reset comes before a call")
-        action = {"type": "call_tool", "tool_name": tool, "arguments": arguments} if self._is_mcp else arguments
+        action = (
+            {"type": "call_tool", "tool_name": tool, "arguments": arguments}
+            if self._is_mcp
+            else arguments
+        )
         if not self._is_mcp and tool != STEP:
-            return {"text": f"Error: there is no tool {tool!r}; there is: {STEP}", "malformed": True}
+            return {
+                "text": f"Error: there is no tool {tool!r}; there is: {STEP}",
+                "malformed": True,
+            }
         try:
             result = await self._client.step(action)
         except RuntimeError as error:
@@ -144,16 +159,26 @@ def new_client(url: str, seconds: float) -> Any:
 
 
 def step_tool(action: dict[str, Any]) -> dict[str, Any]:
-    """The server's action as a tool. `metadata` is OpenEnv's own field of every action, not the model's."""
-    parameters = {key: value for key, value in action.items() if key not in ("title", "description")}
+    """The server's action as a tool.
+
+    `metadata` is OpenEnv's own field of every action, not the model's.
+    """
+    parameters = {
+        key: value for key, value in action.items() if key not in ("title", "description")
+    }
     properties = parameters.get("properties", {})
-    parameters["properties"] = {key: value for key, value in properties.items() if key != "metadata"}
+    parameters["properties"] = {
+        key: value for key, value in properties.items() if key != "metadata"
+    }
     return function(STEP, action.get("description", ""), parameters)
 
 
 def function(name: str, description_text: str, parameters: Any) -> dict[str, Any]:
     """A tool as chat templates take it."""
-    return {"type": "function", "function": {"name": name, "description": description_text, "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description_text, "parameters": parameters},
+    }
 
 
 def make_observation_answer(result: Any) -> dict[str, Any]:
@@ -162,7 +187,12 @@ def make_observation_answer(result: Any) -> dict[str, Any]:
     values = list(fields.values())
     content = values[0] if len(values) == 1 else fields
     text = format_text(content) if fields else ""
-    return {"text": text, "reward": result.reward, "done": bool(result.done), "metrics": metadata_numbers(result)}
+    return {
+        "text": text,
+        "reward": result.reward,
+        "done": bool(result.done),
+        "metrics": metadata_numbers(result),
+    }
 
 
 def metadata_numbers(result: Any) -> dict[str, float]:
@@ -174,13 +204,21 @@ def metadata_numbers(result: Any) -> dict[str, float]:
 def make_call_answer(result: Any) -> dict[str, Any]:
     """The answer of an MCP tool."""
     observation = result.observation
-    answer = {"reward": result.reward, "done": bool(result.done), "metrics": metadata_numbers(result)}
+    answer = {
+        "reward": result.reward,
+        "done": bool(result.done),
+        "metrics": metadata_numbers(result),
+    }
     error = observation.get("error")
     if error:
         kind = error.get("error_type")
         if kind == "transport_error":
             raise ServerError(f"the server could not reach its tool ({error.get('message')})")
-        return {**answer, "text": format_text(f"Error: {error.get('message')}"), "malformed": kind in MISTAKES}
+        return {
+            **answer,
+            "text": format_text(f"Error: {error.get('message')}"),
+            "malformed": kind in MISTAKES,
+        }
     content = observation.get("result")
     if isinstance(content, dict) and "data" in content:
         content = content["data"]
@@ -188,10 +226,15 @@ def make_call_answer(result: Any) -> dict[str, Any]:
 
 
 def refusal(tool: str, error: RuntimeError) -> dict[str, Any]:
-    """OpenEnv's client raises RuntimeError for every error of the server; after two kinds the session lives on."""
+    """OpenEnv's client raises RuntimeError for every error of the server; after two kinds the
+    session lives on.
+    """
     error_message = str(error)
     if error_message.endswith("(code: VALIDATION_ERROR)"):
-        return {"text": f"Error: {tool}: the arguments do not fit its parameters", "malformed": True}
+        return {
+            "text": f"Error: {tool}: the arguments do not fit its parameters",
+            "malformed": True,
+        }
     if error_message.endswith("(code: EXECUTION_ERROR)"):
         return {"text": format_text(f"Error: {error_message}")}
     raise ServerError(error_message) from error

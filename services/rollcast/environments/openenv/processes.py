@@ -1,6 +1,8 @@
-"""The generator's side: one adapter process for each environment of the run file, and a connection for each episode.
+"""The generator's side: one adapter process for each environment of the run file, and a connection
+for each episode.
 
-acquire -> an idle connection, or a new one (the adapter is started when first needed, and again if it ended)
+acquire -> an idle connection, or a new one (the adapter is started when first needed, and again if
+it ended)
 release -> its session of the server ends; idle, for the next episode      a failure: closed
 """
 
@@ -30,7 +32,9 @@ CONNECT = b"connect"
 class OpenEnvSession:
     """A LiveEnvironment behind an OpenEnv server."""
 
-    def __init__(self, settings: OpenEnvironment, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, settings: OpenEnvironment, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._settings = settings
         self._reader = reader
         self._writer = writer
@@ -40,9 +44,11 @@ class OpenEnvSession:
         """Whether it cannot serve another episode."""
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
-        """Begin an episode: the row's fields are the arguments of the environment's reset, as far as it takes them.
+        """Begin an episode: the row's fields are the arguments of the environment's reset, as far
+        as it takes them.
 
-        A server whose sessions are all in use is waited for until the deadline. Raises EnvironmentFailedError.
+        A server whose sessions are all in use is waited for until the deadline. Raises
+        EnvironmentFailedError.
         """
         self._reward = None
         self._metrics = {}
@@ -51,7 +57,10 @@ class OpenEnvSession:
         return Opening(answer["tools"], text=answer["text"] or None)
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Make a step. Raises EnvironmentFailedError, also at the deadline: OpenEnv's client ends the session then."""
+        """Make a step.
+
+        Raises EnvironmentFailedError, also at the deadline: OpenEnv's client ends the session then.
+        """
         request = {"do": "call", "tool": tool, "arguments": dict(arguments)}
         answer = await self._ask(request, self._settings.call_seconds)
         reward = self._note(answer)
@@ -59,14 +68,17 @@ class OpenEnvSession:
         return ToolResult(answer["text"], is_malformed, reward, is_done=bool(answer.get("done")))
 
     async def reward(self) -> float | None:
-        """The last reward that the environment gave, as OpenEnv's own rollouts take it; reset's if none was made after.
+        """The last reward that the environment gave, as OpenEnv's own rollouts take it; reset's if
+        none was made after.
 
         It is not clipped: one outside [0, 1] is no verdict. None = none was given.
         """
         return self._reward
 
     async def metrics(self) -> Mapping[Any, Any]:
-        """The numbers in the metadata of the last observation, which may hold anything else besides."""
+        """The numbers in the metadata of the last observation, which may hold anything else
+        besides.
+        """
         return self._metrics
 
     async def end_episode(self) -> None:
@@ -86,7 +98,9 @@ class OpenEnvSession:
         if reward is None:
             return None
         if not isinstance(reward, int | float):
-            raise self._mark_failed(f"its server gave a reward that is not a number but {type(reward).__name__}")
+            raise self._mark_failed(
+                f"its server gave a reward that is not a number but {type(reward).__name__}"
+            )
         self._reward = float(reward)
         return self._reward
 
@@ -101,7 +115,9 @@ class OpenEnvSession:
                 answer = await read(self._reader)
             is_answered = "failed" not in answer
         except TimeoutError:
-            raise self._mark_failed(f"{request_name} took longer than {seconds:g} s", is_overdue=True) from None
+            raise self._mark_failed(
+                f"{request_name} took longer than {seconds:g} s", is_overdue=True
+            ) from None
         except (OSError, asyncio.IncompleteReadError):
             raise self._mark_failed(f"its adapter ended during {request_name}") from None
         except FrameError as error:
@@ -112,7 +128,9 @@ class OpenEnvSession:
             raise self._mark_failed(str(answer["failed"]), is_overdue=bool(answer.get("late")))
         return answer
 
-    def _mark_failed(self, failure_reason: str, *, is_overdue: bool = False) -> EnvironmentFailedError:
+    def _mark_failed(
+        self, failure_reason: str, *, is_overdue: bool = False
+    ) -> EnvironmentFailedError:
         self.has_failed = True
         return EnvironmentFailedError(failure_reason, is_overdue=is_overdue)
 
@@ -192,11 +210,16 @@ class OpenEnvSessions:
                     stdout=subprocess.DEVNULL,
                     pass_fds=(descriptor,),
                     start_new_session=True,
-                    env={key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")},
+                    env={
+                        key: value
+                        for key, value in os.environ.items()
+                        if not key.startswith("ROLLCAST_")
+                    },
                 )
             except OSError as error:
                 raise EnvironmentFailedError(
-                    f"interpreter: {interpreter} cannot be started ({error.strerror}); name the Python of a virtual "
+                    f"interpreter: {interpreter} cannot be started ({error.strerror}); name the "
+                    "Python of a virtual "
                     "environment in which openenv is installed"
                 ) from error
         failure_reason = _why_not_ready(self._control)
@@ -219,7 +242,11 @@ def _why_not_ready(control: socket.socket) -> str | None:
     if not content:
         return "ends before OpenEnv's client is ready"
     import_error = json.loads(content).get("failed")
-    return None if import_error is None else f"cannot import openenv ({import_error}); install openenv==0.10.0 there"
+    return (
+        None
+        if import_error is None
+        else f"cannot import openenv ({import_error}); install openenv==0.10.0 there"
+    )
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,1 +1,3 @@
-"""Harness sessions of OpenEnv, unchanged: each in a process of their own virtual environment, through the endpoint."""
+"""Harness sessions of OpenEnv, unchanged: each in a process of their own virtual environment,
+through the endpoint.
+"""

@@ -1,20 +1,23 @@
-"""`INTERPRETER -I adapter.py look|serve`: harness sessions of OpenEnv 0.10.0, in their virtual environment.
+"""`INTERPRETER -I adapter.py look|serve`: harness sessions of OpenEnv 0.10.0, in their virtual
+environment.
 
-    look    are openenv and the factory there?     {"factory"} on standard input, {} or {"failed"} on output
+    look    are openenv and the factory there?     {"factory"} on standard input, {} or {"failed"}
+            on output
     serve   sessions, many at the same time        four bytes of length, then JSON, on the socket 0
 
     {"factory", "arguments"}                                   -> {"ready": true} | {"failed": why}
     {"do": "run", "id", "task", "seed", "episode",
      "base_url", "token", "model", "sampling"}                 -> {"id", "reward", "exit", "late", "calls"}
-                                                                  | {"id", "unusable"} | {"id", "failed"}
+                                                                  | {"id", "unusable"} | {"id",
+                                                                  "failed"}
     {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
 
     adapter --fork--> guard --fork--> session --> agent ...    the guard adopts and kills what a session leaves behind
 
-A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks the endpoint, and
-calls of its TrainingTrace come back as digests of their tokens, with those without loss. A socket that closes ends the
-adapter. It imports nothing of Rollcast.
-"""
+A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks
+the endpoint, and calls of its TrainingTrace come back as digests of their tokens, with those
+without loss. A socket that closes ends the adapter. It imports nothing of Rollcast.
+"""  # noqa: E501
 
 import array
 import contextlib
@@ -44,7 +47,10 @@ LENGTH_BYTES = 4
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
-    """The digest by which both sides know a call: of all tokens before it, and its own. Raises OverflowError."""
+    """The digest by which both sides know a call: of all tokens before it, and its own.
+
+    Raises OverflowError.
+    """
     tokens = array.array("q", [len(prompt), *prompt, *sampled]).tobytes()
     return hashlib.blake2b(tokens, digest_size=16).hexdigest()
 
@@ -54,12 +60,19 @@ def one_line(error: BaseException) -> str:
 
 
 def find_missing_dependency(factory: str) -> str | None:
-    """Why this Python cannot make the factory; None = it may. Imports neither openenv nor the factory."""
+    """Why this Python cannot make the factory; None = it may.
+
+    Imports neither openenv nor the factory.
+    """
     package_spec = importlib.util.find_spec("openenv")
     if package_spec is None or not package_spec.submodule_search_locations:
         return f"has no openenv; install openenv=={RELEASE} there"
-    if not Path(next(iter(package_spec.submodule_search_locations)), "core", "harness", "training.py").is_file():
-        return f"has openenv {importlib.metadata.version('openenv')}; install openenv=={RELEASE} there"
+    if not Path(
+        next(iter(package_spec.submodule_search_locations)), "core", "harness", "training.py"
+    ).is_file():
+        return (
+            f"has openenv {importlib.metadata.version('openenv')}; install openenv=={RELEASE} there"
+        )
     module_name = factory.rpartition(":")[0]
     package = module_name.partition(".")[0]
     if module_name.endswith(".py") or importlib.util.find_spec(package) is not None:
@@ -88,12 +101,18 @@ def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     return build(
-        **{**{name: value for name, value in session_arguments.items() if name in names}, **request["arguments"]}
+        **{
+            **{name: value for name, value in session_arguments.items() if name in names},
+            **request["arguments"],
+        }
     )
 
 
 def calls(trace: Any) -> list[list[Any]]:
-    """The digest of each call, and the ranges of its own tokens that carry no loss. Raises OverflowError."""
+    """The digest of each call, and the ranges of its own tokens that carry no loss.
+
+    Raises OverflowError.
+    """
     call_records = []
     for turn in trace.turns:
         masked = ranges(turn.loss_mask[len(turn.prompt_token_ids) :])
@@ -103,7 +122,11 @@ def calls(trace: Any) -> list[list[Any]]:
 
 def ranges(mask: Sequence[int]) -> list[list[int]]:
     """The stretches of zeros, [start, end)."""
-    edges = [index for index in range(len(mask) + 1) if _has_loss(mask, index - 1) != _has_loss(mask, index)]
+    edges = [
+        index
+        for index in range(len(mask) + 1)
+        if _has_loss(mask, index - 1) != _has_loss(mask, index)
+    ]
     return [edges[at : at + 2] for at in range(0, len(edges), 2)]
 
 
@@ -154,10 +177,14 @@ class Player:
 
         request = self._request
         factory = make_factory(self._build, request)
-        session = factory.create(task=request["task"], seed=request["seed"], episode_id=request["episode"])
+        session = factory.create(
+            task=request["task"], seed=request["seed"], episode_id=request["episode"]
+        )
         self._session = session
         if not isinstance(session, TrainableSession):
-            return {"unusable": f"has sessions ({type(session).__name__}) without fetch_training_trace"}
+            return {
+                "unusable": f"has sessions ({type(session).__name__}) without fetch_training_trace"
+            }
         is_late = False
         code: Any = 0
         try:
@@ -174,7 +201,11 @@ class Player:
         return {
             "reward": None if reward is None else float(reward),
             "exit": int(code or 0),
-            "metrics": {name: value for name, value in verdict.metrics.items() if isinstance(value, int | float)},
+            "metrics": {
+                name: value
+                for name, value in verdict.metrics.items()
+                if isinstance(value, int | float)
+            },
             "late": is_late,
             "calls": traced,
         }
@@ -194,7 +225,9 @@ class Live:
 class ForkedSessions:
     """The sessions of one environment."""
 
-    def __init__(self, connection: socket.socket, build: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, connection: socket.socket, build: Callable[..., Any], arguments: Mapping[str, Any]
+    ) -> None:
         self._connection = connection
         self._build = build
         self._arguments = arguments
@@ -239,7 +272,11 @@ class ForkedSessions:
                 ):
                     inherited_socket.close()
                 self._selector.close()
-                guard_session(session_socket, Player(self._build, {**request, "arguments": self._arguments}), request)
+                guard_session(
+                    session_socket,
+                    Player(self._build, {**request, "arguments": self._arguments}),
+                    request,
+                )
             finally:
                 os._exit(1)
         session_socket.close()
@@ -287,7 +324,9 @@ def guard_session(connection: socket.socket, player: Player, request: Mapping[st
     if (session := os.fork()) == 0:
         os.setsid()
         os.chdir(folder)
-        os.environ.update(TMPDIR=folder, OPENAI_BASE_URL=request["base_url"], OPENAI_API_KEY=request["token"])
+        os.environ.update(
+            TMPDIR=folder, OPENAI_BASE_URL=request["base_url"], OPENAI_API_KEY=request["token"]
+        )
         tempfile.tempdir = None
         play(connection, player)
     connection.close()
@@ -317,7 +356,9 @@ def children(parent: int) -> list[int]:
     child_pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # after a name that may be anything
+            fields = (
+                stat.read_text(errors="replace").rpartition(")")[2].split()
+            )  # after a name that may be anything
             if int(fields[1]) == parent:
                 child_pids.append(int(stat.parent.name))
     return child_pids
@@ -344,7 +385,10 @@ def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
 
 
 def receive_message(connection: socket.socket, max_bytes: int = 64 << 20) -> dict[str, Any] | None:
-    """The next message; None = the other end is gone. Raises OSError, and ValueError for one that is too large."""
+    """The next message; None = the other end is gone.
+
+    Raises OSError, and ValueError for one that is too large.
+    """
     head = receive_bytes(connection, LENGTH_BYTES)
     if head is None:
         return None

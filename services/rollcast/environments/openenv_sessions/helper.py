@@ -1,4 +1,6 @@
-"""The generator's side: harness sessions of OpenEnv, each in a process of its own that the adapter forks."""
+"""The generator's side: harness sessions of OpenEnv, each in a process of its own that the adapter
+forks.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,15 +45,22 @@ class OpenEnvRollout(TracedRollout):
     def how_it_failed(self) -> str:
         """Empty = it has not."""
         code = self._answer.get("exit", 0)
-        return super().how_it_failed or (f"has an agent that ended with exit code {code}" if code else "")
+        return super().how_it_failed or (
+            f"has an agent that ended with exit code {code}" if code else ""
+        )
 
     @property
     def last_lines(self) -> str:
         """Why it failed."""
-        return super().last_lines or ("see the session's own log" if self._answer.get("exit") else "")
+        return super().last_lines or (
+            "see the session's own log" if self._answer.get("exit") else ""
+        )
 
     def trace(self) -> OpenEnvTrace | None:
-        """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
+        """None = it has not ended, or has failed.
+
+        Raises EnvironmentFailedError if the process sent something else.
+        """
         if "calls" not in self._answer:
             return None
         try:
@@ -72,7 +81,9 @@ class OpenEnvHelper(TracedHelper[OpenEnvRollout]):
         """`variables`: its process gets them in addition to those of the user."""
         loading = {"factory": absolute(settings.factory), "arguments": settings.arguments}
         adapter = command(settings, "serve")
-        super().__init__(OpenEnvRollout, adapter, variables, loading, "the factory", settings.reset_seconds)
+        super().__init__(
+            OpenEnvRollout, adapter, variables, loading, "the factory", settings.reset_seconds
+        )
 
     async def start(
         self, row: Mapping[str, Any], described: Mapping[str, str], sampling: Mapping[str, float]

@@ -6,7 +6,9 @@ from rollcast.environments.openenv_sessions import adapter
 
 
 def find_missing_dependency(settings: OpenEnvSessionEnvironment) -> str | None:
-    """Why sessions cannot run there, to be read after the interpreter's path; None = their packages are there."""
+    """Why sessions cannot run there, to be read after the interpreter's path; None = their packages
+    are there.
+    """
     return why_unfit(command(settings, "look"), {"factory": settings.factory})
 
 

@@ -1,4 +1,7 @@
-"""The tool `calculator`: one arithmetic expression. It evaluates arithmetic only, and numbers stay bounded."""
+"""The tool `calculator`: one arithmetic expression.
+
+It evaluates arithmetic only, and numbers stay bounded.
+"""
 
 import ast
 import math
@@ -7,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_RESULT_BITS = 4_096
-"""Largest whole number of any step: about 1,200 digits, so that no power or factorial takes noticeable time."""
+"""Largest whole number of any step: about 1,200 digits, so that no power or factorial takes
+noticeable time."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -16,9 +20,13 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
 _OF_MATH = (
-    "sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "floor", "ceil", "gcd", "lcm",
+    "sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "floor",
+    "ceil", "gcd", "lcm",
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in _OF_MATH}
 _FUNCTIONS.update({"abs": abs, "min": min, "max": max, "round": round})
@@ -30,7 +38,8 @@ def calculator(expression: str) -> str:
     """Evaluate an arithmetic expression.
 
     Args:
-        expression: Numbers, + - * / // %, powers as ** or ^, parentheses, and functions such as sqrt(2) or max(3, 4).
+        expression: Numbers, + - * / // %, powers as ** or ^, parentheses, and functions such as
+            sqrt(2) or max(3, 4).
 
     Returns:
         The result.
@@ -39,7 +48,9 @@ def calculator(expression: str) -> str:
     max_expression_characters = 1_000
     if len(expression) > max_expression_characters:
         return f"Error: the expression has more than {max_expression_characters} characters"
-    python_expression = expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
+    python_expression = (
+        expression.replace("^", "**").replace("×", "*").replace("÷", "/").replace("−", "-").strip()
+    )
     try:
         return _format_number(_evaluate(ast.parse(python_expression, mode="eval").body))
     except SyntaxError as error:
@@ -74,7 +85,11 @@ def _evaluate(node: ast.expr) -> Number:
 
 
 def _power(base: Number, exponent: Number) -> Number:
-    if isinstance(base, int) and isinstance(exponent, int) and abs(exponent) * base.bit_length() > MAX_RESULT_BITS:
+    if (
+        isinstance(base, int)
+        and isinstance(exponent, int)
+        and abs(exponent) * base.bit_length() > MAX_RESULT_BITS
+    ):
         raise ValueError("the power is too large")
     value = base**exponent
     if isinstance(value, complex):

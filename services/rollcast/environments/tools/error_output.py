@@ -1,6 +1,8 @@
-"""The standard error of a server that is started here: passed on to the generator's own, and its last lines kept.
+"""The standard error of a server that is started here: passed on to the generator's own, and its
+last lines kept.
 
-server -> pipe -> a thread reads until every end for writing is closed -> standard error of this process
+server -> pipe -> a thread reads until every end for writing is closed -> standard error of this
+process
 """
 
 import os
@@ -12,7 +14,10 @@ from rollcast.environments.last_lines import LastLines
 
 
 class ErrorOutput:
-    """`with ErrorOutput() as output`: give `output.file` to the server. Its copy may outlive the block."""
+    """`with ErrorOutput() as output`: give `output.file` to the server.
+
+    Its copy may outlive the block.
+    """
 
     def __init__(self) -> None:
         read_descriptor, write_descriptor = os.pipe()

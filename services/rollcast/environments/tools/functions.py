@@ -13,8 +13,8 @@ from rollcast.environments.tools.shell import shell_within
 
 Tool = Callable[..., Any]
 PROGRAM_TOOLS = ("python", "shell")
-"""Shipped tools that run what the model wrote, which may end or spoil the process it runs in: by an exit, an endless
-loop in C, all of its memory, too many processes."""
+"""Shipped tools that run what the model wrote, which may end or spoil the process it runs in: by an
+exit, an endless loop in C, all of its memory, too many processes."""
 
 
 class NamedTools(Protocol):
@@ -36,17 +36,22 @@ def program_tools(settings: NamedTools) -> tuple[str, ...]:
 
 
 def tool_functions(settings: NamedTools) -> dict[str, Tool]:
-    """The functions by the name under which the model calls them. Call it in their process, before it is locked down:
-    modules are imported here, and the corpus is read.
+    """The functions by the name under which the model calls them. Call it in their process, before
+    it is locked down: modules are imported here, and the corpus is read.
 
     Raises UserError, and whatever the import of a function of the user's own raises.
     """
     functions: dict[str, Tool] = {}
     for source in settings.tools:
-        function = load_function(source) if is_function(source) else _make_shipped_tool(source, settings)
+        function = (
+            load_function(source) if is_function(source) else _make_shipped_tool(source, settings)
+        )
         name = source.rpartition(":")[2]
         if name in functions:
-            raise UserError(f"environment {settings.name}: two tools are called {name}; rename one of the functions")
+            raise UserError(
+                f"environment {settings.name}: two tools are called {name}; rename one of the "
+                "functions"
+            )
         functions[name] = function
     return functions
 
@@ -62,4 +67,6 @@ def _make_shipped_tool(name: str, settings: NamedTools) -> Tool:
         case "search":
             assert settings.corpus is not None, "a rule of the run file asks for it"
             return search_over(settings.corpus)
-    raise AssertionError(f"no tool is called {name}, and a rule of the run file refuses such a name")
+    raise AssertionError(
+        f"no tool is called {name}, and a rule of the run file refuses such a name"
+    )

@@ -4,7 +4,8 @@
        ^                      |
        '--- died, does not answer, closed by us; the next call connects again
 
-A server that is started here (stdio) is ended with its connection. It runs with everything that you can do.
+A server that is started here (stdio) is ended with its connection. It runs with everything that you
+can do.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ CLOSE_SECONDS = 15.0
 CLOSED_MESSAGE = "Connection closed"
 """The client's own error says this; servers use its code for errors of theirs too."""
 LIVENESS_SECONDS = 5.0
-"""After a call that exceeded its deadline a server that does not list its tools within this time is restarted."""
+"""After a call that exceeded its deadline a server that does not list its tools within this time is
+restarted."""
 
 
 class McpConnection:
@@ -54,7 +56,10 @@ class McpConnection:
         """Standard error of the newest server. None = no server was started."""
 
     async def tools(self) -> "list[Tool]":
-        """The server's tools. Raises EnvironmentFailedError if it cannot be reached, or offers too many."""
+        """The server's tools.
+
+        Raises EnvironmentFailedError if it cannot be reached, or offers too many.
+        """
         client = await self._ensure_client()
         try:
             async with asyncio.timeout(self._start_seconds):
@@ -64,7 +69,8 @@ class McpConnection:
             raise self._make_error("its tools cannot be listed", error) from error
         if len(offered_tools) > MAX_TOOLS:
             raise self._make_error(
-                f"it has {len(offered_tools)} tools, and at most {MAX_TOOLS} are allowed; start a server with fewer"
+                f"it has {len(offered_tools)} tools, and at most {MAX_TOOLS} are allowed; start a "
+                "server with fewer"
             )
         return offered_tools
 
@@ -81,7 +87,9 @@ class McpConnection:
                 result = await client.call_tool(tool, dict(arguments))
         except TimeoutError:
             await self._close_if_it_hangs(client)
-            return ToolResult(f"Error: {tool} did not answer within {self._call_seconds:g} s", is_overdue=True)
+            return ToolResult(
+                f"Error: {tool} did not answer within {self._call_seconds:g} s", is_overdue=True
+            )
         except self._mcp.MCPError as error:
             if error.code == CONNECTION_CLOSED and error.message == CLOSED_MESSAGE:
                 await self._discard(client)
@@ -105,7 +113,9 @@ class McpConnection:
             return self._client
 
     async def _connect(self) -> "Client":
-        """A task of its own opens and closes the client: its scopes must end in the task in which they began."""
+        """A task of its own opens and closes the client: its scopes must end in the task in which
+        they began.
+        """
         opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._holder = asyncio.create_task(self._hold(opened, self._stop))
@@ -133,7 +143,9 @@ class McpConnection:
     async def _hold(self, opened: "asyncio.Future[Client]", stop: asyncio.Event) -> None:
         try:
             with ErrorOutput() as self._error_output:
-                async with self._mcp.Client(self._transport(self._error_output), cache=None) as client:
+                async with self._mcp.Client(
+                    self._transport(self._error_output), cache=None
+                ) as client:
                     if not opened.done():
                         opened.set_result(client)
                     await stop.wait()
@@ -149,8 +161,12 @@ class McpConnection:
             return bounded_http(self._server.url, headers, self._call_seconds)
         assert self._server.command is not None, "a rule of the run file asks for one of the two"
         relay = [str(Path(mcp_relay.__file__).resolve()), *self._server.command]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")}
-        parameters = self._mcp.StdioServerParameters(command=sys.executable, args=["-I", *relay], env=environment)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")
+        }
+        parameters = self._mcp.StdioServerParameters(
+            command=sys.executable, args=["-I", *relay], env=environment
+        )
         return self._mcp.stdio_client(parameters, errlog=error_output.file)
 
     async def _list_tools(self, client: "Client") -> "list[Tool]":

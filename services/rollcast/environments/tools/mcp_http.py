@@ -15,26 +15,36 @@ TOKEN_REMEDY = "let token_variable name the environment variable that holds its 
 
 
 @asynccontextmanager
-async def bounded_http(url: str, headers: Mapping[str, str], call_seconds: float) -> AsyncIterator[Any]:
+async def bounded_http(
+    url: str, headers: Mapping[str, str], call_seconds: float
+) -> AsyncIterator[Any]:
     """The client's transport. An answer that is too long fails its call alone.
 
     No redirect is followed: `headers` are for the server of `url` alone.
     """
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=max(CONNECT_SECONDS, call_seconds))
     async with (
-        httpx2.AsyncClient(transport=_BoundedTransport(), headers=headers, timeout=timeout) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES) as streams,
+        httpx2.AsyncClient(
+            transport=_BoundedTransport(), headers=headers, timeout=timeout
+        ) as client,
+        streamable_http_client(
+            url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES
+        ) as streams,
     ):
         yield streams
 
 
 class _BoundedTransport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises httpx2.TransportError if the server refuses the token: the client would not give the reason."""
+        """Raises httpx2.TransportError if the server refuses the token: the client would not give
+        the reason.
+        """
         response = await super().handle_async_request(request)
         if response.status_code in REFUSED_STATUS:
             await response.aclose()
-            raise httpx2.TransportError(f"it answers with status {response.status_code}: {TOKEN_REMEDY}")
+            raise httpx2.TransportError(
+                f"it answers with status {response.status_code}: {TOKEN_REMEDY}"
+            )
         is_stream = "text/event-stream" in response.headers.get("content-type", "")
         if not is_stream:  # its events are bounded one by one
             assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -47,7 +57,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Raises httpx2.StreamError beyond the bound, which the client reports as an error of this call."""
+        """Raises httpx2.StreamError beyond the bound, which the client reports as an error of this
+        call.
+        """
         num_bytes = 0
         async for chunk in self._stream:
             num_bytes += len(chunk)

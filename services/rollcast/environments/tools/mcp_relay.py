@@ -1,11 +1,12 @@
-"""`python -I mcp_relay.py COMMAND...`: starts an MCP server and passes its lines on, except lines that are too long.
+"""`python -I mcp_relay.py COMMAND...`: starts an MCP server and passes its lines on, except lines
+that are too long.
 
     client ---- standard input, inherited ---------------> server
     client <--- lines of at most MAX_LINE_BYTES --- relay <--- standard output
 
-So an answer of any size neither fills the memory of the client nor stops its loop: the call that asked for it gets an
-error. The relay also ends a server whose client is gone and that does not end by itself. It uses the standard library
-alone.
+So an answer of any size neither fills the memory of the client nor stops its loop: the call that
+asked for it gets an error. The relay also ends a server whose client is gone and that does not end
+by itself. It uses the standard library alone.
 """
 
 import os
@@ -18,7 +19,8 @@ import time
 from collections.abc import Iterator
 
 MAX_LINE_BYTES = 4 << 20
-"""Longest message of a server. An answer to the model holds some thousand characters; reading this much takes 20 ms."""
+"""Longest message of a server. An answer to the model holds some thousand characters; reading this
+much takes 20 ms."""
 SEARCHED_BYTES = 4_096
 """The id of a message that is too long is looked for at both of its ends."""
 GRACE_SECONDS = 5.0
@@ -27,7 +29,10 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
 
 
 def messages(server_output: int) -> Iterator[bytes]:
-    """Lines of the server, with an error in place of each that is too long. Ends with it or after its client."""
+    """Lines of the server, with an error in place of each that is too long.
+
+    Ends with it or after its client.
+    """
     line = bytearray()
     num_dropped = 0
     end: float | None = None
@@ -58,7 +63,9 @@ def messages(server_output: int) -> Iterator[bytes]:
 
 
 def _append(line: bytearray, piece: bytes) -> int:
-    """Keep a line's beginning and its last bytes; returns how many bytes in between were dropped."""
+    """Keep a line's beginning and its last bytes; returns how many bytes
+    in between were dropped.
+    """
     line += piece
     num_dropped = max(0, len(line) - MAX_LINE_BYTES)
     if num_dropped:
@@ -71,9 +78,16 @@ def _refusal(line: bytearray, num_dropped: int) -> bytes:
     id_match = _ID.search(line[:SEARCHED_BYTES]) or _ID.search(line[-SEARCHED_BYTES:])
     if id_match is None:
         return b""
-    error_text = b"the answer has %d bytes, more than the %d that are read" % (len(line) + num_dropped, MAX_LINE_BYTES)
+    error_text = b"the answer has %d bytes, more than the %d that are read" % (
+        len(line) + num_dropped,
+        MAX_LINE_BYTES,
+    )
     # JSON-RPC's code
-    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (id_match[1], -32603, error_text)
+    return b'{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"%s"}}\n' % (
+        id_match[1],
+        -32603,
+        error_text,
+    )
 
 
 def main(command: list[str]) -> int:

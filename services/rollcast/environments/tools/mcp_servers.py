@@ -18,23 +18,33 @@ _NOT_IN_A_NAME = re.compile(r"[^\w-]")
 class McpServers:
     """Connects when an episode first asks for the tools. Every wait has a deadline."""
 
-    def __init__(self, servers: Sequence[McpServer], start_seconds: float, call_seconds: float) -> None:
+    def __init__(
+        self, servers: Sequence[McpServer], start_seconds: float, call_seconds: float
+    ) -> None:
         """Imports the official client, which the extra `tools` brings."""
-        self._connections = {server.name: McpConnection(server, start_seconds, call_seconds) for server in servers}
+        self._connections = {
+            server.name: McpConnection(server, start_seconds, call_seconds) for server in servers
+        }
         self._tools: dict[str, tuple[McpConnection, str]] = {}
         self._schemas: list[ToolSchema] | None = None
         self._lock = asyncio.Lock()
 
     async def schemas(self) -> list[ToolSchema]:
-        """The tools of all servers, as they were when first asked for: a run's prompts do not change.
+        """The tools of all servers, as they were when first asked for: a run's prompts do not
+        change.
 
-        Raises EnvironmentFailedError for a server that cannot be reached, and for tools of equal names.
+        Raises EnvironmentFailedError for a server that cannot be reached, and for tools of equal
+        names.
         """
         async with self._lock:
             if self._schemas is None:
                 names = list(self._connections)
                 listed = await asyncio.gather(*(self._connections[name].tools() for name in names))
-                named_tools = [(name, tool) for name, tools in zip(names, listed, strict=True) for tool in tools]
+                named_tools = [
+                    (name, tool)
+                    for name, tools in zip(names, listed, strict=True)
+                    for tool in tools
+                ]
                 self._tools = {}
                 self._schemas = [self._add(name, tool) for name, tool in named_tools]
             return self._schemas
@@ -58,5 +68,9 @@ class McpServers:
                 f"MCP server {server}: two tools are called {name}; give the servers other names"
             )
         self._tools[name] = (self._connections[server], tool.name)
-        function = {"name": name, "description": tool.description or "", "parameters": tool.input_schema}
+        function = {
+            "name": name,
+            "description": tool.description or "",
+            "parameters": tool.input_schema,
+        }
         return {"type": "function", "function": function}

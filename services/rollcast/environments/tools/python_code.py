@@ -1,7 +1,7 @@
 """The tool `python`: a program of the model's, run in the environment's own process.
 
-Its rights are those that the profile of that process allows (docs/sandbox.md). It may also end or spoil the process:
-the process that ran a program serves no other episode.
+Its rights are those that the profile of that process allows (docs/sandbox.md). It may also end or
+spoil the process: the process that ran a program serves no other episode.
 """
 
 import ast
@@ -14,7 +14,8 @@ from typing import Any
 from rollcast.environments.overdue import OverdueError
 
 MAX_PRINTED_CHARACTERS = 100_000
-"""The part of a program's output that is kept; the rest is counted. The answer to the model is cut further."""
+"""The part of a program's output that is kept; the rest is counted. The answer to the model is cut
+further."""
 _FILE_NAME = "<program>"
 
 
@@ -22,7 +23,8 @@ def python(code: str) -> str:
     """Run a Python program. Each call begins without the variables of earlier calls.
 
     Args:
-        code: The program. Its output is returned, and the value of its last line if that is an expression.
+        code: The program. Its output is returned, and the value of its last line if that is an
+            expression.
 
     Returns:
         The output, and the error if the program failed.
@@ -48,7 +50,8 @@ def _run(code: str) -> None:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, _FILE_NAME, "exec", dont_inherit=True), names)  # noqa: S102  # this is the tool
     if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), _FILE_NAME, "eval", dont_inherit=True), names)  # noqa: S307
+        expression = compile(ast.Expression(last.value), _FILE_NAME, "eval", dont_inherit=True)
+        value = eval(expression, names)  # noqa: S307  # this too
         if value is not None:
             print(repr(value))
 

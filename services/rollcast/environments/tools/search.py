@@ -1,4 +1,6 @@
-"""The tool `search`: BM25 over a corpus that is read once, when the environment's process is made."""
+"""The tool `search`: BM25 over a corpus that is read once,
+when the environment's process is made.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -23,12 +25,16 @@ class Passage:
 
 
 def search_over(corpus: Path) -> Callable[[str], str]:
-    """The tool `search` over a JSONL file. Raises UserError if it cannot be read, or `bm25s` is not installed."""
+    """The tool `search` over a JSONL file.
+
+    Raises UserError if it cannot be read, or `bm25s` is not installed.
+    """
     try:
         import bm25s
     except ImportError:
         raise UserError(
-            "the tool search needs the package bm25s, which is not installed; pip install 'rollcast[tools]'"
+            "the tool search needs the package bm25s, which is not installed; pip install "
+            "'rollcast[tools]'"
         ) from None
     passages = list(read_corpus(corpus))
     index = bm25s.BM25(backend="numpy")
@@ -48,15 +54,26 @@ def search_over(corpus: Path) -> Callable[[str], str]:
         if not tokens[0] or not any(token in index.vocab_dict for token in tokens[0]):
             return "Nothing was found: no text contains these words."
         num_results = min(NUM_RESULTS, len(passages))
-        passage_numbers, scores = index.retrieve(tokens, k=num_results, backend_selection="numpy", show_progress=False)
-        best = [passages[number] for number, score in zip(passage_numbers[0], scores[0], strict=True) if score > 0]
-        return "\n\n".join(map(_format_passage, range(1, len(best) + 1), best)) or "Nothing was found."
+        passage_numbers, scores = index.retrieve(
+            tokens, k=num_results, backend_selection="numpy", show_progress=False
+        )
+        best = [
+            passages[number]
+            for number, score in zip(passage_numbers[0], scores[0], strict=True)
+            if score > 0
+        ]
+        return (
+            "\n\n".join(map(_format_passage, range(1, len(best) + 1), best)) or "Nothing was found."
+        )
 
     return search
 
 
 def read_corpus(corpus: Path) -> Iterator[Passage]:
-    """The passages of a JSONL file, one object with `text` (and `title`) a line. Raises UserError naming the line."""
+    """The passages of a JSONL file, one object with `text` (and `title`) a line.
+
+    Raises UserError naming the line.
+    """
     number = 0
     try:
         with corpus.open("rb") as file:
@@ -66,10 +83,13 @@ def read_corpus(corpus: Path) -> Iterator[Passage]:
                 if line.strip():
                     yield _passage(json.loads(line))
     except OSError as error:
-        raise UserError(f"corpus {corpus}: cannot be read ({error.strerror}); correct the path") from None
+        raise UserError(
+            f"corpus {corpus}: cannot be read ({error.strerror}); correct the path"
+        ) from None
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UserError(
-            f"corpus {corpus}, line {number}: needs a JSON object with a field `text`, and `title` if it has one"
+            f"corpus {corpus}, line {number}: needs a JSON object with a field `text`, and `title` "
+            "if it has one"
         ) from None
     if number == 0:
         raise UserError(f"corpus {corpus}: is empty; give a file with one JSON object a line")

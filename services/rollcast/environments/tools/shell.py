@@ -1,4 +1,6 @@
-"""The tool `shell`: commands in the folder of the environment's process, with what its profile allows."""
+"""The tool `shell`: commands in the folder of the environment's process, with what its profile
+allows.
+"""
 
 import contextlib
 import os
@@ -12,14 +14,16 @@ from typing import IO
 from rollcast.environments.overdue import OverdueAnswer
 
 MAX_OUTPUT_BYTES = 1 << 20
-"""Output of one command that is kept; the rest is read and dropped. The answer to the model is cut further."""
+"""Output of one command that is kept; the rest is read and dropped. The answer to the model is cut
+further."""
 
 
 def shell_within(call_seconds: float) -> Callable[[str], str]:
     """The tool `shell` for calls with this deadline."""
 
     def shell(command: str) -> str:
-        """Run a command in a shell. Its files are there in the next call; processes that still run are ended.
+        """Run a command in a shell. Its files are there in the next call; processes that still run
+        are ended.
 
         Args:
             command: The command, as for `sh -c`.
@@ -27,7 +31,8 @@ def shell_within(call_seconds: float) -> Callable[[str], str]:
         Returns:
             Its output, and its exit code if that is not 0.
         """
-        # A command may take this part of a call's deadline. Then it is ended, and the answer still has its output.
+        # A command may take this part of a call's deadline. Then it is ended, and the answer still
+        # has its output.
         return _run(command, call_seconds * 0.9)
 
     return shell
@@ -52,7 +57,9 @@ def _run(command: str, seconds: float) -> str:
         os.killpg(process.pid, signal.SIGKILL)
     code = process.wait()
     if not has_ended:
-        return OverdueAnswer(f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n"))
+        return OverdueAnswer(
+            f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
+        )
     exit_note = "" if code == 0 else f"\n[exit code {code}]"
     return f"{text}{exit_note}".strip("\n") or "(no output)"
 
@@ -63,8 +70,11 @@ def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) 
     num_dropped = 0
     has_ended = False
     while not has_ended and time.monotonic() < deadline:
-        has_ended = process.poll() is not None  # looked at first: its last output is still read below
-        # How often it is checked whether the command has ended while something that it started keeps its output open
+        has_ended = (
+            process.poll() is not None
+        )  # looked at first: its last output is still read below
+        # How often it is checked whether the command has ended while something that it started
+        # keeps its output open
         while select.select([output], [], [], 0 if has_ended else 0.05)[0]:
             # Bytes of one read of a pipe
             chunk = os.read(output.fileno(), 1 << 16)
@@ -77,7 +87,9 @@ def _read(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) 
             if time.monotonic() > deadline:
                 break
     text = output_bytes.decode("utf-8", "replace").rstrip("\n")
-    return (f"{text}\n[{num_dropped} further bytes were not kept]" if num_dropped else text), has_ended
+    return (
+        f"{text}\n[{num_dropped} further bytes were not kept]" if num_dropped else text
+    ), has_ended
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:

@@ -1,4 +1,6 @@
-"""The environment of one episode with tools and nothing else: each call stands alone, and the verifier rewards."""
+"""The environment of one episode with tools and nothing else: each call stands alone, and the
+verifier rewards.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -17,8 +19,9 @@ Replace = Callable[[LiveEnvironment], Awaitable[LiveEnvironment]]
 class ToolSetEnvironment:
     """A LiveEnvironment. Functions answer in their process, MCP servers over their connections.
 
-    Processes that ended after they ran what the model wrote are replaced, and the call is answered: were that a failure
-    of the environment, a model could leave every episode that it is about to lose.
+    Processes that ended after they ran what the model wrote are replaced, and the call is answered:
+    were that a failure of the environment, a model could leave every episode that it is about to
+    lose.
     """
 
     def __init__(
@@ -28,8 +31,9 @@ class ToolSetEnvironment:
         servers: McpServers | None,
         replace_process: Replace | None = None,
     ) -> None:
-        """functions: None = the set has no function. servers: None = it has no MCP server; shared by the episodes.
-        replace_process: None = the end of the functions' process is a failure always."""
+        """functions: None = the set has no function. servers: None = it has no MCP server; shared
+        by the episodes. replace_process: None = the end of the functions' process is a failure
+        always."""
         self._settings = settings
         self.functions = functions
         self._servers = servers
@@ -61,7 +65,9 @@ class ToolSetEnvironment:
         # Without a reward: the verifier alone rewards such an episode.
         return replace(result, text=cut(result.text, longest), is_cut=is_cut, reward=None)
 
-    async def _call_function(self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+    async def _call_function(
+        self, functions: LiveEnvironment, tool: str, arguments: Mapping[str, Any]
+    ) -> ToolResult:
         self._has_run_programs |= tool in self._programs
         try:
             return await functions.call(tool, arguments)
@@ -71,7 +77,10 @@ class ToolSetEnvironment:
             end_error = error
         self.functions = await self._replace_process(functions)
         await self.functions.reset({})
-        error_message = f"Error: {end_error}; the next call begins in a new process, without files of earlier calls"
+        error_message = (
+            f"Error: {end_error}; the next call begins in a new process, without files of earlier "
+            "calls"
+        )
         return ToolResult(error_message, is_overdue=end_error.is_overdue)
 
     async def reward(self) -> float | None:

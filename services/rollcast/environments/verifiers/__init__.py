@@ -1,1 +1,3 @@
-"""Tasksets of `verifiers`, unchanged: in a virtual environment of their own, through the generator's endpoint."""
+"""Tasksets of `verifiers`, unchanged: in a virtual environment of their own, through the
+generator's endpoint.
+"""

@@ -1,7 +1,8 @@
-"""`python -m rollcast.environments.verifiers RUN.yaml NAME > rows.jsonl`: the tasks of a taskset as a data set.
+"""`python -m rollcast.environments.verifiers RUN.yaml NAME > rows.jsonl`: the tasks of a taskset as
+a data set.
 
-NAME: of the environment in `tasks.environments`. Each row has the task's chat in `prompt`, and all that builds the task
-again in `task`.
+NAME: of the environment in `tasks.environments`. Each row has the task's chat in `prompt`, and all
+that builds the task again in `task`.
 """
 
 import json
@@ -41,9 +42,12 @@ def find_settings(run_file: Path, name: str) -> VerifiersEnvironment:
     for candidate in environments:
         if candidate.name == name:
             return candidate
-    environment_names = ", ".join(named_environment.name for named_environment in environments) or "there is none"
+    environment_names = (
+        ", ".join(named_environment.name for named_environment in environments) or "there is none"
+    )
     raise UserError(
-        f"NAME = {name}: is not an environment of kind verifiers in {run_file} ({environment_names}); correct it"
+        f"NAME = {name}: is not an environment of kind verifiers in {run_file} "
+        f"({environment_names}); correct it"
     )
 
 
@@ -56,7 +60,8 @@ def write_rows(settings: VerifiersEnvironment) -> None:
         )
     except OSError as error:
         raise UserError(
-            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give the python of a virtual "
+            f"interpreter = {settings.interpreter}: cannot be started ({error.strerror}); give the "
+            "python of a virtual "
             "environment"
         ) from error
     with process:
@@ -75,7 +80,8 @@ def write_rows(settings: VerifiersEnvironment) -> None:
             raise
     if process.returncode:
         raise UserError(
-            f"taskset = {settings.taskset}: its Python ended with exit code {process.returncode}; see above"
+            f"taskset = {settings.taskset}: its Python ended with exit code {process.returncode}; "
+            "see above"
         )
 
 
@@ -84,7 +90,9 @@ def parse_row(line: str) -> dict[str, Any]:
     try:
         row: dict[str, Any] = json.loads(line)
     except ValueError:
-        raise UserError(f"a task has more than {MAX_ROW_CHARACTERS >> 20} million characters; leave it out") from None
+        raise UserError(
+            f"a task has more than {MAX_ROW_CHARACTERS >> 20} million characters; leave it out"
+        ) from None
     return row
 
 

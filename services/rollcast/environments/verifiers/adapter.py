@@ -1,17 +1,20 @@
 """`INTERPRETER -I adapter.py look|rows|serve`: verifiers 0.4.0 itself, in its virtual environment.
 
-    look    is the taskset there?                              {"taskset"} on standard input, {} or {"failed"} on output
-    rows    the tasks of the taskset, a row in each line       {"taskset", "arguments"} on standard input
-    serve   rollouts, many at the same time                    four bytes of length, then JSON, on the socket 0
+    look    is the taskset there?                              {"taskset"} on standard input, {} or
+            {"failed"} on output
+    rows    the tasks of the taskset, a row in each line       {"taskset", "arguments"} on standard
+            input
+    serve   rollouts, many at the same time                    four bytes of length, then JSON, on
+            the socket 0
 
     {"taskset", "arguments"}                                   -> {"ready": true} | {"failed": why}
     {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "metrics", "stop", "answers"}
                                                                   | {"id", "failed"}
     {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
 
-verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as digests. A socket that
-closes ends the adapter. It imports nothing of Rollcast.
-"""
+verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as
+digests. A socket that closes ends the adapter. It imports nothing of Rollcast.
+"""  # noqa: E501
 
 import asyncio
 import hashlib
@@ -35,7 +38,9 @@ FAILED_STAGES = ("setup_timeout", "finalize_timeout", "scoring_timeout")
 
 
 def answer_digest(content: str | None, calls: Sequence[tuple[str, str, str]]) -> str:
-    """The digest by which both sides know an answer: of its text, and id, name and arguments of its calls."""
+    """The digest by which both sides know an answer: of its text, and id, name and arguments of its
+    calls.
+    """
     text = json.dumps([content or "", [list(call) for call in calls]])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -45,7 +50,10 @@ def one_line(error: BaseException) -> str:
 
 
 def find_missing_dependency(taskset: str) -> str | None:
-    """Why this Python cannot run the taskset; None = it may. Imports neither verifiers nor the taskset."""
+    """Why this Python cannot run the taskset; None = it may.
+
+    Imports neither verifiers nor the taskset.
+    """
     package_spec = importlib.util.find_spec("verifiers")
     if package_spec is None or not package_spec.submodule_search_locations:
         return f"has no verifiers; install verifiers=={RELEASE} there"
@@ -54,7 +62,11 @@ def find_missing_dependency(taskset: str) -> str | None:
         return f"has verifiers {release}; install verifiers=={RELEASE} there"
     module = taskset.rsplit("/", 1)[-1].split("@", 1)[0].replace("-", "_").lower()
     shipped = Path(next(iter(package_spec.submodule_search_locations)), "v1", "tasksets", module)
-    if shipped.is_dir() or shipped.with_suffix(".py").is_file() or importlib.util.find_spec(module) is not None:
+    if (
+        shipped.is_dir()
+        or shipped.with_suffix(".py").is_file()
+        or importlib.util.find_spec(module) is not None
+    ):
         return None
     return f"has no taskset {taskset!r}; install the package {module} there, or correct taskset"
 
@@ -62,18 +74,24 @@ def find_missing_dependency(taskset: str) -> str | None:
 def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """verifiers' configuration of the environment.
 
-    A seat without a harness gets the taskset's own, else LOCAL_HARNESS, as a process here unless it needs a container
-    or the seat says where it runs.
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS, as a process here unless it
+    needs a container or the seat says where it runs.
     """
     import verifiers.v1 as vf
 
     config_fields = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
     harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
     needs_container = vf.load_harness(vf.harness_config_type(harness)(id=harness)).NEEDS_CONTAINER
-    for name, field in vf.env_config_type(taskset, config_fields.get("id") or "").model_fields.items():
+    for name, field in vf.env_config_type(
+        taskset, config_fields.get("id") or ""
+    ).model_fields.items():
         seat = field.default
         seat_fields = config_fields.get(name) or {}
-        if not isinstance(seat, vf.AgentConfig) or seat.harness is not None or "harness" in seat_fields:
+        if (
+            not isinstance(seat, vf.AgentConfig)
+            or seat.harness is not None
+            or "harness" in seat_fields
+        ):
             continue
         config_fields[name] = {
             "harness": {"id": harness},
@@ -89,13 +107,23 @@ def make_row(task: Any) -> dict[str, Any]:
 
     data = task.data
     if data.prompt is None:
-        raise ValueError(f"task {data.idx} has no prompt: its user begins, and a row needs a prompt")
-    system = [] if data.system_prompt is None else [{"role": "system", "content": data.system_prompt}]
+        raise ValueError(
+            f"task {data.idx} has no prompt: its user begins, and a row needs a prompt"
+        )
+    system = (
+        [] if data.system_prompt is None else [{"role": "system", "content": data.system_prompt}]
+    )
     if isinstance(data.prompt, str):
         chat_messages = [{"role": "user", "content": data.prompt}]
     else:
-        chat_messages = [{"role": message.role, "content": content_text(message.content)} for message in data.prompt]
-    return {"prompt": [*system, *chat_messages], "task": data.model_dump(mode="json", exclude_none=True)}
+        chat_messages = [
+            {"role": message.role, "content": content_text(message.content)}
+            for message in data.prompt
+        ]
+    return {
+        "prompt": [*system, *chat_messages],
+        "task": data.model_dump(mode="json", exclude_none=True),
+    }
 
 
 def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
@@ -117,20 +145,35 @@ def outcome(episode: Any) -> dict[str, Any]:
     """The results of an episode that the generator needs."""
     if not episode.ok:
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-        error_message = " ".join(f"{errors[-1].type}: {errors[-1].message}".split()) if errors else "it gave no reason"
+        error_message = (
+            " ".join(f"{errors[-1].type}: {errors[-1].message}".split())
+            if errors
+            else "it gave no reason"
+        )
         return {"failed": error_message[:MAX_FAILURE_CHARACTERS]}
     if len(episode.traces) != 1:
-        return {"unusable": f"played {len(episode.traces)} agents, and an episode of one agent is trained"}
+        return {
+            "unusable": (
+                f"played {len(episode.traces)} agents, and an episode of one agent is trained"
+            )
+        }
     (trace,) = episode.traces
     if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
         return {"failed": f"no reward was computed ({trace.stop_condition})"}
     reward = float(trace.reward) if trace.rewards else None
     metrics = {name: value for name, value in trace.metrics.items() if value is not None}
-    return {"reward": reward, "stop": trace.stop_condition, "answers": answers(trace), "metrics": metrics}
+    return {
+        "reward": reward,
+        "stop": trace.stop_condition,
+        "answers": answers(trace),
+        "metrics": metrics,
+    }
 
 
 def answers(trace: Any) -> list[list[Any]]:
-    """The digest of each sampled message, the number of the sampled one before it, and whether it is trained."""
+    """The digest of each sampled message, the number of the sampled one before it, and whether it
+    is trained.
+    """
     trained = {id(node) for branch in trace.branches if branch.trainable for node in branch.nodes}
     numbers: dict[int, int] = {}
     answer_records: list[list[Any]] = []
@@ -143,7 +186,9 @@ def answers(trace: Any) -> list[list[Any]]:
             ancestor = trace.nodes[ancestor].parent
         calls = [(call.id, call.name, call.arguments) for call in node.message.tool_calls or ()]
         digest = answer_digest(node.message.content, calls)
-        answer_records.append([digest, None if ancestor is None else numbers[ancestor], id(node) in trained])
+        answer_records.append(
+            [digest, None if ancestor is None else numbers[ancestor], id(node) in trained]
+        )
         numbers[index] = len(numbers)
     return answer_records
 
@@ -175,7 +220,8 @@ class Rollouts:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _run(self, number: int, request: dict[str, Any]) -> None:
-        # verifiers reads keys from variables alone; programs that it starts inherit none with API_KEY in its name.
+        # verifiers reads keys from variables alone; programs that it starts inherit none with
+        # API_KEY in its name.
         variable = f"ROLLCAST_API_KEY_{number}"
         os.environ[variable] = request["token"]
         try:
@@ -195,7 +241,9 @@ class Rollouts:
         data = kind.data_type().model_validate(request["task"])
         task = kind(data, self._environment.config.taskset.task)
         client = vf.EvalClientConfig(base_url=request["base_url"], api_key_var=variable)
-        return await self._environment.run_episode(task, vf.ModelContext(model=request["model"], client=client))
+        return await self._environment.run_episode(
+            task, vf.ModelContext(model=request["model"], client=client)
+        )
 
 
 def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
@@ -221,7 +269,9 @@ async def serve(connection: socket.socket) -> None:
             return
         import verifiers.v1 as vf
 
-        environment = vf.load_environment(environment_config(request["taskset"], request["arguments"]))
+        environment = vf.load_environment(
+            environment_config(request["taskset"], request["arguments"])
+        )
         async with environment.serving():
             rollouts = Rollouts(environment, writer)
             send(writer, {"ready": True})

@@ -1,4 +1,6 @@
-"""The generator's side: rollouts of a taskset, which verifiers plays in one process of their virtual environment."""
+"""The generator's side: rollouts of a taskset, which verifiers plays in one process of their
+virtual environment.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,15 +42,21 @@ class VerifiersRollout(TracedRollout):
     package: ClassVar[str] = "verifiers"
 
     def trace(self) -> VerifiersTrace | None:
-        """None = it has not ended, or has failed. Raises EnvironmentFailedError if the process sent something else."""
+        """None = it has not ended, or has failed.
+
+        Raises EnvironmentFailedError if the process sent something else.
+        """
         if "answers" not in self._answer:
             return None
         try:
             answers = tuple(
-                TracedAnswer(str(record[0]), record[1], bool(record[2])) for record in self._answer["answers"]
+                TracedAnswer(str(record[0]), record[1], bool(record[2]))
+                for record in self._answer["answers"]
             )
             metrics = dict(self._answer["metrics"])
-            return VerifiersTrace(self._answer["reward"], str(self._answer["stop"] or ""), answers, metrics)
+            return VerifiersTrace(
+                self._answer["reward"], str(self._answer["stop"] or ""), answers, metrics
+            )
         except (LookupError, TypeError, ValueError) as error:
             raise EnvironmentFailedError("its process sent an invalid trace") from error
 
@@ -60,13 +68,16 @@ class VerifiersHelper(TracedHelper[VerifiersRollout]):
         """`variables`: its process gets them in addition to those of the user."""
         loading = {"taskset": settings.taskset, "arguments": settings.arguments}
         adapter = command(settings, "serve")
-        super().__init__(VerifiersRollout, adapter, variables, loading, "the taskset", settings.reset_seconds)
+        super().__init__(
+            VerifiersRollout, adapter, variables, loading, "the taskset", settings.reset_seconds
+        )
 
     async def start(self, row: Mapping[str, Any], described: Mapping[str, str]) -> VerifiersRollout:
         """Begin a rollout of a row in a session. Raises EnvironmentFailedError."""
         if "task" not in row:
             raise EnvironmentFailedError(
-                "its row has no field `task`; write the data set by python -m rollcast.environments.verifiers"
+                "its row has no field `task`; write the data set by python -m "
+                "rollcast.environments.verifiers"
             )
         endpoint_fields = {name: described[name] for name in ("model", "base_url", "token")}
         return await self.play({"task": row["task"], **endpoint_fields})

@@ -6,7 +6,9 @@ from rollcast.environments.verifiers import adapter
 
 
 def find_missing_dependency(settings: VerifiersEnvironment) -> str | None:
-    """Why the taskset cannot run there, to be read after the interpreter's path; None = its packages are there."""
+    """Why the taskset cannot run there, to be read after the interpreter's path; None = its
+    packages are there.
+    """
     return why_unfit(command(settings, "look"), {"taskset": settings.taskset})
 
 

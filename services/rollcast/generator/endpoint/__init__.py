@@ -1,1 +1,3 @@
-"""The endpoint for programs that run an agent themselves: chat completions that are recorded as episodes."""
+"""The endpoint for programs that run an agent themselves: chat completions that are recorded as
+episodes.
+"""

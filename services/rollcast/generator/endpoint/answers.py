@@ -50,7 +50,12 @@ def extras(turn_answer: TurnAnswer, chat_parameters: ChatParameters, decode: Dec
 def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras) -> dict[str, Any]:
     """A whole chat completion. `name`: of the completion."""
     message = {**turn_answer.message, "reasoning": turn_answer.reasoning or None}
-    choice = {"index": 0, "message": message, "finish_reason": turn_answer.finish_reason, **more.choice_fields}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": turn_answer.finish_reason,
+        **more.choice_fields,
+    }
     body = {"id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
     completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
     response_body: dict[str, Any] = completion.model_dump()
@@ -67,8 +72,18 @@ def chunk_body(
     more: Extras = NO_EXTRAS,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
-    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish_reason, **more.choice_fields}
-    body = {"id": name, "model": model, "choices": [] if delta is None else [choice], "created": int(time.time())}
+    choice = {
+        "index": 0,
+        "delta": delta or {},
+        "finish_reason": finish_reason,
+        **more.choice_fields,
+    }
+    body = {
+        "id": name,
+        "model": model,
+        "choices": [] if delta is None else [choice],
+        "created": int(time.time()),
+    }
     body["prompt_token_ids"] = more.prompt_token_ids
     if turn_answer is not None:
         body["usage"] = usage(turn_answer)
@@ -84,7 +99,9 @@ def final_deltas(turn_answer: TurnAnswer, deltas: Deltas) -> list[dict[str, Any]
     unsent_deltas = deltas.rest(turn_answer.reasoning, str(turn_answer.message["content"]))
     calls = turn_answer.message.get("tool_calls") or ()
     if calls:
-        unsent_deltas.append({"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]})
+        unsent_deltas.append(
+            {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
+        )
     return unsent_deltas
 
 
@@ -102,7 +119,9 @@ def usage(turn_answer: TurnAnswer) -> dict[str, int]:
 def error_body(refusal: RefusedRequestError) -> dict[str, Any]:
     """A refusal in OpenAI's form."""
     kind = KINDS.get(refusal.status, "invalid_request_error")
-    return {"error": {"message": refusal.sentence, "type": kind, "param": None, "code": refusal.code}}
+    return {
+        "error": {"message": refusal.sentence, "type": kind, "param": None, "code": refusal.code}
+    }
 
 
 def models_body(model: str) -> dict[str, Any]:

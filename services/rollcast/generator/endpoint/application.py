@@ -1,4 +1,5 @@
-"""The endpoint over HTTP, in the thread of the generator's server; sampling runs on the engine's loop.
+"""The endpoint over HTTP, in the thread of the generator's server; sampling runs on the engine's
+loop.
 
     POST /rollcast/SESSION/v1/chat/completions       with tools, as a stream or not
     POST /rollcast/SESSION/v1/responses              the same in OpenAI's newer form
@@ -7,10 +8,12 @@
     GET  /rollcast/SESSION/v1/models                 the model's name
     POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
-    POST /rollcast/v1/sessions                       an outside program asks for its next task, with the run's token
+    POST /rollcast/v1/sessions                       an outside program asks for its next task, with
+                                                     the run's token
     POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
 
-    Without /rollcast/SESSION those of /v1 and /inference answer with the run's token, and nothing of it is trained.
+    Without /rollcast/SESSION those of /v1 and /inference answer with the run's token, and nothing
+    of it is trained.
 
 Bodies are bounded. A request ends with its episode's time, or when its client is gone.
 """
@@ -35,7 +38,11 @@ from rollcast.generator.endpoint.answers import (
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
 from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
-from rollcast.generator.endpoint.dialects.anthropic_messages import AnthropicMessages, anthropic_error, count_tokens
+from rollcast.generator.endpoint.dialects.anthropic_messages import (
+    AnthropicMessages,
+    anthropic_error,
+    count_tokens,
+)
 from rollcast.generator.endpoint.dialects.dialect import ChatCompletions, Dialect, ErrorForm
 from rollcast.generator.endpoint.dialects.responses import Responses
 from rollcast.generator.endpoint.protocol import read_request
@@ -58,12 +65,15 @@ RETRIES_HEADER = "x-stainless-retry-count"
 UNTRAINED_HEADER = "x-rollcast-untrained"
 """With 1 the request is answered and never trained, as with the second name of the model."""
 NEXT_TASK_SECONDS = 30.0
-"""How long a request for a task may wait. Then it is answered without one, and the program asks again."""
+"""How long a request for a task may wait. Then it is answered without one, and the program asks
+again."""
 MAX_WAITING_PROGRAMS = 256
-"""Requests for a task that may wait at the same time. More would take connections from probes and completions."""
+"""Requests for a task that may wait at the same time. More would take connections from probes and
+completions."""
 
 GUARDED_HERE = frozenset({PREFIX, "/v1/", "/inference/"})
-"""Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the OpenAI API read."""
+"""Paths whose tokens the endpoint checks itself: its refusals are in the form that clients of the
+OpenAI API read."""
 
 T = TypeVar("T")
 log = get_logger()
@@ -92,12 +102,24 @@ class EndpointApplication:
                 for path, handler, form in self._dialects()
             ),
             Route(f"{session_path}/v1/models", self._in_session(self._models)),
-            Route(f"{session_path}/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
+            Route(
+                f"{session_path}/inference/v1/generate",
+                self._in_session(self._generate),
+                methods=["POST"],
+            ),
             Route(f"{session_path}/reward", self._in_session(self._reward), methods=["POST"]),
             Route(f"{session_path}/end", self._in_session(self._end), methods=["POST"]),
-            # Starlette takes the first route that matches, so the one for all other paths is the last.
-            Route(f"{session_path}/{{path:path}}", self._in_session(_not_served), methods=["GET", "POST"]),
-            *(Route(path, self._single(handler, form), methods=["POST"]) for path, handler, form in self._dialects()),
+            # Starlette takes the first route that matches, so the one for all other paths is the
+            # last.
+            Route(
+                f"{session_path}/{{path:path}}",
+                self._in_session(_not_served),
+                methods=["GET", "POST"],
+            ),
+            *(
+                Route(path, self._single(handler, form), methods=["POST"])
+                for path, handler, form in self._dialects()
+            ),
             Route("/v1/models", self._single(self._models)),
             Route("/inference/v1/generate", self._single(self._generate), methods=["POST"]),
             Route("/v1/{path:path}", self._single(_not_served), methods=["GET", "POST"]),
@@ -107,8 +129,16 @@ class EndpointApplication:
         """Paths of requests that sample, or count what would be sampled from, in each form."""
         return [
             ("/v1/chat/completions", partial(self._chat, lambda: ChatCompletions()), error_body),
-            ("/v1/responses", partial(self._chat, lambda: Responses(self._sessions.model)), error_body),
-            ("/v1/messages", partial(self._chat, lambda: AnthropicMessages(self._sessions.loop)), anthropic_error),
+            (
+                "/v1/responses",
+                partial(self._chat, lambda: Responses(self._sessions.model)),
+                error_body,
+            ),
+            (
+                "/v1/messages",
+                partial(self._chat, lambda: AnthropicMessages(self._sessions.loop)),
+                anthropic_error,
+            ),
             ("/v1/messages/count_tokens", self._count_tokens, anthropic_error),
         ]
 
@@ -126,13 +156,18 @@ class EndpointApplication:
         def make_session(request: "Request") -> HarnessSession:
             self._check_run_token(request, "a call without a session")
             if self.single_calls is None:
-                raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
+                raise RefusedRequestError(
+                    "the engine is not running; retry later", 503, "no_weights"
+                )
             return self.single_calls.session()
 
         return self._answer_refusals(handler, make_session, error_form)
 
     def _answer_refusals(
-        self, handler: Handler, get_session: "Callable[[Request], HarnessSession]", error_form: ErrorForm
+        self,
+        handler: Handler,
+        get_session: "Callable[[Request], HarnessSession]",
+        error_form: ErrorForm,
     ) -> Any:
         """A handler whose refusals are answers."""
         from starlette.requests import Request
@@ -150,7 +185,9 @@ class EndpointApplication:
                 return _refusal_response(ENDING, error_form)
             except Exception as error:  # the engine is dead, say: the claim loop ends the process
                 log.error("a request of a harness failed", reason=repr(error)[:500])
-                failure = RefusedRequestError("the generator failed; this episode begins again", 500, "failed")
+                failure = RefusedRequestError(
+                    "the generator failed; this episode begins again", 500, "failed"
+                )
                 return _refusal_response(failure, error_form)
 
         return answer
@@ -168,7 +205,9 @@ class EndpointApplication:
             if _is_untrained(request, chat_body, self._sessions.model):
                 chat_body = {**chat_body, "model": self._sessions.model}
                 session = self._untrained_session(session)
-            chat_parameters = read_request(chat_body, self._sessions.model, session.task.sampling, replaces=replaces)
+            chat_parameters = read_request(
+                chat_body, self._sessions.model, session.task.sampling, replaces=replaces
+            )
             chat = ChatRequest(chat_parameters, is_retry=_is_retry(request))
         self._sessions.note_replaced(session, chat_parameters.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
@@ -179,7 +218,9 @@ class EndpointApplication:
         call = EndpointCall(session, chat)
         turn_answer = await self._sample_turn(request, call)
         more = extras(turn_answer, chat_parameters, session.record.decode)
-        return JSONResponse(dialect.answer(completion_body(turn_answer, name, self._sessions.model, more)))
+        return JSONResponse(
+            dialect.answer(completion_body(turn_answer, name, self._sessions.model, more))
+        )
 
     def _untrained_session(self, session: HarnessSession) -> HarnessSession:
         """A session of its own for a request of an episode that is answered and never trained."""
@@ -210,7 +251,10 @@ class EndpointApplication:
         if not isinstance(reward, int | float) or not low <= reward <= high:
             # Characters of a refused reward in the message
             reward_text = repr(reward)[:100]
-            reason = f"reward = {reward_text}: give a number from {low:g} to {high:g}, the environment's reward_range"
+            reason = (
+                f"reward = {reward_text}: give a number from {low:g} to {high:g}, the "
+                "environment's reward_range"
+            )
             raise RefusedRequestError(reason, code="reward")
         if session.is_closed:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
@@ -227,16 +271,22 @@ class EndpointApplication:
             sampling = session.task.sampling
             if _is_untrained(request, body, self._sessions.model):
                 session = self._untrained_session(session)
-            token_request, replaced = TokenRequest.read(body, sampling, replaces=replaces, is_retry=_is_retry(request))
+            token_request, replaced = TokenRequest.read(
+                body, sampling, replaces=replaces, is_retry=_is_retry(request)
+            )
         self._sessions.note_replaced(session, replaced)
         turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
-        return JSONResponse(generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model))
+        return JSONResponse(
+            generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)
+        )
 
     async def _end(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
         if session.settings.is_started_here:
-            raise RefusedRequestError("this session ends with its program, which was started here; leave this call out")
+            raise RefusedRequestError(
+                "this session ends with its program, which was started here; leave this call out"
+            )
         body = read_json(await read_content(request))
         failure_reason = body.get("failed") if isinstance(body, dict) else None
         session.end_report = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
@@ -257,16 +307,23 @@ class EndpointApplication:
         from starlette.responses import JSONResponse, Response
 
         if self._num_waiting >= MAX_WAITING_PROGRAMS:
-            reason = f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or later"
+            reason = (
+                f"{MAX_WAITING_PROGRAMS} programs wait for a task here; ask another generator, or "
+                "later"
+            )
             return _refusal_response(RefusedRequestError(reason, 503, "enough_programs"))
         session = await self._claim_session(request)
         if session is None:
             return Response(status_code=204)
         # The address of this very generator, whatever name it was found by.
         host, port = request.scope["server"]
-        session_description = self._sessions.describe_session(session, f"{request.url.scheme}://{in_url(host)}:{port}")
+        session_description = self._sessions.describe_session(
+            session, f"{request.url.scheme}://{in_url(host)}:{port}"
+        )
         row = json.loads(session.task.row)
-        return JSONResponse({**session_description, "environment": session.task.environment, "row": row})
+        return JSONResponse(
+            {**session_description, "environment": session.task.environment, "row": row}
+        )
 
     def _check_run_token(self, request: "Request", requester: str) -> None:
         """Raises RefusedRequestError."""
@@ -274,11 +331,21 @@ class EndpointApplication:
 
         token = self._sessions.run_token
         # Clients of Anthropic's API send it as x-api-key.
-        if token is not None and (hmac.compare_digest(_token(request), token) or presents(request.scope, token)):
+        if token is not None and (
+            hmac.compare_digest(_token(request), token) or presents(request.scope, token)
+        ):
             return
-        remedy = "this run has none, set ROLLCAST_HTTP_TOKEN" if token is None else "send it as the API key"
-        session_hint = f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
-        raise RefusedRequestError(f"{requester} needs http.token: {remedy}; {session_hint}", 401, "wrong_token")
+        remedy = (
+            "this run has none, set ROLLCAST_HTTP_TOKEN"
+            if token is None
+            else "send it as the API key"
+        )
+        session_hint = (
+            f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
+        )
+        raise RefusedRequestError(
+            f"{requester} needs http.token: {remedy}; {session_hint}", 401, "wrong_token"
+        )
 
     async def _claim_session(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
@@ -288,8 +355,8 @@ class EndpointApplication:
         try:
             return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
-            # `_unless_gone` cancels the claim when the program is gone. Any other cancellation is the stop of the
-            # server.
+            # `_unless_gone` cancels the claim when the program is gone. Any other cancellation is
+            # the stop of the server.
             if not claim_future.cancelled():
                 raise
             return None
@@ -309,14 +376,17 @@ class EndpointApplication:
 async def _not_served(request: "Request", session: HarnessSession) -> "Response":
     path = request.url.path.rpartition("/v1/")[2]
     raise RefusedRequestError(
-        f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions, /v1/responses and "
+        f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions, "
+        "/v1/responses and "
         "/v1/messages",
         404,
         "not_served",
     )
 
 
-def _refusal_response(refusal: RefusedRequestError, error_form: ErrorForm = error_body) -> "Response":
+def _refusal_response(
+    refusal: RefusedRequestError, error_form: ErrorForm = error_body
+) -> "Response":
     from starlette.responses import JSONResponse
 
     # Client libraries repeat a request that failed unless they are asked not to.
@@ -338,12 +408,17 @@ def _is_untrained(request: "Request", body: Any, model: str) -> bool:
 
 
 def _is_retry(request: "Request") -> bool | None:
-    """Whether a client library asks again because a request had failed, as OpenAI's say. None = it does not say."""
+    """Whether a client library asks again because a request had failed, as OpenAI's say.
+
+    None = it does not say.
+    """
     retries = request.headers.get(RETRIES_HEADER)
     return None if retries is None else retries != "0"
 
 
-async def _answer_unless_disconnected(request: "Request", answer_future: Future[T], abandon: Callable[[], object]) -> T:
+async def _answer_unless_disconnected(
+    request: "Request", answer_future: Future[T], abandon: Callable[[], object]
+) -> T:
     """The answer of the engine's loop; `abandon` is called if the client is gone before."""
     local_future = asyncio.wrap_future(answer_future)
     disconnect = asyncio.create_task(wait_for_disconnect(request))

@@ -1,13 +1,13 @@
 """One attempt at an episode whose turns a harness takes, from the start of its program to its end.
 
-    open -> command started | offered to outside programs -> first request -> ... -> program ends -> close -> reward
-       |         `- none within `reset_seconds`                   `- none for `call_seconds`: failed, begins again
-       `- max_seconds over: closed, truncated
+    open -> command started | offered to outside programs -> first request -> ... -> program ends ->
+       close -> reward |         `- none within `reset_seconds`                   `- none for
+       `call_seconds`: failed, begins again `- max_seconds over: closed, truncated
 
-An episode without a turn is a failed environment. So is a program that ends with another code than 0, unless its budget
-was over: many programs end so when they are refused. Nor has it failed if the mistake was the model's: the code is one
-of `model_exit_codes`, or the reward was posted before the exit. A signal, or a request that was refused just before, is
-never the model's mistake.
+An episode without a turn is a failed environment. So is a program that ends with another code than
+0, unless its budget was over: many programs end so when they are refused. Nor has it failed if the
+mistake was the model's: the code is one of `model_exit_codes`, or the reward was posted before the
+exit. A signal, or a request that was refused just before, is never the model's mistake.
 """
 
 import asyncio
@@ -25,7 +25,12 @@ from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_json
 from rollcast.generator.endpoint.token_traces import traced_loss
 from rollcast.generator.endpoint.traces import STOPS, untrained_turns
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
+from rollcast.generator.episodes.parts import (
+    MAX_REASON_CHARACTERS,
+    MAX_SET_UP_SLOT_SECONDS,
+    EpisodeParts,
+    Stage,
+)
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import scaled_reward
 from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
@@ -54,7 +59,9 @@ class HarnessAttempt:
         *,
         sessions: Sessions,
     ) -> None:
-        """`start`: a former owner's part of the first turn, used if the program begins with the same prompt."""
+        """`start`: a former owner's part of the first turn, used if the program begins with the
+        same prompt.
+        """
         assert task.episode is not None
         self._name = task.episode.environment
         settings = parts.settings[self._name]
@@ -88,17 +95,24 @@ class HarnessAttempt:
 
     @property
     def has_ended_turn(self) -> bool:
-        """Whether the program may have received a completed turn: only a first turn under way can be continued."""
+        """Whether the program may have received a completed turn: only a first turn under way can
+        be continued.
+        """
         return self.session.has_answered or len(self.record.sequences) > 1
 
     @property
     def occupies_slot(self) -> bool:
-        """Until its first request, so that hundreds of programs are never started together; then while it samples.
+        """Until its first request, so that hundreds of programs are never started together; then
+        while it samples.
 
-        A task for programs elsewhere does so only for a short time: nothing is started here, and perhaps none asks.
+        A task for programs elsewhere does so only for a short time: nothing is started here, and
+        perhaps none asks.
         """
         if not self.session.has_begun:
-            return self._settings.is_started_here or time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
+            return (
+                self._settings.is_started_here
+                or time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
+            )
         return self.session.num_open_requests > 0
 
     @property
@@ -122,7 +136,10 @@ class HarnessAttempt:
         self._parts.note_failure(self._name, self.stage, sentence)
 
     async def run(self) -> None:
-        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        """Set `record.end` and `graded`.
+
+        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
+        """
         if self._waits.is_given_up:
             raise GivenUpError
         began = time.monotonic()
@@ -152,11 +169,15 @@ class HarnessAttempt:
             self.fail(str(error))
         finally:
             if program is not None:
-                # In the background: a program may take long to end, and a hand-over must not wait for it.
+                # In the background: a program may take long to end, and a hand-over must not wait
+                # for it.
                 self._parts.run_in_background(self._sessions.end(program))
             await self._close_and_wait()
-            # Turns that are sampled at the same time count one by one, so that their sum may exceed the elapsed time.
-            self.record.environment_seconds = max(time.monotonic() - began - self.record.sampling_seconds, 0.0)
+            # Turns that are sampled at the same time count one by one, so that their sum may exceed
+            # the elapsed time.
+            self.record.environment_seconds = max(
+                time.monotonic() - began - self.record.sampling_seconds, 0.0
+            )
 
     async def _start_program(self) -> SessionProgram | None:
         """Start the command, or wait until a program elsewhere takes the task. None = one has."""
@@ -164,7 +185,9 @@ class HarnessAttempt:
         program: SessionProgram | None = None
         try:
             if self._settings.is_started_here:
-                program = await self._waits.ask(self._sessions.start(session), self._settings.reset_seconds)
+                program = await self._waits.ask(
+                    self._sessions.start(session), self._settings.reset_seconds
+                )
             else:
                 await self._sessions.offer(session)
                 await self._waits.wait(session.claimed.wait(), self._limits.max_seconds)
@@ -189,25 +212,38 @@ class HarnessAttempt:
                 if self._is_mistake_of_model(program):
                     return self._end_by_mistake()
                 is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
-                return self._classify_end(program.how_it_failed, program.last_lines, is_of_another=is_of_another)
+                return self._classify_end(
+                    program.how_it_failed, program.last_lines, is_of_another=is_of_another
+                )
             if session.end_report is not None:
                 return self._classify_end("", session.end_report)
             if session.is_over_for(self._seconds_to_grade(program)):
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
-                raise EnvironmentFailedError(f"made no request within {self._settings.reset_seconds:g} seconds")
+                raise EnvironmentFailedError(
+                    f"made no request within {self._settings.reset_seconds:g} seconds"
+                )
             if session.has_begun and session.idle_seconds > self._settings.call_seconds:
-                # A program that stops asking after a refused request has used up its budget, and has not failed.
+                # A program that stops asking after a refused request has used up its budget, and
+                # has not failed.
                 if session.exceeded_budget is not None:
                     return session.exceeded_budget
-                raise EnvironmentFailedError(f"sent no request for {self._settings.call_seconds:g} seconds")
+                raise EnvironmentFailedError(
+                    f"sent no request for {self._settings.call_seconds:g} seconds"
+                )
 
-    def _classify_end(self, failure_reason: str, program_message: str, *, is_of_another: bool = False) -> EpisodeEnd:
+    def _classify_end(
+        self, failure_reason: str, program_message: str, *, is_of_another: bool = False
+    ) -> EpisodeEnd:
         """The end of an episode whose program has ended. Raises EnvironmentFailedError."""
         if self.session.exceeded_budget is not None:
             return self.session.exceeded_budget
         if failure_reason:
-            refused = f"; it was refused: {self.session.last_refusal}" if self.session.last_refusal else ""
+            refused = (
+                f"; it was refused: {self.session.last_refusal}"
+                if self.session.last_refusal
+                else ""
+            )
             reason = f"{failure_reason}{refused}: {program_message or 'it printed nothing'}"
             raise EnvironmentFailedError(reason, is_of_another=is_of_another)
         if self.session.end_report:
@@ -218,9 +254,15 @@ class HarnessAttempt:
         return EpisodeEnd.DONE if turns and turns[-1].tool_calls else EpisodeEnd.ANSWERED
 
     def _is_mistake_of_model(self, program: SessionProgram) -> bool:
-        """Whether the program says by its exit code, or by the reward before it, that the model is to blame."""
+        """Whether the program says by its exit code, or by the reward before it, that the model is
+        to blame.
+        """
         session = self.session
-        if not isinstance(program, HarnessProgram) or session.last_refusal or not session.has_answered:
+        if (
+            not isinstance(program, HarnessProgram)
+            or session.last_refusal
+            or not session.has_answered
+        ):
             return False
         assert isinstance(self._settings, HarnessEnvironment)
         # Codes from 126 are a shell's: the program cannot be started, or a signal ended it.
@@ -235,12 +277,15 @@ class HarnessAttempt:
         return self._classify_end("", "")
 
     def _seconds_to_grade(self, program: SessionProgram | None) -> float:
-        """How long a program that gives the reward may go on after the episode's time, without sampling."""
+        """How long a program that gives the reward may go on after the episode's time, without
+        sampling.
+        """
         gives_reward = self.session.task.rewards or isinstance(program, TracedRollout)
         return self._settings.call_seconds if gives_reward else 0.0
 
     def _apply_trace(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
-        """Take the trace's reward; returns the numbers of the turns that it does not train, and the episode's end.
+        """Take the trace's reward; returns the numbers of the turns that it does not train, and the
+        episode's end.
 
         Raises UnusableEpisodeError if the trace has other turns than were sampled here.
         """
@@ -255,7 +300,9 @@ class HarnessAttempt:
         self.record.metrics = self._parts.bound_metrics(self._name, trace.metrics)
         is_over = self.session.exceeded_budget is not None
         if isinstance(trace, OpenEnvTrace):
-            return self._match_token_trace(trace), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
+            return self._match_token_trace(
+                trace
+            ), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
         return self._match_text_trace(trace), end if is_over else STOPS.get(trace.stop, end)
 
     def _match_text_trace(self, trace: VerifiersTrace) -> set[int]:
@@ -265,7 +312,8 @@ class HarnessAttempt:
         untrained = untrained_turns(turns, trace)
         if untrained is None:
             raise self._disagreement(
-                f"has {len(trace.answers)} answers of the model in its trace, which are not the {len(turns)} that were "
+                f"has {len(trace.answers)} answers of the model in its trace, which are not the "
+                f"{len(turns)} that were "
                 "sampled for it"
             )
         return untrained
@@ -276,7 +324,8 @@ class HarnessAttempt:
         loss = traced_loss(self.record, [number for number in turns if number not in unread], trace)
         if loss is None:
             raise self._disagreement(
-                f"has {len(trace.calls)} calls of the model in its trace, which are not among the {len(turns)} that "
+                f"has {len(trace.calls)} calls of the model in its trace, which are not among the "
+                f"{len(turns)} that "
                 "were sampled for it"
             )
         if turns and len(loss.untrained) == len(turns):
@@ -307,7 +356,9 @@ class HarnessAttempt:
         if self.session.last_refusal:
             return f"sampled nothing; it was refused: {self.session.last_refusal}"
         program_output = program.last_lines if program is not None else ""
-        return f"ended without a request to the model{f': {program_output}' if program_output else ''}"
+        return (
+            f"ended without a request to the model{f': {program_output}' if program_output else ''}"
+        )
 
 
 async def _wait_for_program(program: SessionProgram | None) -> None:

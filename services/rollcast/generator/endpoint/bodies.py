@@ -1,4 +1,5 @@
-"""Bodies of requests as JSON, bounded before anything is made of them: a few megabytes can be gigabytes of objects.
+"""Bodies of requests as JSON, bounded before anything is made of them: a few megabytes can be
+gigabytes of objects.
 
     bytes -> containers, texts and commas are counted -> parsed -> depth and characters are measured
 
@@ -21,11 +22,13 @@ SMALL_BYTES = 256 << 10
 MAX_VALUES = 300_000
 """Values of one body, numbers included."""
 NUMBER_DIGITS = 256
-"""A number of twice that many digits is refused: reading it takes time with the square of its length."""
+"""A number of twice that many digits is refused: reading it takes time with the square of its
+length."""
 MAX_TOKENS = 1_500_000
 """Values of a body that is a history in tokens, besides its lists, objects and texts."""
 MAX_DEPTH = 64
-"""Lists and objects inside each other. Python's own limit is about 1,000, deeper than any schema goes."""
+"""Lists and objects inside each other. Python's own limit is about 1,000, deeper than any schema
+goes."""
 CHUNK_BYTES = 1 << 20
 _FIRST_HALF = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _SECOND_HALF = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -54,19 +57,26 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
         counts = count(content)
         for num_values, most, what in (
             (counts.commas, max_values, "values"),
-            # Texts, lists and objects of one body. A history of 10,000 messages, half of them tool calls, has 125,000.
+            # Texts, lists and objects of one body. A history of 10,000 messages, half of them tool
+            # calls, has 125,000.
             (counts.containers + counts.texts, 150_000, "texts, lists and objects"),
             # Lists and objects of one body, the slowest values. That history has 35,000.
             (counts.containers, 75_000, "lists and objects"),
         ):
             if num_values > most:
-                raise RefusedRequestError(f"the body has more than {most:,} {what}", 413, "too_large")
+                raise RefusedRequestError(
+                    f"the body has more than {most:,} {what}", 413, "too_large"
+                )
         if counts.has_long_number:
-            raise RefusedRequestError(f"a number of the body has more than {NUMBER_DIGITS} digits", 413, "too_large")
+            raise RefusedRequestError(
+                f"a number of the body has more than {NUMBER_DIGITS} digits", 413, "too_large"
+            )
     content = _without_half_emoji(content)
     is_wide = len(content) > SMALL_BYTES and not content.isascii()
     try:
-        if is_wide:  # without making one text of it all first, which may take four bytes for each letter
+        if (
+            is_wide
+        ):  # without making one text of it all first, which may take four bytes for each letter
             return from_json(content, cache_strings=False)
         # As UTF-8, in which the signs were counted: Python would guess UTF-16 and UTF-32, too.
         return json.loads(content.decode("utf-8"))
@@ -75,13 +85,16 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
 
 
 def _without_half_emoji(content: bytes | bytearray) -> bytes | bytearray:
-    """JavaScript's texts may be cut within a character; no tokenizer takes the half that is left. It becomes `?`.
+    """JavaScript's texts may be cut within a character; no tokenizer takes the half that is left.
+    It becomes `?`.
 
-    At most 10,000 of each half are replaced: more would take a second. Those that stay are refused later.
+    At most 10,000 of each half are replaced: more would take a second. Those that stay are refused
+    later.
     """
     if not any(lone_half.search(content) for lone_half in _LONE_HALVES):
         return content
-    # No valid JSON has zero bytes, so that they stand for a backslash that is a letter and begins no escape.
+    # No valid JSON has zero bytes, so that they stand for a backslash that is a letter and begins
+    # no escape.
     content = content.replace(rb"\\", b"\0\0")
     for lone_half in _LONE_HALVES:
         content = lone_half.sub(b"?", content, count=10_000)
@@ -106,8 +119,11 @@ def count(content: bytes | bytearray) -> Counts:
         quotes += int(np.count_nonzero(is_quote))
         commas += int(np.count_nonzero((chunk == _COMMA) & outside))
         containers += int(np.count_nonzero(((chunk == _BRACKET) | (chunk == _BRACE)) & outside))
-        # Only aligned blocks are checked: a number of twice NUMBER_DIGITS digits always fills one of them.
-        is_digit = ((chunk >= _ZERO) & (chunk <= _NINE) & outside)[: len(chunk) // NUMBER_DIGITS * NUMBER_DIGITS]
+        # Only aligned blocks are checked: a number of twice NUMBER_DIGITS digits always fills one
+        # of them.
+        is_digit = ((chunk >= _ZERO) & (chunk <= _NINE) & outside)[
+            : len(chunk) // NUMBER_DIGITS * NUMBER_DIGITS
+        ]
         has_long_number |= bool(is_digit.reshape(-1, NUMBER_DIGITS).all(axis=1).any())
     return Counts(containers, quotes // 2, commas, has_long_number)
 
@@ -141,7 +157,9 @@ def num_characters(value: Any) -> int:
 
 
 def _containers(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every list and object of a value, with its depth; none below one that is nested too deeply."""
+    """Every list and object of a value, with its depth; none below one
+    that is nested too deeply.
+    """
     level = [value] if isinstance(value, dict | list) else []
     depth = 1
     while level:
@@ -152,7 +170,9 @@ def _containers(value: Any) -> Iterator[tuple[Any, int]]:
         inner: list[Any] = []
         for container in level:
             items = container.values() if isinstance(container, dict) else container
-            if not _CONTAINERS.isdisjoint(map(type, items)):  # most lists have numbers or texts alone
+            if not _CONTAINERS.isdisjoint(
+                map(type, items)
+            ):  # most lists have numbers or texts alone
                 inner += [item for item in items if isinstance(item, dict | list)]
         level = inner
         depth += 1

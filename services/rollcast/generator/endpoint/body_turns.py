@@ -43,7 +43,11 @@ async def read_content(request: "Request") -> bytearray:
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > MAX_BODY_BYTES:
-                    raise RefusedRequestError(f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large")
+                    raise RefusedRequestError(
+                        f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large"
+                    )
     except TimeoutError:
-        raise RefusedRequestError(f"the body did not arrive within {body_seconds:g} seconds", 400, "too_slow") from None
+        raise RefusedRequestError(
+            f"the body did not arrive within {body_seconds:g} seconds", 400, "too_slow"
+        ) from None
     return content

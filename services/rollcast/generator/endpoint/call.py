@@ -3,8 +3,8 @@
     reserve (budget) -> slot of the engine -> find the history -> sample -> answer
                           `- deadline, end of the session, its client is gone: the wait ends
 
-The history is looked for when the slot is there, without a wait between that and the beginning of the turn: two
-requests never extend the same tokens.
+The history is looked for when the slot is there, without a wait between that and the beginning of
+the turn: two requests never extend the same tokens.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ class PendingTurn:
     history_digest: bytes
     """Digest of the history that it answers."""
     follows: int | None = None
-    """Number of the recorded turn that the history continues. None = no recorded turn, or tokens."""
+    """Number of the recorded turn that the history continues. None = no recorded turn, or
+    tokens."""
 
 
 class Request(Protocol):
@@ -64,7 +65,9 @@ class Request(Protocol):
     @property
     def stop(self) -> tuple[str, ...]: ...
 
-    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
+    def answer(
+        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+    ) -> TurnAnswer:
         """Remember a turn of the record, and return what its client gets."""
         ...
 
@@ -73,9 +76,15 @@ class EndpointCall:
     """`run` it once. `abandon`: its client is gone."""
 
     def __init__(
-        self, session: HarnessSession, request: Request, on_tokens: Callable[[list[int]], None] | None = None
+        self,
+        session: HarnessSession,
+        request: Request,
+        on_tokens: Callable[[list[int]], None] | None = None,
     ) -> None:
-        """`on_tokens`: called with the turn's tokens so far. None = they are wanted at its end only."""
+        """`on_tokens`: called with the turn's tokens so far.
+
+        None = they are wanted at its end only.
+        """
         self._session = session
         self._request = request
         self._on_tokens = on_tokens
@@ -96,10 +105,13 @@ class EndpointCall:
         try:
             if self._is_abandoned:  # before this task had begun
                 raise _client_disconnected_error()
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._remaining_seconds()):
+            async with asyncio.timeout_at(
+                asyncio.get_running_loop().time() + self._remaining_seconds()
+            ):
                 tokens = await session.reserve(self, self._request.max_tokens)
             await session.take_slot(self)
-            # From here on `abandon` and the end of the session abort the sequence, and no longer cancel this task.
+            # From here on `abandon` and the end of the session abort the sequence, and no longer
+            # cancel this task.
             self._wait_task = None
             try:
                 return await self._sample_turn(tokens)
@@ -163,18 +175,25 @@ class EndpointCall:
             self._sequence = None
         number = len(session.record.turns) - 1
         # An aborted request without a token makes no turn.
-        if number < num_turns_before or session.record.turns[number].sequence != pending_turn.sequence:
+        if (
+            number < num_turns_before
+            or session.record.turns[number].sequence != pending_turn.sequence
+        ):
             session.check_open()
             if self._is_abandoned:
                 raise _client_disconnected_error()
             raise session.refuse_over_budget(EpisodeEnd.SECONDS)
         turn_answer = self._request.answer(session, pending_turn, number, finish)
-        session.histories.turns[-1].is_abandoned = self._is_abandoned or (finish == "abort" and session.was_ended_early)
+        session.histories.turns[-1].is_abandoned = self._is_abandoned or (
+            finish == "abort" and session.was_ended_early
+        )
         self._note_end(finish, len(turn_answer.token_ids))
         return turn_answer
 
     def _end_in_time(self, sampler: SequenceSampler) -> None:
-        """Stop the turn at the deadline, which other requests of the session move while they wait for a slot."""
+        """Stop the turn at the deadline, which other requests of the session move while they wait
+        for a slot.
+        """
         if self._session.is_over:
             sampler.abort()
             return
@@ -197,7 +216,9 @@ class EndpointCall:
 
 def _client_disconnected_error() -> RefusedRequestError:
     """The end of a request that no client waits for. No budget is over."""
-    return RefusedRequestError("its client closed the connection before a token was sampled", 499, "client_gone")
+    return RefusedRequestError(
+        "its client closed the connection before a token was sampled", 499, "client_gone"
+    )
 
 
 class ChatRequest:
@@ -219,29 +240,43 @@ class ChatRequest:
         return self._chat_parameters.stop
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
-        """Extend the turn that the messages continue, or begin a sequence. Raises RefusedRequestError."""
+        """Extend the turn that the messages continue, or begin a sequence.
+
+        Raises RefusedRequestError.
+        """
         messages = self._chat_parameters.messages
         tools = self._chat_parameters.tools
         check_renderable(session, self._num_characters)
         longest_match = session.histories.longest(self._digests, messages)
         if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
-            return self._match_tokens(session, "rewritten" if has_answers else self._reason(session, "new"), None)
+            return self._match_tokens(
+                session, "rewritten" if has_answers else self._reason(session, "new"), None
+            )
         turn, count = longest_match
         tokens_before, sampled = session.record.turn_tokens(turn.number)
         turn.has_followers = True
         if any(message.get("role") == "assistant" for message in messages[count:]):
             return self._match_tokens(session, "rewritten", turn)
-        environment_tokens = _tokens_between(session, tokens_before, sampled, messages[count:], tools)
+        environment_tokens = _tokens_between(
+            session, tokens_before, sampled, messages[count:], tools
+        )
         if environment_tokens is None:
             return self._match_tokens(session, self._reason(session, "format"), turn)
         if turn.is_extended or turn.is_abandoned:
             return self._begin_sequence(
-                session, [*tokens_before, *sampled, *environment_tokens], self._reason(session, "forked"), turn.number
+                session,
+                [*tokens_before, *sampled, *environment_tokens],
+                self._reason(session, "forked"),
+                turn.number,
             )
-        return PendingTurn(extend_sequence(session, turn, environment_tokens), self._digests[-1], turn.number)
+        return PendingTurn(
+            extend_sequence(session, turn, environment_tokens), self._digests[-1], turn.number
+        )
 
-    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
+    def answer(
+        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+    ) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
         parsed = session.parts.renderer.parse(tokens_before, sampled, self._chat_parameters.tools)
@@ -252,19 +287,27 @@ class ChatRequest:
         for text in self._chat_parameters.stop:
             message["content"] = str(message["content"]).partition(text)[0]
         malformed = sum(bool(call.problem) for call in parsed.calls)
-        session.record.record_answer(number, tool_calls=len(parsed.calls), malformed_calls=malformed)
+        session.record.record_answer(
+            number, tool_calls=len(parsed.calls), malformed_calls=malformed
+        )
         kept_ids = tuple(call["id"] for call in message.get("tool_calls", ()))
         add_recorded_turn(session, pending_turn, number, kept_ids, message, is_retry=self._is_retry)
         turn = session.record.turns[number]
-        logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
+        logprobs = session.record.sequences[turn.sequence].completion.logprobs[
+            turn.start : turn.end
+        ]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
         reason = stopped if finish == "stop" else "length"
         return TurnAnswer(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
 
-    def _match_tokens(self, session: HarnessSession, reason: str, followed: RecordedTurn | None) -> PendingTurn:
-        """Extend the longest recorded turn that the rendered messages begin with, or begin a sequence.
+    def _match_tokens(
+        self, session: HarnessSession, reason: str, followed: RecordedTurn | None
+    ) -> PendingTurn:
+        """Extend the longest recorded turn that the rendered messages begin with, or begin a
+        sequence.
 
-        reason: of a further sequence. followed: the turn that the messages continue; None = no recorded one.
+        reason: of a further sequence. followed: the turn that the messages continue; None = no
+        recorded one.
         """
         prompt = render_prompt(session, self._chat_parameters.messages, self._chat_parameters.tools)
         longest_match = session.histories.longest_of_tokens(prompt)
@@ -273,9 +316,13 @@ class ChatRequest:
             followed.has_followers = True
             if not (followed.is_extended or followed.is_abandoned):
                 return PendingTurn(
-                    extend_sequence(session, followed, prompt[length:]), self._digests[-1], followed.number
+                    extend_sequence(session, followed, prompt[length:]),
+                    self._digests[-1],
+                    followed.number,
                 )
-        return self._begin_sequence(session, prompt, reason, None if followed is None else followed.number)
+        return self._begin_sequence(
+            session, prompt, reason, None if followed is None else followed.number
+        )
 
     def _begin_sequence(
         self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
@@ -289,19 +336,23 @@ class ChatRequest:
 def check_renderable(session: HarnessSession, num_characters: int) -> None:
     """Raises RefusedRequestError for a chat that is not rendered.
 
-    With more characters for each token that a sequence may have it would hold up the event loop for seconds, and never
-    fits.
+    With more characters for each token that a sequence may have it would hold up the event loop for
+    seconds, and never fits.
     """
     if num_characters > 64 * session.parts.max_sequence_tokens:
         raise too_long(session, f"a chat of {num_characters} characters")
 
 
-def render_prompt(session: HarnessSession, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+def render_prompt(
+    session: HarnessSession, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]
+) -> list[int]:
     """The tokens of a whole chat. Raises RefusedRequestError."""
     try:
         return session.parts.renderer.prompt(messages, tools)
     except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-        raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
+        raise RefusedRequestError(
+            f"messages: the chat template rejects them: {str(error)[:300]}"
+        ) from error
 
 
 def _tokens_between(
@@ -315,11 +366,16 @@ def _tokens_between(
     try:
         return session.parts.renderer.next_turn(tokens_before, sampled, messages, tools)
     except Exception as error:  # as in `_rendered`
-        raise RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}") from error
+        raise RefusedRequestError(
+            f"messages: the chat template rejects them: {str(error)[:300]}"
+        ) from error
 
 
 def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> int:
-    """Begin a sequence; `reason` is counted if it is a further one. Raises RefusedRequestError if it is too long."""
+    """Begin a sequence; `reason` is counted if it is a further one.
+
+    Raises RefusedRequestError if it is too long.
+    """
     record = session.record
     if len(prompt) >= session.parts.max_sequence_tokens:
         raise too_long(session, f"a history of {len(prompt)} tokens")
@@ -335,11 +391,17 @@ def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> i
 
 
 def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: list[int]) -> int:
-    """Give tokens to the sequence of a turn, which is its last. Raises RefusedRequestError if none would be left."""
+    """Give tokens to the sequence of a turn, which is its last.
+
+    Raises RefusedRequestError if none would be left.
+    """
     record = session.record
     sequence = record.turns[turn.number].sequence
     if record.remaining_tokens(sequence) <= len(added_tokens):
-        raise too_long(session, f"a history of {record.sequences[sequence].num_tokens + len(added_tokens)} tokens")
+        raise too_long(
+            session,
+            f"a history of {record.sequences[sequence].num_tokens + len(added_tokens)} tokens",
+        )
     turn.is_extended = True
     record.record_answer(
         turn.number,
@@ -378,7 +440,8 @@ def too_long(session: HarnessSession, history_description: str) -> RefusedReques
     """The refusal of a history that leaves no token to sample."""
     session.exceeded_budget = EpisodeEnd.TOKENS
     return RefusedRequestError(
-        f"{history_description} leaves no room: an episode may have {session.task.max_tokens} tokens, and one sequence "
+        f"{history_description} leaves no room: an episode may have {session.task.max_tokens} "
+        "tokens, and one sequence "
         f"{session.parts.max_sequence_tokens}",
         code="context_length_exceeded",
     )

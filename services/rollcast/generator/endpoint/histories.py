@@ -1,12 +1,15 @@
-"""Which recorded turn a request continues. Clients send the history as text, the record has its tokens.
+"""Which recorded turn a request continues. Clients send the history as text, the record has its
+tokens.
 
 Each recorded turn is known by a digest of the tools and messages up to its answer:
 
-    tools -> user -> assistant -> tool -> assistant      a digest after each; the longest one that is known wins
+    tools -> user -> assistant -> tool -> assistant      a digest after each; the longest one that
+                                                         is known wins
 
-Left out of the digest is what clients drop or make up: ids of calls, and the reasoning. Some clients send an answer in
-another form of the same tokens: with its stop text, or with its reasoning in the content. So each turn is also known by
-a digest of all tokens up to its end. That is looked for in the rendered history if the messages do not lead to a turn.
+Left out of the digest is what clients drop or make up: ids of calls, and the reasoning. Some
+clients send an answer in another form of the same tokens: with its stop text, or with its reasoning
+in the content. So each turn is also known by a digest of all tokens up to its end. That is looked
+for in the rendered history if the messages do not lead to a turn.
 """
 
 import hashlib
@@ -41,7 +44,8 @@ class RecordedTurn:
     is_extended: bool = False
     """Whether its sequence has tokens after it."""
     is_retry: bool | None = None
-    """Whether the client library asked again because a request had failed. None = the library does not say."""
+    """Whether the client library asked again because a request had failed. None = the library does
+    not say."""
     is_abandoned: bool = False
     """Whether the client was gone before it had the answer."""
 
@@ -56,14 +60,21 @@ class Histories:
         """By the number of tokens up to a turn's end, then by their digest: the newest turn."""
 
     def add(self, turn: RecordedTurn, token_ids: Sequence[int]) -> None:
-        """Remember a turn under the history that ends with its answer; `token_ids`: all tokens up to its end."""
+        """Remember a turn under the history that ends with its answer; `token_ids`: all tokens up
+        to its end.
+        """
         self.turns.append(turn)
         self._by_tokens.setdefault(len(token_ids), {})[tokens_digest(token_ids)] = turn
         if turn.answer is not None:
-            self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(turn)
+            self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(
+                turn
+            )
 
-    def longest(self, digests: Sequence[bytes], messages: Sequence[ChatMessage]) -> tuple[RecordedTurn, int] | None:
-        """The recorded turn that most of the messages end with, and how many those are. None = none is recorded.
+    def longest(
+        self, digests: Sequence[bytes], messages: Sequence[ChatMessage]
+    ) -> tuple[RecordedTurn, int] | None:
+        """The recorded turn that most of the messages end with, and how many those are. None = none
+        is recorded.
 
         `digests`: of `history_digests`.
         """
@@ -93,10 +104,11 @@ class Histories:
         return longest_match
 
     def unread(self) -> list[RecordedTurn]:
-        """Turns whose answer no client read: abandoned ones, and for each retry the one that it replaces.
+        """Turns whose answer no client read: abandoned ones, and for each retry the one that it
+        replaces.
 
-        It replaces the newest turn of the same history that no later history has. A client that does not say whether
-        it retries does so when it asks for the same history again.
+        It replaces the newest turn of the same history that no later history has. A client that
+        does not say whether it retries does so when it asks for the same history again.
         """
         unread = [turn for turn in self.turns if turn.is_abandoned and not turn.has_followers]
         pending: dict[bytes, list[RecordedTurn]] = {}
@@ -152,6 +164,11 @@ def _digest(previous_digest: bytes, value: Any, texts: Sequence[str] = ()) -> by
 
 
 def _with_ids(candidate_turns: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
-    """The turn with these ids of calls, else the newest, among those with the same history and answer."""
+    """The turn with these ids of calls, else the newest, among those with the same history and
+    answer.
+    """
     ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
-    return next((turn for turn in reversed(candidate_turns) if ids and turn.call_ids == ids), candidate_turns[-1])
+    return next(
+        (turn for turn in reversed(candidate_turns) if ids and turn.call_ids == ids),
+        candidate_turns[-1],
+    )

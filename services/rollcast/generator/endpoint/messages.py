@@ -1,4 +1,5 @@
-"""The messages of a chat completion request, checked by form and count, as chat templates take them.
+"""The messages of a chat completion request, checked by form and count, as chat templates take
+them.
 
 Each refusal names the place. All work is bounded by the number of values that a body may have.
 """
@@ -35,7 +36,9 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
         if "tool_calls" in checked_message:
             num_values += _check_calls(checked_message["tool_calls"], f"{message_path}.tool_calls")
         if num_values > MAX_ARGUMENT_VALUES:
-            raise RefusedRequestError(f"{message_path}: tool calls have more than {MAX_ARGUMENT_VALUES:,} values")
+            raise RefusedRequestError(
+                f"{message_path}: tool calls have more than {MAX_ARGUMENT_VALUES:,} values"
+            )
         checked_messages.append(checked_message)
     return checked_messages
 
@@ -56,9 +59,13 @@ def _text(content: Any, message_path: str) -> str:
     # Text parts of one message. Clients write one, or one for each file.
     max_parts = 1_000
     if len(content) > max_parts:
-        raise RefusedRequestError(f"{message_path}.content: has more than {max_parts:,} parts; join them")
+        raise RefusedRequestError(
+            f"{message_path}.content: has more than {max_parts:,} parts; join them"
+        )
     parts = [
-        content_part.get("text") if isinstance(content_part, dict) and content_part.get("type") == "text" else None
+        content_part.get("text")
+        if isinstance(content_part, dict) and content_part.get("type") == "text"
+        else None
         for content_part in content
     ]
     texts = [text for text in parts if isinstance(text, str)]
@@ -77,19 +84,26 @@ def _check_calls(calls: Any, calls_path: str) -> int:
     for index, call in enumerate(calls):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise RefusedRequestError(f"{calls_path}.{index}: is not an object with a function and its name")
+            raise RefusedRequestError(
+                f"{calls_path}.{index}: is not an object with a function and its name"
+            )
         if not isinstance(call.get("id") or "", str):
             raise RefusedRequestError(f"{calls_path}.{index}.id: is not text")
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             num_values += _num_values(arguments)
         elif not isinstance(arguments, Mapping | None):
-            raise RefusedRequestError(f"{calls_path}.{index}.function.arguments: is neither JSON as text nor an object")
+            raise RefusedRequestError(
+                f"{calls_path}.{index}.function.arguments: is neither JSON as text nor an object"
+            )
     return num_values
 
 
 def _num_values(text: str) -> int:
-    """Not below the number of values in a JSON text. Signs inside of texts are only left out if there are many."""
+    """Not below the number of values in a JSON text.
+
+    Signs inside of texts are only left out if there are many.
+    """
     max_values = text.count(",") + text.count("[") + text.count("{")
     if max_values < MAX_ARGUMENT_VALUES // MAX_CALLS:
         return max_values
@@ -98,8 +112,11 @@ def _num_values(text: str) -> int:
 
 
 def read_arguments(arguments: Any) -> Any:
-    """The arguments of a call as JSON has them; as they are if they are no JSON, too long or nested too deeply."""
-    # Arguments of more characters stay a text: one emoji makes each of them four bytes, and reading doubles that
+    """The arguments of a call as JSON has them; as they are if they are no JSON, too long or nested
+    too deeply.
+    """
+    # Arguments of more characters stay a text: one emoji makes each of them four bytes, and reading
+    # doubles that
     if not isinstance(arguments, str) or len(arguments) > (4 << 20):
         return arguments
     try:

@@ -1,4 +1,6 @@
-"""Programs that take the turns of sessions: a command for each, or a rollout that another package plays."""
+"""Programs that take the turns of sessions: a command for each, or a rollout that another package
+plays.
+"""
 
 import asyncio
 import tempfile
@@ -16,22 +18,31 @@ class SessionPrograms:
     """The programs of one generator's sessions."""
 
     def __init__(self, authority: Path | None = None) -> None:
-        """`authority`: verifies the certificate of the generator's server. None = programs trust it already."""
+        """`authority`: verifies the certificate of the generator's server.
+
+        None = programs trust it already.
+        """
         remove_abandoned()
         self._closing = ExitStack()
         self._surroundings = Surroundings()
         if authority is not None:
-            folder = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="rollcast-trust-"))
+            folder = self._closing.enter_context(
+                tempfile.TemporaryDirectory(prefix="rollcast-trust-")
+            )
             self._surroundings = Surroundings(variables=trusting(authority, Path(folder)))
         self._running: set[SessionProgram] = set()
         self._sources: dict[str, ProgramSource] = {}
 
-    async def start(self, session: HarnessSession, session_description: Mapping[str, str]) -> SessionProgram:
+    async def start(
+        self, session: HarnessSession, session_description: Mapping[str, str]
+    ) -> SessionProgram:
         """Start the program of a session. Raises EnvironmentFailedError."""
         settings = session.settings
         source = self._sources.get(settings.name)
         if source is None:
-            source = self._sources[settings.name] = find_kind(settings).start(settings, self._surroundings)
+            source = self._sources[settings.name] = find_kind(settings).start(
+                settings, self._surroundings
+            )
         run = session.task.sampling
         sampling = {"temperature": run.temperature, "top_p": run.top_p, "top_k": run.top_k}
         program = await source.start(session.task.row, session_description, sampling)
@@ -47,6 +58,10 @@ class SessionPrograms:
 
     async def close(self) -> None:
         """End all."""
-        await asyncio.gather(*(self.end(program) for program in list(self._running)), return_exceptions=True)
-        await asyncio.gather(*(source.close() for source in self._sources.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(self.end(program) for program in list(self._running)), return_exceptions=True
+        )
+        await asyncio.gather(
+            *(source.close() for source in self._sources.values()), return_exceptions=True
+        )
         self._closing.close()

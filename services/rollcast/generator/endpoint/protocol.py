@@ -1,12 +1,16 @@
 """The settings of a chat completion request that are honored, and those that are refused.
 
-`messages` checks the messages, which are taken as they were sent. vLLM's protocol classes, which the engine has loaded
-already, check the rest. They see no message: they make an error for each kind that each element could be.
+`messages` checks the messages, which are taken as they were sent. vLLM's protocol classes, which
+the engine has loaded already, check the rest. They see no message: they make an error for each kind
+that each element could be.
 
-    honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop, stream, logprobs,
+    honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop,
+               stream, logprobs,
                return_token_ids and return_tokens_as_token_ids of vLLM
-    the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it differs, or replaced
-               (parallel_tool_calls false and a tool_choice that forces a call are grammars, so they sample too)
+    the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it
+               differs, or replaced
+               (parallel_tool_calls false and a tool_choice that forces a call are grammars, so they
+               sample too)
     refused    n > 1, another model, content that is not text
     ignored    settings that change no token: user, metadata, store, ...
 """
@@ -25,14 +29,30 @@ from rollcast.rollouts.records import Sampling
 
 HONORED = frozenset(
     {
-        *("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop"),
+        *(
+            "messages",
+            "model",
+            "tools",
+            "tool_choice",
+            "max_tokens",
+            "max_completion_tokens",
+            "stop",
+        ),
         *("stream", "stream_options", "n", "parallel_tool_calls", "logprobs"),
         *("return_token_ids", "return_tokens_as_token_ids"),
     }
 )
 IGNORED = frozenset(
     {
-        *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "request_id"),
+        *(
+            "user",
+            "metadata",
+            "store",
+            "service_tier",
+            "safety_identifier",
+            "prompt_cache_key",
+            "request_id",
+        ),
         *("session_id", "include_reasoning"),
     }
 )
@@ -86,13 +106,18 @@ class ChatParameters:
 
 
 def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> ChatParameters:
-    """Raises RefusedRequestError. `model`: its name. `replaces`: the run's sampling is used in place of another."""
+    """Raises RefusedRequestError.
+
+    `model`: its name. `replaces`: the run's sampling is used in place of another.
+    """
     if not isinstance(body, dict):
         raise RefusedRequestError("the body is not a JSON object")
     check_size(body.get("messages"), "messages", body)
     for name in ("functions", "function_call"):
         if body.get(name) not in (None, [], "none"):
-            raise RefusedRequestError(f"{name}: is the older form of tools, which is not served; send tools")
+            raise RefusedRequestError(
+                f"{name}: is the older form of tools, which is not served; send tools"
+            )
     messages = read_messages(body["messages"])
     stop = stop_texts(body.get("stop"))
     replaced = other_settings(body, sampling, HONORED) + _forcing_settings(body)
@@ -105,10 +130,14 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         raise describe_invalid(error) from None
     if request.model is not None and request.model != model:
         raise RefusedRequestError(
-            f"model = {request.model[:200]!r} is not served here; this run's is {model!r}", 404, "model_not_found"
+            f"model = {request.model[:200]!r} is not served here; this run's is {model!r}",
+            404,
+            "model_not_found",
         )
     if request.n not in (None, 1):
-        raise RefusedRequestError(f"n = {request.n}: one request samples one completion; send {request.n} requests")
+        raise RefusedRequestError(
+            f"n = {request.n}: one request samples one completion; send {request.n} requests"
+        )
     options = request.stream_options
     return ChatParameters(
         messages=messages,
@@ -124,7 +153,9 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
     )
 
 
-def other_settings(body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]) -> tuple[str, ...]:
+def other_settings(
+    body: Mapping[str, Any], sampling: Sampling, honored: frozenset[str]
+) -> tuple[str, ...]:
     """The settings of a request that would sample differently than the run."""
     run = {
         "temperature": (sampling.temperature,),
@@ -150,13 +181,18 @@ def other_sampling(name: str, value: Any) -> RefusedRequestError:
     """The refusal of a setting."""
     value_text = reprlib.repr(value)[:100]
     return RefusedRequestError(
-        f"{name} = {value_text}: the run's own sampling is trained on; leave it out, or set sampling: run",
+        (
+            f"{name} = {value_text}: the run's own sampling is trained on; leave it out, or set "
+            "sampling: run"
+        ),
         code="sampling_of_run",
     )
 
 
 def _forcing_settings(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Settings by which a request forces calls or forbids a second one: vLLM samples them under a grammar."""
+    """Settings by which a request forces calls or forbids a second one: vLLM samples them under a
+    grammar.
+    """
     forces_call = body.get("tool_choice") not in (None, "auto", "none")
     forbids_second = body.get("parallel_tool_calls") is False
     return ("tool_choice",) * forces_call + ("parallel_tool_calls",) * forbids_second
@@ -174,20 +210,29 @@ def describe_invalid(error: Exception) -> RefusedRequestError:
 
 
 def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
-    """Raises RefusedRequestError for a body that would take long to check. `messages`: its field `name`."""
+    """Raises RefusedRequestError for a body that would take long to check.
+
+    `messages`: its field `name`.
+    """
     if not isinstance(messages, list) or not messages:
         raise RefusedRequestError(f"{name}: give a list of at least one message")
     tools = body.get("tools")
     num_parts = sum(map(_num_parts, messages))
     if max(len(messages), num_parts) > MAX_MESSAGES or _num_tools(tools) > MAX_TOOLS:
-        raise RefusedRequestError(f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most")
+        raise RefusedRequestError(
+            f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most"
+        )
     if is_too_deep(body):
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
     max_tools_characters = 1 << 20
     if num_characters(tools) > max_tools_characters:
-        raise RefusedRequestError(f"tools: a request may have {max_tools_characters} characters of them at most")
+        raise RefusedRequestError(
+            f"tools: a request may have {max_tools_characters} characters of them at most"
+        )
     if isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant":
-        raise RefusedRequestError("messages: the last one is the assistant's, and an answer is not continued")
+        raise RefusedRequestError(
+            "messages: the last one is the assistant's, and an answer is not continued"
+        )
 
 
 def _num_tools(tools: Any) -> int:
@@ -195,26 +240,38 @@ def _num_tools(tools: Any) -> int:
     if not isinstance(tools, list):
         return 0
     return len(tools) + sum(
-        len(tool["tools"]) for tool in tools if isinstance(tool, dict) and isinstance(tool.get("tools"), list)
+        len(tool["tools"])
+        for tool in tools
+        if isinstance(tool, dict) and isinstance(tool.get("tools"), list)
     )
 
 
 def _num_parts(message: Any) -> int:
-    """The parts of its content, and of the content of each: results of tools have parts of their own."""
+    """The parts of its content, and of the content of each: results of tools have parts of their
+    own.
+    """
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return 0
     return len(content) + sum(
-        len(part["content"]) for part in content if isinstance(part, dict) and isinstance(part.get("content"), list)
+        len(part["content"])
+        for part in content
+        if isinstance(part, dict) and isinstance(part.get("content"), list)
     )
 
 
 def one_max_tokens(body: Mapping[str, Any]) -> int | None:
     """The most tokens that a request wants. Raises RefusedRequestError."""
-    token_limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+    token_limits = [
+        body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None
+    ]
     if not token_limits:
         return None
-    if not isinstance(token_limits[0], int) or isinstance(token_limits[0], bool) or token_limits[0] < 1:
+    if (
+        not isinstance(token_limits[0], int)
+        or isinstance(token_limits[0], bool)
+        or token_limits[0] < 1
+    ):
         raise RefusedRequestError(f"max_tokens = {token_limits[0]}: must be a number of at least 1")
     return token_limits[0]
 
@@ -226,6 +283,12 @@ def stop_texts(stop_setting: Any) -> tuple[str, ...]:
     # Most stop texts that the OpenAI API takes.
     max_stops = 4
     max_stop_characters = 200
-    if not is_list or len(stops) > max_stops or not all(0 < len(stop) <= max_stop_characters for stop in stops):
-        raise RefusedRequestError(f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each")
+    if (
+        not is_list
+        or len(stops) > max_stops
+        or not all(0 < len(stop) <= max_stop_characters for stop in stops)
+    ):
+        raise RefusedRequestError(
+            f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each"
+        )
     return tuple(stops)

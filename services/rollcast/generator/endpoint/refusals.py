@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class RefusedRequestError(Exception):
-    """A request that is not answered with a completion. Client libraries repeat none of these statuses."""
+    """A request that is not answered with a completion.
+
+    Client libraries repeat none of these statuses.
+    """
 
     sentence: str
     status: int = 400
@@ -17,5 +20,8 @@ class RefusedRequestError(Exception):
 
 
 def budget_over(sentence: str) -> RefusedRequestError:
-    """A request after the end of its episode's budget. At this code of OpenAI's many harnesses end in order."""
+    """A request after the end of its episode's budget.
+
+    At this code of OpenAI's many harnesses end in order.
+    """
     return RefusedRequestError(sentence, code="context_length_exceeded")

@@ -19,7 +19,9 @@ class RememberedChats:
         return chat
 
     def add(self, chat_id: str, chat: Chat) -> None:
-        """Remember a chat, and forget the oldest ones beyond 64 chats or 8 million characters; the newest one stays."""
+        """Remember a chat, and forget the oldest ones beyond 64 chats or 8 million characters; the
+        newest one stays.
+        """
         self._chats[chat_id] = (chat, num_characters(chat))
         while len(self._chats) > 1 and (
             len(self._chats) > 64 or sum(size for _, size in self._chats.values()) > 8_000_000

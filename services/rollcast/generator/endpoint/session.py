@@ -1,7 +1,8 @@
 """One session: the rollout of a dispatched task that a program outside samples, request by request.
 
     opened -> first request -> requests ... -> closed        after it every request is refused
-                                 `- budget of tokens, turns or seconds over: refused, unless the next history fits again
+                                 `- budget of tokens, turns or seconds over: refused, unless the
+                                 next history fits again
 
 Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on the engine's loop.
 """
@@ -49,7 +50,11 @@ class HarnessSession:
     """A session from its opening to `close`."""
 
     def __init__(
-        self, task: SessionTask, settings: SessionEnvironment, parts: EpisodeParts, record: EpisodeRecord
+        self,
+        task: SessionTask,
+        settings: SessionEnvironment,
+        parts: EpisodeParts,
+        record: EpisodeRecord,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.token = secrets.token_urlsafe(32)
@@ -59,11 +64,13 @@ class HarnessSession:
         self.record = record
         self.histories = Histories()
         self.responses = RememberedChats()
-        """By the id of a response, the chat that ends with it; for requests that name it as the previous one."""
+        """By the id of a response, the chat that ends with it; for requests that name it as the
+        previous one."""
         self.changed = asyncio.Condition()
         """Notified whenever a request has ended."""
         self.deadline = float("inf")
-        """Monotonic seconds, moved by waits for a slot: what runs then is cut, and nothing is sampled after it."""
+        """Monotonic seconds, moved by waits for a slot: what runs then is cut, and nothing is
+        sampled after it."""
         self._slot_seconds = task.limits.max_seconds
         """How long its requests may still wait for slots."""
         self._slot_waits: dict[object, float] = {}
@@ -82,7 +89,8 @@ class HarnessSession:
         self.exceeded_budget: EpisodeEnd | None = None
         """The budget for want of which the last request was cut or refused."""
         self.is_last_turn_cut = False
-        """Whether the last turn was cut by a budget of tokens, its request's own max_tokens included."""
+        """Whether the last turn was cut by a budget of tokens, its request's own max_tokens
+        included."""
         self.reward: float | None = None
         """The reward that the program reported, in the environment's own range, not checked."""
         self.failure: Exception | None = None
@@ -123,11 +131,15 @@ class HarnessSession:
         self._cancels[request] = cancel
 
     def enter_untrained(self, request: object, cancel: Callable[[], object]) -> None:
-        """A request has come that is answered in a session of its own. Raises RefusedRequestError."""
+        """A request has come that is answered in a session of its own.
+
+        Raises RefusedRequestError.
+        """
         self._num_untrained += 1
         if self._num_untrained > self.settings.untrained_requests:
             raise RefusedRequestError(
-                f"this episode's {self.settings.untrained_requests} untrained requests are used up; more need a larger "
+                f"this episode's {self.settings.untrained_requests} untrained requests are used "
+                "up; more need a larger "
                 "untrained_requests of the environment",
                 code="untrained_requests",
             )
@@ -153,17 +165,25 @@ class HarnessSession:
 
     @property
     def is_over(self) -> bool:
-        """Whether its seconds are over. Waits for a slot of the engine are not its fault and do not count."""
+        """Whether its seconds are over.
+
+        Waits for a slot of the engine are not its fault and do not count.
+        """
         return self.is_over_for(0.0)
 
     def is_over_for(self, seconds: float) -> bool:
         """Whether its seconds have been over for this long."""
         now_seconds = time.monotonic()
         # The deadline moves when a wait for a slot ends, so waits that go on are added here.
-        return now_seconds >= self.deadline + seconds + sum(now_seconds - began for began in self._slot_waits.values())
+        return now_seconds >= self.deadline + seconds + sum(
+            now_seconds - began for began in self._slot_waits.values()
+        )
 
     async def take_slot(self, request: object) -> None:
-        """Wait for a slot of the engine. Raises UnusableEpisodeError if its waits together were too long."""
+        """Wait for a slot of the engine.
+
+        Raises UnusableEpisodeError if its waits together were too long.
+        """
         began = time.monotonic()
         self._slot_waits[request] = began
         try:
@@ -171,7 +191,9 @@ class HarnessSession:
                 await self.parts.slots.acquire()
         except TimeoutError:
             waited = self.task.limits.max_seconds
-            raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
+            raise UnusableEpisodeError(
+                f"no slot of the engine was free in the {waited:g} seconds of waiting"
+            ) from None
         finally:
             del self._slot_waits[request]
             waited = time.monotonic() - began
@@ -184,10 +206,11 @@ class HarnessSession:
         return budget_over(OVER[end])
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
-        """Wait until the episode's budget has room next to the requests that run; returns the tokens of this one.
+        """Wait until the episode's budget has room next to the requests that run; returns the
+        tokens of this one.
 
-        A request that states none, or more than is left, may use its share of what remains (`parallel_requests`).
-        Raises RefusedRequestError.
+        A request that states none, or more than is left, may use its share of what remains
+        (`parallel_requests`). Raises RefusedRequestError.
         """
         async with self.changed:
             while True:
@@ -196,7 +219,8 @@ class HarnessSession:
                     raise self.refuse_over_budget(EpisodeEnd.TURNS)
                 remaining = self.task.max_tokens - self.record.num_tokens
                 room = remaining - sum(self._running.values())
-                # Requests that run may use fewer tokens than they reserved, so the budget is over only when none runs.
+                # Requests that run may use fewer tokens than they reserved, so the budget is over
+                # only when none runs.
                 if not self._running and room <= 0:
                     raise self.refuse_over_budget(EpisodeEnd.TOKENS)
                 share = max(1, remaining // self.settings.parallel_requests)
@@ -209,12 +233,15 @@ class HarnessSession:
             return tokens
 
     def lower_reservation(self, request: object, tokens: int) -> int:
-        """The tokens that a request may sample after its history was given: given tokens count in the budget too.
+        """The tokens that a request may sample after its history was given: given tokens count in
+        the budget too.
 
         Raises RefusedRequestError if none are left.
         """
         other_reservations = sum(self._running.values()) - self._running[request]
-        self._running[request] = min(tokens, self.task.max_tokens - self.record.num_tokens - other_reservations)
+        self._running[request] = min(
+            tokens, self.task.max_tokens - self.record.num_tokens - other_reservations
+        )
         if self._running[request] <= 0:
             raise self.refuse_over_budget(EpisodeEnd.TOKENS)
         return self._running[request]
@@ -240,7 +267,9 @@ class HarnessSession:
 
     def count_sequence(self, reason: str) -> None:
         """Count a further sequence: format, rewritten, forked, retried or new."""
-        self.parts.exporter.add(episode_metrics.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason)
+        self.parts.exporter.add(
+            episode_metrics.ENDPOINT_SEQUENCES, environment=self.task.environment, reason=reason
+        )
 
     def drop_unread(self, untrained: Set[int] = frozenset()) -> None:
         """Take turns that no client read out of the record, and others by their numbers.
@@ -249,5 +278,7 @@ class HarnessSession:
         """
         unread = self.histories.unread()
         if unread:
-            self.parts.exporter.add(episode_metrics.ENDPOINT_UNREAD, len(unread), environment=self.task.environment)
+            self.parts.exporter.add(
+                episode_metrics.ENDPOINT_UNREAD, len(unread), environment=self.task.environment
+            )
         self.record.drop_turns({turn.number for turn in unread} | untrained)

@@ -37,16 +37,19 @@ class Sessions:
         run_token: bytes | None = None,
         authority: Path | None = None,
     ) -> None:
-        """`model`: the name under which it is served. `run_token`: with it outside programs ask for tasks.
+        """`model`: the name under which it is served. `run_token`: with it outside programs ask for
+        tasks.
 
-        authority: verifies the certificate of the generator's server; None = programs trust it already.
+        authority: verifies the certificate of the generator's server; None = programs trust it
+        already.
         """
         self.model = model
         self.run_token = run_token
         self.exporter = exporter
         self.loop = loop
         self.url = ""
-        """Address of the generator's server, for programs on this machine; known once it listens."""
+        """Address of the generator's server, for programs on this machine; known once it
+        listens."""
         self._sessions: dict[str, HarnessSession] = {}
         self._waiting: deque[HarnessSession] = deque()
         """Sessions that an outside program may take, the oldest first."""
@@ -55,16 +58,24 @@ class Sessions:
         self._reported: set[tuple[str, str]] = set()
 
     def find(self, name: str, token: bytes) -> HarnessSession:
-        """The session of this name, if the token is its own. Raises RefusedRequestError. Thread-safe."""
+        """The session of this name, if the token is its own.
+
+        Raises RefusedRequestError. Thread-safe.
+        """
         session = self._sessions.get(name)
         if session is None:
             raise RefusedRequestError(
-                "there is no such session: it has ended, or it is another generator's; each task has its own base URL",
+                (
+                    "there is no such session: it has ended, or it is another generator's; each "
+                    "task has its own base URL"
+                ),
                 404,
                 "no_session",
             )
         if not session.knows(token):
-            raise RefusedRequestError("wrong or missing token: send the session's as the API key", 401, "wrong_token")
+            raise RefusedRequestError(
+                "wrong or missing token: send the session's as the API key", 401, "wrong_token"
+            )
         return session
 
     def add(self, session: HarnessSession) -> None:
@@ -120,11 +131,18 @@ class Sessions:
 
     def note_refused(self, session: HarnessSession, refusal: RefusedRequestError) -> None:
         """Count a refused request. Thread-safe."""
-        self.exporter.add(episode_metrics.ENDPOINT_REFUSED, environment=session.task.environment, code=refusal.code)
+        self.exporter.add(
+            episode_metrics.ENDPOINT_REFUSED,
+            environment=session.task.environment,
+            code=refusal.code,
+        )
         session.last_refusal = refusal.sentence
 
     def note_replaced(self, session: HarnessSession, settings: tuple[str, ...]) -> None:
-        """Count settings in place of which the run's are used, and report each once. Thread-safe."""
+        """Count settings in place of which the run's are used, and report each once.
+
+        Thread-safe.
+        """
         environment = session.task.environment
         for setting in settings:
             self.exporter.add(episode_metrics.ENDPOINT_REPLACED, environment=environment)

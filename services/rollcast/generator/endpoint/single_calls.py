@@ -1,6 +1,8 @@
-"""Calls that nothing is trained on: a look at the policy by `curl`, or an agent's title, summary or judge.
+"""Calls that nothing is trained on: a look at the policy by `curl`, or an agent's title, summary or
+judge.
 
-session (any thread) -> enter -> sampled as in any session -> leave; its record is thrown away, nothing is trained
+session (any thread) -> enter -> sampled as in any session -> leave; its record is thrown away,
+nothing is trained
                           `- too many, no weights, no engine: refused
 """
 
@@ -28,7 +30,8 @@ ENVIRONMENT = "(no session)"
 
 
 class SingleSession(HarnessSession):
-    """A session of no task, for one request; `episode` is the session of an episode whose program asks.
+    """A session of no task, for one request; `episode` is the session of an episode whose program
+    asks.
 
     A request of an episode waits for a place; another one is refused if none is free.
     """
@@ -47,7 +50,9 @@ class SingleSession(HarnessSession):
         self._has_place = False
 
     def enter(self, request: object, cancel: Callable[[], object]) -> None:
-        """Raises RefusedRequestError if there are too many, nothing can be sampled now, or the episode is over."""
+        """Raises RefusedRequestError if there are too many, nothing can be sampled now, or the
+        episode is over.
+        """
         super().enter(request, cancel)
         self._calls.admit(self)
         if self._episode is not None:
@@ -65,7 +70,10 @@ class SingleSession(HarnessSession):
         return await super().reserve(request, max_tokens)
 
     async def take_slot(self, request: object) -> None:
-        """Wait for a slot; the deadline of the episode moves by the wait. Raises UnusableEpisodeError."""
+        """Wait for a slot; the deadline of the episode moves by the wait.
+
+        Raises UnusableEpisodeError.
+        """
         if self._episode is None:
             await super().take_slot(request)
             return
@@ -83,10 +91,19 @@ class SingleSession(HarnessSession):
 
 
 class SingleCalls:
-    """Makes their sessions, and bounds how many are under way. All except `session` runs on the engine's loop."""
+    """Makes their sessions, and bounds how many are under way.
+
+    All except `session` runs on the engine's loop.
+    """
 
     def __init__(
-        self, engine: Engine, parts: EpisodeParts, sessions: Sessions, recipe: Recipe, *, num_slots: int
+        self,
+        engine: Engine,
+        parts: EpisodeParts,
+        sessions: Sessions,
+        recipe: Recipe,
+        *,
+        num_slots: int,
     ) -> None:
         self._engine = engine
         self._parts = parts
@@ -94,7 +111,9 @@ class SingleCalls:
         # Calls that sample at the same time
         self._max_calls = max(1, min(8, num_slots // SLOTS_FOR_EACH))
         self._places = asyncio.Semaphore(self._max_calls)
-        self._limits = EpisodeTask(ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds)
+        self._limits = EpisodeTask(
+            ENVIRONMENT, "[]", max_turns=1, max_seconds=recipe.episodes.max_seconds
+        )
         self._task = PromptTask(
             # No task has it, so that no rollout shares their KV
             sequence=-1,
@@ -127,12 +146,15 @@ class SingleCalls:
     def admit(self, session: HarnessSession) -> None:
         """Begin the session's request. Raises RefusedRequestError."""
         if self._engine.failed or self._engine.version is None:
-            raise RefusedRequestError("the generator has no weights now; retry later", 503, "no_weights")
+            raise RefusedRequestError(
+                "the generator has no weights now; retry later", 503, "no_weights"
+            )
         session.deadline = time.monotonic() + self._limits.max_seconds
         self._sessions.add(session)
 
     async def take_place(self, *, may_wait: bool) -> None:
-        """One of the places of such calls. Raises RefusedRequestError if none is free and the caller may not wait.
+        """One of the places of such calls. Raises RefusedRequestError if none is free and the
+        caller may not wait.
 
         The caller bounds the wait by its session's deadline.
         """
@@ -148,4 +170,6 @@ class SingleCalls:
     def dismiss(self, session: HarnessSession) -> None:
         """Remove a session whose request is answered."""
         self._sessions.remove(session)
-        self._parts.exporter.add(episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens)
+        self._parts.exporter.add(
+            episode_metrics.ENDPOINT_SINGLE_TOKENS, session.record.num_sampled_tokens
+        )

@@ -1,4 +1,6 @@
-"""One streamed chat completion: its turn is sampled on the engine's loop, and its parts are sent by the server's."""
+"""One streamed chat completion: its turn is sampled on the engine's loop, and its parts are sent by
+the server's.
+"""
 
 import asyncio
 import json
@@ -17,14 +19,21 @@ from rollcast.generator.endpoint.streaming import Deltas
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-ENDING = RefusedRequestError("the generator ends; this episode begins again elsewhere", 503, "ending")
+ENDING = RefusedRequestError(
+    "the generator ends; this episode begins again elsewhere", 503, "ending"
+)
 
 
 class StreamedTurn:
     """One streamed completion: `begin`, then `parts`."""
 
     def __init__(
-        self, sessions: Sessions, session: HarnessSession, chat_parameters: ChatParameters, chat: ChatRequest, name: str
+        self,
+        sessions: Sessions,
+        session: HarnessSession,
+        chat_parameters: ChatParameters,
+        chat: ChatRequest,
+        name: str,
     ) -> None:
         self._sessions = sessions
         self._session = session
@@ -38,11 +47,17 @@ class StreamedTurn:
         self._answer_future: asyncio.Future[TurnAnswer] | None = None
 
     async def begin(self, request: "Request") -> None:
-        """Wait until the first token, so that a refusal still has its status. Raises RefusedRequestError."""
+        """Wait until the first token, so that a refusal still has its status.
+
+        Raises RefusedRequestError.
+        """
         future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
         self._answer_future = asyncio.wrap_future(future)
         self._answer_future.add_done_callback(lambda _: self._changed.set())
-        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(wait_for_disconnect(request))]
+        waits = [
+            asyncio.create_task(self._changed.wait()),
+            asyncio.create_task(wait_for_disconnect(request)),
+        ]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not self._changed.is_set():
             self._sessions.loop.call_soon_threadsafe(self._call.abandon)
@@ -62,8 +77,8 @@ class StreamedTurn:
                 began = time.monotonic()
                 for delta in self._parse_deltas():
                     yield self._event(delta)
-                # Each part is parsed from the turn's first token. So the pause is at least ten times the last parse:
-                # a long turn does not occupy a core.
+                # Each part is parsed from the turn's first token. So the pause is at least ten
+                # times the last parse: a long turn does not occupy a core.
                 await asyncio.sleep(max(0.05, 10.0 * (time.monotonic() - began)))
                 await self._changed.wait()
             try:
@@ -76,9 +91,15 @@ class StreamedTurn:
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
             more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
-            yield _event(chunk_body(self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more))
+            yield _event(
+                chunk_body(
+                    self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more
+                )
+            )
             if self._chat_parameters.wants_usage:
-                yield _event(chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer))
+                yield _event(
+                    chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer)
+                )
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # the server stops
             yield _event(error_body(ENDING))
@@ -96,7 +117,9 @@ class StreamedTurn:
         self._changed.set()
 
     def _parse_deltas(self) -> list[dict[str, Any]]:
-        turn = self._session.parts.renderer.parse(self._call.tokens_before, self._tokens, self._chat_parameters.tools)
+        turn = self._session.parts.renderer.parse(
+            self._call.tokens_before, self._tokens, self._chat_parameters.tools
+        )
         return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 
     def _event(self, delta: dict[str, Any]) -> str:

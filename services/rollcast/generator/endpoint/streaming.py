@@ -1,14 +1,16 @@
-"""The part of an unfinished turn that can be streamed: no later token turns it into a call or a mark of thinking.
+"""The part of an unfinished turn that can be streamed: no later token turns it into a call or a
+mark of thinking.
 
-A turn is parsed as a whole, from its first token. Its text is sent up to the first character with which a call or a
-mark may begin; the rest is sent with the turn's end, and so are its calls.
+A turn is parsed as a whole, from its first token. Its text is sent up to the first character with
+which a call or a mark may begin; the rest is sent with the turn's end, and so are its calls.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 MARKS = "<[{`|"
-"""With one of them begins whatever is not plain text: `<tool_call>`, `[TOOL_CALLS]`, a bare object, a fence."""
+"""With one of them begins whatever is not plain text: `<tool_call>`, `[TOOL_CALLS]`, a bare object,
+a fence."""
 
 
 class Deltas:
@@ -21,7 +23,9 @@ class Deltas:
         self._reasoning = ""
         self._content = ""
 
-    def sendable_parts(self, reasoning: str, content: str, *, has_calls: bool) -> list[dict[str, Any]]:
+    def sendable_parts(
+        self, reasoning: str, content: str, *, has_calls: bool
+    ) -> list[dict[str, Any]]:
         """The parts of an unfinished turn that can be sent now."""
         if has_calls:
             return []
@@ -29,7 +33,9 @@ class Deltas:
         if not content:
             return self._take_new_parts(self._sendable_prefix(reasoning), "")
         # A call may follow, and the message has no space before it.
-        return self._take_new_parts(reasoning, self._sendable_prefix(self._before_stop(content)).rstrip())
+        return self._take_new_parts(
+            reasoning, self._sendable_prefix(self._before_stop(content)).rstrip()
+        )
 
     def rest(self, reasoning: str, content: str) -> list[dict[str, Any]]:
         """The parts of a turn that has ended which were not sent."""
@@ -39,7 +45,12 @@ class Deltas:
         """The text before a stop text, or before what may be the beginning of one."""
         for stop in self._stop:
             text = text.partition(stop)[0]
-        partial_stop_sizes = [size for stop in self._stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
+        partial_stop_sizes = [
+            size
+            for stop in self._stop
+            for size in range(1, len(stop))
+            if text.endswith(stop[:size])
+        ]
         return text[: len(text) - max(partial_stop_sizes, default=0)]
 
     def _sendable_prefix(self, text: str) -> str:
@@ -53,7 +64,10 @@ class Deltas:
         return text if not self._has_tools and len(text) - first > 32 else text[:first]
 
     def _take_new_parts(self, reasoning: str, content: str) -> list[dict[str, Any]]:
-        """The new parts of both texts. A text that was read differently before is not sent further."""
+        """The new parts of both texts.
+
+        A text that was read differently before is not sent further.
+        """
         parts: list[dict[str, Any]] = []
         if reasoning.startswith(self._reasoning) and len(reasoning) > len(self._reasoning):
             parts.append({"reasoning": reasoning[len(self._reasoning) :]})

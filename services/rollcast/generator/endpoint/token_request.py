@@ -1,4 +1,5 @@
-"""A request whose history is tokens: `/inference/v1/generate`, token in and token out, as vLLM has it.
+"""A request whose history is tokens: `/inference/v1/generate`, token in and token out, as vLLM has
+it.
 
 The history is matched with the record token by token, and nothing is rendered or parsed.
 """
@@ -6,16 +7,37 @@ The history is matched with the record token by token, and nothing is rendered o
 from collections.abc import Mapping
 from typing import Any
 
-from rollcast.generator.endpoint.call import PendingTurn, TurnAnswer, add_recorded_turn, begin_sequence, extend_sequence
+from rollcast.generator.endpoint.call import (
+    PendingTurn,
+    TurnAnswer,
+    add_recorded_turn,
+    begin_sequence,
+    extend_sequence,
+)
 from rollcast.generator.endpoint.histories import tokens_digest
-from rollcast.generator.endpoint.protocol import one_max_tokens, other_sampling, other_settings, stop_texts
+from rollcast.generator.endpoint.protocol import (
+    one_max_tokens,
+    other_sampling,
+    other_settings,
+    stop_texts,
+)
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine import Finish
 from rollcast.generator.vllm.protocol import tokens_answer
 from rollcast.rollouts.records import Sampling
 
-HONORED = frozenset({"max_tokens", "stop", "n", "logprobs", "detokenize", "output_kind", "include_stop_str_in_output"})
+HONORED = frozenset(
+    {
+        "max_tokens",
+        "stop",
+        "n",
+        "logprobs",
+        "detokenize",
+        "output_kind",
+        "include_stop_str_in_output",
+    }
+)
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 
 
@@ -23,7 +45,12 @@ class TokenRequest:
     """A history of tokens, to which the model's next tokens are sampled."""
 
     def __init__(
-        self, token_ids: list[int], max_tokens: int | None, stop: tuple[str, ...], *, is_retry: bool | None
+        self,
+        token_ids: list[int],
+        max_tokens: int | None,
+        stop: tuple[str, ...],
+        *,
+        is_retry: bool | None,
     ) -> None:
         """`is_retry`: as `RecordedTurn.is_retry`."""
         self._token_ids = token_ids
@@ -36,9 +63,14 @@ class TokenRequest:
     def read(
         cls, body: Any, sampling: Sampling, *, replaces: bool, is_retry: bool | None
     ) -> "tuple[TokenRequest, tuple[str, ...]]":
-        """The request, and its settings in place of which the run's are used. Raises RefusedRequestError."""
+        """The request, and its settings in place of which the run's are used.
+
+        Raises RefusedRequestError.
+        """
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
-            raise RefusedRequestError("the body is not an object with token_ids and sampling_params")
+            raise RefusedRequestError(
+                "the body is not an object with token_ids and sampling_params"
+            )
         token_ids: Any = body.get("token_ids")
         if not _are_tokens(token_ids):
             raise RefusedRequestError("token_ids: give a list of at least one token id")
@@ -58,22 +90,34 @@ class TokenRequest:
         longest_match = session.histories.longest_of_tokens(self._token_ids)
         retried = session.histories.was_asked(self._history)
         if longest_match is None:
-            return PendingTurn(begin_sequence(session, self._token_ids, "retried" if retried else "new"), self._history)
+            return PendingTurn(
+                begin_sequence(session, self._token_ids, "retried" if retried else "new"),
+                self._history,
+            )
         recorded_turn, length = longest_match
         recorded_turn.has_followers = True
         if recorded_turn.is_extended or recorded_turn.is_abandoned:
             return PendingTurn(
-                begin_sequence(session, self._token_ids, "retried" if retried else "forked"), self._history
+                begin_sequence(session, self._token_ids, "retried" if retried else "forked"),
+                self._history,
             )
-        return PendingTurn(extend_sequence(session, recorded_turn, self._token_ids[length:]), self._history)
+        return PendingTurn(
+            extend_sequence(session, recorded_turn, self._token_ids[length:]), self._history
+        )
 
-    def answer(self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish) -> TurnAnswer:
+    def answer(
+        self, session: HarnessSession, pending_turn: PendingTurn, number: int, finish: Finish
+    ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)
         add_recorded_turn(session, pending_turn, number, (), None, is_retry=self._is_retry)
         turn = session.record.turns[number]
-        logprobs = session.record.sequences[turn.sequence].completion.logprobs[turn.start : turn.end]
-        return TurnAnswer({}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs)
+        logprobs = session.record.sequences[turn.sequence].completion.logprobs[
+            turn.start : turn.end
+        ]
+        return TurnAnswer(
+            {}, "", "stop" if finish == "stop" else "length", tokens_before, sampled, logprobs
+        )
 
 
 def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, Any]:
@@ -89,7 +133,9 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
     sampled = len(turn_answer.token_ids)
     usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
     usage["total_tokens"] = sum(usage.values())
-    body = tokens_answer().model_validate({"request_id": name, "model": model, "choices": [choice], "usage": usage})
+    body = tokens_answer().model_validate(
+        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
+    )
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)
     return response_body
 

@@ -1,4 +1,5 @@
-"""A TrainingTrace of OpenEnv and the record of the same session, joined: call by call, by all of their tokens.
+"""A TrainingTrace of OpenEnv and the record of the same session, joined: call by call, by all of
+their tokens.
 
     record    turns      tokens, log-probs, spans: they are trained
     trace     calls      which of them are trained, and which of their tokens
@@ -23,11 +24,15 @@ class TracedLoss:
     untrained: frozenset[int]
     """Numbers of the turns that it does not have, or has without loss."""
     masked: dict[int, Ranges]
-    """The tokens without loss in each turn that it trains in part, counted from the turn's first."""
+    """The tokens without loss in each turn that it trains in part, counted from the turn's
+    first."""
 
 
-def traced_loss(record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace) -> TracedLoss | None:
-    """`read_turns`: numbers of the turns that a client read. None = the trace has a call that was not sampled here.
+def traced_loss(
+    record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace
+) -> TracedLoss | None:
+    """`read_turns`: numbers of the turns that a client read. None = the trace has a call that was
+    not sampled here.
 
     Of calls with the same tokens those that were read come first.
     """

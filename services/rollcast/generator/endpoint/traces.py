@@ -1,9 +1,11 @@
-"""A trace of verifiers and the record of the same session, joined: answer by answer, with all answers before it.
+"""A trace of verifiers and the record of the same session, joined: answer by answer, with all
+answers before it.
 
     record    turn 0 -> turn 1 -> turn 2                 tokens, log-probs, spans
     trace     answer 0 -> answer 1 -> answer 2           reward, branches
 
-Answers are known by their text and calls. If the two do not hold the same, it is not known what the reward is for.
+Answers are known by their text and calls. If the two do not hold the same, it is not known what the
+reward is for.
 """
 
 import hashlib
@@ -27,7 +29,8 @@ STOPS = {
 
 
 def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set[int] | None:
-    """Numbers of the turns that verifiers does not train: those of a summary that came to nothing, say.
+    """Numbers of the turns that verifiers does not train: those of a summary that came to nothing,
+    say.
 
     `turns`: those that a client read, the oldest first. None = record and trace disagree.
     """
@@ -35,16 +38,26 @@ def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set
     parents = [None if turn.follows is None else numbers.get(turn.follows) for turn in turns]
     recorded = _chain_digests([message_digest(turn.answer) for turn in turns], parents)
     traced = _chain_digests(
-        [answer.digest for answer in trace.answers], [trace_answer.follows for trace_answer in trace.answers]
+        [answer.digest for answer in trace.answers],
+        [trace_answer.follows for trace_answer in trace.answers],
     )
     if recorded is None or traced is None or Counter(recorded) != Counter(traced):
         return None
-    trained = {chain for chain, chain_answer in zip(traced, trace.answers, strict=True) if chain_answer.is_trained}
-    return {turn.number for turn, chain in zip(turns, recorded, strict=True) if chain not in trained}
+    trained = {
+        chain
+        for chain, chain_answer in zip(traced, trace.answers, strict=True)
+        if chain_answer.is_trained
+    }
+    return {
+        turn.number for turn, chain in zip(turns, recorded, strict=True) if chain not in trained
+    }
 
 
 def message_digest(answer: ChatMessage | None) -> str:
-    """The digest of an answer. None = its history was given as tokens, and verifiers has another."""
+    """The digest of an answer.
+
+    None = its history was given as tokens, and verifiers has another.
+    """
     if answer is None:
         return ""
     calls = [
@@ -61,5 +74,7 @@ def _chain_digests(digests: Sequence[str], parents: Sequence[int | None]) -> lis
         if parent is not None and not 0 <= parent < len(chains):
             return None
         previous_chain = "" if parent is None else chains[parent]
-        chains.append(hashlib.blake2b(f"{previous_chain}/{digest}".encode(), digest_size=16).hexdigest())
+        chains.append(
+            hashlib.blake2b(f"{previous_chain}/{digest}".encode(), digest_size=16).hexdigest()
+        )
     return chains

@@ -1,14 +1,18 @@
 """One attempt at an episode, in one environment from its reset to its reward.
 
     acquire -> reset -> turn -> calls -> given tokens -> turn -> ... -> end -> reward -> release
-                          |      |        `- a turn cannot extend the sampled tokens: it begins a further sequence
-                          |      `- the environment is done: DONE; budgets of turns and seconds: TURNS, SECONDS
-                          `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS, SECONDS
+                          |      |        `- a turn cannot extend the sampled tokens: it begins a
+                                 further sequence
+                          |      `- the environment is done: DONE; budgets of turns and seconds:
+                                 TURNS, SECONDS
+                          `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS,
+                          SECONDS
 
-A call under way ends at its own deadline, not at the episode's: an environment cannot be asked again after a cut call.
-A wait for a slot of the engine is not the episode's fault: it does not count towards its seconds. But an episode that
-waits for slots longer than it may last has no verdict, so that it ends.
-Every wait may end in EnvironmentFailedError, or after `give_up` in GivenUpError; then too the environment is released.
+A call under way ends at its own deadline, not at the episode's: an environment cannot be asked
+again after a cut call. A wait for a slot of the engine is not the episode's fault: it does not
+count towards its seconds. But an episode that waits for slots longer than it may last has no
+verdict, so that it ends. Every wait may end in EnvironmentFailedError, or after `give_up` in
+GivenUpError; then too the environment is released.
 """
 
 import asyncio
@@ -20,7 +24,12 @@ from typing import Any
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
-from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS, MAX_SET_UP_SLOT_SECONDS, EpisodeParts, Stage
+from rollcast.generator.episodes.parts import (
+    MAX_REASON_CHARACTERS,
+    MAX_SET_UP_SLOT_SECONDS,
+    EpisodeParts,
+    Stage,
+)
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import request_reward
 from rollcast.generator.episodes.transcript import Transcript
@@ -37,9 +46,16 @@ class EpisodeAttempt:
     """`run` it once. `give_up` makes it raise GivenUpError soon."""
 
     def __init__(
-        self, engine: Engine, task: PromptTask, index: int, parts: EpisodeParts, start: Rollout | None = None
+        self,
+        engine: Engine,
+        task: PromptTask,
+        index: int,
+        parts: EpisodeParts,
+        start: Rollout | None = None,
     ) -> None:
-        """`start`: a former owner's part of the first turn, used if the environment begins with the same prompt."""
+        """`start`: a former owner's part of the first turn, used if the environment begins with the
+        same prompt.
+        """
         assert task.episode is not None
         self._task = task
         self._limits = task.episode
@@ -56,7 +72,8 @@ class EpisodeAttempt:
         low, high = self._settings.reward_range
         self._reward_width = high - low
         self._last_rewards: tuple[int, list[float]] | None = None
-        """The last turn whose calls were rewarded, with their rewards. None = no call was rewarded so far."""
+        """The last turn whose calls were rewarded, with their rewards. None = no call was rewarded
+        so far."""
         self.start = start
         self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         self.stage: Stage = "start"
@@ -94,7 +111,10 @@ class EpisodeAttempt:
         self._parts.note_failure(self._name, self.stage, sentence)
 
     async def run(self) -> None:
-        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        """Set `record.end` and `graded`.
+
+        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
+        """
         environment = await self._acquire_environment()
         is_reusable = False
         try:
@@ -106,9 +126,13 @@ class EpisodeAttempt:
             if not self._task.verifier:
                 self.stage = "reward"
                 self.graded = await request_reward(
-                    environment, self._settings.call_seconds, self._settings.reward_range, self._waits
+                    environment,
+                    self._settings.call_seconds,
+                    self._settings.reward_range,
+                    self._waits,
                 )
-                # The server gives the reward of the last call again as the episode's, and it must count once.
+                # The server gives the reward of the last call again as the episode's, and it must
+                # count once.
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
                     self.record.reward_turn(turn, sum(rewards[:-1]))
@@ -157,7 +181,9 @@ class EpisodeAttempt:
                 return EpisodeEnd.SECONDS
             transcript.add(turn, call_ids, answers.messages)
             if not self._extend(sequence, answers.messages, opening.tools):
-                sequence = self.record.begin_sequence(self._render_prompt(transcript.messages, opening.tools))
+                sequence = self.record.begin_sequence(
+                    self._render_prompt(transcript.messages, opening.tools)
+                )
 
     async def _acquire_environment(self) -> LiveEnvironment:
         self._parts.change(episode_metrics.EPISODES_WAITING, self._name, 1)
@@ -179,28 +205,41 @@ class EpisodeAttempt:
             raise EnvironmentFailedError(f"{otherwise} within {seconds:g} seconds") from None
 
     def _first_sequence(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> int:
-        """Begin the first sequence, with the tokens of a former owner if they follow the same prompt."""
+        """Begin the first sequence, with the tokens of a former owner if they follow the same
+        prompt.
+        """
         prompt = self._render_prompt(messages, tools)
         start = self.start
-        if start is not None and start.sequence_prompt(start, self._task.prompt_token_ids).tolist() != prompt:
+        if (
+            start is not None
+            and start.sequence_prompt(start, self._task.prompt_token_ids).tolist() != prompt
+        ):
             self._parts.note_discarded(self._name, start.num_tokens)
             start = None
         self._is_set_up = True
         sequence = self.record.begin_sequence(prompt, start)
         if self.record.remaining_tokens(sequence) <= 0 and start is None:
-            raise UnusableEpisodeError(f"its prompt of {len(prompt)} tokens leaves no room in model.max_length")
+            raise UnusableEpisodeError(
+                f"its prompt of {len(prompt)} tokens leaves no room in model.max_length"
+            )
         return sequence
 
-    def _render_prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[int]:
+    def _render_prompt(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]
+    ) -> list[int]:
         length = sum(len(str(message.get("content"))) for message in messages)
-        # A chat with more characters for each token that a sequence may have is not rendered: it would hold up the
-        # event loop for seconds, and never fits
+        # A chat with more characters for each token that a sequence may have is not rendered: it
+        # would hold up the event loop for seconds, and never fits
         if length > 64 * self._parts.max_sequence_tokens:
-            raise UnusableEpisodeError(f"its chat of {length} characters is too long for model.max_length")
+            raise UnusableEpisodeError(
+                f"its chat of {length} characters is too long for model.max_length"
+            )
         try:
             return self._parts.renderer.prompt(messages, tools)
         except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-            raise UnusableEpisodeError(f"the chat template rejects its messages: {error}") from error
+            raise UnusableEpisodeError(
+                f"the chat template rejects its messages: {error}"
+            ) from error
 
     async def _sample(self, sequence: int) -> Finish:
         """Sample a turn in a slot of the engine. "abort" = the budget of seconds ran out."""
@@ -210,7 +249,9 @@ class EpisodeAttempt:
             seconds = max(self._deadline - time.monotonic(), 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
-                finish = await self.record.sample_turn(sequence, TurnEnds(self._parts.renderer.stop_token_ids))
+                finish = await self.record.sample_turn(
+                    sequence, TurnEnds(self._parts.renderer.stop_token_ids)
+                )
             finally:
                 timer.cancel()
                 self._parts.slots.release()
@@ -230,7 +271,9 @@ class EpisodeAttempt:
         except TimeoutError:
             waited = self._limits.max_seconds
             self.stage = "slot"
-            raise UnusableEpisodeError(f"no slot of the engine was free in the {waited:g} seconds of waiting") from None
+            raise UnusableEpisodeError(
+                f"no slot of the engine was free in the {waited:g} seconds of waiting"
+            ) from None
         finally:
             waited = time.monotonic() - began
             self._slot_seconds -= waited
@@ -248,11 +291,19 @@ class EpisodeAttempt:
         self.stage = "call"
         try:
             answers = await answer_calls(
-                environment, turn.calls, call_ids, call_seconds, self._deadline, self._waits, self._reward_width
+                environment,
+                turn.calls,
+                call_ids,
+                call_seconds,
+                self._deadline,
+                self._waits,
+                self._reward_width,
             )
         except EnvironmentFailedError as error:
             if error.is_overdue:
-                self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name)
+                self._parts.exporter.add(
+                    episode_metrics.EPISODE_CALLS_OVERDUE, environment=self._name
+                )
             raise
         self.record.record_answer(
             len(self.record.turns) - 1,
@@ -264,16 +315,24 @@ class EpisodeAttempt:
         if answers.rewards:
             self._last_rewards = (len(self.record.turns) - 1, answers.rewards)
         if answers.num_cut:
-            self._parts.exporter.add(episode_metrics.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name)
+            self._parts.exporter.add(
+                episode_metrics.EPISODE_ANSWERS_CUT, answers.num_cut, environment=self._name
+            )
         if answers.num_overdue:
-            self._parts.exporter.add(episode_metrics.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name)
+            self._parts.exporter.add(
+                episode_metrics.EPISODE_CALLS_OVERDUE, answers.num_overdue, environment=self._name
+            )
         return answers
 
-    def _extend(self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> bool:
+    def _extend(
+        self, sequence: int, answers: Sequence[ChatMessage], tools: Sequence[ToolSchema]
+    ) -> bool:
         """Give the answers to the sequence; False = the model's format splits the episode here."""
         tokens_before, tokens = self.record.turn_tokens(-1)
         try:
-            environment_tokens = self._parts.renderer.next_turn(tokens_before, tokens, answers, tools)
+            environment_tokens = self._parts.renderer.next_turn(
+                tokens_before, tokens, answers, tools
+            )
         except Exception as error:  # as above
             raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error
         if environment_tokens is None:

@@ -1,4 +1,7 @@
-"""The tool calls of one turn and their answers. A mistake of the model is an answer that it can learn from."""
+"""The tool calls of one turn and their answers.
+
+A mistake of the model is an answer that it can learn from.
+"""
 
 import time
 from collections.abc import Sequence
@@ -6,14 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollcast.chat.base import ChatMessage, ToolCall
-from rollcast.environments.base import MAX_CALL_REWARD, EnvironmentFailedError, LiveEnvironment, ToolResult
+from rollcast.environments.base import (
+    MAX_CALL_REWARD,
+    EnvironmentFailedError,
+    LiveEnvironment,
+    ToolResult,
+)
 from rollcast.generator.episodes.waits import UnusableEpisodeError, Waits
 
 GRACE_SECONDS = 10.0
-"""Environments keep their own deadlines, and answer that a call took too long. One that says nothing for this long
-after a deadline has failed."""
+"""Environments keep their own deadlines, and answer that a call took too long. One that says
+nothing for this long after a deadline has failed."""
 MAX_ANSWER_CHARACTERS = 65_536
-"""Longest answer of a tool that is rendered, about 16,000 tokens: more than most budgets. Longer ones are shortened."""
+"""Longest answer of a tool that is rendered, about 16,000 tokens: more than most budgets. Longer
+ones are shortened."""
 
 
 @dataclass(slots=True)
@@ -43,9 +52,9 @@ async def answer_calls(
 ) -> CallAnswers:
     """Make the calls in their order, because one may depend on what another changed.
 
-    `episode_deadline`: in monotonic seconds; after it no further call is made. `reward_width`: of the environment's
-    reward_range; rewards of calls are divided by it, as differences of the episode's reward are.
-    Raises EnvironmentFailedError, UnusableEpisodeError, GivenUpError.
+    `episode_deadline`: in monotonic seconds; after it no further call is made. `reward_width`: of
+    the environment's reward_range; rewards of calls are divided by it, as differences of the
+    episode's reward are. Raises EnvironmentFailedError, UnusableEpisodeError, GivenUpError.
     """
     answers = CallAnswers()
     for call, call_id in zip(calls, call_ids, strict=True):
@@ -60,14 +69,18 @@ async def answer_calls(
         answers.num_overdue += result.is_overdue
         if result.reward is not None:
             answers.rewards.append(_scaled_call_reward(result.reward, reward_width))
-        answers.messages.append({"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text})
+        answers.messages.append(
+            {"role": "tool", "name": call.name, "tool_call_id": call_id, "content": text}
+        )
         if result.is_done:
             answers.is_done = True
             break
     return answers
 
 
-async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, waits: Waits) -> ToolResult:
+async def _answer(
+    environment: LiveEnvironment, call: ToolCall, seconds: float, waits: Waits
+) -> ToolResult:
     if call.problem:
         return ToolResult(call.problem, is_malformed=True)
     try:
@@ -81,7 +94,9 @@ async def _answer(environment: LiveEnvironment, call: ToolCall, seconds: float, 
 def _scaled_call_reward(reward: Any, reward_width: float) -> float:
     """The reward of a call, which a server gave. Raises UnusableEpisodeError."""
     if isinstance(reward, bool) or not isinstance(reward, int | float):
-        raise UnusableEpisodeError(f"gave a reward for a call that is not a number but {type(reward).__name__}")
+        raise UnusableEpisodeError(
+            f"gave a reward for a call that is not a number but {type(reward).__name__}"
+        )
     if not abs(reward) <= MAX_CALL_REWARD * min(1.0, reward_width):  # NaN is refused too
         limit = MAX_CALL_REWARD * min(1.0, reward_width)
         raise UnusableEpisodeError(f"gave a reward for a call beyond {limit:g} of either sign")

@@ -25,7 +25,8 @@ def episode_parts(
 ) -> EpisodeParts | None:
     """None = the run file has no environments.
 
-    kv_tokens: tokens whose KV fits into the engine's cache. Raises UserError if the model has no format for turns.
+    kv_tokens: tokens whose KV fits into the engine's cache. Raises UserError if the model has no
+    format for turns.
     """
     if not tasks.environments:
         return None

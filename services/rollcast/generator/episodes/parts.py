@@ -18,12 +18,12 @@ from rollcast.telemetry.metric import Metric
 MAX_REASON_CHARACTERS = 500
 """An environment may fail with a text of any length; its beginning says enough."""
 MAX_SET_UP_SLOT_SECONDS = 5.0
-"""How long an episode that is set up occupies a slot, because it will soon sample. An environment that takes longer
-must not keep the engine idle."""
+"""How long an episode that is set up occupies a slot, because it will soon sample. An environment
+that takes longer must not keep the engine idle."""
 
 Stage = Literal["start", "reset", "call", "reward", "slot"]
-"""The wait in which an episode failed: for its environment to be free, to be reset, to answer a call, to give the
-reward; or for a slot of the engine."""
+"""The wait in which an episode failed: for its environment to be free, to be reset, to answer a
+call, to give the reward; or for a slot of the engine."""
 
 log = get_logger()
 
@@ -37,8 +37,8 @@ class EpisodeParts:
     settings: Mapping[str, EnvironmentSettings]
     """By the environment's name."""
     slots: asyncio.Semaphore
-    """Bounds the turns of episodes and the single answers in the engine, in the order in which they asked. A turn that
-    waited inside the engine would lose its KV at every update of the weights."""
+    """Bounds the turns of episodes and the single answers in the engine, in the order in which they
+    asked. A turn that waited inside the engine would lose its KV at every update of the weights."""
     max_sequence_tokens: int
     """Longest prompt and completion together, `model.max_length`."""
     kv_tokens: int
@@ -49,7 +49,10 @@ class EpisodeParts:
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
-        """Give an environment back. Does not wait: its processes may take long to end, and a hand-over must not."""
+        """Give an environment back.
+
+        Does not wait: its processes may take long to end, and a hand-over must not.
+        """
         self.run_in_background(self.environments.release(environment, is_reusable=is_reusable))
 
     def run_in_background(self, ending: Coroutine[Any, Any, None]) -> None:
@@ -79,24 +82,37 @@ class EpisodeParts:
         self.exporter.set(gauge, self._gauges[key], environment=environment)
 
     def note_failure(self, environment: str, stage: Stage, reason: str) -> None:
-        """Count a failure. Logged is an environment's first at a stage, then whenever their number has doubled."""
+        """Count a failure.
+
+        Logged is an environment's first at a stage, then whenever their number has doubled.
+        """
         self.exporter.add(episode_metrics.EPISODE_FAILURES, environment=environment, stage=stage)
         self._failures[environment, stage] += 1
         count = self._failures[environment, stage]
         if count & (count - 1):  # not a power of two
             return
         sentence = reason[:MAX_REASON_CHARACTERS]
-        log.error("an environment fails", environment=environment, stage=stage, reason=sentence, so_far=count)
+        log.error(
+            "an environment fails",
+            environment=environment,
+            stage=stage,
+            reason=sentence,
+            so_far=count,
+        )
 
     def bound_metrics(self, environment: str, values: Mapping[Any, Any]) -> dict[str, float]:
         """The environment's own numbers that can be exported; the others are counted."""
         metrics = bound_metrics(values)
         if len(metrics) < len(values):
             num_left_out = len(values) - len(metrics)
-            self.exporter.add(episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment)
+            self.exporter.add(
+                episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment
+            )
         return metrics
 
     def note_discarded(self, environment: str, num_tokens: int) -> None:
         """Count sampled tokens that are thrown away because their episode begins again."""
         if num_tokens:
-            self.exporter.add(episode_metrics.EPISODE_TOKENS_DISCARDED, num_tokens, environment=environment)
+            self.exporter.add(
+                episode_metrics.EPISODE_TOKENS_DISCARDED, num_tokens, environment=environment
+            )

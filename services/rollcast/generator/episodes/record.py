@@ -1,10 +1,12 @@
 """The record of an episode so far: its token sequences and its turns.
 
     begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...     turns of one sequence
-          ^------------- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of the record
+          ^------------- the next turn cannot extend the sampled tokens: a further sequence, a
+          `Branch` of the record
 
-Used by the episode loop, and by sessions of the endpoint, whose turns are asked for by a program outside.
-"""
+Used by the episode loop, and by sessions of the endpoint, whose turns are asked for by a program
+outside.
+"""  # noqa: E501
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -34,9 +36,14 @@ TRUNCATED_ENDS = (*CUT_ENDS, EpisodeEnd.TURNS)
 
 
 class EpisodeRecord:
-    """Sequences and turns of one episode. Turns of different sequences may be sampled at the same time."""
+    """Sequences and turns of one episode.
 
-    def __init__(self, engine: Engine, task: PromptTask, index: int, max_sequence_tokens: int) -> None:
+    Turns of different sequences may be sampled at the same time.
+    """
+
+    def __init__(
+        self, engine: Engine, task: PromptTask, index: int, max_sequence_tokens: int
+    ) -> None:
         """`max_sequence_tokens`: longest prompt and completion together, `model.max_length`."""
         assert task.episode is not None
         self._engine = engine
@@ -62,7 +69,9 @@ class EpisodeRecord:
         """Take over the record of a former owner of the task."""
         episode = rollout.episode
         assert episode is not None
-        self.begin_sequence(rollout.sequence_prompt(rollout, self._task.prompt_token_ids).tolist(), rollout)
+        self.begin_sequence(
+            rollout.sequence_prompt(rollout, self._task.prompt_token_ids).tolist(), rollout
+        )
         for branch in episode.branches:
             self.begin_sequence(branch.prompt_token_ids.tolist(), _as_rollout(branch, self._index))
         self.turns = list(episode.turns)
@@ -118,14 +127,19 @@ class EpisodeRecord:
         return sampler.prompt_token_ids + sampler.completion.input_token_ids
 
     def last_answer(self) -> list[int]:
-        """Tokens of the model's last turn, without the one that ended it: what a verifier grades."""
+        """Tokens of the model's last turn, without the one that ended it:
+        what a verifier grades.
+        """
         if not self.turns:
             return []
         _, tokens = self.turn_tokens(-1)
         return tokens[:-1] if self._has_stopped[-1] else tokens
 
     def begin_sequence(self, prompt_token_ids: list[int], start: Rollout | None = None) -> int:
-        """Return the number of a new sequence. `start`: its tokens so far, sampled by a former owner of the task."""
+        """Return the number of a new sequence.
+
+        `start`: its tokens so far, sampled by a former owner of the task.
+        """
         completion = Completion(self._task, self._index, self._engine.decode, start)
         self.sequences.append(SequenceSampler(self._engine, prompt_token_ids, completion))
         return len(self.sequences) - 1
@@ -136,16 +150,20 @@ class EpisodeRecord:
         of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
         return min(of_episode, of_sequence)
 
-    async def sample_turn(self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None) -> Finish:
-        """Sample a turn of the model at the end of a sequence, within the episode's budget. Raises the engine's errors.
+    async def sample_turn(
+        self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
+    ) -> Finish:
+        """Sample a turn of the model at the end of a sequence, within the episode's budget. Raises
+        the engine's errors.
 
-        "abort" = `abort` was called. Without a token there is no turn. `max_tokens`: budget of this turn alone, a
-        former owner's tokens included.
+        "abort" = `abort` was called. Without a token there is no turn. `max_tokens`: budget of this
+        turn alone, a former owner's tokens included.
         """
         sampler = self.sequences[sequence]
         completion = sampler.completion
         budget = self.remaining_tokens(sequence)
-        # A turn's budget includes its tokens of a former owner, which `remaining_tokens` has subtracted already.
+        # A turn's budget includes its tokens of a former owner, which `remaining_tokens` has
+        # subtracted already.
         max_turn_tokens = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
@@ -189,13 +207,20 @@ class EpisodeRecord:
         self.turns[turn] = replace(self.turns[turn], reward=reward)
 
     def drop_turns(self, numbers: Container[int]) -> None:
-        """Take out turns, and sequences without a turn. One that a turn which stays follows stays too, without loss.
+        """Take out turns, and sequences without a turn. One that a turn which stays follows stays
+        too, without loss.
 
         Nothing may be sampled after it.
         """
-        last = {turn.sequence: number for number, turn in enumerate(self.turns) if number not in numbers}
+        last = {
+            turn.sequence: number for number, turn in enumerate(self.turns) if number not in numbers
+        }
         # A later turn of the same sequence has the tokens of a dropped one in its history.
-        kept_numbers = [number for number, turn in enumerate(self.turns) if number <= last.get(turn.sequence, -1)]
+        kept_numbers = [
+            number
+            for number, turn in enumerate(self.turns)
+            if number <= last.get(turn.sequence, -1)
+        ]
         for number in kept_numbers:
             if number in numbers:
                 self.mask_turn(number, [(0, self.turns[number].end - self.turns[number].start)])
@@ -204,7 +229,9 @@ class EpisodeRecord:
         positions = {sequence: position for position, sequence in enumerate(used)}
         self._ends = {}
         for turn in turns:
-            self._ends[positions[turn.sequence]] = max(turn.end, self._ends.get(positions[turn.sequence], 0))
+            self._ends[positions[turn.sequence]] = max(
+                turn.end, self._ends.get(positions[turn.sequence], 0)
+            )
         self.turns = [replace(turn, sequence=positions[turn.sequence]) for turn in turns]
         self._has_stopped = [self._has_stopped[number] for number in kept_numbers]
         self.sequences = [self.sequences[sequence] for sequence in used]
@@ -212,7 +239,9 @@ class EpisodeRecord:
     def mask_turn(self, number: int, ranges: Iterable[tuple[int, int]]) -> None:
         """Take the loss from tokens of a turn, counted from its first."""
         turn = self.turns[number]
-        self.sequences[turn.sequence].completion.mask((turn.start + start, turn.start + end) for start, end in ranges)
+        self.sequences[turn.sequence].completion.mask(
+            (turn.start + start, turn.start + end) for start, end in ranges
+        )
 
     def abort(self) -> None:
         """Make every running `sample_turn` return soon. There is no other turn after it."""
@@ -220,9 +249,13 @@ class EpisodeRecord:
             sequence.abort()
 
     def rollout(self) -> Rollout:
-        """The record, not graded. Call it once, after `Engine.observe`, because it counts the preemptions."""
+        """The record, not graded.
+
+        Call it once, after `Engine.observe`, because it counts the preemptions.
+        """
         rollouts = [self._sequence_rollout(number) for number in range(len(self.sequences))]
-        # One without a token is left out, because the engine may have refused its prompt. Later ones move up.
+        # One without a token is left out, because the engine may have refused its prompt. Later
+        # ones move up.
         kept_numbers = [number for number, rollout in enumerate(rollouts) if rollout.num_tokens]
         if not kept_numbers:
             return Rollout(
@@ -233,7 +266,9 @@ class EpisodeRecord:
                 stop_reason=self.stop_reason,
                 episode=self._episode(None, (), ()),
             )
-        prompts = [np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences]
+        prompts = [
+            np.asarray(sequence.prompt_token_ids, dtype=np.int32) for sequence in self.sequences
+        ]
         positions = {number: position for position, number in enumerate(kept_numbers)}
         branches = [_branch(prompts[number], rollouts[number]) for number in kept_numbers[1:]]
         turns = [replace(turn, sequence=positions[turn.sequence]) for turn in self.turns]
@@ -261,7 +296,9 @@ class EpisodeRecord:
             return StopReason.RUNNING
         return StopReason.LENGTH if self.end in TRUNCATED_ENDS else StopReason.END
 
-    def _episode(self, prompt: TokenIds | None, turns: Sequence[Turn], branches: Sequence[Branch]) -> Episode:
+    def _episode(
+        self, prompt: TokenIds | None, turns: Sequence[Turn], branches: Sequence[Branch]
+    ) -> Episode:
         assert self._task.episode is not None
         return Episode(
             environment=self._task.episode.environment,

@@ -1,4 +1,7 @@
-"""The reward of an episode, given by its environment. Only a number in its range is a verdict; another is never a 0."""
+"""The reward of an episode, given by its environment.
+
+Only a number in its range is a verdict; another is never a 0.
+"""
 
 from typing import Any
 
@@ -10,9 +13,15 @@ from rollcast.rollouts.records import GradingStatus
 
 
 async def request_reward(
-    environment: LiveEnvironment, call_seconds: float, reward_range: tuple[float, float], waits: Waits
+    environment: LiveEnvironment,
+    call_seconds: float,
+    reward_range: tuple[float, float],
+    waits: Waits,
 ) -> Graded:
-    """The environment's verdict. Raises UnusableEpisodeError, EnvironmentFailedError, GivenUpError."""
+    """The environment's verdict.
+
+    Raises UnusableEpisodeError, EnvironmentFailedError, GivenUpError.
+    """
     seconds_before = waits.environment_seconds
     try:
         reward = await waits.ask(environment.reward(), call_seconds + GRACE_SECONDS)
@@ -24,14 +33,21 @@ async def request_reward(
 
 
 def scaled_reward(reward: Any, reward_range: tuple[float, float]) -> float:
-    """The reward as a number in [0, 1]: lowest and highest of its range are 0 and 1. Raises UnusableEpisodeError."""
+    """The reward as a number in [0, 1]: lowest and highest of its range are 0 and 1.
+
+    Raises UnusableEpisodeError.
+    """
     if reward is None:
         raise UnusableEpisodeError("gave no reward")
     try:
         value = float(reward)
     except (TypeError, ValueError):
-        raise UnusableEpisodeError(f"gave a reward that is not a number but {type(reward).__name__}") from None
+        raise UnusableEpisodeError(
+            f"gave a reward that is not a number but {type(reward).__name__}"
+        ) from None
     low, high = reward_range
     if not low <= value <= high:  # NaN is in no range
-        raise UnusableEpisodeError(f"gave a reward of {value:g}, which is not in its reward_range [{low:g}, {high:g}]")
+        raise UnusableEpisodeError(
+            f"gave a reward of {value:g}, which is not in its reward_range [{low:g}, {high:g}]"
+        )
     return (value - low) / (high - low)

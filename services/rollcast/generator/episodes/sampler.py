@@ -1,13 +1,13 @@
 """One episode from its claim to its verdict: attempts, one after another, until one ends.
 
-    attempt -> answered | done | truncated: finished, with the environment's verdict or for a verifier to grade
-       |----> EnvironmentFailedError: begins again; after `restarts` FAILED, without a verdict
-       |----> `restart_if` (it has tokens of lost versions): begins again
-       `----> `stop`: its task is handed to another owner
+    attempt -> answered | done | truncated: finished, with the environment's verdict or for a
+       verifier to grade |----> EnvironmentFailedError: begins again; after `restarts` FAILED,
+       without a verdict |----> `restart_if` (it has tokens of lost versions): begins again `---->
+       `stop`: its task is handed to another owner
 
-The state of an environment stays on its machine. So the next owner begins an unfinished episode again, unless its
-first turn has not ended: then the environment has not been asked for anything, and the turn continues at its last
-token. Tokens that are thrown away are counted.
+The state of an environment stays on its machine. So the next owner begins an unfinished episode
+again, unless its first turn has not ended: then the environment has not been asked for anything,
+and the turn continues at its last token. Tokens that are thrown away are counted.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,9 @@ class AnyAttempt(Protocol):
 
     @property
     def has_ended_turn(self) -> bool:
-        """Whether the environment's state may have changed, so that no other owner can go on with it."""
+        """Whether the environment's state may have changed, so that no other owner can go on with
+        it.
+        """
         ...
 
     @property
@@ -64,7 +66,10 @@ class AnyAttempt(Protocol):
         ...
 
     async def run(self) -> None:
-        """Set `record.end` and `graded`. Raises EnvironmentFailedError, GivenUpError, and the engine's errors."""
+        """Set `record.end` and `graded`.
+
+        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
+        """
         ...
 
     def give_up(self) -> None:
@@ -81,7 +86,9 @@ Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], AnyAtt
 
 
 class EpisodeSampler:
-    """Samples one rollout of a task in an environment; `run` returns it finished, or partial after `stop`."""
+    """Samples one rollout of a task in an environment; `run` returns it finished, or partial after
+    `stop`.
+    """
 
     def __init__(
         self,
@@ -158,7 +165,9 @@ class EpisodeSampler:
         self._attempt.give_up()
 
     def restart_if(self, lost: Callable[[PolicyVersion], bool]) -> bool:
-        """Begin again, in this `run` or the next, if a lost version has or may have sampled a token."""
+        """Begin again, in this `run` or the next, if a lost version has or may have sampled a
+        token.
+        """
         if not any(lost(version) for version in self._attempt.versions):
             return False
         self._restart = True
@@ -189,7 +198,10 @@ class EpisodeSampler:
         self._restart = False
 
     def _fail(self, error: EnvironmentFailedError) -> None:
-        """Begin again, or give up at the last restart. A failure that another episode made is not counted as one."""
+        """Begin again, or give up at the last restart.
+
+        A failure that another episode made is not counted as one.
+        """
         reason = str(error)
         if not error.is_of_another:
             if self._num_restarts >= self._parts.settings[self._name].restarts:
@@ -201,5 +213,9 @@ class EpisodeSampler:
 
     def _count_kv(self) -> None:
         for sequence in self._attempt.record.sequences:
-            self._parts.exporter.add(generator_metrics.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept")
-            self._parts.exporter.add(generator_metrics.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt")
+            self._parts.exporter.add(
+                generator_metrics.EPISODE_KV_TOKENS, sequence.num_kept_tokens, state="kept"
+            )
+            self._parts.exporter.add(
+                generator_metrics.EPISODE_KV_TOKENS, sequence.num_rebuilt_tokens, state="rebuilt"
+            )

@@ -17,8 +17,12 @@ def truncate_rollout(rollout: Rollout, end: int, num_prompt_tokens: int) -> Roll
             for span in rollout.version_spans
             if span.start < end
         ),
-        loss_masked=tuple((start, min(stop, end)) for start, stop in rollout.loss_masked if start < end),
-        legs=tuple(Leg(leg.kind, leg.start, min(leg.end, end)) for leg in rollout.legs if leg.start < end),
+        loss_masked=tuple(
+            (start, min(stop, end)) for start, stop in rollout.loss_masked if start < end
+        ),
+        legs=tuple(
+            Leg(leg.kind, leg.start, min(leg.end, end)) for leg in rollout.legs if leg.start < end
+        ),
         kv_marks=tuple(mark for mark in rollout.kv_marks if mark.position < end),
         # The experts of a token are recorded when it is computed, and the last token never is.
         routed_experts=None if experts is None else experts[: num_prompt_tokens + end - 1],

@@ -1,4 +1,6 @@
-"""The chat of an episode as messages, from which a prompt is rendered again when a sequence splits."""
+"""The chat of an episode as messages, from which a prompt is rendered again
+when a sequence splits.
+"""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ class Transcript:
     """`messages` so far, all of which the model has read or written."""
 
     def __init__(self, row_messages: str, opening: Opening) -> None:
-        """`row_messages`: JSON text of the row's chat, which the environment's opening replaces or extends."""
+        """`row_messages`: JSON text of the row's chat, which the environment's opening replaces or
+        extends.
+        """
         messages = json.loads(row_messages) if opening.messages is None else opening.messages
         self.messages: list[ChatMessage] = [dict(message) for message in messages]
         self._num_calls = 0
@@ -20,12 +24,17 @@ class Transcript:
             self._append_to_user(opening.text)
 
     def next_call_ids(self, turn: AssistantTurn) -> list[str]:
-        """An id for each call of a turn. Nine letters and digits, because Mistral's template takes no others."""
+        """An id for each call of a turn.
+
+        Nine letters and digits, because Mistral's template takes no others.
+        """
         first = self._num_calls
         self._num_calls += len(turn.calls)
         return [f"call{number:05}" for number in range(first, self._num_calls)]
 
-    def add(self, turn: AssistantTurn, call_ids: Sequence[str], answers: Sequence[ChatMessage]) -> None:
+    def add(
+        self, turn: AssistantTurn, call_ids: Sequence[str], answers: Sequence[ChatMessage]
+    ) -> None:
         """Add a turn of the model and the answers to its calls."""
         self.messages += [assistant_message(turn, call_ids), *answers]
 

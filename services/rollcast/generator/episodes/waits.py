@@ -1,4 +1,6 @@
-"""The waits of one attempt at an episode, or of one answer: each ends at its deadline, or when it is given up."""
+"""The waits of one attempt at an episode, or of one answer: each ends at its deadline, or when it
+is given up.
+"""
 
 import asyncio
 import time
@@ -15,7 +17,10 @@ class GivenUpError(Exception):
 
 
 class UnusableEpisodeError(Exception):
-    """The environment gave what cannot be used, and would again. The message is one sentence without its name."""
+    """The environment gave what cannot be used, and would again.
+
+    The message is one sentence without its name.
+    """
 
 
 class Waits:
@@ -33,15 +38,21 @@ class Waits:
         self.is_given_up = True
 
     async def ask(self, call: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Wait for an answer of the environment. Raises EnvironmentFailedError, TimeoutError, GivenUpError."""
+        """Wait for an answer of the environment.
+
+        Raises EnvironmentFailedError, TimeoutError, GivenUpError.
+        """
         began = time.monotonic()
         try:
             return await self.wait(call, seconds)
         except (EnvironmentFailedError, TimeoutError, GivenUpError):
             raise
         except Exception as error:
-            # Clients of environments run code of third parties: one episode fails, not the generator.
-            raise EnvironmentFailedError(f"its client raised {type(error).__name__}: {error}") from error
+            # Clients of environments run code of third parties: one episode fails, not the
+            # generator.
+            raise EnvironmentFailedError(
+                f"its client raised {type(error).__name__}: {error}"
+            ) from error
         finally:
             self.environment_seconds += time.monotonic() - began
 
@@ -54,7 +65,8 @@ class Waits:
             # Python warns of a coroutine that is never awaited.
             call.close()
             raise GivenUpError
-        # Not in a task of its own: what the call has taken, a slot say, would be lost if both ended together.
+        # Not in a task of its own: what the call has taken, a slot say, would be lost if both ended
+        # together.
         task = asyncio.current_task()
         assert task is not None
         self._waiting = task

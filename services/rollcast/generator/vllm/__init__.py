@@ -1,7 +1,8 @@
-"""The code around vLLM: the engine, its processes, and the additions to its workers. No other room imports vLLM.
+"""The code around vLLM: the engine, its processes, and the additions to its workers. No other room
+imports vLLM.
 
-Each row was checked against vLLM 0.32.0; "relied on" is behavior that must not change, "no release yet" means that this
-release still behaves this way, so that the workaround is needed.
+Each row was checked against vLLM 0.32.0; "relied on" is behavior that must not change, "no release
+yet" means that this release still behaves this way, so that the workaround is needed.
 
 | vLLM behavior that we rely on or work around | file | until which release |
 |---|---|---|
@@ -38,4 +39,4 @@ release still behaves this way, so that the workaround is needed.
 | Files of models that take more than text import torchvision | text_only_on_cpu | no release yet |
 | A state of recurrent layers is cached at the last full block of a prompt | kv_blocks | relied on |
 | A resumed request reuses cached blocks of its tokens, whatever weights computed them | kv_blocks | no release yet |
-"""
+"""  # noqa: E501

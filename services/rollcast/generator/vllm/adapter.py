@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch  # reads the environment when it is imported, and the generator imports this module before it sets that
+    # reads the environment when it is imported, and the generator imports this module before it
+    # sets that
+    import torch
 
 ADAPTER_ID = 1
 ADAPTER_NAME = "policy"
@@ -44,18 +46,24 @@ class PolicyAdapter:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of this worker's part of the adapter, at the greatest rank that vLLM made room for."""
+        """Bytes of this worker's part of the adapter, at the greatest rank
+        that vLLM made room for.
+        """
         stacks = (stack for layer in self._manager.modules.values() for stack in _stacks(layer))
         return sum(stack.nbytes for stack in stacks)
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Replace the adapter; `tensors`: under the names of PEFT's files. Raises RuntimeError if some are missing."""
+        """Replace the adapter; `tensors`: under the names of PEFT's files.
+
+        Raises RuntimeError if some are missing.
+        """
         from vllm.lora.lora_model import LoRAModel
 
         mapper = getattr(self._model, "hf_to_vllm_mapper", None)
         received = LoRAModel.from_lora_tensors(
             ADAPTER_ID,
-            # Copies: vLLM multiplies them in place, and the staged memory is read again for other workers.
+            # Copies: vLLM multiplies them in place, and the staged memory is read again for other
+            # workers.
             {name: tensor.to(self._device, copy=True) for name, tensor in tensors},
             self._settings,
             device=str(self._device),
@@ -63,10 +71,12 @@ class PolicyAdapter:
         )
         self._manager.remove_adapter(ADAPTER_ID)
         self._manager.add_adapter(received)
-        # vLLM drops weights of layers that it lacks, and a layer without weights would compute with the base alone.
+        # vLLM drops weights of layers that it lacks, and a layer without weights would compute with
+        # the base alone.
         if differing := received.loras.keys() ^ self._manager.modules.keys():
             raise RuntimeError(
-                f"the trainer's adapter and this model's layers differ: {', '.join(sorted(differing)[:5])}"
+                "the trainer's adapter and this model's layers differ: "
+                f"{', '.join(sorted(differing)[:5])}"
             )
         self._manager.activate_adapter(ADAPTER_ID)
 

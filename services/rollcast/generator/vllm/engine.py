@@ -1,12 +1,13 @@
 """vLLM's AsyncLLM, reduced to what a rollout and a weight update need.
 
-    no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw--> no version
+    no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw-->
+    no version
 
-Requests wait outside the engine until it holds a version from the trainer: the weights on disk are never sampled from
-(they are not even read, except the base of adapters).
-An update pauses between two steps and keeps the KV caches. Requests that are not decoding at
-that moment (no token yet, or their KV is being rebuilt) are aborted under the pause and submitted again. So the KV of a
-prompt is of one version, and every change of version is visible in the spans.
+Requests wait outside the engine until it holds a version from the trainer: the weights on disk are
+never sampled from (they are not even read, except the base of adapters). An update pauses between
+two steps and keeps the KV caches. Requests that are not decoding at that moment (no token yet, or
+their KV is being rebuilt) are aborted under the pause and submitted again. So the KV of a prompt is
+of one version, and every change of version is visible in the spans.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class BadRequestError(ValueError):
 
 @dataclass(eq=False)
 class EngineRequest:
-    """One request to the engine; the salt is chosen when it is submitted, by the version then held."""
+    """One request to the engine; the salt is chosen when it is submitted,
+    by the version then held.
+    """
 
     token_ids: list[int]
     max_tokens: int
@@ -63,7 +66,8 @@ class EngineRequest:
     routed_from: int = 0
     """Number of leading tokens whose expert choices are not returned (MoE models only)."""
     stop_token_ids: tuple[int, ...] = ()
-    """Tokens that end it besides the model's own end of text; the one that did is the last of its tokens."""
+    """Tokens that end it besides the model's own end of text; the one that did is the last of its
+    tokens."""
     stop: tuple[str, ...] = ()
     """Texts that end it; the token that completes one is its last."""
     on_tokens: Callable[[list[int]], None] | None = None
@@ -86,7 +90,8 @@ class Sampled:
     stopped_by_text: bool = False
     """Whether one of `EngineRequest.stop` ended it, and no token that ends turns."""
     routed_experts: RoutedExperts | None = None
-    """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned by this engine."""
+    """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned
+    by this engine."""
 
 
 class Engine:
@@ -106,7 +111,8 @@ class Engine:
         self._ids = itertools.count()
         self._aborts: set[asyncio.Task[None]] = set()
         self._requests_by_id: WeakValueDictionary[str, EngineRequest] = WeakValueDictionary()
-        """Every request that a rollout still references; the preemptions of others are of no use."""
+        """Every request that a rollout still references; the preemptions of others are of no
+        use."""
         self.counts = EngineCounts()
         self.load_seconds = 0.0
         """The part of the last update's pause that copied the parameters into the model."""
@@ -125,12 +131,19 @@ class Engine:
 
     @classmethod
     async def start(
-        cls, config: RunConfig, name: str, fork: EngineFork | None = None, *, own_weights: bool = False
+        cls,
+        config: RunConfig,
+        name: str,
+        fork: EngineFork | None = None,
+        *,
+        own_weights: bool = False,
     ) -> Engine:
-        """Start the child process and the model's skeleton. Raises UserError if the model cannot be served.
+        """Start the child process and the model's skeleton. Raises UserError if the model cannot be
+        served.
 
-        `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None = spawn one.
-        `own_weights`: sample from the weights in the model's folder, as version 0.0, without a trainer.
+        `name` gives each generator of a run its own random numbers. `fork`: becomes the child; None
+        = spawn one. `own_weights`: sample from the weights in the model's folder, as version 0.0,
+        without a trainer.
         """
         check_folder(config.model.path)
         await asyncio.to_thread(engine_start.import_vllm)
@@ -138,12 +151,16 @@ class Engine:
         engine: Engine | None = None
         try:
             arguments = engine_start.engine_arguments(config, name)
-            arguments["hf_overrides"] = partial(arguments["hf_overrides"], stored_weights=own_weights)
+            arguments["hf_overrides"] = partial(
+                arguments["hf_overrides"], stored_weights=own_weights
+            )
             fork_context = nullcontext() if fork is None else fork.taken_by_vllm()
             with explained_start(config.model, config.generator, folder.path):
                 with folder.environment(), fork_context:
                     reads_model = own_weights or config.model.lora is not None
-                    llm = await asyncio.to_thread(engine_start.start_llm, arguments, "auto" if reads_model else "dummy")
+                    llm = await asyncio.to_thread(
+                        engine_start.start_llm, arguments, "auto" if reads_model else "dummy"
+                    )
                 engine = cls(llm, config.weights.acknowledge_timeout_seconds, folder)
                 engine._process = None if fork is None else fork.process
                 await engine._get_ready(config)
@@ -176,7 +193,9 @@ class Engine:
         await self._warm_up()
         rooms = await self.call("room_for_staging")
         self.stage = staging_place(config.weights.stage, rooms)
-        self._deadline_seconds = apply_seconds(self._deadline_seconds, sum(version_bytes for _, version_bytes in rooms))
+        self._deadline_seconds = apply_seconds(
+            self._deadline_seconds, sum(version_bytes for _, version_bytes in rooms)
+        )
         await self.call("prepare_for_rollcast", config.generator.cpu, self.stage)
 
     @property
@@ -204,13 +223,20 @@ class Engine:
 
     @property
     def end(self) -> str | None:
-        """Why the engine has ended, which vLLM's front end does not know; None = it has not, or no process said."""
+        """Why the engine has ended, which vLLM's front end does not know; None = it has not, or no
+        process said.
+        """
         if not self.failed:
             return None
-        return ended_engine(self._folder.path, None if self._process is None else self._process.exitcode)
+        return ended_engine(
+            self._folder.path, None if self._process is None else self._process.exitcode
+        )
 
     async def sample(self, request: EngineRequest) -> Sampled:
-        """Run one request to its end; waits for a version first. Raises BadRequestError, or what vLLM raises."""
+        """Run one request to its end; waits for a version first.
+
+        Raises BadRequestError, or what vLLM raises.
+        """
         async with self._admission:
             await self._admission.wait_for(lambda: request.aborted or self.version is not None)
             if request.aborted:
@@ -230,7 +256,9 @@ class Engine:
             self._live.pop(request.request_id, None)
         completion = output.outputs[0]
         if completion.finish_reason not in ("stop", "length", "abort"):
-            raise RuntimeError(f"engine ended request {request.request_id} with {completion.finish_reason!r}")
+            raise RuntimeError(
+                f"engine ended request {request.request_id} with {completion.finish_reason!r}"
+            )
         return Sampled(
             request_id=request.request_id,
             token_ids=list(completion.token_ids),
@@ -249,7 +277,9 @@ class Engine:
         if self.routing is None or completion.routed_experts is None:
             return None
         # vLLM returns a row for every layer, dense ones too; on the wire a choice is one byte.
-        return np.ascontiguousarray(completion.routed_experts[:, self.routing.layers], dtype=np.uint8)
+        return np.ascontiguousarray(
+            completion.routed_experts[:, self.routing.layers], dtype=np.uint8
+        )
 
     def abort(self, request: EngineRequest) -> None:
         """Make `sample` return soon, with finish "abort" and the tokens so far."""
@@ -267,20 +297,24 @@ class Engine:
     async def update(self, version: PolicyVersion, load: str, *arguments: Any) -> float:
         """Pause, let every worker `load` (see GeneratorWorker.apply), label, resume.
 
-        Returns the pause in seconds: from the end of the last step, or the request if the engine was idle, until the
-        order to resume. A worker that failed to load holds no version: the error must end the process.
+        Returns the pause in seconds: from the end of the last step, or the request if the engine
+        was idle, until the order to resume. A worker that failed to load holds no version: the
+        error must end the process.
         """
         core = self._llm.engine_core
-        # Under this lock nothing is submitted, so every request gets its salt from the version that begins it.
+        # Under this lock nothing is submitted, so every request gets its salt from the version that
+        # begins it.
         async with self._admission, asyncio.timeout(self._deadline_seconds):
             asked_at = time.monotonic()
             # vLLM ends the running step, then keeps all requests with their KV until it may resume.
             await core.pause_scheduler_async(mode="keep", clear_cache=False)
             loaded: tuple[list[str], float, float] = (await self.call(load, *arguments))[0]
             decoding, last_step_at, self.load_seconds = loaded
-            # Requests without a token, or with KV being rebuilt: they are submitted again under the new version.
+            # Requests without a token, or with KV being rebuilt: they are submitted again under the
+            # new version.
             waiting = self._live.keys() - set(decoding)
-            # They share a socket, so they take effect in this order, and the engine waits for one round trip only.
+            # They share a socket, so they take effect in this order, and the engine waits for one
+            # round trip only.
             await asyncio.gather(
                 self._llm.abort(waiting, internal=True),
                 core.set_weight_version_async(str(version)),
@@ -311,26 +345,40 @@ class Engine:
                 request.rebuilds.append((num_output_tokens, num_kept))
 
     def decode(self, token_ids: list[int]) -> str:
-        """Text of a completion. Special tokens stay, because in some vocabularies the end of thinking is one."""
+        """Text of a completion.
+
+        Special tokens stay, because in some vocabularies the end of thinking is one.
+        """
         return str(self._llm.get_tokenizer().decode(token_ids, skip_special_tokens=False))
 
     def shutdown(self) -> None:
         """End the child process. Nothing may be called afterwards."""
-        # vLLM stops killing if a process has ended before its name is asked for; the folder's warden kills the rest.
+        # vLLM stops killing if a process has ended before its name is asked for; the folder's
+        # warden kills the rest.
         with suppress(psutil.NoSuchProcess):
             self._llm.shutdown(timeout=2.0)
         self._llm = None
         self._folder.close()
 
     async def _warm_up(self) -> None:
-        """Sample two tokens from the skeleton: first one request, then two together. Raises TimeoutError."""
-        # vLLM compiles its sampler at the first request, and again for any number of requests at the second. A member
-        # that is silent for that long would be fenced. The deadline is for a busy machine.
+        """Sample two tokens from the skeleton: first one request, then two together.
+
+        Raises TimeoutError.
+        """
+        # vLLM compiles its sampler at the first request, and again for any number of requests at
+        # the second. A member that is silent for that long would be fenced. The deadline is for a
+        # busy machine.
         async with asyncio.timeout(600.0):
             for num_requests in (1, 2):
                 # The salt keeps these KV blocks from being reused by rollouts.
                 requests = [
-                    EngineRequest([0], max_tokens=2, sampling=Sampling(), seed=None, salt=lambda version: "warm-up")
+                    EngineRequest(
+                        [0],
+                        max_tokens=2,
+                        sampling=Sampling(),
+                        seed=None,
+                        salt=lambda version: "warm-up",
+                    )
                     for _ in range(num_requests)
                 ]
                 outputs = [await self._submit(request, SKELETON) for request in requests]
@@ -352,18 +400,23 @@ class Engine:
                 seed=request.seed,
                 max_tokens=request.max_tokens,
                 stop_token_ids=list(request.stop_token_ids),
-                # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for each token.
+                # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for
+                # each token.
                 logprobs=0,
                 flat_logprobs=True,
                 stop=list(request.stop),
                 detokenize=bool(request.stop),
                 # One message for the whole request, not one for each token, unless they are read.
-                output_kind=RequestOutputKind.FINAL_ONLY if request.on_tokens is None else RequestOutputKind.CUMULATIVE,
+                output_kind=RequestOutputKind.FINAL_ONLY
+                if request.on_tokens is None
+                else RequestOutputKind.CUMULATIVE,
                 routed_experts_prompt_start=request.routed_from,
             )
             self._check_rows(request.token_ids)
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
-            outputs = await self._llm.add_request(str(next(self._ids)), prompt, parameters, lora_request=self._adapter)
+            outputs = await self._llm.add_request(
+                str(next(self._ids)), prompt, parameters, lora_request=self._adapter
+            )
         except VLLMClientError as error:
             # Characters of vLLM's message, which may hold the request
             sentence = " ".join(str(error).split())[:300]
@@ -375,7 +428,9 @@ class Engine:
         return outputs
 
     def _check_rows(self, token_ids: list[int]) -> None:
-        """Raises BadRequestError for a token without an embedding, at which the engine would end."""
+        """Raises BadRequestError for a token without an embedding, at
+        which the engine would end.
+        """
         if self._num_rows is not None and (largest := max(token_ids)) >= self._num_rows:
             raise BadRequestError(
                 f"{len(token_ids)} prompt tokens: the model has no embedding for token {largest}, "

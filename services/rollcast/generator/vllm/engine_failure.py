@@ -1,12 +1,16 @@
-"""An engine that does not start, or dies, in one sentence: what ran out of memory, or the deepest error.
+"""An engine that does not start, or dies, in one sentence: what ran out of memory, or the deepest
+error.
 
-vLLM's front end learns only that its engine failed ("see stack trace above"), and nothing if it ran out of memory. The
-process that failed, possibly a worker, knows the reason. So every process of the engine writes it into the engine's
-folder.
+vLLM's front end learns only that its engine failed ("see stack trace above"), and nothing if it ran
+out of memory. The process that failed, possibly a worker, knows the reason. So every process of the
+engine writes it into the engine's folder.
 
-    a process of the engine: an error is logged   -> its note in the folder: a shortage of memory, or what caused it
-    the generator:           the start fails      -> the shortage -> OutOfMemory, else the cause -> UserError
-                             the engine has ended -> the shortage -> OutOfMemory, else the cause, or its signal
+    a process of the engine: an error is logged   -> its note in the folder: a shortage of memory,
+                                                  or what caused it
+    the generator:           the start fails      -> the shortage -> OutOfMemory, else the cause ->
+                             UserError
+                             the engine has ended -> the shortage -> OutOfMemory, else the cause, or
+                             its signal
 """
 
 import logging
@@ -18,7 +22,12 @@ from pathlib import Path
 from rollcast.config import engine_arguments as passed
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
-from rollcast.config.out_of_memory import KilledForMemory, OutOfMemory, is_out_of_memory, out_of_memory
+from rollcast.config.out_of_memory import (
+    KilledForMemory,
+    OutOfMemory,
+    is_out_of_memory,
+    out_of_memory,
+)
 from rollcast.config.services import Generator
 from rollcast.generator.vllm.engine_start import has_gpus, passed_arguments
 from rollcast.generator.vllm.engine_warden import FOLDER_VARIABLE
@@ -35,7 +44,10 @@ NO_KV_CACHE = ("No available memory for the cache blocks", "larger than the avai
 """vLLM's messages if a single rollout does not fit into the KV cache."""
 LARGE_KV_CACHE = ("less than requested memory for kv",)
 """vLLM's message if generator.cpu_kv_cache_gib exceeds the free memory."""
-TAKEN_BY_OTHERS = ("less than desired GPU memory utilization", "less than desired CPU memory utilization")
+TAKEN_BY_OTHERS = (
+    "less than desired GPU memory utilization",
+    "less than desired CPU memory utilization",
+)
 """vLLM's messages if other processes use the device."""
 NO_GPU = (
     "driver on your system is too old",
@@ -88,13 +100,17 @@ def take_notes() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     # Every module of vLLM logs below this name, in whichever process it fails.
     logger = logging.getLogger("vllm")
-    if folder is not None and not any(isinstance(handler, _NoteHandler) for handler in logger.handlers):
+    if folder is not None and not any(
+        isinstance(handler, _NoteHandler) for handler in logger.handlers
+    ):
         logger.addHandler(_NoteHandler(Path(folder)))
 
 
 @contextmanager
 def noted_failure() -> Iterator[None]:
-    """Note an error of the context, a process of an engine, that vLLM has not logged: a missing module, for one."""
+    """Note an error of the context, a process of an engine, that vLLM has not logged: a missing
+    module, for one.
+    """
     try:
         yield
     except Exception as error:
@@ -110,7 +126,10 @@ def noted_shortage(folder: Path) -> str | None:
 
 
 def ended_engine(folder: Path, exit_code: int | None) -> str | None:
-    """Why an engine that was at work has ended; None = not known. `exit_code` of its process, negative = a signal."""
+    """Why an engine that was at work has ended; None = not known.
+
+    `exit_code` of its process, negative = a signal.
+    """
     if exit_code is not None and exit_code < 0:
         return f"the engine's process was {how_it_ended(exit_code, kills())}"
     if (cause := _read_note(folder, CAUSE)) is not None:
@@ -120,11 +139,15 @@ def ended_engine(folder: Path, exit_code: int | None) -> str | None:
 
 @contextmanager
 def explained_start(model: Model, generator: Generator, folder: Path) -> Iterator[None]:
-    """Raise UserError if the context, the start of an engine, fails; OutOfMemory if it ran out of memory."""
+    """Raise UserError if the context, the start of an engine, fails; OutOfMemory if it ran out of
+    memory.
+    """
     killed = kills()
     try:
         yield
-    except Exception as error:  # a broken tokenizer.json raises a bare Exception, other files other errors
+    except (
+        Exception
+    ) as error:  # a broken tokenizer.json raises a bare Exception, other files other errors
         explained = error
         # A timeout may pass: an engine takes long on a busy machine.
         if not isinstance(error, UserError | TimeoutError):
@@ -151,8 +174,8 @@ def no_room_at_work(
 ) -> OutOfMemory | None:
     """The sentence for an engine that was at work; None = it did not run out of memory.
 
-    `error`: the error of the generator's part that ended. `shortage_note`: the engine's `noted_shortage`. `killed`:
-    whether the kernel has killed a process for lack of memory.
+    `error`: the error of the generator's part that ended. `shortage_note`: the engine's
+    `noted_shortage`. `killed`: whether the kernel has killed a process for lack of memory.
     """
     if killed:
         return _kernel_kill_error()
@@ -160,20 +183,31 @@ def no_room_at_work(
         shortage_note = str(error)
     if shortage_note is None:
         return None
-    memory_use = "a version that is applied" if isinstance(error, EngineStuckError) else "a step of the engine"
+    memory_use = (
+        "a version that is applied"
+        if isinstance(error, EngineStuckError)
+        else "a step of the engine"
+    )
     if not has_gpus():
-        return out_of_memory(memory_use, f"give the machine more, or lower {_cpu_cache(generator)}", shortage_note)
+        return out_of_memory(
+            memory_use, f"give the machine more, or lower {_cpu_cache(generator)}", shortage_note
+        )
     remedy = (
-        f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which leaves more next to "
+        f"lower generator.gpu_memory_utilization (now {generator.gpu_memory_utilization:g}), which "
+        "leaves more next to "
         "weights and KV cache"
     )
     return out_of_memory(memory_use, remedy, shortage_note)
 
 
-def _does_not_start(model: Model, generator: Generator, error: Exception, cause: str | None) -> UserError:
+def _does_not_start(
+    model: Model, generator: Generator, error: Exception, cause: str | None
+) -> UserError:
     # Only settings that the run file sets are blamed.
     argument_names = ", ".join(passed_arguments(generator.engine))
-    served = f"model.path = {model.path}" + (f" with {passed.FIELD} ({argument_names})" if argument_names else "")
+    served = f"model.path = {model.path}" + (
+        f" with {passed.FIELD} ({argument_names})" if argument_names else ""
+    )
     if cause is None:
         remedy = "give the folder of a Hugging Face causal LM"
     else:
@@ -198,10 +232,14 @@ def _no_room_at_start(model: Model, generator: Generator, shortage_note: str) ->
         kv_cache_remedy = f"raise {_cpu_cache(generator)}"
         memory_remedy = f"give the machine more, or lower {_cpu_cache(generator)}"
     if any(text in shortage_note for text in TAKEN_BY_OTHERS):
-        return OutOfMemory(f"out of memory: {engine} finds less free memory than it should take; {free_memory_remedy}")
+        return OutOfMemory(
+            f"out of memory: {engine} finds less free memory than it should take; "
+            f"{free_memory_remedy}"
+        )
     if any(text in shortage_note for text in NO_KV_CACHE):
         return OutOfMemory(
-            f"out of memory: {engine} has no room for the KV cache of one rollout of model.max_length "
+            f"out of memory: {engine} has no room for the KV cache of one rollout of "
+            "model.max_length "
             f"{model.max_length}; {kv_cache_remedy}, or shorten model.max_length"
         )
     return out_of_memory(engine, memory_remedy, shortage_note)
@@ -216,7 +254,8 @@ def built_for_cuda() -> str | None:
 
 def _kernel_kill_error() -> KilledForMemory:
     return KilledForMemory(
-        "the kernel ran out of host memory and ended the engine; give the machine or pod more, or keep less there "
+        "the kernel ran out of host memory and ended the engine; give the machine or pod more, or "
+        "keep less there "
         "(weights.stage, generator.cpu_kv_cache_gib)"
     )
 

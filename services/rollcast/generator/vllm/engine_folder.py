@@ -1,12 +1,13 @@
-"""An engine's temporary files, in one folder that is removed with the engine, however the engine ends.
+"""An engine's temporary files, in one folder that is removed with the engine, however the engine
+ends.
 
     make -> locked by this process -> close(), or this process dies -> cleared by its warden
                                       both die together             -> cleared by the engine itself, if it is at work
                                       all of them die               -> cleared when the next generator starts here
 
-The lock is released when its process ends, however that ends. A process that can take the lock knows that the folder is
-not in use.
-"""
+The lock is released when its process ends, however that ends. A process that can take the lock
+knows that the folder is not in use.
+"""  # noqa: E501
 
 import fcntl
 import os
@@ -45,17 +46,20 @@ class EngineFolder:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            start_new_session=True,  # what ends the generator with all its group must not end this one
+            # what ends the generator with all its group must not end this one
+            start_new_session=True,
         )
 
     @contextmanager
     def environment(self) -> Iterator[None]:
         """The variables that processes of the engine inherit, by which they are recognised."""
-        # It releases the shared memory after the engine has ended, so it must not be killed with the engine.
+        # It releases the shared memory after the engine has ended, so it must not be killed with
+        # the engine.
         resource_tracker.ensure_running()
         settings = {
             engine_warden.FOLDER_VARIABLE: str(self.path),
-            "SPT_NOENV": "1",  # else vLLM's process titles overwrite the environment that is visible in /proc
+            # else vLLM's process titles overwrite the environment that is visible in /proc
+            "SPT_NOENV": "1",
         }
         former_values = {name: os.environ.get(name) for name in settings}
         os.environ.update(settings)
@@ -77,24 +81,32 @@ class EngineFolder:
 
 
 def end_with_generator() -> None:
-    """Called in a process of the engine: when the generator ends, it clears the engine and the folder, and ends.
+    """Called in a process of the engine: when the generator ends, it clears the engine and the
+    folder, and ends.
 
-    This is for the case that the warden was killed too. It waits for the lock instead of the parent, because a worker's
-    parent may be the engine, and a process id may be reused before it is read.
+    This is for the case that the warden was killed too. It waits for the lock instead of the
+    parent, because a worker's parent may be the engine, and a process id may be reused before it is
+    read.
     """
     folder = Path(os.environ[engine_warden.FOLDER_VARIABLE])
     lock = (folder / LOCK).open("rb")
-    threading.Thread(target=_clear_and_end, args=(folder, lock), name="end-with-generator", daemon=True).start()
+    threading.Thread(
+        target=_clear_and_end, args=(folder, lock), name="end-with-generator", daemon=True
+    ).start()
 
 
 def _clear_and_end(folder: Path, lock: BinaryIO) -> None:
-    fcntl.flock(lock, fcntl.LOCK_SH)  # shared: all workers may hold it together, but no other generator
+    fcntl.flock(
+        lock, fcntl.LOCK_SH
+    )  # shared: all workers may hold it together, but no other generator
     engine_warden.clear(str(folder))
     os._exit(1)
 
 
 def clear_abandoned() -> None:
-    """Remove the folders of generators that have ended, with the processes that use them; logs how many."""
+    """Remove the folders of generators that have ended, with the processes that use them; logs how
+    many.
+    """
     folders = 0
     processes = 0
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
@@ -107,7 +119,9 @@ def clear_abandoned() -> None:
 
 
 def _take_over(folder: Path) -> BinaryIO | None:
-    """The folder's lock if we may remove it; None if it is in use, another user's, or being made."""
+    """The folder's lock if we may remove it; None if it is in use, another user's,
+    or being made.
+    """
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             return None

@@ -1,10 +1,14 @@
-"""The engine's process as a fork of the generator, so that common imports, a third of an engine's start, run once.
+"""The engine's process as a fork of the generator, so that common imports, a third of an engine's
+start, run once.
 
-    generator: import vLLM -> fork -> ............................... -> vLLM starts its engine: the order -> serves
-    the fork:                  import what the engine alone needs -> wait for the order -> be vLLM's engine core
+    generator: import vLLM -> fork -> ............................... -> vLLM starts its engine: the
+        order -> serves
+    the fork:                  import what the engine alone needs -> wait for the order -> be vLLM's
+                               engine core
 
-It is made while the generator has one thread and no open files, because a fork of a process with threads may hang. vLLM
-itself would spawn a Python that imports everything again. The engine core spawns workers of a sharded engine as usual.
+It is made while the generator has one thread and no open files, because a fork of a process with
+threads may hang. vLLM itself would spawn a Python that imports everything again. The engine core
+spawns workers of a sharded engine as usual.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ class EngineFork:
             import vllm.v1.engine.async_llm  # noqa: F401
         context = multiprocessing.get_context("fork")
         child_orders, self._orders = context.Pipe(duplex=False)
-        self.process = context.Process(target=_wait_for_order, args=(child_orders, self._orders), name="EngineCore")
+        self.process = context.Process(
+            target=_wait_for_order, args=(child_orders, self._orders), name="EngineCore"
+        )
         self.process.start()
         child_orders.close()
 
@@ -41,7 +47,8 @@ class EngineFork:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._orders.close()  # without an order the fork ends; multiprocessing waits for it at this process's end
+        # without an order the fork ends; multiprocessing waits for it at this process's end
+        self._orders.close()
 
     @contextmanager
     def taken_by_vllm(self) -> Iterator[None]:
@@ -64,7 +71,9 @@ class EngineFork:
 
 
 class _Context:
-    """The multiprocessing context for vLLM: its process is the fork, all else is that of the usual context."""
+    """The multiprocessing context for vLLM: its process is the fork, all else is that of the usual
+    context.
+    """
 
     def __init__(self, fork: EngineFork, spawning: Any) -> None:
         self._fork = fork
@@ -109,7 +118,10 @@ def _import_engine() -> None:
 
 
 def _take_over(environment: Mapping[str, str]) -> None:
-    # Equal variables are not written again: vLLM finds the memory of the process title by their place.
+    # Equal variables are not written again: vLLM finds the memory of the process title by their
+    # place.
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
-    os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})
+    os.environ.update(
+        {name: value for name, value in environment.items() if os.environ.get(name) != value}
+    )

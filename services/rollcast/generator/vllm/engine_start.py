@@ -1,6 +1,8 @@
-"""How vLLM's engine is started: its environment, its arguments, and whether the run's model fits them.
+"""How vLLM's engine is started: its environment, its arguments, and whether the run's model fits
+them.
 
-Imports neither torch nor vLLM, because the generator imports it before it sets the environment that both read.
+Imports neither torch nor vLLM, because the generator imports it before it sets the environment that
+both read.
 """
 
 import os
@@ -36,7 +38,10 @@ class RoutingShape(NamedTuple):
 
 
 def has_gpus() -> bool:
-    """Whether the driver reports GPUs. Does not import torch, which would read the environment too early."""
+    """Whether the driver reports GPUs.
+
+    Does not import torch, which would read the environment too early.
+    """
     return Path("/proc/driver/nvidia/gpus").is_dir()
 
 
@@ -47,15 +52,20 @@ def set_environment(generator: Generator) -> None:
     """
     cores = os.sched_getaffinity(0)
     if generator.cpu is not None and generator.cpu not in cores:
-        raise UserError(f"generator.cpu = {generator.cpu}: this process may run on {sorted(cores)}; choose one of them")
+        raise UserError(
+            f"generator.cpu = {generator.cpu}: this process may run on {sorted(cores)}; choose one "
+            "of them"
+        )
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
-    # A fork of a process with threads may hang, and its environment does not differ from its parent's (EngineFolder).
+    # A fork of a process with threads may hang, and its environment does not differ from its
+    # parent's (EngineFolder).
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(generator.cpu_kv_cache_gib)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if not has_gpus():
-        # One worker has one core, and a second OpenMP thread would compete with the trainer for the next one.
+        # One worker has one core, and a second OpenMP thread would compete with the trainer for the
+        # next one.
         os.environ["OMP_NUM_THREADS"] = "1"
     workers = generator.tensor_parallel
     if generator.cpu is not None:
@@ -69,7 +79,8 @@ def set_environment(generator: Generator) -> None:
 def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     """Arguments of vLLM's AsyncEngineArgs for this run, on this device.
 
-    Raises UserError: there must be a GPU, and this build of vLLM is for CPUs; or a GPU cannot serve these adapters.
+    Raises UserError: there must be a GPU, and this build of vLLM is for CPUs; or a GPU cannot serve
+    these adapters.
     """
     from vllm.platforms import current_platform
 
@@ -83,7 +94,8 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
         "tensor_parallel_size": generator.tensor_parallel,
         "seed": zlib.crc32(f"{config.seed}/{name}".encode()),
         "enable_prefix_caching": True,
-        # As the trainer's, of layers that have one: rounded to the model's dtype it would drift from token to token.
+        # As the trainer's, of layers that have one: rounded to the model's dtype it would drift
+        # from token to token.
         "mamba_ssm_cache_dtype": "float32",
         # After temperature, top-p and top-k: of the distribution that was sampled from.
         "logprobs_mode": "processed_logprobs",
@@ -101,17 +113,22 @@ def engine_arguments(config: RunConfig, name: str) -> dict[str, Any]:
     if current_platform.is_cpu():
         if expected_gpus():
             raise unusable(None, "")
-        # One process less than vLLM's default, and no compilation: tiny models start in half the time.
+        # One process less than vLLM's default, and no compilation: tiny models start in half the
+        # time.
         if generator.tensor_parallel == 1:
-            arguments["distributed_executor_backend"] = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+            arguments["distributed_executor_backend"] = (
+                "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+            )
         arguments["enforce_eager"] = True
     else:
         check_gpu_dtype(config.model.lora, config.model.dtype)
-        # vLLM takes this share of the device at its start; the rest is left for a staged version and pieces.
+        # vLLM takes this share of the device at its start; the rest is left for a staged version
+        # and pieces.
         arguments["gpu_memory_utilization"] = generator.gpu_memory_utilization
         if generator.gpu_kv_cache_gib is not None:
             arguments["kv_cache_memory_bytes"] = int(generator.gpu_kv_cache_gib * (1 << 30))
-        # The other kernels reorder the weights of experts: a new version could not be loaded in place.
+        # The other kernels reorder the weights of experts: a new version could not be loaded in
+        # place.
         arguments["moe_backend"] = "triton"
     return arguments | passed_arguments(generator.engine)
 
@@ -129,7 +146,8 @@ def adapter_arguments(lora: Lora) -> dict[str, Any]:
 def served_config(config: Any, *, wide_head: bool, stored_weights: bool = False) -> Any:
     """vLLM's `hf_overrides`; for a model of TEXT_MODELS the config of its text part.
 
-    wide_head: products of the head are float32. stored_weights: vLLM reads the model's files itself.
+    wide_head: products of the head are float32. stored_weights: vLLM reads the model's files
+    itself.
     """
     # The trainer publishes the weights of a quantised file as the numbers that they stand for.
     if not stored_weights and hasattr(config, "quantization_config"):
@@ -143,7 +161,10 @@ def served_config(config: Any, *, wide_head: bool, stored_weights: bool = False)
 
 
 def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
-    """The settings of generator.engine that are set. Raises UserError if this vLLM does not know one of them."""
+    """The settings of generator.engine that are set.
+
+    Raises UserError if this vLLM does not know one of them.
+    """
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     # Those that differ from their defaults, because resolved run files contain the defaults too.
@@ -151,42 +172,53 @@ def passed_arguments(settings: passed.EngineArguments) -> dict[str, Any]:
     vllm_arguments = {field.name for field in fields(AsyncEngineArgs)}
     for name in changed_settings:
         if name not in vllm_arguments:
-            raise UserError(f"{passed.FIELD}.{name}: the installed vLLM has no such engine argument; remove it")
+            raise UserError(
+                f"{passed.FIELD}.{name}: the installed vLLM has no such engine argument; remove it"
+            )
     return changed_settings
 
 
-def check_routing(routing: RoutingShape, recipe: Recipe, max_length: int, quantization: str | None) -> None:
+def check_routing(
+    routing: RoutingShape, recipe: Recipe, max_length: int, quantization: str | None
+) -> None:
     """Raise UserError if the run file has settings for experts that this model does not support."""
     if recipe.router_replay:
         _check_replay(routing, recipe.most_rollouts_per_prompt, max_length)
     if quantization is not None and routing.layers:
         raise UserError(
-            f"{passed.FIELD}.quantization = {quantization!r}: updates of quantised experts have not been validated; "
+            f"{passed.FIELD}.quantization = {quantization!r}: updates of quantised experts have "
+            "not been validated; "
             "leave it out for a mixture of experts"
         )
 
 
 def _check_replay(routing: RoutingShape, rollouts: int, max_length: int) -> None:
-    """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a wire message."""
+    """Raise UserError if a group of `rollouts` rollouts, each `max_length` tokens long, exceeds a
+    wire message.
+    """
     # A choice of an expert travels as one byte.
     max_experts_per_layer = 256
     if routing.experts > max_experts_per_layer:
         raise UserError(
-            f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is one byte on the "
+            f"recipe.router_replay = true: a layer has {routing.experts} experts, and a choice is "
+            "one byte on the "
             f"wire, enough for {max_experts_per_layer}; set it to false"
         )
     # Upper limit of a token's bytes on the wire without its experts
     group = rollouts * max_length * (len(routing.layers) * routing.choices + 12)
     if group > MAX_MESSAGE_BYTES:
         raise UserError(
-            f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} take {group >> 20} "
-            f"MiB with their experts, and a group may take {MAX_MESSAGE_BYTES >> 20}; shorten model.max_length, "
+            f"recipe.router_replay = true: {rollouts} rollouts of model.max_length {max_length} "
+            f"take {group >> 20} "
+            f"MiB with their experts, and a group may take {MAX_MESSAGE_BYTES >> 20}; shorten "
+            "model.max_length, "
             "lower recipe.rollouts_per_prompt, or set it to false"
         )
 
 
 def import_vllm() -> None:
-    # Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would keep the engine.
+    # Not part of `start_llm`: tracebacks of failed optional imports keep its frames, which would
+    # keep the engine.
     with pause_garbage_collection():
         import vllm.v1.engine.async_llm  # noqa: F401
 

@@ -1,7 +1,8 @@
 """The experts of a layer are copied into the model as the stacks that travel, two for each layer.
 
-vLLM's own loader takes a stack apart and copies gate, up and down projection of each expert: 18,432 calls for the 48
-layers of 128 experts of Qwen3-30B-A3B, all of them in the engine's pause. Its weights in memory are the same stacks.
+vLLM's own loader takes a stack apart and copies gate, up and down projection of each expert: 18,432
+calls for the 48 layers of 128 experts of Qwen3-30B-A3B, all of them in the engine's pause. Its
+weights in memory are the same stacks.
 """
 
 import functools
@@ -16,13 +17,16 @@ PARTS = {
     "down_proj": ("w2_weight", ("w2",)),
     "w2": ("w2_weight", ("w2",)),
 }
-"""vLLM's parameter for each name of a stack in its layer, and its names of the projections in it, in order."""
+"""vLLM's parameter for each name of a stack in its layer, and its names of the projections in it,
+in order."""
 KNOW_NO_STACKS = ("DeepseekV2Model",)
 """Classes whose loader looks for the experts one by one under the names of the files."""
 
 
 def load_stacks_whole(model: torch.nn.Module) -> None:
-    """Replace vLLM's loader of experts by one that copies whole stacks, and leaves everything else to it."""
+    """Replace vLLM's loader of experts by one that copies whole stacks, and leaves everything else
+    to it.
+    """
     _copy_stacks()
     for module in model.modules():
         if type(module).__name__ in KNOW_NO_STACKS:
@@ -43,7 +47,10 @@ def _load_stacks_first(
             layer, _, stack_name = name.rpartition(".")
             if stack_name in PARTS:
                 experts: Any = model.get_submodule(layer)
-                loaded.update(f"{layer}.{parameter}" for parameter in experts.load_weights([(stack_name, weight)]))
+                loaded.update(
+                    f"{layer}.{parameter}"
+                    for parameter in experts.load_weights([(stack_name, weight)])
+                )
             else:
                 yield name, weight
 
@@ -70,7 +77,9 @@ def _copy_stacks() -> None:
 
 
 def _is_whole_stack(layer: Any, name: str, weight: torch.Tensor) -> bool:
-    """Whether the layer's memory has the form of this stack: all experts, not quantised, not transposed."""
+    """Whether the layer's memory has the form of this stack: all experts, not quantised, not
+    transposed.
+    """
     return (
         name in PARTS
         and layer.quant_config is None
@@ -89,9 +98,16 @@ def _load_stack(layer: Any, name: str, stack: torch.Tensor) -> str:
     if stack.shape == parameter.shape:
         parameter.data.copy_(stack)
         return parameter_name
-    # vLLM finds this worker's slice, or the unpadded part of the memory; it takes whole stacks there too.
-    for projection, stack_slice in zip(projections, stack.chunk(len(projections), dim=1), strict=True):
+    # vLLM finds this worker's slice, or the unpadded part of the memory; it takes whole stacks
+    # there too.
+    for projection, stack_slice in zip(
+        projections, stack.chunk(len(projections), dim=1), strict=True
+    ):
         parameter.weight_loader(
-            param=parameter, loaded_weight=stack_slice, weight_name=parameter_name, shard_id=projection, expert_id=0
+            param=parameter,
+            loaded_weight=stack_slice,
+            weight_name=parameter_name,
+            shard_id=projection,
+            expert_id=0,
         )
     return parameter_name

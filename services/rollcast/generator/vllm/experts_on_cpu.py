@@ -1,14 +1,15 @@
-"""Mixtures of experts on CPU, where vLLM neither loads new weights in place nor returns the routers' choices.
+"""Mixtures of experts on CPU, where vLLM neither loads new weights in place nor returns the
+routers' choices.
 
-vLLM replaces the weights of experts by a packed form for its CPU kernel, into which a new version cannot be loaded. So
-the packed copy exists next to the plain weights, and is packed again. The kernels chosen for GPUs (`engine_start`) read
-the weights as they are loaded. With adapters anywhere in the model vLLM leaves experts to Triton, although `model.lora`
-gives experts none.
+vLLM replaces the weights of experts by a packed form for its CPU kernel, into which a new version
+cannot be loaded. So the packed copy exists next to the plain weights, and is packed again. The
+kernels chosen for GPUs (`engine_start`) read the weights as they are loaded. With adapters anywhere
+in the model vLLM leaves experts to Triton, although `model.lora` gives experts none.
 
-vLLM records the choices at its routers, keeps them by KV block, so that a prefix hit has them too, and returns them
-with a request's tokens (`CompletionOutput.routed_experts`). Only its second model runner does this. That runner
-consists of Triton kernels, and the published Triton has no CPU backend. The recording does not depend on the runner, so
-here the first one gets it as well.
+vLLM records the choices at its routers, keeps them by KV block, so that a prefix hit has them too,
+and returns them with a request's tokens (`CompletionOutput.routed_experts`). Only its second model
+runner does this. That runner consists of Triton kernels, and the published Triton has no CPU
+backend. The recording does not depend on the runner, so here the first one gets it as well.
 """
 
 import functools
@@ -57,7 +58,9 @@ def pack_again(model: torch.nn.Module) -> None:
 
 @functools.cache
 def compute_without_adapters() -> None:
-    """Let the experts of a model with adapters elsewhere compute as those of a model without any."""
+    """Let the experts of a model with adapters elsewhere compute as those
+    of a model without any.
+    """
     from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig
 
     complete = FusedMoEConfig.__post_init__
@@ -81,7 +84,11 @@ def choose_by_sigmoid() -> None:
 
     def initialize(router: Any, *arguments: Any, **keywords: Any) -> None:
         make(router, *arguments, **keywords)
-        if router.scoring_func == "sigmoid" and not router.use_grouped_topk and router.custom_routing_function is None:
+        if (
+            router.scoring_func == "sigmoid"
+            and not router.use_grouped_topk
+            and router.custom_routing_function is None
+        ):
             router.use_grouped_topk = True
             router.num_expert_group = 1
             router.topk_group = 1
@@ -99,7 +106,9 @@ class _StepBatch(NamedTuple):
 
 @functools.cache
 def return_from_first_runner() -> None:
-    """Let the first model runner on CPU return the choices; changes nothing without `enable_return_routed_experts`."""
+    """Let the first model runner on CPU return the choices; changes nothing without
+    `enable_return_routed_experts`.
+    """
     from vllm.config import VllmConfig
     from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
@@ -113,7 +122,9 @@ def return_from_first_runner() -> None:
         prepare(runner, *arguments, **keywords)
         runner.rollcast_experts = None
         if runner.vllm_config.aux_output_config.enabled:
-            runner.rollcast_experts = get_aux_output_connector(runner.model, runner.vllm_config, runner.kv_cache_config)
+            runner.rollcast_experts = get_aux_output_connector(
+                runner.model, runner.vllm_config, runner.kv_cache_config
+            )
 
     @torch.inference_mode()
     def execute_model(runner: Any, scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -129,7 +140,9 @@ def return_from_first_runner() -> None:
             starts = np.cumsum([0, *tokens], dtype=np.int32)
             # A copy, because the runner writes its counts in place.
             computed = batch.num_computed_tokens_cpu[:count].copy()
-            runner.rollcast_pending = connector.prepare_output(_StepBatch(batch.req_ids[:count], computed, starts))
+            runner.rollcast_pending = connector.prepare_output(
+                _StepBatch(batch.req_ids[:count], computed, starts)
+            )
         return result
 
     @torch.inference_mode()

@@ -1,4 +1,5 @@
-"""Latent attention (DeepSeek): vLLM computes with matrices that it derives from a weight when it loads the model.
+"""Latent attention (DeepSeek): vLLM computes with matrices that it derives from a weight when it
+loads the model.
 
 A version that is loaded in place changes that weight alone, so they are derived again.
 """
@@ -10,7 +11,10 @@ import torch
 
 
 def derive_again(model: torch.nn.Module, dtype: torch.dtype) -> set[str]:
-    """Derive these weights; return their names. Call it after every load in place. `dtype`: the model's."""
+    """Derive these weights; return their names.
+
+    Call it after every load in place. `dtype`: the model's.
+    """
     from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 
     derived: set[str] = set()
@@ -18,13 +22,18 @@ def derive_again(model: torch.nn.Module, dtype: torch.dtype) -> set[str]:
         if isinstance(layer, MLAAttention):
             # In the same memory, so that CUDA graphs stay valid.
             layer.process_weights_after_loading(dtype)
-            derived.update(f"{name}.{parameter_name}" for parameter_name, _ in layer.named_parameters(recurse=False))
+            derived.update(
+                f"{name}.{parameter_name}"
+                for parameter_name, _ in layer.named_parameters(recurse=False)
+            )
     return derived
 
 
 @functools.cache
 def use_plain_kernels_on_cpu() -> None:
-    """Let vLLM take the CPU kernels that compute latent attention in float32 and leave its weights in place."""
+    """Let vLLM take the CPU kernels that compute latent attention in float32 and leave its weights
+    in place.
+    """
     from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
     from vllm.platforms.cpu import CpuPlatform
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
@@ -39,10 +48,13 @@ def use_plain_kernels_on_cpu() -> None:
 
     CpuPlatform.check_and_update_config = classmethod(check_and_update_config)
 
-    # vLLM's rotary kernel for CPUs takes the heads for tokens if they have a dimension of their own.
+    # vLLM's rotary kernel for CPUs takes the heads for tokens if they have a dimension of their
+    # own.
     rotate = RotaryEmbedding.forward_cpu
 
-    def forward_cpu(layer: Any, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None) -> Any:
+    def forward_cpu(
+        layer: Any, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None
+    ) -> Any:
         if query.dim() == 3:
             return layer.forward_native(positions, query, key)
         return rotate(layer, positions, query, key)

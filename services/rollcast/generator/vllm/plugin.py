@@ -1,4 +1,5 @@
-"""vLLM plug-in: keeps layers loadable in place on CPU, and the workers' rendezvous file in the engine's folder.
+"""vLLM plug-in: keeps layers loadable in place on CPU, and the workers' rendezvous file in the
+engine's folder.
 
 For experts see `experts_on_cpu`; `engine_failure` records why an engine ends.
 """
@@ -26,7 +27,9 @@ from rollcast.telemetry.heavy_imports import collect_from_now
 
 
 def register() -> None:
-    """Entry point `vllm.general_plugins`; runs in every process of the engine, any number of times."""
+    """Entry point `vllm.general_plugins`; runs in every process of the engine, any number
+    of times.
+    """
     # A child of `python -m rollcast.generator` turns it off in its first line.
     if not gc.isenabled():
         collect_from_now()
@@ -34,14 +37,16 @@ def register() -> None:
     from vllm.platforms import current_platform
     from vllm.v1.executor import multiproc_executor, uniproc_executor
 
-    # In the temporary folder the file would stay if the engine is killed, and its name does not identify its owner.
+    # In the temporary folder the file would stay if the engine is killed, and its name does not
+    # identify its owner.
     multiproc_executor.get_file_store_init_method = _rendezvous_file
     uniproc_executor.get_file_store_init_method = _rendezvous_file
     if current_platform.is_cpu():
         from vllm.model_executor.layers import utils
 
-        # vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the parameter, so that a
-        # new version could not be loaded in place. Plain `F.linear` is as fast for small models.
+        # vLLM packs the weight of every linear layer into a oneDNN handle on CPU and empties the
+        # parameter, so that a new version could not be loaded in place. Plain `F.linear` is as fast
+        # for small models.
         utils.dispatch_cpu_unquantized_gemm = _keep_plain_linear
         keep_experts_plain()
         compute_without_adapters()

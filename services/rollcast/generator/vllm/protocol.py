@@ -1,4 +1,6 @@
-"""vLLM's classes of the APIs that it serves, loaded when first asked for: the engine has imported vLLM by then."""
+"""vLLM's classes of the APIs that it serves, loaded when first asked for: the engine has imported
+vLLM by then.
+"""
 
 import functools
 from typing import Any
@@ -54,7 +56,9 @@ def anthropic_count() -> Any:
 
 @functools.cache
 def anthropic_messages() -> Any:
-    """The class whose methods convert between Anthropic's messages and chat completions; none needs an object of it."""
+    """The class whose methods convert between Anthropic's messages and chat completions; none needs
+    an object of it.
+    """
     from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
 
     return AnthropicServingMessages

@@ -1,13 +1,15 @@
-"""Layers with a recurrent state on CPU, where vLLM computes GatedDeltaNet (Qwen3-Next, Qwen3.5) in bfloat16 alone, and
-Mamba 2 (Nemotron-H) without the states inside a prompt that its cache asks for.
+"""Layers with a recurrent state on CPU, where vLLM computes GatedDeltaNet (Qwen3-Next, Qwen3.5) in
+bfloat16 alone, and Mamba 2 (Nemotron-H) without the states inside a prompt that its cache asks for.
 
-vLLM's CPU kernels of GatedDeltaNet take bfloat16 ("CPU GDN attention requires BF16"), and convolution weights in a
-packed form, into which a new version cannot be loaded. Here the same recurrence is computed by torch in float32, token
-by token, from plain weights:
+vLLM's CPU kernels of GatedDeltaNet take bfloat16 ("CPU GDN attention requires BF16"), and
+convolution weights in a packed form, into which a new version cannot be loaded. Here the same
+recurrence is computed by torch in float32, token by token, from plain weights:
 
-    S <- exp(g) S;  S <- S + beta (v - S k) k^T;  o = S q        S [values, keys] of each head (arXiv 2412.06464)
+    S <- exp(g) S;  S <- S + beta (v - S k) k^T;  o = S q        S [values, keys] of each head
+                    (arXiv 2412.06464)
 
-The state is where vLLM keeps it, so that its scheduler, its cache of states and its copies of them stay in use.
+The state is where vLLM keeps it, so that its scheduler, its cache of states and its copies of them
+stay in use.
 """
 
 import functools
@@ -33,8 +35,8 @@ def compute_recurrence_plainly() -> None:
 def split_prompts_at_states() -> None:
     """Let vLLM's scheduler end a step of Mamba 2 at each state that is cached.
 
-    On GPUs the kernel returns the state inside a step too. That on CPU returns the last one alone, and vLLM would read
-    beyond it (IndexError).
+    On GPUs the kernel returns the state inside a step too. That on CPU returns the last one alone,
+    and vLLM would read beyond it (IndexError).
     """
     from vllm.model_executor.layers.mamba.abstract import MambaBase
     from vllm.model_executor.layers.mamba.mamba_mixer2 import MambaMixer2
@@ -46,8 +48,9 @@ def split_prompts_at_states() -> None:
 def keep_what_was_drawn() -> None:
     """Let a seeded request's prompt take several steps on a CPU, as one of Mamba 2 does.
 
-    vLLM sets the request's random numbers back by what each step drew for nothing, and torch cannot on a CPU ("CPU
-    Generator does not use offset"). Here they go on: the tokens then depend on the number of steps too.
+    vLLM sets the request's random numbers back by what each step drew for nothing, and torch cannot
+    on a CPU ("CPU Generator does not use offset"). Here they go on: the tokens then depend on the
+    number of steps too.
     """
     from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
@@ -65,8 +68,12 @@ def keep_what_was_drawn() -> None:
     CPUModelRunner._bookkeeping_sync = bookkeeping_sync
 
 
-def _gated_delta_net(mixed_qkv: Tensor, b: Tensor, a: Tensor, core_attn_out: Tensor, layer_name: Any) -> None:
-    """vLLM's custom operation: fills `core_attn_out` [T, heads, values] from the projected tokens of this step."""
+def _gated_delta_net(
+    mixed_qkv: Tensor, b: Tensor, a: Tensor, core_attn_out: Tensor, layer_name: Any
+) -> None:
+    """vLLM's custom operation: fills `core_attn_out` [T, heads, values] from the projected tokens
+    of this step.
+    """
     from vllm.forward_context import get_forward_context
     from vllm.utils.torch_utils import _resolve_layer_name
 
@@ -90,11 +97,14 @@ def _gated_delta_net(mixed_qkv: Tensor, b: Tensor, a: Tensor, core_attn_out: Ten
             # The slot holds the state of a request that has ended.
             for state in layer.kv_cache:
                 state[slot] = 0
-        core_attn_out[rows] = _advance(layer, slot, mixed_qkv[None, rows], a[None, rows], b[None, rows])[0]
+        core_attn_out[rows] = _advance(
+            layer, slot, mixed_qkv[None, rows], a[None, rows], b[None, rows]
+        )[0]
 
 
 def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Advance the states in `slots` [N] by S tokens: `mixed` [N, S, channels], `a` and `b` [N, S, heads].
+    """Advance the states in `slots` [N] by S tokens: `mixed` [N, S, channels], `a` and `b` [N, S,
+    heads].
 
     Returns [N, S, heads, values].
     """
@@ -119,7 +129,9 @@ def _advance(layer: Any, slots: Tensor, mixed: Tensor, a: Tensor, b: Tensor) -> 
 
 
 def _convolve(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values in float32 [N, S, heads, size], after the convolution over the last few tokens."""
+    """Queries, keys and values in float32 [N, S, heads, size], after the convolution over the last
+    few tokens.
+    """
     from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
 
     states = layer.kv_cache[0]
@@ -129,11 +141,14 @@ def _convolve(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor,
     # The last inputs are the state that the next step's convolution begins with.
     states[slots] = inputs_with_state[:, -states.shape[1] :].to(states.dtype)
     kernel = layer.conv1d.weight
-    channels = F.conv1d(inputs_with_state.transpose(1, 2), kernel, layer.conv1d.bias, groups=kernel.shape[0])
+    channels = F.conv1d(
+        inputs_with_state.transpose(1, 2), kernel, layer.conv1d.bias, groups=kernel.shape[0]
+    )
     batch, length, _ = mixed.shape
     flat = F.silu(channels).transpose(1, 2).reshape(batch * length, -1)
     query, key, value = (
-        tensor.view(batch, length, *tensor.shape[-2:]).float() for tensor in layer.rearrange_mixed_qkv(flat)
+        tensor.view(batch, length, *tensor.shape[-2:]).float()
+        for tensor in layer.rearrange_mixed_qkv(flat)
     )
     # Several heads of values share one head of queries and keys.
     repeats = value.shape[2] // key.shape[2]
@@ -142,5 +157,6 @@ def _convolve(layer: Any, slots: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _normalise(vectors: Tensor) -> Tensor:
-    # Added to the squared length of queries and keys, as in the kernels for GPUs and in Transformers
+    # Added to the squared length of queries and keys, as in the kernels for GPUs and in
+    # Transformers
     return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + 1e-6)

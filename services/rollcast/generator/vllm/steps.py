@@ -1,4 +1,6 @@
-"""Counts and KV rebuilds of the engine's steps, read from the scheduler's output inside the worker."""
+"""Counts and KV rebuilds of the engine's steps, read
+from the scheduler's output inside the worker.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +9,9 @@ from rollcast.generator.vllm.kv_blocks import KvBlocks
 
 
 class KvRebuild(NamedTuple):
-    """A preempted request runs again: before its output token `num_output_tokens`, KV from `num_kept` on is rebuilt, by
-    the request or, since its preemption, by another rollout of the same prompt."""
+    """A preempted request runs again: before its output token `num_output_tokens`, KV from
+    `num_kept` on is rebuilt, by the request or, since its preemption, by another rollout of the
+    same prompt."""
 
     request_id: str
     num_output_tokens: int
@@ -16,7 +19,10 @@ class KvRebuild(NamedTuple):
 
 
 class EngineCounts(NamedTuple):
-    """Counts since the engine's start. Read from the workers, so that a hung engine behind a live front end is seen."""
+    """Counts since the engine's start.
+
+    Read from the workers, so that a hung engine behind a live front end is seen.
+    """
 
     steps: int = 0
     preemptions: int = 0
@@ -67,15 +73,20 @@ class StepObserver:
             self._blocks.preempt(request_id)
             self._prefilling.pop(request_id, None)
             self._decoding.discard(request_id)
-        # Before requests of this step begin to decode: a step counts if a request goes on decoding in it.
+        # Before requests of this step begin to decode: a step counts if a request goes on decoding
+        # in it.
         self._decodes = not self._decoding.isdisjoint(scheduled.num_scheduled_tokens)
         kept_by_request = self._observe_blocks(scheduled)
         for new in scheduled.scheduled_new_reqs:
             num_prompt_tokens = len(new.prompt_token_ids)
             num_tokens = len(new.prefill_token_ids or new.prompt_token_ids)
-            if new.req_id in self._num_prompt_tokens:  # vLLM's second model runner gets resumed requests as new ones
+            if (
+                new.req_id in self._num_prompt_tokens
+            ):  # vLLM's second model runner gets resumed requests as new ones
                 self._rebuilds.append(
-                    KvRebuild(new.req_id, num_tokens - num_prompt_tokens, kept_by_request[new.req_id])
+                    KvRebuild(
+                        new.req_id, num_tokens - num_prompt_tokens, kept_by_request[new.req_id]
+                    )
                 )
             self._num_prompt_tokens[new.req_id] = num_prompt_tokens
             self._advance(scheduled, new.req_id, new.num_computed_tokens, num_tokens)
@@ -85,8 +96,15 @@ class StepObserver:
                 cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
             ):
                 if request_id in cached.resumed_req_ids:
-                    self._rebuilds.append(KvRebuild(request_id, outputs, kept_by_request[request_id]))
-                    self._advance(scheduled, request_id, computed, self._num_prompt_tokens[request_id] + outputs)
+                    self._rebuilds.append(
+                        KvRebuild(request_id, outputs, kept_by_request[request_id])
+                    )
+                    self._advance(
+                        scheduled,
+                        request_id,
+                        computed,
+                        self._num_prompt_tokens[request_id] + outputs,
+                    )
                 elif request_id in self._prefilling:
                     self._advance(scheduled, request_id, computed, self._prefilling[request_id])
         for request_id in self._decoding & scheduled.num_scheduled_tokens.keys():
@@ -96,7 +114,10 @@ class StepObserver:
     def _observe_blocks(self, scheduled: Any) -> dict[str, int]:
         """Returns the result of `KvBlocks.begin` for each request that begins."""
         cached = scheduled.scheduled_cached_reqs
-        beginning = [(new.num_computed_tokens, new.req_id, new.block_ids) for new in scheduled.scheduled_new_reqs]
+        beginning = [
+            (new.num_computed_tokens, new.req_id, new.block_ids)
+            for new in scheduled.scheduled_new_reqs
+        ]
         for request_id, computed, blocks in zip(
             cached.req_ids, cached.num_computed_tokens, cached.new_block_ids, strict=True
         ):
@@ -107,14 +128,18 @@ class StepObserver:
         # A request may get a block that an earlier one of the same step fills (`KvBlocks.begin`).
         beginning.sort(key=lambda request: request[0])
         return {
-            request_id: self._blocks.begin(request_id, blocks, computed) for computed, request_id, blocks in beginning
+            request_id: self._blocks.begin(request_id, blocks, computed)
+            for computed, request_id, blocks in beginning
         }
 
     def weights_changed(self) -> None:
         """New weights were loaded, between two steps."""
         self._blocks.weights_changed(
             # KV of the last sampled token is not computed yet.
-            {name: self._num_prompt_tokens[name] + self._sampled[name] - 1 for name in self._decoding}
+            {
+                name: self._num_prompt_tokens[name] + self._sampled[name] - 1
+                for name in self._decoding
+            }
         )
 
     def step_ended(self, now_seconds: float) -> None:

@@ -1,7 +1,8 @@
 """vLLM's files of models that take more than text, on a machine without torchvision.
 
-They import Transformers' image processors, and these torchvision. The lists of packages for CPUs leave it out, because
-its usual builds break a CPU build of torch. The text model alone calls none of it.
+They import Transformers' image processors, and these torchvision. The lists of packages for CPUs
+leave it out, because its usual builds break a CPU build of torch. The text model alone calls none
+of it.
 """
 
 import importlib.util
@@ -12,12 +13,19 @@ from types import ModuleType
 
 import torch
 
-NEEDED = ("torchvision", "torchvision.transforms", "torchvision.transforms.v2", "torchvision.transforms.v2.functional")
+NEEDED = (
+    "torchvision",
+    "torchvision.transforms",
+    "torchvision.transforms.v2",
+    "torchvision.transforms.v2.functional",
+)
 """Imported at the top of these files, and used for images only."""
 
 
 def leave_out_torchvision() -> None:
-    """Let vLLM import the file of a model with empty modules in the place of torchvision if it is not installed."""
+    """Let vLLM import the file of a model with empty modules in the place of torchvision if it is
+    not installed.
+    """
     if importlib.util.find_spec("torchvision") is not None:
         return
     from transformers.utils import is_torchvision_available
@@ -35,7 +43,9 @@ def leave_out_torchvision() -> None:
 
 @contextmanager
 def _empty_torchvision() -> Iterator[None]:
-    """Only while a file is imported: other packages of the process ask whether torchvision is there."""
+    """Only while a file is imported: other packages of the process ask whether torchvision is
+    there.
+    """
     for name in NEEDED:
         sys.modules[name] = ModuleType(name)
     for name in NEEDED[1:]:

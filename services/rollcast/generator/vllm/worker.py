@@ -1,6 +1,8 @@
-"""Rollcast's additions to vLLM's worker: reception of weights and observation of the engine's steps.
+"""Rollcast's additions to vLLM's worker: reception of weights and observation of the engine's
+steps.
 
-Called by `collective_rpc` between engine steps. The bytes of a version arrive on the receiver's own threads.
+Called by `collective_rpc` between engine steps. The bytes of a version arrive on the receiver's own
+threads.
 
     stage on the device     every worker has a receiver; each loads from its own memory
     stage on the host       worker 0 has the receiver; all load from the memory that it shares
@@ -30,8 +32,9 @@ from rollcast.weights.receiver.weight_engine import ReceiverVerb, ReceiveState
 
 plugin.register()
 if not has_gpus():
-    # torch reads the variable only when it is imported, possibly before it was set. `set_num_threads` works here,
-    # because vLLM has not bound its threads yet; afterwards it is ignored.
+    # torch reads the variable only when it is imported, possibly before it was set.
+    # `set_num_threads` works here, because vLLM has not bound its threads yet; afterwards it is
+    # ignored.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
@@ -49,12 +52,18 @@ class GeneratorWorker:
         self.adapter = PolicyAdapter(self.model_runner, self.device, rank, alpha)
 
     def room_for_staging(self) -> tuple[int | None, int]:
-        """Free bytes on this worker's device, None if the device is the host; bytes of its part of a version."""
+        """Free bytes on this worker's device, None if the device is the host; bytes of its part of
+        a version.
+        """
         if self.adapter is not None:
             version_bytes = self.adapter.num_bytes
         else:
-            version_bytes = sum(parameter.nbytes for parameter in self.model_runner.model.parameters())
-        return (torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None), version_bytes
+            version_bytes = sum(
+                parameter.nbytes for parameter in self.model_runner.model.parameters()
+            )
+        return (
+            torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None
+        ), version_bytes
 
     def full_rollouts(self) -> int:
         """How many rollouts of model.max_length fit into this worker's KV cache together."""
@@ -63,7 +72,9 @@ class GeneratorWorker:
         cache = self.model_runner.kv_cache_config
         # vLLM keeps one block for itself.
         used = 1 - 1 / cache.num_blocks
-        return int(get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used)
+        return int(
+            get_max_concurrency_for_kv_cache_config(self.model_runner.vllm_config, cache) * used
+        )
 
     def num_threads(self) -> int:
         """CPU threads that torch uses for one operation in this worker."""
@@ -84,7 +95,8 @@ class GeneratorWorker:
         """Start to count steps, pin the engine to a core, make the receiver."""
         from vllm.v1.kv_cache_interface import MambaSpec
 
-        # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed, we end ourselves.
+        # Ctrl-C goes to the front end, which drains, then ends us. If it and its warden are killed,
+        # we end ourselves.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_with_generator()
         if cpu is not None:
@@ -96,12 +108,15 @@ class GeneratorWorker:
             self.receiver = Receiver(device=self.device, make_memory=in_host_memory)
         self.shared = SharedVersion()
         load_stacks_whole(self.model_runner.model)
-        layers = [group.kv_cache_spec for group in self.model_runner.kv_cache_config.kv_cache_groups]
+        layers = [
+            group.kv_cache_spec for group in self.model_runner.kv_cache_config.kv_cache_groups
+        ]
         recurrent = [index for index, spec in enumerate(layers) if isinstance(spec, MambaSpec)]
         self.step_observer = StepObserver([spec.block_size for spec in layers], recurrent)
         run = self.model_runner.execute_model
 
-        # Before the step the scheduler's output is complete, and the requests' blocks are not filled yet.
+        # Before the step the scheduler's output is complete, and the requests' blocks are not
+        # filled yet.
         def execute_and_observe(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
             self.step_observer.observe(scheduled)
             result = run(scheduled, *arguments, **keywords)
@@ -138,8 +153,8 @@ class GeneratorWorker:
     def apply(self, path: str) -> tuple[list[str], float, float]:
         """Load the staged version, under the engine's pause. `path`: `ReceiveState.path`.
 
-        Returns the requests that are decoding, when the last step ended (monotonic seconds of this machine), and how
-        many seconds copying the parameters into the model took.
+        Returns the requests that are decoding, when the last step ended (monotonic seconds of this
+        machine), and how many seconds copying the parameters into the model took.
         """
         started = time.monotonic()
         if self.receiver is not None:
@@ -150,7 +165,11 @@ class GeneratorWorker:
             # The pause ends when the copies have run, not when they are queued.
             if self.device.type == "cuda":
                 torch.cuda.current_stream(self.device).synchronize()
-        return self.step_observer.decoding(), self.step_observer.last_step_at, time.monotonic() - started
+        return (
+            self.step_observer.decoding(),
+            self.step_observer.last_step_at,
+            time.monotonic() - started,
+        )
 
     def _load_complete(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         if self.adapter is not None:
@@ -163,11 +182,13 @@ class GeneratorWorker:
         pack_again(model)
         derived = derive_again(model, self.model_runner.vllm_config.model_config.dtype)
         self.step_observer.weights_changed()
-        # vLLM loads what it gets and does not notice what is missing: such a layer would keep its former weights.
+        # vLLM loads what it gets and does not notice what is missing: such a layer would keep its
+        # former weights.
         missing_names = {name for name, _ in model.named_parameters()} - set(loaded) - derived
         if missing_names:
             raise RuntimeError(
-                f"the trainer's version lacks weights of this model: {', '.join(sorted(missing_names)[:5])}"
+                "the trainer's version lacks weights of this model: "
+                f"{', '.join(sorted(missing_names)[:5])}"
             )
 
     @property
@@ -181,8 +202,13 @@ class GeneratorWorker:
         return loaded
 
     def _load_quantised(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """vLLM quantises each layer of the received weights again, in its place, and counts its copies itself."""
-        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+        """vLLM quantises each layer of the received weights again, in its place, and counts its
+        copies itself.
+        """
+        from vllm.model_executor.model_loader.reload import (
+            finalize_layerwise_reload,
+            initialize_layerwise_reload,
+        )
 
         model = self.model_runner.model
         names = {name for name, _ in model.named_parameters()}

@@ -1,8 +1,9 @@
-"""The demo's language model: a tiny Qwen3 of 0.6 M parameters, trained from scratch on imperfect worked additions.
+"""The demo's language model: a tiny Qwen3 of 0.6 M parameters, trained from scratch on imperfect
+worked additions.
 
-Training takes about a minute on one core and is done once: the folder is cached under a key made of the settings.
-Every step of a training trace is wrong with probability `noise`, so the model learns the form of the answer and how
-to add, but samples wrong steps too: what RL has to cure.
+Training takes about a minute on one core and is done once: the folder is cached under a key made of
+the settings. Every step of a training trace is wrong with probability `noise`, so the model learns
+the form of the answer and how to add, but samples wrong steps too: what RL has to cure.
 
     ensure_base_model -> cached? -> its folder
                       -> a process trains it, printing its progress -> renamed into place
@@ -71,13 +72,16 @@ def ensure_base_model(settings: BaseModel, progress: Progress) -> Path:
         with (cache / f".{settings.key}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a second demo waits for the first one's model
             if not folder.exists():
-                with tempfile.TemporaryDirectory(prefix=f".{settings.key}.", dir=cache) as temporary:
+                with tempfile.TemporaryDirectory(
+                    prefix=f".{settings.key}.", dir=cache
+                ) as temporary:
                     model_folder = Path(temporary) / "model"
                     _train_in_process(settings, model_folder, progress)
                     model_folder.rename(folder)
     except OSError as error:
         raise UserError(
-            f"ROLLCAST_CACHE = {cache}: the base model cannot be stored there ({error.strerror or error}); "
+            f"ROLLCAST_CACHE = {cache}: the base model cannot be stored there "
+            f"({error.strerror or error}); "
             "free space or name another folder"
         ) from error
     return folder
@@ -87,16 +91,27 @@ def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> 
     """Torch's memory and threads go away with the process."""
     arguments = (json.dumps(dataclasses.asdict(settings)), str(folder))
     command = [sys.executable, "-m", "rollcast.local.demo.training", *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         with subprocess.Popen(  # noqa: S603  # our own module
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            errors="replace",
+            env=environment,
         ) as process:
             deadline = Timer(TRAINING_DEADLINE_SECONDS, process.kill)
             deadline.start()
             try:
                 for line in process.stdout or ():
-                    with suppress(ValueError):  # a line that is no number is a library's word to the user
+                    with suppress(
+                        ValueError
+                    ):  # a line that is no number is a library's word to the user
                         progress(float(line))
                 process.wait()
             finally:
@@ -105,4 +120,7 @@ def _train_in_process(settings: BaseModel, folder: Path, progress: Progress) -> 
         errors.seek(0)
         reason = (errors.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
     if process.returncode != 0:
-        raise UserError(f"training of the demo's base model failed ({reason}); free memory or disk space and run again")
+        raise UserError(
+            f"training of the demo's base model failed ({reason}); free memory or disk space and "
+            "run again"
+        )

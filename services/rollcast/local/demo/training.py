@@ -1,4 +1,6 @@
-"""Training of the demo's language model, a process: `python -m rollcast.local.demo.training SETTINGS FOLDER`."""
+"""Training of the demo's language model, a process: `python -m rollcast.local.demo.training
+SETTINGS FOLDER`.
+"""
 
 import dataclasses
 import json
@@ -19,7 +21,8 @@ MAX_LENGTH = 128
 
 
 def train_base_model(settings: BaseModel, folder: Path, progress: Progress) -> float:
-    """Train and save the model with its tokenizer; returns the pass rate it starts RL with, sampled at temperature 1.
+    """Train and save the model with its tokenizer; returns the pass rate it starts RL with, sampled
+    at temperature 1.
 
     The folder also holds `base_model.json` with the settings and that pass rate.
     """
@@ -31,8 +34,12 @@ def train_base_model(settings: BaseModel, folder: Path, progress: Progress) -> f
     rng = random.Random(f"base-model/{settings.seed}")
     tokenizer = make_tokenizer()
     model = _make_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, settings.steps))
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: _learning_rate_share(step, settings.steps)
+    )
     for step in range(settings.steps):
         tokens, is_answer = _draw_batch(settings, rng, tokenizer)
         logits = model(torch.tensor(tokens[:, :-1])).logits
@@ -48,7 +55,9 @@ def train_base_model(settings: BaseModel, folder: Path, progress: Progress) -> f
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "base_model.json").write_text(json.dumps(dataclasses.asdict(settings) | {"pass_rate": rate}) + "\n")
+    (folder / "base_model.json").write_text(
+        json.dumps(dataclasses.asdict(settings) | {"pass_rate": rate}) + "\n"
+    )
     progress(1.0)
     return rate
 
@@ -69,10 +78,14 @@ def measure_pass_rate(model: Any, tokenizer: Any, settings: BaseModel, rng: rand
     prompts = tokenizer([prompt_text(a, b) for a, b in operands], padding=True, return_tensors="pt")
     model.eval()
     with torch.no_grad():
-        sampled = model.generate(**prompts, max_new_tokens=64, do_sample=True, temperature=1.0, top_k=0, top_p=1.0)
+        sampled = model.generate(
+            **prompts, max_new_tokens=64, do_sample=True, temperature=1.0, top_k=0, top_p=1.0
+        )
     tokenizer.padding_side = "right"
     model.train()
-    completions = tokenizer.batch_decode(sampled[:, prompts["input_ids"].shape[1] :], skip_special_tokens=True)
+    completions = tokenizer.batch_decode(
+        sampled[:, prompts["input_ids"].shape[1] :], skip_special_tokens=True
+    )
     rewards = [
         grade("arithmetic", completion, json.dumps(str(a + b))).reward
         for (a, b), completion in zip(operands, completions, strict=True)
@@ -85,7 +98,9 @@ def make_tokenizer() -> Any:
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {"<pad>": PAD, "<eos>": EOS} | {character: i for i, character in enumerate(CHARACTERS, start=2)}
+    vocabulary = {"<pad>": PAD, "<eos>": EOS} | {
+        character: i for i, character in enumerate(CHARACTERS, start=2)
+    }
     characters = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     characters.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
@@ -118,7 +133,9 @@ def _make_model() -> Any:
 
 
 def _draw_batch(settings: BaseModel, rng: random.Random, tokenizer: Any) -> tuple[Any, Any]:
-    """Token ids [batch, longest] padded on the right, and a mask of the answer's tokens (end included)."""
+    """Token ids [batch, longest] padded on the right, and a mask of the answer's tokens (end
+    included).
+    """
     import numpy as np
 
     rows = []

@@ -1,4 +1,6 @@
-"""Inspects what the user brings: the model's kind, size and context length; the data's kind, fields and verifier."""
+"""Inspects what the user brings: the model's kind, size and context length; the data's kind, fields
+and verifier.
+"""
 
 import importlib.util
 import re
@@ -9,7 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rollcast.config.datasets import HuggingfaceDataset, JsonlDataset, MappingName, ParquetDataset, RowsDataset
+from rollcast.config.datasets import (
+    HuggingfaceDataset,
+    JsonlDataset,
+    MappingName,
+    ParquetDataset,
+    RowsDataset,
+)
 from rollcast.config.errors import UserError
 from rollcast.memory.architecture import UncountedModelError
 from rollcast.memory.model_file import folder_here, read_here
@@ -23,7 +31,15 @@ NOT_HERE = "not on this machine yet; `rollcast up` fetches it from the hub"
 _UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 UNFIT_FOR_A_NAME = r"[:/\x00-\x1f\x7f]"
 PROMPT_FIELDS = ("prompt", "question", "problem", "messages", "query", "instruction", "input")
-ANSWER_FIELDS = ("answer", "solution", "ground_truth", "reward_model.ground_truth", "target", "final_answer", "label")
+ANSWER_FIELDS = (
+    "answer",
+    "solution",
+    "ground_truth",
+    "reward_model.ground_truth",
+    "target",
+    "final_answer",
+    "label",
+)
 """Names that TRL, verl and published sets use, the likeliest first."""
 
 
@@ -49,17 +65,22 @@ class DataLook:
     def in_words(self) -> str:
         if self.mapping != "plain":
             return f"the mapping {self.mapping} knows its fields"
-        return f"prompts are in {self.prompt_field!r}, answers in {self.answer_field or 'no field'!r}"
+        return (
+            f"prompts are in {self.prompt_field!r}, answers in {self.answer_field or 'no field'!r}"
+        )
 
 
 def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> DataLook:
-    """`data`: a file, or a set of the hub. Fields that are not given are looked for in the first rows.
+    """`data`: a file, or a set of the hub. Fields that are not given are looked for in the first
+    rows.
 
     Raises UserError where nothing can be read, or no field looks like a prompt.
     """
     for mapping, dataset_mapping in MAPPINGS.items():
         if dataset_mapping.hub is not None and dataset_mapping.hub.path == data:
-            return DataLook("huggingface", data, mapping, "", None, dataset_mapping.verifier, mapping)
+            return DataLook(
+                "huggingface", data, mapping, "", None, dataset_mapping.verifier, mapping
+            )
     dataset = _dataset(data)
     # Rows from which fields are guessed
     rows = [row for _, row in islice(read_rows(dataset, None, Counter()), 50)]
@@ -68,10 +89,13 @@ def look_at(data: str, prompt_field: str | None, answer_field: str | None) -> Da
     prompts = prompt_field or _first_field(rows, PROMPT_FIELDS)
     if prompts is None:
         raise NoPromptFieldError(
-            f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a usual name of a "
+            f"--data {data}: none of its fields ({', '.join(map(repr, list(rows[0])[:10]))}) has a "
+            "usual name of a "
             "prompt; say which it is with --prompt-field"
         )
-    answers = answer_field or _first_field(rows, [name for name in ANSWER_FIELDS if name != prompts])
+    answers = answer_field or _first_field(
+        rows, [name for name in ANSWER_FIELDS if name != prompts]
+    )
     return DataLook(dataset.kind, data, dataset.name, prompts, answers, _suiting(rows, answers))
 
 
@@ -80,14 +104,20 @@ def _dataset(data: str) -> RowsDataset:
     stem = re.sub(UNFIT_FOR_A_NAME, "-", path.name.partition(".")[0])[:100] or "data"
     if path.suffix == ".parquet":
         return ParquetDataset(name=stem, path=path)
-    if path.exists() or path.suffix in (".jsonl", ".json", ".gz") or data.startswith((".", "/", "~")):
+    if (
+        path.exists()
+        or path.suffix in (".jsonl", ".json", ".gz")
+        or data.startswith((".", "/", "~"))
+    ):
         return JsonlDataset(name=stem, path=path)
     return HuggingfaceDataset(name=stem, path=data)
 
 
 def _first_field(rows: list[Row], names: Sequence[str]) -> str | None:
     """The first name under which every row has something."""
-    return next((name for name in names if all(_value(row, name) is not None for row in rows)), None)
+    return next(
+        (name for name in names if all(_value(row, name) is not None for row in rows)), None
+    )
 
 
 def _value(row: Row, name: str) -> Any:
@@ -111,7 +141,10 @@ def _suiting(rows: list[Row], answers: str | None) -> str:
 
 
 def model_in_words(path: str) -> str:
-    """Class, size and context length, as far as its config.json and its files contain them. Raises UserError."""
+    """Class, size and context length, as far as its config.json and its files contain them.
+
+    Raises UserError.
+    """
     try:
         model_config = read_here(path)
     except OSError as error:

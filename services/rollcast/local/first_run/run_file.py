@@ -28,7 +28,10 @@ class Answers:
 def run_file_text(answers: Answers) -> str:
     """The text of the run file."""
     lines = [
-        "# Made by `rollcast init`. What it leaves out is filled in: `rollcast config check` prints it.",
+        (
+            "# Made by `rollcast init`. What it leaves out is filled in: `rollcast config check` "
+            "prints it."
+        ),
         f"run: {_scalar(answers.run)} # everything it writes goes to runs/{answers.run}",
         "model:",
         f"  path: {_scalar(answers.model)} # a folder, or a name on the hub",
@@ -37,7 +40,9 @@ def run_file_text(answers: Answers) -> str:
         *(f"    {line}" for line in _dataset(answers)),
     ]
     if answers.trusted:
-        settings = f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
+        settings = (
+            f"{{kind: function, name: mine, code: {_scalar(answers.verifier)}, trusted: true}}"
+        )
         lines += ["  verifiers:", f"    - {settings} # with files and network"]
     # Evaluations of a run: a forecast needs five, and more make it better.
     num_evaluations = 12
@@ -46,7 +51,8 @@ def run_file_text(answers: Answers) -> str:
         lines.append(f"  evaluation: {{every_steps: {every}}} # {_points(answers.steps, every)}")
     else:
         comment = (
-            f"a point of the curve; `rollcast try` says how long a step takes, and {num_evaluations} points are enough"
+            "a point of the curve; `rollcast try` says how long a step takes, and "
+            f"{num_evaluations} points are enough"
         )
         # Used while the number of steps is unknown: a tenth of the usual distance, because a first
         # run is short.
@@ -61,7 +67,9 @@ def _dataset(answers: Answers) -> list[str]:
     verifier = answers.verifier
     lines = [f"kind: {data.kind}", f"name: {_scalar(data.name)} # its label in metrics and curves"]
     if data.mapping != "plain":
-        lines.append(f"mapping: {data.mapping} # knows where the set is, its fields and its verifier")
+        lines.append(
+            f"mapping: {data.mapping} # knows where the set is, its fields and its verifier"
+        )
     else:
         lines.append(f"path: {_scalar(data.path)}")
         if data.prompt_field != "prompt":
@@ -69,14 +77,19 @@ def _dataset(answers: Answers) -> list[str]:
         if is_built_in(verifier) and data.answer_field not in (None, "answer"):
             lines.append(f"answer_field: {_scalar(data.answer_field)}")
     if data.mapping == "plain" or verifier != data.suits:
-        lines.append(f"verifier: {'mine' if answers.trusted else _scalar(verifier)} # {_verifier_in_words(verifier)}")
+        lines.append(
+            f"verifier: {'mine' if answers.trusted else _scalar(verifier)} # "
+            f"{_verifier_in_words(verifier)}"
+        )
     if data.mapping == "plain" and verifier == "math":
         lines.append(f"template: {_scalar(MATH_TEMPLATE)} # the text around each prompt")
     return lines
 
 
 def _points(steps: int, every: int) -> str:
-    """The number of evaluations after the start in a run of this many steps; the end always has one."""
+    """The number of evaluations after the start in a run of this many steps; the end always has
+    one.
+    """
     points = math.ceil(steps / every)
     few = "" if points >= LEAST_EVALUATIONS else f"; a forecast takes {LEAST_EVALUATIONS}"
     return f"{format_count(points, 'point')} of the curve, from held-out prompts{few}"
@@ -86,7 +99,10 @@ def _budget(answers: Answers) -> str:
     if answers.steps is not None:
         return f"budget: {{steps: {answers.steps}}} # optimizer steps; or device_hours"
     if answers.device_hours is not None:
-        return f"budget: {{device_hours: {answers.device_hours:g}}} # GPU-hours, core-hours without a GPU; or steps"
+        return (
+            f"budget: {{device_hours: {answers.device_hours:g}}} # GPU-hours, core-hours without a "
+            "GPU; or steps"
+        )
     return "budget: {endless: true} # Ctrl-C ends it; or steps, or device_hours"
 
 
@@ -100,6 +116,12 @@ def _verifier_in_words(verifier: str) -> str:
 
 def _scalar(value: Any) -> str:
     """A text as YAML has it on one line, within braces as well."""
-    if isinstance(value, str) and (":" in value or "\n" in value or any(mark in value for mark in "{}[],#")):
+    if isinstance(value, str) and (
+        ":" in value or "\n" in value or any(mark in value for mark in "{}[],#")
+    ):
         return yaml.safe_dump(value, default_style='"', width=1_000_000, allow_unicode=True).strip()
-    return yaml.safe_dump(value, width=1_000_000, allow_unicode=True).removesuffix("\n").removesuffix("\n...")
+    return (
+        yaml.safe_dump(value, width=1_000_000, allow_unicode=True)
+        .removesuffix("\n")
+        .removesuffix("\n...")
+    )

@@ -1,4 +1,6 @@
-"""Verdicts on right and wrong answers to the first prompts: a mistake is seen before it costs a run."""
+"""Verdicts on right and wrong answers to the first prompts: a mistake is seen before it costs a
+run.
+"""
 
 from collections.abc import Iterator
 
@@ -46,7 +48,9 @@ def _answers(prompt: Prompt, other_prompts: list[Prompt]) -> list[str]:
 
 def _as_answer(prompt: Prompt) -> str | None:
     reference = reference_answer(prompt)
-    if reference is None or prompt.verifier == "countdown":  # whose target is no answer: an expression is
+    if (
+        reference is None or prompt.verifier == "countdown"
+    ):  # whose target is no answer: an expression is
         return None
     forms = {"math": f"\\boxed{{{reference}}}", "arithmetic": f"|{reference}"}
     return forms.get(prompt.verifier, reference)

@@ -16,15 +16,18 @@ from rollcast.recipe.ratios import clamp_log_ratio, overflows
 class ClippedSurrogate:
     """Eq (3): J_t = min(rho_t A_t, clip(rho_t, 1 - clip_low, 1 + clip_high) A_t).
 
-    With sample aggregation this is Eq (3), the base; with prompt aggregation Eq (8), DAPO. With sample aggregation and
-    clip_low = clip_high it is Eq (7), GRPO.
+    With sample aggregation this is Eq (3), the base; with prompt aggregation Eq (8), DAPO. With
+    sample aggregation and clip_low = clip_high it is Eq (7), GRPO.
     """
 
     clip_low: float
     clip_high: float
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        return live(clipped_surrogate(log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs)
+        return live(
+            clipped_surrogate(log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high),
+            inputs,
+        )
 
     def clamped_tokens(self, inputs: LossInputs) -> Tensor:
         return overflows(log_ratio(inputs), inputs.advantages) & (inputs.weights > 0)
@@ -39,14 +42,18 @@ def make(settings: DapoLoss | GrpoLoss | BaseLoss) -> ClippedSurrogate:
     return ClippedSurrogate(clip_low=settings.clip_low, clip_high=settings.clip_high)
 
 
-def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+def clipped_surrogate(
+    log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+) -> Tensor:
     ratio = clamp_log_ratio(log_ratio, advantages).exp()
     return torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
 
 
-def clipped_away(log_ratio: Tensor, inputs: LossInputs, clip_low: float, clip_high: float) -> tuple[Tensor, Tensor]:
-    """Return two [T] bool, the tokens whose gradient the clip removes: those with a ratio below its range and A < 0,
-    and those with one above it and A > 0."""
+def clipped_away(
+    log_ratio: Tensor, inputs: LossInputs, clip_low: float, clip_high: float
+) -> tuple[Tensor, Tensor]:
+    """Return two [T] bool, the tokens whose gradient the clip removes: those with a ratio below its
+    range and A < 0, and those with one above it and A > 0."""
     ratio = log_ratio.detach().exp()
     is_live = inputs.weights > 0
     low = (ratio < 1 - clip_low) & (inputs.advantages < 0) & is_live

@@ -14,11 +14,13 @@ from rollcast.recipe.ratios import overflows
 
 @dataclass(frozen=True, slots=True)
 class Gspo:
-    """GSPO: Eq (3) with one ratio per rollout, rho_i = (pi_train(y_i) / pi_gen(y_i)) ^ (1 / |y_i|), over loss tokens.
+    """GSPO: Eq (3) with one ratio per rollout, rho_i = (pi_train(y_i) / pi_gen(y_i)) ^ (1 / |y_i|),
+    over loss tokens.
 
-    ScaleRL prints rho_i without the exponent, but its clip scale (3e-3 / 4e-3, A.17.3) only makes sense with it, as in
-    the GSPO paper (arXiv 2507.18071); `length_normalised` False is the printed form. An episode has one ratio for each
-    of its training sequences, over the sampled tokens of that sequence.
+    ScaleRL prints rho_i without the exponent, but its clip scale (3e-3 / 4e-3, A.17.3) only makes
+    sense with it, as in the GSPO paper (arXiv 2507.18071); `length_normalised` False is the printed
+    form. An episode has one ratio for each of its training sequences, over the sampled tokens of
+    that sequence.
     """
 
     clip_low: float
@@ -27,7 +29,10 @@ class Gspo:
 
     def terms(self, inputs: LossInputs) -> Tensor:
         return live(
-            clipped_surrogate(self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high), inputs
+            clipped_surrogate(
+                self._log_ratio(inputs), inputs.advantages, self.clip_low, self.clip_high
+            ),
+            inputs,
         )
 
     def clamped_tokens(self, inputs: LossInputs) -> Tensor:
@@ -42,7 +47,9 @@ class Gspo:
         token_log_ratio = log_ratio(inputs)
         is_live = inputs.weights > 0
         num_rollouts = int(inputs.rollout.max()) + 1 if inputs.rollout.numel() else 0
-        totals = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, token_log_ratio)
+        totals = token_log_ratio.new_zeros(num_rollouts).index_add(
+            0, inputs.rollout, token_log_ratio
+        )
         if self.length_normalised:
             num_live = is_live.to(token_log_ratio.dtype)
             lengths = token_log_ratio.new_zeros(num_rollouts).index_add(0, inputs.rollout, num_live)

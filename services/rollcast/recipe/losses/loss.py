@@ -1,16 +1,19 @@
-"""Policy losses: the objective of every token, and its weighted mean (arXiv 2510.13786, sections 2, 3.2 and A.2).
+"""Policy losses: the objective of every token, and its weighted mean (arXiv 2510.13786, sections 2,
+3.2 and A.2).
 
-A loss maps the tokens of one micro-batch to terms J_t of the objective to maximise; `objective` returns
-(sum_t w_t J_t, sum_t w_t) BEFORE any reduction over micro-batches or ranks. The loss to minimise is
+A loss maps the tokens of one micro-batch to terms J_t of the objective to maximise; `objective`
+returns (sum_t w_t J_t, sum_t w_t) BEFORE any reduction over micro-batches or ranks. The loss to
+minimise is
 -(all-reduced sum) / (all-reduced denominator). w_t comes from `rollcast.recipe.aggregation`, once per batch, so a
 prompt group may be split over micro-batches and ranks at will, a rollout may not.
 
-Tokens with weight 0 (the forced phrase, padding) have no effect: their log-probabilities, finite or not, reach neither
-value nor gradient.
+Tokens with weight 0 (the forced phrase, padding) have no effect: their log-probabilities, finite or
+not, reach neither value nor gradient.
 
-    rho_t  = pi_train(y_t) / pi_gen(y_t)    numerator from the trainer's kernels, denominator from the generator's
+    rho_t  = pi_train(y_t) / pi_gen(y_t)    numerator from the trainer's kernels, denominator from
+           the generator's
     A_t    = advantage of the token's rollout (`rollcast.recipe.advantages`)
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ class LossInputs:
     weights: Tensor
     """[T] w_t >= 0; 0 if the token carries no loss."""
     rollout: Tensor
-    """[T] int64 index of each token's rollout within the micro-batch, 0 .. number of rollouts - 1."""
+    """[T] int64 index of each token's rollout within the micro-batch, 0 .. number of rollouts -
+    1."""
 
 
 class Loss(Protocol):
@@ -44,30 +48,43 @@ class Loss(Protocol):
         """Return J_t [T], to be maximised; 0 if the weight is 0."""
 
     def clamped_tokens(self, inputs: LossInputs) -> Tensor:
-        """Return [T] bool, the tokens whose ratio was clamped because it overflows (`rollcast.recipe.ratios`)."""
+        """Return [T] bool, the tokens whose ratio was clamped because it overflows
+        (`rollcast.recipe.ratios`).
+        """
 
 
 @runtime_checkable
 class CuttingLoss(Protocol):
-    """A loss that names the tokens whose ratio it clips or truncates. A function of the user's own does not."""
+    """A loss that names the tokens whose ratio it clips or truncates.
+
+    A function of the user's own does not.
+    """
 
     def cut(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-        """Return two [T] bool, by side of the ratio, low and high: the tokens whose gradient a clip removes, or whose
-        ratio is truncated; none if the weight is 0."""
+        """Return two [T] bool, by side of the ratio, low and high: the tokens whose gradient a clip
+        removes, or whose ratio is truncated; none if the weight is 0."""
 
 
 def cut_tokens(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return two [T] bool, the tokens that the loss cuts below and above; none if the loss does not name them."""
-    return loss.cut(inputs) if isinstance(loss, CuttingLoss) else (no_token(inputs), no_token(inputs))
+    """Return two [T] bool, the tokens that the loss cuts below and above; none if the loss does not
+    name them.
+    """
+    return (
+        loss.cut(inputs) if isinstance(loss, CuttingLoss) else (no_token(inputs), no_token(inputs))
+    )
 
 
 def objective(loss: Loss, inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return the scalars (sum_t w_t J_t, sum_t w_t) of this micro-batch; add them up before dividing."""
+    """Return the scalars (sum_t w_t J_t, sum_t w_t) of this micro-batch; add them up before
+    dividing.
+    """
     return (inputs.weights * loss.terms(inputs)).sum(), inputs.weights.sum()
 
 
 def live(values: Tensor, inputs: LossInputs) -> Tensor:
-    return torch.where(inputs.weights > 0, values, torch.zeros((), dtype=values.dtype, device=values.device))
+    return torch.where(
+        inputs.weights > 0, values, torch.zeros((), dtype=values.dtype, device=values.device)
+    )
 
 
 def log_ratio(inputs: LossInputs) -> Tensor:

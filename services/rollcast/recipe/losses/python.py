@@ -17,7 +17,9 @@ class PythonLoss:
     function: OwnFunction
 
     def terms(self, inputs: LossInputs) -> Tensor:
-        if inputs.logprobs.numel() == 0:  # of a rank without rollouts: means and maxima have no value there
+        if (
+            inputs.logprobs.numel() == 0
+        ):  # of a rank without rollouts: means and maxima have no value there
             return inputs.logprobs * 0
         inputs_copy = _copy(inputs)
         if inputs_copy.logprobs.requires_grad:
@@ -25,14 +27,20 @@ class PythonLoss:
         terms = self.function.call(inputs_copy)
         size = list(inputs.logprobs.shape)
         if not isinstance(terms, Tensor) or list(terms.shape) != size:
-            result_description = f"a tensor {list(terms.shape)}" if isinstance(terms, Tensor) else terms
-            raise self.function.make_result_error(result_description, f"a tensor {size}, one term for each token")
+            result_description = (
+                f"a tensor {list(terms.shape)}" if isinstance(terms, Tensor) else terms
+            )
+            raise self.function.make_result_error(
+                result_description, f"a tensor {size}, one term for each token"
+            )
         if not _is_finite(terms, inputs):
             raise self.function.make_result_error(
                 "terms that are not finite", "finite ones for tokens with finite log-probs"
             )
         if torch.is_grad_enabled() and inputs.logprobs.requires_grad and not terms.requires_grad:
-            raise self.function.make_result_error("terms without gradient", "terms computed from inputs.logprobs")
+            raise self.function.make_result_error(
+                "terms without gradient", "terms computed from inputs.logprobs"
+            )
         return live(terms, inputs)
 
     def _check_gradient(self, gradient: Tensor) -> None:
@@ -55,7 +63,9 @@ def _is_finite(terms: Tensor, inputs: LossInputs) -> bool:
 
 def _copy(inputs: LossInputs) -> LossInputs:
     """Return the same values in memory of their own, which the function may change in place."""
-    return LossInputs(**{field.name: getattr(inputs, field.name).clone() for field in fields(inputs)})
+    return LossInputs(
+        **{field.name: getattr(inputs, field.name).clone() for field in fields(inputs)}
+    )
 
 
 def make(settings: OwnLoss) -> PythonLoss:

@@ -12,8 +12,8 @@ from rollcast.recipe.losses.loss import LossInputs, live, no_token
 
 @dataclass(frozen=True, slots=True)
 class Reinforce:
-    """REINFORCE: J_t = A_t log pi_train(y_t). No ratio: tokens of older weights bias its gradient, unless
-    `rollcast.recipe.corrections` multiplies its weights by one. Not in the paper.
+    """REINFORCE: J_t = A_t log pi_train(y_t). No ratio: tokens of older weights bias its gradient,
+    unless `rollcast.recipe.corrections` multiplies its weights by one. Not in the paper.
 
     With the leave-one-out baseline in A_t this is RLOO (arXiv 2402.14740).
     """

@@ -1,14 +1,16 @@
 """Stop, continue, or wait for n more evaluations: what a forecast means for the rest of a budget.
 
-The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three choices by expected
-utility over the forecast of the readings, and the best one is advised. Waiting is advised only if it is worth clearly
-more than the better of the other two. If nothing that is read meanwhile can change the decision after it, the advice is
-to continue for that many evaluations. The last advice is kept unless another one is clearly better.
+The user names the gain in pass rate that would pay for the rest. `look_ahead.py` compares the three
+choices by expected utility over the forecast of the readings, and the best one is advised. Waiting
+is advised only if it is worth clearly more than the better of the other two. If nothing that is
+read meanwhile can change the decision after it, the advice is to continue for that many
+evaluations. The last advice is kept unless another one is clearly better.
 
-A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So its chance includes
-the noise of both levels, and can be checked.
+A gain is that of the measured level, the mean of a tenth of the readings, from now to the end. So
+its chance includes the noise of both levels, and can be checked.
 
-Three verdicts decide by themselves: no_learning and broken mean stop, too_few means wait, without a chance.
+Three verdicts decide by themselves: no_learning and broken mean stop, too_few means wait, without a
+chance.
 """
 
 from dataclasses import replace
@@ -20,20 +22,34 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.scaling.decisions.advice_answer import Advice, AdviceKind, EarlierAdvice, Stretch
 from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
-from rollcast.scaling.decisions.look_ahead import WaitPlan, best_wait, value_of_the_rest, waits_until
+from rollcast.scaling.decisions.look_ahead import (
+    WaitPlan,
+    best_wait,
+    value_of_the_rest,
+    waits_until,
+)
 from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS, NEGLIGIBLE_GAIN
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
 
-__all__ = ["Advice", "AdviceKind", "EarlierAdvice", "advise", "chance_in_words", "evaluation_spacing"]
+__all__ = [
+    "Advice",
+    "AdviceKind",
+    "EarlierAdvice",
+    "advise",
+    "chance_in_words",
+    "evaluation_spacing",
+]
 
 SHOWN_LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of a gain that are printed."""
 
 
 class Axis(Protocol):
-    """A rising map between the compute that is paid for and what the law is fitted on; (m,) -> (m,)."""
+    """A rising map between the compute that is paid for and what the law is fitted on; (m,) ->
+    (m,).
+    """
 
     def to_fitted(self, device_hours: Array) -> Array: ...
 
@@ -65,9 +81,10 @@ def advise(
 
     Args:
         forecast: of the run so far.
-        budget: compute at which the run would end, spent compute included; None: twice the spent compute.
-        worth: gain in pass rate that would pay for the rest; None: 0.02, and less in proportion if less compute is left
-            than was spent, down to 0.002.
+        budget: compute at which the run would end, spent compute included; None: twice the spent
+            compute.
+        worth: gain in pass rate that would pay for the rest; None: 0.02, and less in proportion if
+            less compute is left than was spent, down to 0.002.
         price: of one device-hour, or of one unit in which the curve counts; in any currency.
         axis: maps the compute of budget and answer to that of the fit; None: they are the same.
         evaluations_left: until the budget ends; None: as many as their recent spacing makes.
@@ -83,7 +100,9 @@ def advise(
         raise ValueError(f"worth: {worth:g} is no gain in pass rate; give a value in [0, 1].")
     # 1e9: largest price of one unit of compute that is accepted.
     if price is not None and not 0 <= price <= 1e9:
-        raise ValueError(f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9].")
+        raise ValueError(
+            f"price: {price:g} is no price of a device-hour; give a value in [0, 1e9]."
+        )
     question = _Question(forecast, budget, worth, price, axis or SameAxis(), evaluations_left, last)
     return question.answer() if end_reason is None else question.after_the_end(end_reason)
 
@@ -124,13 +143,23 @@ class _Question:
         self._spacing = evaluation_spacing(forecast)
         promised = 0 if last is None else last.evaluations
         newest_fitted_compute = float(forecast.curve.compute[-1])
-        self._waits = waits_until(newest_fitted_compute, self._end, self._spacing, evaluations_left, promised)
+        self._waits = waits_until(
+            newest_fitted_compute, self._end, self._spacing, evaluations_left, promised
+        )
         # 0.1: share of the budget whose gain is reported separately; chosen, not measured.
-        self._soon = min(self._newest_compute + 0.1 * self._budget, max(self._budget, self._newest_compute))
+        self._soon = min(
+            self._newest_compute + 0.1 * self._budget, max(self._budget, self._newest_compute)
+        )
         # One look ahead for everything that is asked of the forecast: it takes as long as the fit.
-        self._after_waits = newest_fitted_compute + self._spacing * np.array(self._waits, dtype=float)
-        requested_compute = np.concatenate([self._after_waits, [self._to_fitted(self._soon), self._end]])
-        predicted_levels = forecast.predictive(requested_compute, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])).T
+        self._after_waits = newest_fitted_compute + self._spacing * np.array(
+            self._waits, dtype=float
+        )
+        requested_compute = np.concatenate(
+            [self._after_waits, [self._to_fitted(self._soon), self._end]]
+        )
+        predicted_levels = forecast.predictive(
+            requested_compute, np.concatenate([EVEN_LEVELS, SHOWN_LEVELS])
+        ).T
         self._levels = predicted_levels[:, : EVEN_LEVELS.size]
         self._printed_levels = predicted_levels[:, EVEN_LEVELS.size :]
         self._gains_of_the_rest = self._levels[-1] - self._level
@@ -138,12 +167,16 @@ class _Question:
     def after_the_end(self, reason: str) -> Advice:
         """The advice on a run that was ended by a rule of its own."""
         return self._advice(
-            AdviceKind.STOP, f"`stop_when` ended the run: {reason}.", "Another budget, worth or price is asked anew."
+            AdviceKind.STOP,
+            f"`stop_when` ended the run: {reason}.",
+            "Another budget, worth or price is asked anew.",
         )
 
     def answer(self) -> Advice:
         if self._budget <= self._newest_compute:
-            return self._advice(AdviceKind.STOP, "The budget is spent.", "A larger budget would change that.")
+            return self._advice(
+                AdviceKind.STOP, "The budget is spent.", "A larger budget would change that."
+            )
         num_missing = self._forecast.verdict.num_missing
         if num_missing:
             return self._advice(
@@ -161,7 +194,10 @@ class _Question:
             return self._advice(
                 AdviceKind.STOP,
                 f"The rest gains less than {NEGLIGIBLE_GAIN:g} on average.",
-                "Another learning rate, data or length budget may gain more: that is another curve.",
+                (
+                    "Another learning rate, data or length budget may gain more: that is another "
+                    "curve."
+                ),
             )
         wait = self._best_wait()
         kind = self._best_kind(mean_gain, wait)
@@ -171,7 +207,10 @@ class _Question:
             return self._advice(
                 AdviceKind.CONTINUE,
                 self._odds(),
-                f"If you required a gain above {difference(mean_gain)}, the advice would be to stop.",
+                (
+                    f"If you required a gain above {difference(mean_gain)}, the advice would be to "
+                    "stop."
+                ),
             )
         return self._advice(
             AdviceKind.STOP,
@@ -182,7 +221,9 @@ class _Question:
     def _no_learning(self) -> Advice:
         take_off_sentence = ""
         if self._forecast.options.prior.stack is not None:
-            take_off_sentence = f" Of such runs of other groups {chance_in_words(self._chance())} still took off."
+            take_off_sentence = (
+                f" Of such runs of other groups {chance_in_words(self._chance())} still took off."
+            )
         return self._advice(
             AdviceKind.STOP,
             f"The run has learned nothing beyond its noise.{take_off_sentence}",
@@ -260,10 +301,18 @@ class _Question:
         wait = None
         if kind is AdviceKind.WAIT:
             last = self._forecast.curve.compute[-1:] + evaluations * self._spacing
-            until = min(float(self._axis.to_device_hours(last)[0]), max(self._budget, self._newest_compute))
-            printed_levels = self._printed_levels[self._waits.index(evaluations) if evaluations in self._waits else -1]
+            until = min(
+                float(self._axis.to_device_hours(last)[0]), max(self._budget, self._newest_compute)
+            )
+            printed_levels = self._printed_levels[
+                self._waits.index(evaluations) if evaluations in self._waits else -1
+            ]
             wait = self._stretch(until, printed_levels)
-        headline = kind.capitalize() if kind is not AdviceKind.WAIT else f"Wait for {_evaluations(evaluations)}"
+        headline = (
+            kind.capitalize()
+            if kind is not AdviceKind.WAIT
+            else f"Wait for {_evaluations(evaluations)}"
+        )
         has_rest = self._forecast.verdict.has_forecast and self._budget > self._newest_compute
         return Advice(
             kind=kind,
@@ -289,7 +338,9 @@ class _Question:
 
     @property
     def _num_level_readings(self) -> int:
-        """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of the curve at most."""
+        """Newest readings of the level: a tenth of those that the whole budget makes, a fifth of
+        the curve at most.
+        """
         curve = self._forecast.counted_curve
         to_come = (self._end - float(curve.compute[-1])) / evaluation_spacing(self._forecast)
         # 10: the level is the mean of a tenth of the readings of the whole budget.
@@ -322,7 +373,11 @@ class _Question:
         which = "As much compute again" if self._is_assumed else "The rest"
         caution = ""
         if not self._forecast.verdict.has_trend:
-            learned = "what curves of other groups did" if self._forecast.options.prior.stack else "the prior"
+            learned = (
+                "what curves of other groups did"
+                if self._forecast.options.prior.stack
+                else "the prior"
+            )
             caution = f" The readings show no trend, so this rests on {learned} and on their noise."
         elif not self._verdict.is_described:
             caution = " No law describes the curve: find out what happened first."
@@ -330,13 +385,17 @@ class _Question:
             caution = " The end is not known well: ask again."
         level = f"on the level now, {self._level:.3f} (newest {self._num_level_readings} readings)"
         return (
-            f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with the best checkpoint "
-            f"kept. It gains {self._worth:.2g} or more with a chance of {chance_in_words(self._chance())}."
+            f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with "
+            "the best checkpoint "
+            f"kept. It gains {self._worth:.2g} or more with a chance of "
+            f"{chance_in_words(self._chance())}."
             f"{self._above_the_ceiling()}{caution}"
         )
 
     def _above_the_ceiling(self) -> str:
-        """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that have one."""
+        """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that
+        have one.
+        """
         forecast = self._forecast
         asymptote = float(forecast.asymptote((0.5,))[0])
         if not forecast.verdict.is_described or self._printed_levels[-1][1] <= asymptote:
@@ -357,7 +416,11 @@ def evaluation_spacing(forecast: Forecast) -> float:
 
 def _signs(wait: WaitPlan) -> str:
     """Sentence on the next readings that would change the advice."""
-    goes_on = None if wait.continue_from is None else f"{wait.continue_from:.3f} or more would speak for continuing"
+    goes_on = (
+        None
+        if wait.continue_from is None
+        else f"{wait.continue_from:.3f} or more would speak for continuing"
+    )
     if goes_on is None and wait.stop_below is None:
         return "Hardly any one reading would; the slope of the curve will."
     if wait.stop_below is None:

@@ -29,7 +29,9 @@ class Stretch:
 
     def to_dict(self) -> dict[str, Any]:
         """Every attribute for JSON, the gain as q05, q50 and q95."""
-        gain = None if self.gain is None else dict(zip(("q05", "q50", "q95"), self.gain, strict=True))
+        gain = (
+            None if self.gain is None else dict(zip(("q05", "q50", "q95"), self.gain, strict=True))
+        )
         return {"until": self.until, "compute": self.compute, "money": self.money, "gain": gain}
 
 
@@ -58,17 +60,18 @@ class Advice:
     """Advice on the rest of a budget. Compute is in device-hours, or in the unit of the curve.
 
     Attributes:
-        headline: what to do, in a few words; None before there are evaluations enough for a forecast.
+        headline: what to do, in a few words; None before there are evaluations enough for a
+            forecast.
         evaluations: to wait for; 0 for stop and continue.
         budget: compute at which the run would end.
         is_assumed: no budget was given; it is twice the compute so far.
         worth: gain in pass rate that would pay for the rest.
         price: of one unit of compute, or None.
         level: mean of the newest readings, from which every gain is counted.
-        mean_gain: what the rest gains on average if the checkpoint of now is kept in case it loses: the largest
-            `worth` with which it pays to continue. None if nothing is forecast.
-        chance: that the rest gains `worth` or more; that a run which has learned nothing still takes off; None if there
-            is no rest, or nothing is forecast.
+        mean_gain: what the rest gains on average if the checkpoint of now is kept in case it loses:
+            the largest `worth` with which it pays to continue. None if nothing is forecast.
+        chance: that the rest gains `worth` or more; that a run which has learned nothing still
+            takes off; None if there is no rest, or nothing is forecast.
         soon: the next tenth of the budget, or the rest if that is less.
         rest: all of the rest.
         wait: until the end of the evaluations to wait for; None for stop and continue.

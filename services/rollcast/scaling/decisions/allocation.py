@@ -1,8 +1,8 @@
 """Several runs, one budget: which to stop, which to continue, and the expected loss of each choice.
 
-Only the best run counts in the end. Runs that continue share the budget in equal parts and end as their forecasts say;
-a stopped run keeps its present pass rate. A run that broke has no forecast: it keeps the mean of its last readings and
-gets nothing. Runs count as independent of each other.
+Only the best run counts in the end. Runs that continue share the budget in equal parts and end as
+their forecasts say; a stopped run keeps its present pass rate. A run that broke has no forecast: it
+keeps the mean of its last readings and gets nothing. Runs count as independent of each other.
 """
 
 import math
@@ -26,7 +26,8 @@ class Choice:
     """The best set of a given size to continue.
 
     Attributes:
-        continued, stopped: positions of the runs; those without a forecast are always among the stopped.
+        continued, stopped: positions of the runs; those without a forecast are always among the
+            stopped.
         hours: device-hours that each of `continued` gets.
         best: pass rate of the best run at the end.
         expected_loss: of the mean of `best` against the best of all choices.
@@ -71,7 +72,9 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Allocation:
-    """One choice for each number of runs that continue, from all of them to no run; one is recommended."""
+    """One choice for each number of runs that continue, from all of them to no run; one is
+    recommended.
+    """
 
     budget: float
     least_gain: float
@@ -81,9 +84,11 @@ class Allocation:
 
 
 def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0.01) -> Allocation:
-    """The choices, and the fewest runs that are expected to bring the best run as far as any choice does.
+    """The choices, and the fewest runs that are expected to bring the best run as far as any choice
+    does.
 
-    No run is recommended if the gain of the best choice is below `least_gain` with 95 %: the budget is not worth it.
+    No run is recommended if the gain of the best choice is below `least_gain` with 95 %: the budget
+    is not worth it.
 
     Args:
         forecasts: n runs, their compute in the same device-hours.
@@ -96,7 +101,9 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     if not forecasts:
         raise ValueError("forecasts: no run is given; give one or more.")
     if not (budget > 0 and math.isfinite(budget)):
-        raise ValueError(f"budget: {budget:g} further device-hours cannot be shared; give more than 0.")
+        raise ValueError(
+            f"budget: {budget:g} further device-hours cannot be shared; give more than 0."
+        )
     if not 0 <= least_gain <= 1:
         raise ValueError(f"least_gain: {least_gain:g} is no pass rate; give a value in [0, 1].")
     runs = _Runs(forecasts)
@@ -104,7 +111,8 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
     ends: list[tuple[tuple[int, ...], Array]] = []
     continued = runs.able
     for size in range(len(runs.able), -1, -1):
-        # From all runs down to none: with many runs each size looks only at subsets of the best larger set.
+        # From all runs down to none: with many runs each size looks only at subsets of the best
+        # larger set.
         final = runs.after(budget / size) if size else runs.present_pass_rates
         candidates = _candidates(runs.able, size, continued)
         for candidate in candidates:
@@ -117,16 +125,22 @@ def allocate(forecasts: Sequence[Forecast], budget: float, least_gain: float = 0
         # 0.001: pass rate: choices whose expected losses differ by less are equally good. No
         # evaluation shows less.
         recommended = [choice for choice in choices[:-1] if choice.expected_loss <= 0.001][-1]
-    return Allocation(budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget))
+    return Allocation(
+        budget, least_gain, choices, recommended, _outlooks(runs, recommended, means, budget)
+    )
 
 
 class _Runs:
-    """Equally likely pass rates (n, d) of n runs, each run's in an order of its own: the runs are independent."""
+    """Equally likely pass rates (n, d) of n runs, each run's in an order of its own: the runs are
+    independent.
+    """
 
     def __init__(self, forecasts: Sequence[Forecast]) -> None:
         self.forecasts = forecasts
         self.able = tuple(
-            run_index for run_index, forecast in enumerate(forecasts) if forecast.verdict.kind.is_described
+            run_index
+            for run_index, forecast in enumerate(forecasts)
+            if forecast.verdict.kind.is_described
         )
         self._order = [
             np.random.default_rng(place).permutation(forecast.draws.asymptote.size)
@@ -140,7 +154,9 @@ class _Runs:
         self.present_pass_rates = self.after(0.0)
 
     def after(self, hours: float) -> Array:
-        """(n, d) the pass rates if each run that has a forecast continues for `hours` device-hours."""
+        """(n, d) the pass rates if each run that has a forecast continues
+        for `hours` device-hours.
+        """
         rates = []
         for run_index, forecast in enumerate(self.forecasts):
             if run_index in self._recent:
@@ -180,7 +196,9 @@ def _candidates(able: tuple[int, ...], size: int, larger: tuple[int, ...]) -> li
 
 
 def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tuple[Choice, ...]:
-    """`ends`: the sets that continue, and with each the pass rates (n, d) of all runs at the end."""
+    """`ends`: the sets that continue, and with each the pass rates (n, d)
+    of all runs at the end.
+    """
     best = [end_rates.max(axis=0) for _, end_rates in ends]
     highest_rates = max(best, key=np.mean)
     return tuple(
@@ -192,7 +210,9 @@ def _choices(ends: Sequence[tuple[tuple[int, ...], Array]], budget: float) -> tu
             expected_loss=float(np.mean(highest_rates - reached)),
             loss_upper=float(np.quantile(highest_rates - reached, 0.95)),
             saved=0.0 if continued else budget,
-            best_probability=tuple((np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()),
+            best_probability=tuple(
+                (np.bincount(of_all.argmax(axis=0), minlength=len(of_all)) / reached.size).tolist()
+            ),
         )
         for (continued, of_all), reached in zip(ends, best, strict=True)
     )
@@ -211,9 +231,12 @@ def _outlooks(
             has_forecast=run in runs.able,
             present_pass_rate=_spread(runs.present_pass_rates[run]),
             hours=recommended.hours if run in recommended.continued else 0.0,
-            gain=_spread(recommended_gains[run]) if run in recommended.continued else (0.0, 0.0, 0.0),
+            gain=_spread(recommended_gains[run])
+            if run in recommended.continued
+            else (0.0, 0.0, 0.0),
             gain_alone=_spread(alone[run]),
-            stop_loss=highest_mean - max(mean for continued, mean in means.items() if run not in continued),
+            stop_loss=highest_mean
+            - max(mean for continued, mean in means.items() if run not in continued),
             alone_loss=highest_mean - means[(run,) if run in runs.able else ()],
         )
         for run, forecast in enumerate(runs.forecasts)

@@ -1,7 +1,7 @@
 """Past forecasts compared with the outcome.
 
-The curve is cut at shares of its compute; each part is fitted without the rest, and its forecast of the end is compared
-with the mean of the last evaluations and with the baselines.
+The curve is cut at shares of its compute; each part is fitted without the rest, and its forecast of
+the end is compared with the mean of the last evaluations and with the baselines.
 """
 
 from collections.abc import Sequence
@@ -52,15 +52,19 @@ class PastForecast:
 def backtest(
     curve: Curve, shares: Sequence[float] = (0.25, 0.5, 0.75), options: FitOptions | None = None
 ) -> list[PastForecast]:
-    """Forecasts of the end made at `shares` of the compute; cuts with fewer than 3 points are left out.
+    """Forecasts of the end made at `shares` of the compute; cuts with fewer than 3 points are left
+    out.
 
     Raises:
-        ValueError: a share lies outside (0, 1), the curve has fewer than 6 points, or R_0 is fixed at or above every
-            reading.
+        ValueError: a share lies outside (0, 1), the curve has fewer than 6 points, or R_0 is fixed
+            at or above every reading.
     """
     options = options or FitOptions()
     if not all(0 < share < 1 for share in shares):
-        raise ValueError(f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be seen.")
+        raise ValueError(
+            f"shares: {list(shares)} must lie between 0 and 1; give the parts of the run to be "
+            "seen."
+        )
     # Points that a cut must show before the end is forecast from them.
     min_backtest_points = 3
     # Last points whose mean is the outcome that a backtest compares with. Chosen, not measured.

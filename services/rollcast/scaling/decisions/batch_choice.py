@@ -1,7 +1,9 @@
-"""Which split of a step to train with at a fixed compute, what the choice may lose, and which run would settle it.
+"""Which split of a step to train with at a fixed compute, what the choice may lose, and which run
+would settle it.
 
-A further run is worth the expected rise of the best mean that it brings (the knowledge gradient): in the law a new
-reading moves the means of all splits along a line, by an amount that is normally distributed.
+A further run is worth the expected rise of the best mean that it brings (the knowledge gradient):
+in the law a new reading moves the means of all splits along a line, by an amount that is normally
+distributed.
 """
 
 import math
@@ -34,7 +36,9 @@ class SplitChoice:
 
 @dataclass(frozen=True)
 class FurtherRun:
-    """A run that is missing: its split, and the pass rate that the better choice after it gains on average."""
+    """A run that is missing: its split, and the pass rate that the better choice after it gains on
+    average.
+    """
 
     split: BatchSplit
     value: float
@@ -57,14 +61,19 @@ def law_at(runs: Sequence[tuple[BatchSplit, Forecast]], compute: Sequence[float]
     slope_factor = 1.2
     places = np.concatenate([at, at * slope_factor, at / slope_factor])
     # (r, 3, m, levels): without the noise of readings, since the skill of the run counts.
-    drawn = np.array([forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs])
+    drawn = np.array(
+        [forecast.predictive(places, levels, standard_error=0.0).T for _, forecast in runs]
+    )
     drawn = drawn.reshape(len(runs), 3, at.size, num_reached_levels)
     mean = drawn.mean(axis=-1)
     error = np.maximum(drawn[:, 0].std(axis=-1), MIN_STANDARD_ERROR)
     slope = np.maximum((mean[:, 1] - mean[:, 2]) / (2.0 * math.log(slope_factor)), 0.0).mean(axis=0)
     return [
         fit_split_law(
-            splits, mean[:, 0, compute_index].tolist(), error[:, compute_index].tolist(), float(slope[compute_index])
+            splits,
+            mean[:, 0, compute_index].tolist(),
+            error[:, compute_index].tolist(),
+            float(slope[compute_index]),
         )
         for compute_index in range(at.size)
     ]
@@ -88,12 +97,21 @@ def between(trained: Iterable[BatchSplit]) -> list[BatchSplit]:
         num_steps = math.ceil(max(abs(math.log2(wider)), abs(math.log2(more))) - 1e-9)
         for step in range(1, num_steps):
             share = step / num_steps
-            splits.add(BatchSplit(round(lower_split.rollouts * wider**share), round(lower_split.prompts * more**share)))
+            splits.add(
+                BatchSplit(
+                    round(lower_split.rollouts * wider**share),
+                    round(lower_split.prompts * more**share),
+                )
+            )
     return sorted(splits)
 
 
-def further_run(law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> FurtherRun:
-    """The run that would improve the choice among `splits` most, of those in `trained`'s range and beyond its ends."""
+def further_run(
+    law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]
+) -> FurtherRun:
+    """The run that would improve the choice among `splits` most, of those in `trained`'s range and
+    beyond its ends.
+    """
     trials = _trials(splits, trained)
     values = [_value(law, splits, trial) for trial in trials]
     best = int(np.argmax(values))
@@ -101,7 +119,9 @@ def further_run(law: SplitLaw, splits: Sequence[BatchSplit], trained: Iterable[B
 
 
 def _trials(splits: Sequence[BatchSplit], trained: Iterable[BatchSplit]) -> list[BatchSplit]:
-    """Larger numbers come first, since the best number of rollouts grows with compute: the first of equals is taken."""
+    """Larger numbers come first, since the best number of rollouts grows with compute: the first of
+    equals is taken.
+    """
     trained_splits = set(trained)
     factor_of_rollouts = _trial_factor({split.rollouts for split in trained_splits})
     factor_of_prompts = _trial_factor({split.prompts for split in trained_splits})
@@ -125,7 +145,9 @@ def _trial_factor(values: set[int]) -> float:
 
 
 def _value(law: SplitLaw, splits: Sequence[BatchSplit], trial: BatchSplit) -> float:
-    """Worth of one run of `trial` to this compute, in pass rate: afterwards it may be chosen too."""
+    """Worth of one run of `trial` to this compute, in pass rate:
+    afterwards it may be chosen too.
+    """
     level = law.level([*splits, trial])
     mean = level.mean(axis=1)
     covariance = np.cov(level)[-1]

@@ -1,8 +1,8 @@
 """Whether a run broke: a jump, a fall or a new slope that the law does not have.
 
-The law with a break is compared with the law without it by their evidence, both under every noise of the grid, drift
-included. So a run that merely wanders is not called broken. Plain least squares first finds possible places of a break;
-most curves show none and cost nothing more.
+The law with a break is compared with the law without it by their evidence, both under every noise
+of the grid, drift included. So a run that merely wanders is not called broken. Plain least squares
+first finds possible places of a break; most curves show none and cost nothing more.
 """
 
 import numpy as np
@@ -26,10 +26,13 @@ from rollcast.scaling.posterior.prior import Prior
 from rollcast.scaling.posterior.settings import MIN_POINTS_BEFORE_BREAK
 
 
-def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str = DEVICE_HOURS) -> Verdict | None:
+def judge_break(
+    plain: Grid, broken: Grid, observations: Observations, unit: str = DEVICE_HOURS
+) -> Verdict | None:
     """The verdict that the run broke, or None if the law alone explains it as well.
 
-    `plain` and `broken`: the posteriors without and with a break. `unit`: of compute, for the reason.
+    `plain` and `broken`: the posteriors without and with a break. `unit`: of compute, for the
+    reason.
     """
     log_odds = broken.log_evidence - plain.log_evidence
     # 4.6: ln of the evidence ratio at which a break is called, a hundred to one: its place was the
@@ -44,11 +47,17 @@ def judge_break(plain: Grid, broken: Grid, observations: Observations, unit: str
     if amplitude < 0:
         return Verdict(
             VerdictKind.NOT_SIGMOID,
-            f"The pass rate lies {-amplitude:.3f} below the law {where}; the law only rises. {odds}",
+            (
+                f"The pass rate lies {-amplitude:.3f} below the law {where}; the law only rises. "
+                f"{odds}"
+            ),
         )
     return Verdict(
         VerdictKind.REGIME_CHANGE,
-        f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both parts. {odds}",
+        (
+            f"The pass rate lies {amplitude:.3f} above the law {where}; no one sigmoid fits both "
+            f"parts. {odds}"
+        ),
         departure.at,
     )
 
@@ -62,10 +71,12 @@ def _odds(log_odds: float) -> str:
 
 
 def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> list[Departure]:
-    """The jump and the slide that least squares wants most on top of the best law, if it wants them at all.
+    """The jump and the slide that least squares wants most on top of the best law, if it wants them
+    at all.
 
-    Residuals of the best law are projected on each break (Frisch-Waugh theorem). Before that both lose what something
-    else could explain: a small change of the law's four parameters, or a likely first phase or tail.
+    Residuals of the best law are projected on each break (Frisch-Waugh theorem). Before that both
+    lose what something else could explain: a small change of the law's four parameters, or a likely
+    first phase or tail.
     """
     count = observations.log_compute.size
     compute = np.exp(observations.log_compute)
@@ -73,7 +84,9 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
         return []
     best = grid.best()
     root = np.sqrt(observations.precision)  # (n,) points are whitened by it
-    explained_already, _ = np.linalg.qr(root[:, None] * _tangent(observations, grid, best))  # (n, k) orthonormal
+    explained_already, _ = np.linalg.qr(
+        root[:, None] * _tangent(observations, grid, best)
+    )  # (n, k) orthonormal
     residual = root * (observations.pass_rate - best.pass_rate(compute))
     residual = residual - explained_already @ (explained_already.T @ residual)
     total = float(residual @ residual)
@@ -106,7 +119,9 @@ def suspected_breaks(observations: Observations, grid: Grid, prior: Prior) -> li
 
 
 def _is_straight(compute: Array, pass_rate: Array) -> bool:
-    """Whether the readings (n,) are on one straight line, which no sigmoid is: the line has no place of a break."""
+    """Whether the readings (n,) are on one straight line, which no sigmoid is: the line has no
+    place of a break.
+    """
     line = np.polynomial.Polynomial.fit(compute, pass_rate, deg=1)
     # 0.005: pass rate: readings this close to a straight line have no noise, and any misfit of a
     # sigmoid would have huge odds.
@@ -120,7 +135,9 @@ def _break(shapes: Array, index: int, compute: Array, prior: Prior) -> Departure
 
 
 def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) -> Array:
-    """(n, k) what a small change of each parameter of the best law does to R, and the likely first phases and tails."""
+    """(n, k) what a small change of each parameter of the best law does to R, and the likely first
+    phases and tails.
+    """
     rise = best.rise(np.exp(observations.log_compute))
     bend = rise * (1.0 - rise)
     # The measured start is at ln 0: B cannot move the law there.
@@ -137,7 +154,9 @@ def _tangent(observations: Observations, grid: Grid, best: SigmoidParameters) ->
 
 
 def _break_after_peak(observations: Observations) -> int | None:
-    """Index in `break_shapes` of the break after the highest stretch, if the last points lie clearly below that."""
+    """Index in `break_shapes` of the break after the highest stretch, if the last points lie
+    clearly below that.
+    """
     smooth = smooth_readings(observations.pass_rate)
     top = int(np.argmax(smooth.mean))
     fall = smooth.mean[top] - smooth.mean[-1]
@@ -160,10 +179,13 @@ def _likeliest_break(grid: Grid, observations: Observations) -> tuple[Departure,
     rise = expit(exponent * (observations.log_compute - midpoint))
     moments = grid.conditional(np.asarray(likeliest))
     law = moments.initial + (moments.asymptote - moments.initial) * rise
-    # The regression of the rotated residuals on the rotated shape, with the Gaussian prior of the amplitude.
+    # The regression of the rotated residuals on the rotated shape, with the Gaussian prior of the
+    # amplitude.
     phi: Array = observations.rotation @ departure.shape
     residual = observations.rotation @ (observations.pass_rate - law)
     noises = grid.axes.noises
-    precision = np.exp(-2.0 * noises.log_scale[noise]) / (1.0 + noises.drift[noise] ** 2 * observations.eigenvalues)
+    precision = np.exp(-2.0 * noises.log_scale[noise]) / (
+        1.0 + noises.drift[noise] ** 2 * observations.eigenvalues
+    )
     weighted = phi * precision
     return departure, float(weighted @ residual / (1.0 / departure.scale**2 + weighted @ phi))

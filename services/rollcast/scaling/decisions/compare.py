@@ -1,13 +1,15 @@
 """Which run is better: by its asymptote first, then by its efficiency.
 
-Two runs differ in A only beyond the paper's margin of 0.02 (three independent runs of the same recipe spread that far,
-A.5 of arXiv 2510.13786). Runs that share an asymptote are fitted again with A held at its common value and compared by
-B, as the paper does; the log re-plot (Fig 7) shows that B as a slope:
+Two runs differ in A only beyond the paper's margin of 0.02 (three independent runs of the same
+recipe spread that far, A.5 of arXiv 2510.13786). Runs that share an asymptote are fitted again with
+A held at its common value and compared by B, as the paper does; the log re-plot (Fig 7) shows that
+B as a slope:
 
     F(R) = C_mid^B / ((A - R_0) / (R - R_0) - 1) = C^B,   ln F = B ln C
 
-B does not see a run that learns the same in twice the compute: that doubles C_mid and leaves B unchanged. So the
-compute at which the laws pass the same pass rate, half-way up, is compared as well.
+B does not see a run that learns the same in twice the compute: that doubles C_mid and leaves B
+unchanged. So the compute at which the laws pass the same pass rate, half-way up, is compared as
+well.
 """
 
 from collections.abc import Sequence
@@ -35,10 +37,12 @@ class Comparison:
 
     Attributes:
         asymptote_difference: (5 %, median, 95 %) of A_first - A_second.
-        higher_asymptote: probability that A_first is higher by more than the margin, and that A_second is.
+        higher_asymptote: probability that A_first is higher by more than the margin, and that
+            A_second is.
         common_asymptote: A at which B was compared, or None if the asymptotes differ.
         exponent_difference: (5 %, median, 95 %) of B_first - B_second at the common A, or None.
-        compute_ratio: the same of the compute that the first takes half-way to the common A over what the second takes.
+        compute_ratio: the same of the compute that the first takes half-way to the common A over
+            what the second takes.
         verdict: in words.
     """
 
@@ -80,12 +84,17 @@ def half_way(forecast: Forecast, asymptote: float) -> float:
 
 
 def log_compute_to(forecast: Forecast, pass_rate: float) -> Array:
-    """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far outside the run if never."""
+    """(d,) ln of the device-hours at which each draw of the law passes `pass_rate`; far outside the
+    run if never.
+    """
     draws = forecast.draws
     # Odds of the gain below which, or above whose inverse, a pass rate counts as never reached.
     min_gain_odds = 1e-6
     odds = (pass_rate - draws.initial) / np.maximum(draws.asymptote - pass_rate, min_gain_odds)
-    return np.asarray(draws.log_midpoint + np.log(np.clip(odds, min_gain_odds, 1.0 / min_gain_odds)) / draws.exponent)
+    return np.asarray(
+        draws.log_midpoint
+        + np.log(np.clip(odds, min_gain_odds, 1.0 / min_gain_odds)) / draws.exponent
+    )
 
 
 def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
@@ -96,7 +105,10 @@ def log_replot(curve: Curve, law: SigmoidParameters) -> tuple[Array, Array]:
 
 
 def difference_of_draws(first_draws: Array, second_draws: Array) -> Array:
-    """Differences of independent draws. The second set is shuffled, because both are in the order of their grids."""
+    """Differences of independent draws.
+
+    The second set is shuffled, because both are in the order of their grids.
+    """
     shuffled: Array = np.random.default_rng(0).permutation(second_draws)
     return first_draws - shuffled
 
@@ -131,24 +143,39 @@ def _pair(forecasts: Sequence[Forecast], first: int, second: int) -> Comparison:
     interval = quantiles(difference)
     low, median, high = interval
     names = [
-        forecast.curve.name or f"run {index + 1}" for index, forecast in ((first, first_run), (second, second_run))
+        forecast.curve.name or f"run {index + 1}"
+        for index, forecast in ((first, first_run), (second, second_run))
     ]
     if is_off_zero(interval, ASYMPTOTE_MARGIN):
         better = names[0] if median > 0 else names[1]
         verdict = f"{better} has the higher asymptote, by {abs(median):.3f} ({_range(low, high)})."
         return Comparison(first, second, interval, (higher, lower), None, None, None, verdict)
-    common = float(np.mean([np.median(first_run.draws.asymptote), np.median(second_run.draws.asymptote)]))
+    common = float(
+        np.mean([np.median(first_run.draws.asymptote), np.median(second_run.draws.asymptote)])
+    )
     # B is compared at one A for both, as in the paper.
-    fixed_fits = [with_asymptote(forecast.curve, common, forecast.options) for forecast in (first_run, second_run)]
-    slopes = quantiles(difference_of_draws(fixed_fits[0].draws.exponent, fixed_fits[1].draws.exponent))
+    fixed_fits = [
+        with_asymptote(forecast.curve, common, forecast.options)
+        for forecast in (first_run, second_run)
+    ]
+    slopes = quantiles(
+        difference_of_draws(fixed_fits[0].draws.exponent, fixed_fits[1].draws.exponent)
+    )
     level = half_way(fixed_fits[0], common)
-    delays = quantiles(difference_of_draws(log_compute_to(fixed_fits[0], level), log_compute_to(fixed_fits[1], level)))
+    delays = quantiles(
+        difference_of_draws(
+            log_compute_to(fixed_fits[0], level), log_compute_to(fixed_fits[1], level)
+        )
+    )
     is_same = low >= -ASYMPTOTE_MARGIN and high <= ASYMPTOTE_MARGIN
     verdict = (
-        f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} ({low:+.3f} to {high:+.3f}); "
+        f"The asymptotes {'are within the margin' if is_same else 'cannot be separated'} "
+        f"({low:+.3f} to {high:+.3f}); "
         f"at A = {common:.3f} {_efficiency(slopes, delays, names)}."
     )
-    return Comparison(first, second, interval, (higher, lower), common, slopes, triple(np.exp(delays)), verdict)
+    return Comparison(
+        first, second, interval, (higher, lower), common, slopes, triple(np.exp(delays)), verdict
+    )
 
 
 def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
@@ -157,15 +184,21 @@ def _efficiency(slopes: Triple, delays: Triple, names: Sequence[str]) -> str:
         better = names[0] if delays[1] < 0 else names[1]
         low, ratio, high = np.exp(-np.abs(delays))
         return (
-            f"{better} is more efficient: half-way up it has taken {ratio:.2f} times the compute of the other "
-            f"({_range(float(low), float(high))}); B differs by {slopes[1]:+.2f} ({slopes[0]:+.2f} to {slopes[2]:+.2f})"
+            f"{better} is more efficient: half-way up it has taken {ratio:.2f} times the compute "
+            "of the other "
+            f"({_range(float(low), float(high))}); B differs by {slopes[1]:+.2f} ({slopes[0]:+.2f} "
+            f"to {slopes[2]:+.2f})"
         )
     if is_off_zero(slopes):
         better = names[0] if slopes[1] > 0 else names[1]
-        return f"{better} is more efficient: B differs by {abs(slopes[1]):.2f} ({_range(slopes[0], slopes[2])})"
+        return (
+            f"{better} is more efficient: B differs by {abs(slopes[1]):.2f} "
+            f"({_range(slopes[0], slopes[2])})"
+        )
     low, _, high = np.exp(delays)
     return (
-        f"B does not separate them either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the compute "
+        f"B does not separate them either ({slopes[0]:+.2f} to {slopes[2]:+.2f}), nor does the "
+        "compute "
         f"that they take half-way up ({low:.2f} to {high:.2f} times)"
     )
 

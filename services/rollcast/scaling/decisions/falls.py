@@ -1,4 +1,6 @@
-"""Whether a run fell, or came to be truncated: verdicts from the readings alone, without the posterior."""
+"""Whether a run fell, or came to be truncated: verdicts from the readings alone, without the
+posterior.
+"""
 
 from dataclasses import dataclass
 
@@ -16,10 +18,12 @@ GO_BACK = "Go back to the last checkpoint before it."
 
 
 def judge_fall(curve: Curve, first_phase: float = 0.0, deepest: float = 0.0) -> Verdict | None:
-    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its peak on.
+    """The verdict that the run fell: a collapse far outside its noise, or a falling trend from its
+    peak on.
 
-    A run that starts above the law falls until its first phase has ended. Such a fall does not count if it comes down
-    from the start itself, ends with the first phase and is no deeper than first phases are.
+    A run that starts above the law falls until its first phase has ended. Such a fall does not
+    count if it comes down from the start itself, ends with the first phase and is no deeper than
+    first phases are.
 
     Args:
         curve: the points.
@@ -69,22 +73,28 @@ def _fall(curve: Curve) -> _Fall | None:
     is_deep = depth > max(MIN_COLLAPSE, 6.0 * error)
     # 0.25: share of the rise from start to peak that a collapse must undo; chosen, not measured.
     if is_deep and depth > 0.25 * (peak - start):
-        reason = f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. {GO_BACK}"
+        reason = (
+            f"The pass rate fell by {depth:.3f} from {where}, {depth / error:.0f} standard errors. "
+            f"{GO_BACK}"
+        )
         return _Fall(depth, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
 
     decline, significance = _decline(readings[top:], smooth.noise)
     if any(decline > min_decline and significance > errors for min_decline, errors in MIN_DECLINES):
         reason = (
-            f"The pass rate has declined by {decline:.3f} since {where}, {significance:.1f} standard errors. {GO_BACK}"
+            f"The pass rate has declined by {decline:.3f} since {where}, {significance:.1f} "
+            f"standard errors. {GO_BACK}"
         )
         return _Fall(decline, peak, at, Verdict(VerdictKind.BROKEN, reason, at))
     return None
 
 
 def _decline(readings: Array, noise: float) -> tuple[float, float]:
-    """Decline along the straight line through the readings, and its size in standard errors; 0 for fewer than 5.
+    """Decline along the straight line through the readings, and its size in standard errors; 0 for
+    fewer than 5.
 
-    The scatter about the line is at least `noise`: a few points after a lucky peak may fall in line by chance.
+    The scatter about the line is at least `noise`: a few points after a lucky peak may fall in line
+    by chance.
     """
     if readings.size < MIN_LAW_POINTS:
         return 0.0, 0.0
@@ -96,7 +106,9 @@ def _decline(readings: Array, noise: float) -> tuple[float, float]:
 
 
 def judge_truncation(curve: Curve) -> Verdict | None:
-    """The verdict that answers are now truncated: above 10 % such runs turn unstable and do not recover (A.15)."""
+    """The verdict that answers are now truncated: above 10 % such runs turn unstable and do not
+    recover (A.15).
+    """
     ratio = curve.truncation_ratio
     if ratio is None or ratio.size < MIN_LAW_POINTS:
         return None

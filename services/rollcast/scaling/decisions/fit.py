@@ -14,7 +14,13 @@ from rollcast.scaling.decisions.trend import judge_trend
 from rollcast.scaling.decisions.verdict import Verdict, VerdictKind, evidence, judge, judge_number
 from rollcast.scaling.law.curve import Curve
 from rollcast.scaling.outlook.combined import EVEN_LEVELS
-from rollcast.scaling.posterior.fitting import Posterior, cut_before, fit_posterior, fitted_part, make_departures
+from rollcast.scaling.posterior.fitting import (
+    Posterior,
+    cut_before,
+    fit_posterior,
+    fitted_part,
+    make_departures,
+)
 from rollcast.scaling.posterior.grid import Grid
 from rollcast.scaling.posterior.options import FitOptions
 from rollcast.scaling.posterior.placement import outline, solve
@@ -23,15 +29,16 @@ from rollcast.scaling.posterior.prior import LAW_PRIOR
 NOT_JUDGED = Verdict(VerdictKind.TOO_EARLY, "")
 """Placeholder in the forecast from which the verdict is made."""
 SECOND_REFIT_KINDS = (VerdictKind.BROKEN, VerdictKind.NOT_SIGMOID, VerdictKind.REGIME_CHANGE)
-"""Verdicts that take the numbers of the law away, and that single evaluations would switch on and off."""
+"""Verdicts that take the numbers of the law away, and that single evaluations would switch on and
+off."""
 
 
 def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
     """The posterior of the law given `curve`, and the verdict.
 
     Raises:
-        ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading of a run that did
-            not fall.
+        ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading
+            of a run that did not fall.
     """
     options = options or FitOptions()
     check_start(curve, options)
@@ -39,16 +46,22 @@ def fit(curve: Curve, options: FitOptions | None = None) -> Forecast:
 
 
 def check_start(curve: Curve, options: FitOptions) -> None:
-    """Refuse a fixed R_0 that the law, which only rises, can never have left. A run that fell is left to its verdict.
+    """Refuse a fixed R_0 that the law, which only rises, can never have left. A run that fell is
+    left to its verdict.
 
     Raises:
         ValueError: no point is left after `exclude_before`; R_0 is fixed at or above every reading.
     """
     fitted_curve = fitted_part(curve, options)
     highest = float(fitted_curve.pass_rate.max())
-    if isinstance(options.initial, float | int) and options.initial >= highest and judge_fall(fitted_curve) is None:
+    if (
+        isinstance(options.initial, float | int)
+        and options.initial >= highest
+        and judge_fall(fitted_curve) is None
+    ):
         raise ValueError(
-            f"initial: {options.initial:g} is not below the highest reading of curve {curve.name!r}, {highest:g}, and "
+            f"initial: {options.initial:g} is not below the highest reading of curve "
+            f"{curve.name!r}, {highest:g}, and "
             "the law only rises; give the pass rate at compute 0, or leave it out."
         )
 
@@ -56,7 +69,8 @@ def check_start(curve: Curve, options: FitOptions) -> None:
 def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     """The fit of the beginning of a curve, which may not have risen above its start yet.
 
-    A single evaluation does not take the numbers away: a break or a misfit counts from its second refit on.
+    A single evaluation does not take the numbers away: a break or a misfit counts from its second
+    refit on.
 
     Raises:
         ValueError: no point is left after `exclude_before`.
@@ -70,30 +84,43 @@ def fit_part(curve: Curve, options: FitOptions) -> Forecast:
     if forecast.verdict.kind is VerdictKind.NO_LEARNING:
         return forecast
     reason = (
-        f"The newest evaluation alone speaks for {str(first_verdict.kind).replace('_', ' ')}; the next one decides."
+        f"The newest evaluation alone speaks for {str(first_verdict.kind).replace('_', ' ')}; the "
+        "next one decides."
     )
-    return replace(forecast, verdict=replace(forecast.verdict, kind=VerdictKind.TOO_EARLY, reason=reason))
+    return replace(
+        forecast, verdict=replace(forecast.verdict, kind=VerdictKind.TOO_EARLY, reason=reason)
+    )
 
 
 def _was_broken(curve: Curve, options: FitOptions) -> bool:
-    """Whether the curve without its newest evaluation got such a verdict already, or is too short for one."""
+    """Whether the curve without its newest evaluation got such a verdict already, or is too short
+    for one.
+    """
     earlier = curve.beginning(len(curve) - 1)
     if int(np.sum(earlier.compute >= cut_before(options))) < MIN_LAW_POINTS:
         return True
     posterior = fit_posterior(earlier, options)
-    verdict = _make_forecast(earlier, options, posterior, _verdict_on_the_readings(posterior)).verdict
+    verdict = _make_forecast(
+        earlier, options, posterior, _verdict_on_the_readings(posterior)
+    ).verdict
     return verdict.kind in SECOND_REFIT_KINDS
 
 
-def _make_forecast(curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None) -> Forecast:
-    """The forecast of a run with this verdict on its readings; None: the forecast decides on the verdict."""
+def _make_forecast(
+    curve: Curve, options: FitOptions, posterior: Posterior, verdict: Verdict | None
+) -> Forecast:
+    """The forecast of a run with this verdict on its readings; None: the forecast decides on the
+    verdict.
+    """
     begin = max(cut_before(options), _end_of_first_phase(posterior.grid))
     if verdict is not None and verdict.kind is VerdictKind.REGIME_CHANGE and verdict.at is not None:
         change = verdict.at
         verdict = _counted_since(curve, verdict, change)
         if verdict.has_forecast:
             begin = change
-            posterior = fit_posterior(curve, replace(options, exclude_before=begin, initial="fitted"))
+            posterior = fit_posterior(
+                curve, replace(options, exclude_before=begin, initial="fitted")
+            )
     forecast = Forecast(
         curve=curve,
         options=options,
@@ -123,7 +150,9 @@ def _verdict_on_the_readings(posterior: Posterior) -> Verdict | None:
 
 
 def _counted_since(curve: Curve, verdict: Verdict, change: float) -> Verdict:
-    """The verdict on a run that changed, with how the part from the `change` on is forecast, or why it is not."""
+    """The verdict on a run that changed, with how the part from the `change` on is forecast, or why
+    it is not.
+    """
     count = int(np.sum(curve.compute >= change))
     num_missing = max(MIN_LAW_POINTS - count, 0)
     if num_missing:
@@ -141,7 +170,8 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     problem = posterior.problem
     prior = problem.prior
     usual = replace(
-        problem, prior=replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0)
+        problem,
+        prior=replace(prior, log_exponent=LAW_PRIOR.log_exponent, tail_weight=0.0, jump_weight=0.0),
     )
     # The grid is solved again only if the usual prior differs.
     settled = posterior.grid
@@ -151,7 +181,8 @@ def _judge_breaks(posterior: Posterior) -> Verdict | None:
     if not suspects:
         return None
     if prior.tail_weight < 1.0:
-        # A run that breaks has no tail; the prior must pay for that as it does for a law without a tail.
+        # A run that breaks has no tail; the prior must pay for that as it does for a law without a
+        # tail.
         no_tail = float(np.log1p(-prior.tail_weight))
         suspects = [replace(suspect, log_prior=suspect.log_prior + no_tail) for suspect in suspects]
     broken = solve(usual, suspects)
@@ -163,13 +194,17 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
     curve = posterior.curve
     draws = posterior.draws
     points = posterior.problem.observations
-    # The run, not only the part that the user leaves in: a run that rose before that part has learned.
+    # The run, not only the part that the user leaves in: a run that rose before that part has
+    # learned.
     still = judge_no_learning(forecast.curve)
     if still is not None:
         return still
-    # The ends of the interval are asked for as they are printed elsewhere, so that one answer has one number.
+    # The ends of the interval are asked for as they are printed elsewhere, so that one answer has
+    # one number.
     levels = np.concatenate([[0.05], EVEN_LEVELS, [0.95]])
-    low, *later, high = forecast.predictive([FORECAST_FACTOR * float(curve.compute[-1])], levels)[:, 0]
+    low, *later, high = forecast.predictive([FORECAST_FACTOR * float(curve.compute[-1])], levels)[
+        :, 0
+    ]
     verdict = judge_early(forecast.curve) or judge(
         curve, draws, np.array(later), (float(low), float(high)), forecast.summary.smoothed
     )
@@ -181,12 +216,16 @@ def _verdict_on_the_forecast(forecast: Forecast, posterior: Posterior) -> Verdic
         verdict = judge_misfit(thinned_draws, law, points) or verdict
     verdict = judge_trend(forecast.curve, verdict)
     first_phase = _end_of_first_phase(posterior.grid)
-    grounds = evidence(curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.is_described)
+    grounds = evidence(
+        curve, draws, points, law.mean(axis=1), first_phase, is_described=verdict.is_described
+    )
     return replace(verdict, reason=f"{verdict.reason} {grounds}")
 
 
 def _end_of_first_phase(grid: Grid) -> float:
-    """The last end of a first phase that has notable weight, whatever its size and tail; device-hours, 0 for none."""
+    """The last end of a first phase that has notable weight, whatever its size and tail;
+    device-hours, 0 for none.
+    """
     ends = np.array([departure.at for departure in grid.axes.departures])
     unique_ends, end_indices = np.unique(ends, return_inverse=True)
     weight = np.bincount(end_indices, grid.departure_weight)

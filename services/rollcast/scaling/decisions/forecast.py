@@ -1,7 +1,7 @@
 """The posterior of one curve and every question asked of it.
 
-A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over them, so an interval is
-as wide as the curve leaves it.
+A forecast is a set of equally likely settings of law and noise. Each answer is a quantile over
+them, so an interval is as wide as the curve leaves it.
 """
 
 from collections.abc import Sequence
@@ -50,12 +50,16 @@ class Forecast:
 
     @property
     def reading_error(self) -> float:
-        """White noise of one evaluation like the last ones: a standard deviation in pass rate, drift left out."""
+        """White noise of one evaluation like the last ones: a standard deviation in pass rate,
+        drift left out.
+        """
         return float(np.median(self.draws.noise) * self.observations.spread[-1])
 
     @property
     def ceiling_probability(self) -> float:
-        """Probability that gains end within sight; A, B, C_mid and R_0 are those of the law with a ceiling."""
+        """Probability that gains end within sight; A, B, C_mid and R_0 are those of the law with a
+        ceiling.
+        """
         return float(np.mean(self.draws.has_ceiling))
 
     def initial(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
@@ -64,7 +68,9 @@ class Forecast:
 
     def asymptote(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """A (q,), not below the level that the run has reached."""
-        return _quantile(np.maximum(self.law_values(self.draws.asymptote), self._reached), quantiles)
+        return _quantile(
+            np.maximum(self.law_values(self.draws.asymptote), self._reached), quantiles
+        )
 
     def exponent(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
         """B (q,)."""
@@ -75,7 +81,9 @@ class Forecast:
         return np.exp(_quantile(self.law_values(self.draws.log_midpoint), quantiles))
 
     def law_values(self, values: Array) -> Array:
-        """The `values` (d,) of the draws that have no tail -> (e,); all of them if hardly any draw is without one."""
+        """The `values` (d,) of the draws that have no tail -> (e,); all of them if hardly any draw
+        is without one.
+        """
         without_tail = self.draws.tail == 0.0
         # 40: draws without a tail from which A, B, C_mid and R_0 are reported of these alone: one
         # in a hundred of all.
@@ -88,16 +96,21 @@ class Forecast:
         return _quantile(self.draws.law(compute), quantiles)
 
     def predictive(
-        self, compute: ArrayLike, quantiles: Quantiles = MEDIAN_AND_90, standard_error: float | None = None
+        self,
+        compute: ArrayLike,
+        quantiles: Quantiles = MEDIAN_AND_90,
+        standard_error: float | None = None,
     ) -> Array:
         """Quantiles (q, m) of the mean of three readings at `compute` (m,).
 
-        From the last compute on: the law's own forecast and simple methods, combined as learned from curves of other
-        groups (`outlook/combined.py`). Before it, and with a prior without a stack, the law's alone: law, first phase,
-        drift (which continues from the last points and fades), turns, white noise.
+        From the last compute on: the law's own forecast and simple methods, combined as learned
+        from curves of other groups (`outlook/combined.py`). Before it, and with a prior without a
+        stack, the law's alone: law, first phase, drift (which continues from the last points and
+        fades), turns, white noise.
 
         Args:
-            standard_error: of the new reading; None: it is as noisy as the curve's own points; 0: the mean of many.
+            standard_error: of the new reading; None: it is as noisy as the curve's own points; 0:
+                the mean of many.
         """
         at = np.atleast_1d(np.asarray(compute, dtype=float))
         levels = np.asarray(quantiles, dtype=float)
@@ -107,24 +120,33 @@ class Forecast:
             return order_statistics(readings, levels)
         answer = order_statistics(readings, levels)
         ahead = at > self.curve.compute[-1] * (1.0 - CUT_ROUNDING)
-        answer[:, ahead] = combine_quantiles(stack, self.summary, at[ahead], levels, readings[ahead], gain[ahead])
+        answer[:, ahead] = combine_quantiles(
+            stack, self.summary, at[ahead], levels, readings[ahead], gain[ahead]
+        )
         return answer
 
     @cached_property
     def summary(self) -> Summary:
-        """The readings that count in a few numbers, for the simple methods. Of five readings or more."""
+        """The readings that count in a few numbers, for the simple methods.
+
+        Of five readings or more.
+        """
         return Summary.from_curve(self.counted_curve)
 
     @cached_property
     def counted_curve(self) -> Curve:
-        """The part of the curve that is forecast from: without what the user leaves out, from a change of regime on."""
+        """The part of the curve that is forecast from: without what the user leaves out, from a
+        change of regime on.
+        """
         start = cut_before(self.options)
         if self.verdict.kind is VerdictKind.REGIME_CHANGE and self.verdict.has_forecast:
             start = max(start, self.verdict.at or 0.0)
         return self.curve.window(start) if start > 0.0 else self.curve
 
     def law_readings(self, at: Array, standard_error: float | None = None) -> tuple[Array, Array]:
-        """Equally likely readings of the law at `at` (m,) -> (m, d) ascending, and its median gain until then (m,)."""
+        """Equally likely readings of the law at `at` (m,) -> (m, d) ascending, and its median gain
+        until then (m,).
+        """
         ahead = at / self.curve.compute[-1]
         # 2048: draws from which readings are simulated: the ends of a 90 % interval are then known
         # to 1 % and 3 % of its width. Twice as many would take as long as the fit (lab notes,
@@ -171,29 +193,39 @@ class Forecast:
         return float(np.mean(gain)), float(low), float(high)
 
     def headroom(self, quantiles: Quantiles = MEDIAN_AND_90) -> Array:
-        """A - R at the last compute of the curve -> (q,). R is the law without a tail, or the level if that is higher.
+        """A - R at the last compute of the curve -> (q,). R is the law without a tail, or the level
+        if that is higher.
 
         The interval includes the drift, which is in the covariance of the points.
         """
         law_now = self.draws.sigmoid([self.curve.compute[-1]])[0]
-        remaining_gain = np.maximum(self.draws.asymptote, self._reached) - np.maximum(law_now, self._reached)
+        remaining_gain = np.maximum(self.draws.asymptote, self._reached) - np.maximum(
+            law_now, self._reached
+        )
         return _quantile(self.law_values(remaining_gain), quantiles)
 
     @property
     def _reached(self) -> float:
-        """The level that the run has reached, by the last five readings or the smoothed ones; 0 for the law alone."""
+        """The level that the run has reached, by the last five readings or the smoothed ones; 0 for
+        the law alone.
+        """
         if self.options.prior.stack is None or len(self.counted_curve) < MIN_OUTLOOK_POINTS:
             return 0.0
         return max(self.summary.last_five, self.summary.smoothed)
 
     def _off_law(self, compute: Array, draws: Draws) -> tuple[Array, Array]:
-        """Mean and variance (m, d) of first phase and drift at `compute` (m,), given the points (n,)."""
+        """Mean and variance (m, d) of first phase and drift at `compute` (m,), given the points
+        (n,).
+        """
         points = self.observations
         # (n, d) rotated residuals and their precision: the rotated points are independent.
-        residual = points.rotation @ (points.pass_rate[:, None] - draws.law(np.exp(points.log_compute)))
+        residual = points.rotation @ (
+            points.pass_rate[:, None] - draws.law(np.exp(points.log_compute))
+        )
         precision = 1.0 / (draws.noise**2 * (1.0 + draws.drift**2 * points.eigenvalues[:, None]))
 
-        # The amplitude of each draw's first phase, by regression on its shape; the drift gets the rest of the residual.
+        # The amplitude of each draw's first phase, by regression on its shape; the drift gets the
+        # rest of the residual.
         amplitude = np.zeros(draws.initial.size)
         information = np.ones(draws.initial.size)
         shapes = np.zeros((compute.size, len(draws.departures)))  # (m, h)
@@ -213,7 +245,8 @@ class Forecast:
         mean = shape * amplitude
         variance = shape**2 / information
 
-        # The drift given the points: the conditional mean and variance of a Gaussian process (kriging).
+        # The drift given the points: the conditional mean and variance of a Gaussian process
+        # (kriging).
         with np.errstate(divide="ignore"):
             log_compute = np.log(compute)
         drift_correlation = points.near(
@@ -227,5 +260,7 @@ class Forecast:
 
 
 def _quantile(values: Array, quantiles: Quantiles) -> Array:
-    """Quantiles over the last axis (..., d) -> (q, ...); an order statistic, so that inf stays inf."""
+    """Quantiles over the last axis (..., d) -> (q, ...); an order statistic, so
+    that inf stays inf.
+    """
     return order_statistics(np.sort(values, axis=-1), np.asarray(quantiles, dtype=float))

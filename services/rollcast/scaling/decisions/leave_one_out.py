@@ -1,20 +1,24 @@
 """Leave-one-out tables (Fig 7 of arXiv 2510.13786): what each part of a recipe is worth.
 
-One or more runs of the whole recipe, and as many without each part. The asymptotes are reported as fitted. Efficiency
-is compared with A held at one value for every recipe: the mean of the fitted asymptotes of the whole recipe and of
-those that share its ceiling. Efficiency has two signs: B, the paper's, and the compute that the law takes half-way up.
+One or more runs of the whole recipe, and as many without each part. The asymptotes are reported as
+fitted. Efficiency is compared with A held at one value for every recipe: the mean of the fitted
+asymptotes of the whole recipe and of those that share its ceiling. Efficiency has two signs: B, the
+paper's, and the compute that the law takes half-way up.
 
-    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90 % interval excludes
+    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90
+                        % interval excludes
                         0; and one recipe has already passed the other one's ceiling
-    efficiency shaper   it does not; but at the common A it moves the compute half-way up by more than a tenth, or B,
+    efficiency shaper   it does not; but at the common A it moves the compute half-way up by more
+                        than a tenth, or B,
                         and the 90 % interval excludes "no change"
     cannot tell         neither
     null control        nothing was left out in effect; whatever the row shows is noise
 
-A ceiling must be passed because an A that is forecast from the lower part of a curve, as a slow recipe's is, is often
-some hundredths too low. Runs of one recipe are fitted together, and each alone: the spread of these is pooled over the
-recipes of the table (for efficiency: over those that share the ceiling) and widens every interval (Student's t). Null
-controls are runs of the whole recipe under another name, and count as such.
+A ceiling must be passed because an A that is forecast from the lower part of a curve, as a slow
+recipe's is, is often some hundredths too low. Runs of one recipe are fitted together, and each
+alone: the spread of these is pooled over the recipes of the table (for efficiency: over those that
+share the ceiling) and widens every interval (Student's t). Null controls are runs of the whole
+recipe under another name, and count as such.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,10 +52,12 @@ class Row:
         num_runs: of this recipe.
         asymptote, exponent, midpoint: of the free fit.
         exponent_at_common: B with A held at the common asymptote.
-        asymptote_loss: A of the whole recipe minus this one's A; what leaving the part out costs. None for the whole.
+        asymptote_loss: A of the whole recipe minus this one's A; what leaving the part out costs.
+            None for the whole.
         exponent_loss: the same of B at the common asymptote.
-        compute_ratio: compute that this recipe takes half-way up over what the whole one takes; above 1 is slower. None
-            for the whole, and for another ceiling: there is no common way up.
+        compute_ratio: compute that this recipe takes half-way up over what the whole one takes;
+            above 1 is slower. None for the whole, and for another ceiling: there is no common way
+            up.
         kind: of the part that is left out; None for the whole.
     """
 
@@ -72,7 +78,8 @@ class LeaveOneOut:
     """The table; the whole recipe is the first row.
 
     Attributes:
-        half_way: the pass rate at which compute is compared, half-way from the whole recipe's start to the common A.
+        half_way: the pass rate at which compute is compared, half-way from the whole recipe's start
+            to the common A.
         at_common: the fits with A held at `common_asymptote`, in the order of the rows.
     """
 
@@ -88,7 +95,8 @@ def leave_one_out(
     *,
     null_controls: Collection[str] = (),
 ) -> LeaveOneOut:
-    """The table of `whole_recipe` and of each recipe of `without`; their curves' names are the rows' names.
+    """The table of `whole_recipe` and of each recipe of `without`; their curves' names are the
+    rows' names.
 
     `null_controls`: names of the recipes of `without` that are the whole one in effect.
 
@@ -97,13 +105,19 @@ def leave_one_out(
     """
     if not without:
         raise ValueError(
-            "without: no run given; leave-one-out needs the whole recipe and at least one run without a part."
+            "without: no run given; leave-one-out needs the whole recipe and at least one run "
+            "without a part."
         )
-    recipes = [run if isinstance(run, Repeats) else Repeats(run, (run,)) for run in (whole_recipe, *without)]
+    recipes = [
+        run if isinstance(run, Repeats) else Repeats(run, (run,))
+        for run in (whole_recipe, *without)
+    ]
     null = [recipe.joint.curve.name in null_controls for recipe in recipes]
     ceilings = _ceilings(recipes, null)
     # The mean of the median asymptotes of the recipes that share the ceiling.
-    shared = [draws for draws, moves in zip(ceilings.draws, ceilings.moves, strict=True) if not moves]
+    shared = [
+        draws for draws, moves in zip(ceilings.draws, ceilings.moves, strict=True) if not moves
+    ]
     common = float(np.mean([np.median(draws) for draws in shared]))
     speeds = _speeds(recipes, null, ceilings, common)
     rows = []
@@ -131,7 +145,9 @@ class _Ceilings:
 
 
 def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
-    spread = SeedSpread.from_draws([[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null)
+    spread = SeedSpread.from_draws(
+        [[run.draws.asymptote for run in recipe.alone] for recipe in recipes], null
+    )
     draws = [recipe.joint.draws.asymptote for recipe in recipes]
     losses = [spread.loss(draws, recipe_index) for recipe_index in range(1, len(recipes))]
     moves = [False]
@@ -141,12 +157,18 @@ def _ceilings(recipes: Sequence[Repeats], null: Sequence[bool]) -> _Ceilings:
     return _Ceilings(draws, spread, losses, moves)
 
 
-def _is_passed(recipes: Sequence[Repeats], recipe_index: int, asymptotes: SeedSpread, *, whole_is_better: bool) -> bool:
-    """Whether the better one of the whole recipe and the one at `place` has passed the asymptote of the other."""
+def _is_passed(
+    recipes: Sequence[Repeats], recipe_index: int, asymptotes: SeedSpread, *, whole_is_better: bool
+) -> bool:
+    """Whether the better one of the whole recipe and the one at `place` has passed the asymptote of
+    the other.
+    """
     better, worse = (0, recipe_index) if whole_is_better else (recipe_index, 0)
     last = recipes[better].joint.curve.compute[-1]
     reached = recipes[better].joint.draws.law([last])[0]
-    gap = asymptotes.loss({better: reached, worse: recipes[worse].joint.draws.asymptote}, recipe_index)
+    gap = asymptotes.loss(
+        {better: reached, worse: recipes[worse].joint.draws.asymptote}, recipe_index
+    )
     if whole_is_better:
         return gap[0] > 0
     return gap[2] < 0
@@ -173,7 +195,9 @@ class _Speeds:
     log_compute_spread: SeedSpread
 
 
-def _speeds(recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float) -> _Speeds:
+def _speeds(
+    recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceilings, common: float
+) -> _Speeds:
     fixed_fits = [recipe.with_fixed_asymptote(common) for recipe in recipes]
     level = half_way(fixed_fits[0].joint, common)
     shares_ceiling = [not moves for moves in ceilings.moves]
@@ -189,11 +213,15 @@ def _speeds(recipes: Sequence[Repeats], null: Sequence[bool], ceilings: _Ceiling
     )
 
 
-def _row(recipes: Sequence[Repeats], recipe_index: int, ceilings: _Ceilings, speeds: _Speeds) -> Row:
+def _row(
+    recipes: Sequence[Repeats], recipe_index: int, ceilings: _Ceilings, speeds: _Speeds
+) -> Row:
     recipe = recipes[recipe_index]
     joint = recipe.joint
     # An asymptote is a pass rate, however far the runs stray.
-    asymptote = ceilings.spread.widened_quantiles(ceilings.draws[recipe_index], recipe_index, joint.asymptote())
+    asymptote = ceilings.spread.widened_quantiles(
+        ceilings.draws[recipe_index], recipe_index, joint.asymptote()
+    )
     row = Row(
         name=joint.curve.name,
         num_runs=len(recipe.alone),
@@ -201,7 +229,9 @@ def _row(recipes: Sequence[Repeats], recipe_index: int, ceilings: _Ceilings, spe
         exponent=triple(joint.exponent()),
         midpoint=triple(joint.midpoint()),
         exponent_at_common=speeds.exponent_spread.widened_quantiles(
-            speeds.exponents[recipe_index], recipe_index, speeds.fixed_fits[recipe_index].joint.exponent()
+            speeds.exponents[recipe_index],
+            recipe_index,
+            speeds.fixed_fits[recipe_index].joint.exponent(),
         ),
     )
     if recipe_index == 0:

@@ -1,18 +1,22 @@
 """Worth of the rest of a budget, and whether to wait for more evaluations first.
 
-Three choices are compared in pass rate. `worth` is the gain that would pay for the whole rest; a part of the rest costs
-that part of it. Whoever trains on keeps the checkpoint of now if the run loses:
+Three choices are compared in pass rate. `worth` is the gain that would pay for the whole rest; a
+part of the rest costs that part of it. Whoever trains on keeps the checkpoint of now if the run
+loses:
 
     stop         0
     continue     E[max(0, gain)] - worth
-    wait for n   the better of the two after n evaluations, averaged over what these may read, minus their cost
+    wait for n   the better of the two after n evaluations, averaged over what these may read, minus
+                 their cost
 
-Waiting is Raiffa and Schlaifer's preposterior analysis. A run that reads above its median after n evaluations tends to
-end above its median. In normal scores the two correlate with (u_n / u_end)^persistence, learned from curves of other
-groups (`posterior/stack.py`). u is the compute ahead.
+Waiting is Raiffa and Schlaifer's preposterior analysis. A run that reads above its median after n
+evaluations tends to end above its median. In normal scores the two correlate with (u_n /
+u_end)^persistence, learned from curves of other groups (`posterior/stack.py`). u is the compute
+ahead.
 
-What a run keeps if it stops after the wait is its true level, not a lucky reading. Readings of one evaluation ahead
-scatter by noise alone, so the share of the variance that is more than theirs is that of the level.
+What a run keeps if it stops after the wait is its true level, not a lucky reading. Readings of one
+evaluation ahead scatter by noise alone, so the share of the variance that is more than theirs is
+that of the level.
 """
 
 from collections.abc import Sequence
@@ -35,8 +39,10 @@ class WaitPlan:
 
     Attributes:
         value: of this choice, in pass rate.
-        stop_below, continue_from: limits of the level then that lead to these decisions; None if no level does.
-        is_open: whether either decision may follow. If only one can, this is no wait but a shorter run.
+        stop_below, continue_from: limits of the level then that lead to these decisions; None if no
+            level does.
+        is_open: whether either decision may follow. If only one can, this is no wait but a shorter
+            run.
     """
 
     evaluations: int
@@ -72,12 +78,21 @@ def best_wait(
         level: the level now.
         worth: the gain that would pay for the whole rest.
         persistence: as in `Stack`.
-        promised: evaluations that the last advice still waits for; 0 for none. That wait is kept unless the best one is
-            worth more by the `clear_difference`.
+        promised: evaluations that the last advice still waits for; 0 for none. That wait is kept
+            unless the best one is worth more by the `clear_difference`.
     """
     noise = float(np.var(levels[0]))
     plans = [
-        _wait(number, wait_levels, _true_levels(wait_levels, noise), end, float(share), level, worth, persistence)
+        _wait(
+            number,
+            wait_levels,
+            _true_levels(wait_levels, noise),
+            end,
+            float(share),
+            level,
+            worth,
+            persistence,
+        )
         for number, wait_levels, share in zip(waits, levels, ahead, strict=True)
     ]
     best = max(plans, key=lambda wait: wait.value)
@@ -88,7 +103,9 @@ def best_wait(
 
 
 def _true_levels(readings: Array, noise: float) -> Array:
-    """The level that each reading (u,) after a wait lets expect; `noise`: variance of the readings about it."""
+    """The level that each reading (u,) after a wait lets expect; `noise`: variance of the readings
+    about it.
+    """
     middle = float(np.median(readings))
     # 1e-12: floor of the variance of readings, in squared pass rate: it is divided by.
     share = max(1.0 - noise / max(float(np.var(readings)), 1e-12), 0.0)
@@ -105,8 +122,8 @@ def _wait(
     worth: float,
     persistence: float,
 ) -> WaitPlan:
-    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`; `true_levels` (u,) the level
-    of each.
+    """`readings` (u,) equally likely readings after the wait, in the order of `SCORES`;
+    `true_levels` (u,) the level of each.
     """
     correlation = spent**persistence
     # (u, u) normal scores of the end, for each score after the wait.
@@ -121,16 +138,28 @@ def _wait(
     if stop_below is not None and continue_from is not None and stop_below >= continue_from:
         # The choice does not follow from the level alone, so no single limit separates the two.
         return WaitPlan(number, value, None, None)
-    return WaitPlan(number, value, stop_below, continue_from, is_open=bool(goes.any() and not goes.all()))
+    return WaitPlan(
+        number, value, stop_below, continue_from, is_open=bool(goes.any() and not goes.all())
+    )
 
 
 def waits_until(
-    newest_compute: float, end: float, spacing: float, evaluations_left: int | None = None, promised: int = 0
+    newest_compute: float,
+    end: float,
+    spacing: float,
+    evaluations_left: int | None = None,
+    promised: int = 0,
 ) -> list[int]:
-    """Numbers of evaluations that can be waited for before the budget ends, the `promised` one among them.
+    """Numbers of evaluations that can be waited for before the budget ends, the `promised` one
+    among them.
 
-    `evaluations_left`: until the end, of which the last one comes too late for a decision; None = unknown.
+    `evaluations_left`: until the end, of which the last one comes too late for a decision; None =
+    unknown.
     """
     numbers = sorted({*WAIT_EVALUATIONS, promised} - {0})
     in_time = [number for number in numbers if newest_compute + number * spacing < end]
-    return in_time if evaluations_left is None else [number for number in in_time if number < evaluations_left]
+    return (
+        in_time
+        if evaluations_left is None
+        else [number for number in in_time if number < evaluations_left]
+    )

@@ -1,14 +1,18 @@
-"""Whether the fitted curve could have made the readings: posterior predictive checks that bar decisions.
+"""Whether the fitted curve could have made the readings: posterior predictive checks that bar
+decisions.
 
-From each trajectory a set of independent readings is simulated. If hardly one set in a thousand strays as far as the
-real readings do, and these stray far enough to matter, no curve of the family describes the run. Three checks:
+From each trajectory a set of independent readings is simulated. If hardly one set in a thousand
+strays as far as the real readings do, and these stray far enough to matter, no curve of the family
+describes the run. Three checks:
 
-    newest     the mean of the newest readings is above the curve, and so above the asymptote that it approaches
+    newest     the mean of the newest readings is above the curve, and so above the asymptote that
+               it approaches
     rising     the later half of the readings climbs out of the curve
     one side   a row of readings is on one side of the curve
 
-The checks are strict on purpose: on real curves milder ones could not separate runs that went another way from others.
-The simulated readings have no drift: with the drift that the fit allows they would stray as far as any run does.
+The checks are strict on purpose: on real curves milder ones could not separate runs that went
+another way from others. The simulated readings have no drift: with the drift that the fit allows
+they would stray as far as any run does.
 """
 
 from collections.abc import Callable
@@ -28,7 +32,8 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
 
     `law` (n, d): of the draws at the points; of a thousand draws or more.
     """
-    # (n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass through.
+    # (n, d) 1, but 0 within a first phase and at a measured start, which the law need not pass
+    # through.
     ends = np.array([departure.at for departure in draws.departures])[draws.departure]
     compute = np.exp(observations.log_compute)[:, None]
     on_the_law = np.asarray((compute >= ends) & (compute > 0.0), dtype=float)
@@ -38,7 +43,9 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
     if not checks:
         return None
     # Independent errors, each with the white noise of its draw.
-    normal = np.random.default_rng(0).standard_normal((observations.log_compute.size, draws.initial.size))
+    normal = np.random.default_rng(0).standard_normal(
+        (observations.log_compute.size, draws.initial.size)
+    )
     simulated = on_the_law * (draws.noise / np.sqrt(observations.precision)[:, None] * normal)
     for check in checks:
         as_far = check.measure(simulated) >= check.measure(residual)  # (d,)
@@ -48,7 +55,8 @@ def judge_misfit(draws: Draws, law: Array, observations: Observations) -> Verdic
         if float(np.mean(as_far)) < 1e-3:
             return Verdict(
                 VerdictKind.NOT_SIGMOID,
-                f"The fitted curve does not describe the run: {check.says}, and of {as_far.size:,} repetitions with "
+                f"The fitted curve does not describe the run: {check.says}, and of {as_far.size:,} "
+                "repetitions with "
                 "independent readings at most one strays as far.",
             )
     return None
@@ -61,10 +69,14 @@ def _newest(residual: Array) -> Array:
 
 
 def _rising(residual: Array) -> Array:
-    """(n, d) -> (d,) climb of the straight line through the later half, from its first point to its last."""
+    """(n, d) -> (d,) climb of the straight line through the later half, from its first point to its
+    last.
+    """
     later = residual[residual.shape[0] // 2 :]
     position = np.arange(later.shape[0]) - (later.shape[0] - 1) / 2.0
-    return np.asarray(position @ later * (later.shape[0] - 1) / max(float(position @ position), 1.0))
+    return np.asarray(
+        position @ later * (later.shape[0] - 1) / max(float(position @ position), 1.0)
+    )
 
 
 def _one_side(residual: Array) -> Array:

@@ -1,12 +1,17 @@
-"""Whether a run has learned anything yet: no_learning if its level has not moved beyond its noise since the start.
+"""Whether a run has learned anything yet: no_learning if its level has not moved beyond its noise
+since the start.
 
-Three looks at the readings, each in standard errors, and a bound. All of them use the order of the readings alone, so
-that they also hold for rates of a thousandth and for readings of a few episodes, whose values are steps of a lattice:
+Three looks at the readings, each in standard errors, and a bound. All of them use the order of the
+readings alone, so that they also hold for rates of a thousandth and for readings of a few episodes,
+whose values are steps of a lattice:
 
     rise        the mean of the last third against that of the first third
-    trend       the rank correlation of reading and order (Spearman), which ties and single lucky readings hardly move
-    excursion   the farthest running mean from the first one: a run that rose quickly and then stopped has learned
-    bound       the largest movement that the noise could hide, successive readings being alike included
+    trend       the rank correlation of reading and order (Spearman), which ties and single lucky
+                readings hardly move
+    excursion   the farthest running mean from the first one: a run that rose quickly and then
+                stopped has learned
+    bound       the largest movement that the noise could hide, successive readings being alike
+                included
 
 A fall counts as movement too: `falls.py` judges it.
 """
@@ -34,8 +39,8 @@ class LearningStatistics:
         rise: mean of the last third minus mean of the first third, in pass rate.
         rise_errors: the rise in standard errors of independent readings.
         trend_errors: rank correlation of reading and order, in standard errors.
-        excursion_errors: largest distance of a running mean from the first one, in standard errors of independent
-            readings.
+        excursion_errors: largest distance of a running mean from the first one, in standard errors
+            of independent readings.
         largest_move: 95 % bound of the size of the rise, wider if successive readings are alike.
     """
 
@@ -58,7 +63,8 @@ def learning_statistics(curve: Curve) -> LearningStatistics:
     # Readings that are ranked as they are; more are averaged in blocks first. Chosen for speed.
     max_ranked_readings = 5000
     if count > max_ranked_readings:
-        # Means of equally many neighbours show a movement as well, and ranks of a million readings take long.
+        # Means of equally many neighbours show a movement as well, and ranks of a million readings
+        # take long.
         block = -(-count // max_ranked_readings)
         readings = readings[: count - count % block].reshape(-1, block).mean(axis=1)
     third = max(1, readings.size // 3)
@@ -85,8 +91,10 @@ def judge_no_learning(curve: Curve) -> Verdict | None:
     statistics = learning_statistics(curve)
     return Verdict(
         VerdictKind.NO_LEARNING,
-        f"The level has not moved beyond its noise since the start: it is {statistics.level:.3f}, and the last third "
-        f"of the {statistics.count} readings differs from the first by {difference(statistics.rise)} "
+        f"The level has not moved beyond its noise since the start: it is {statistics.level:.3f}, "
+        "and the last third "
+        f"of the {statistics.count} readings differs from the first by "
+        f"{difference(statistics.rise)} "
         f"({abs(statistics.rise_errors):.1f} standard errors).",
     )
 
@@ -97,7 +105,8 @@ def judge_early(curve: Curve) -> Verdict | None:
         return None
     return Verdict(
         VerdictKind.TOO_EARLY,
-        f"The level has not moved yet. After {MIN_READINGS_WITHOUT_LEARNING} evaluations that counts as no learning; "
+        f"The level has not moved yet. After {MIN_READINGS_WITHOUT_LEARNING} evaluations that "
+        "counts as no learning; "
         f"these are {len(curve)}.",
     )
 
@@ -115,7 +124,9 @@ def _is_where_it_began(curve: Curve) -> bool:
     # 2.5: standard errors by which the last third may be away from the first.
     # 2.5: standard errors of the rank correlation of reading and order.
     has_moved = (
-        abs(statistics.rise_errors) > 2.5 or abs(statistics.trend_errors) > 2.5 or statistics.excursion_errors > 4.0
+        abs(statistics.rise_errors) > 2.5
+        or abs(statistics.trend_errors) > 2.5
+        or statistics.excursion_errors > 4.0
     )
     is_at_the_ceiling = statistics.level > 1.0 - ASYMPTOTE_MARGIN
     # 0.03: pass rate: 95 % bound of the movement that the noise may hide.
@@ -123,7 +134,8 @@ def _is_where_it_began(curve: Curve) -> bool:
 
 
 def _noise_of_differences(readings: Array) -> float:
-    """Standard deviation of one reading, from the mean square of successive differences (von Neumann).
+    """Standard deviation of one reading, from the mean square of successive differences (von
+    Neumann).
 
     A median would be 0 for readings of which most are equal, as those of a few episodes are.
     """
@@ -131,13 +143,17 @@ def _noise_of_differences(readings: Array) -> float:
 
 
 def _trend(readings: Array) -> float:
-    """Spearman's rank correlation of reading and order, times the root of n - 1: normal if there is no trend."""
+    """Spearman's rank correlation of reading and order, times the root of n - 1: normal if there is
+    no trend.
+    """
     ranks = _ranks(readings)
     spread = float(np.std(ranks))
     if spread == 0.0:
         return 0.0
     order = np.arange(readings.size, dtype=float)
-    correlation = float(np.mean((ranks - ranks.mean()) * (order - order.mean()))) / (spread * float(np.std(order)))
+    correlation = float(np.mean((ranks - ranks.mean()) * (order - order.mean()))) / (
+        spread * float(np.std(order))
+    )
     return correlation * float(np.sqrt(readings.size - 1))
 
 
@@ -149,14 +165,18 @@ def _ranks(readings: Array) -> Array:
 
 
 def _excursion(readings: Array) -> float:
-    """Largest distance of a running mean from the first one, per standard error of such a difference of unit noise."""
+    """Largest distance of a running mean from the first one, per standard error of such a
+    difference of unit noise.
+    """
     width = max(2, readings.size // 10)
     means = window_sums(readings, width) / width
     return float(np.abs(means - means[0]).max()) / float(np.sqrt(2.0 / width))
 
 
 def _correlated_spread(readings: Array) -> float:
-    """Standard deviation about the straight line, as if readings were independent: wandering counts as noise."""
+    """Standard deviation about the straight line, as if readings were independent: wandering counts
+    as noise.
+    """
     order = np.arange(readings.size) - (readings.size - 1) / 2.0
     slope = float(order @ readings) / float(order @ order)
     residual = readings - readings.mean() - slope * order

@@ -1,11 +1,19 @@
-"""Runs of one recipe that differ in their seed: fitted together, and how far they stray from each other."""
+"""Runs of one recipe that differ in their seed: fitted together, and how far they stray from each
+other.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rollcast.scaling.decisions.compare import Triple, difference_of_draws, quantiles, triple, with_asymptote
+from rollcast.scaling.decisions.compare import (
+    Triple,
+    difference_of_draws,
+    quantiles,
+    triple,
+    with_asymptote,
+)
 from rollcast.scaling.decisions.fit import fit
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.law.curve import Array, Curve
@@ -26,7 +34,9 @@ class Repeats:
     alone: tuple[Forecast, ...]
 
     @classmethod
-    def from_curves(cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None) -> "Repeats":
+    def from_curves(
+        cls, name: str, curves: Sequence[Curve], options: FitOptions | None = None
+    ) -> "Repeats":
         """Fit them; by default with the law alone, since asymptotes and exponents are compared.
 
         Raises:
@@ -44,20 +54,26 @@ class Repeats:
         joint = with_asymptote(self.joint.curve, asymptote, self.joint.options)
         if len(self.alone) == 1:
             return Repeats(joint, (joint,))
-        return Repeats(joint, tuple(with_asymptote(run.curve, asymptote, run.options) for run in self.alone))
+        return Repeats(
+            joint, tuple(with_asymptote(run.curve, asymptote, run.options) for run in self.alone)
+        )
 
 
 def _merge_curves(curves: Sequence[Curve]) -> Curve:
     """The points of all curves as one; a column that one of them lacks is unknown for all."""
     starts = [curve.initial for curve in curves if curve.initial is not None]
-    errors = [curve.initial_standard_error for curve in curves if curve.initial_standard_error is not None]
+    errors = [
+        curve.initial_standard_error for curve in curves if curve.initial_standard_error is not None
+    ]
     return Curve.from_points(
         np.concatenate([curve.compute for curve in curves]),
         np.concatenate([curve.pass_rate for curve in curves]),
         _join_columns([curve.standard_error for curve in curves]),
         initial=float(np.mean(starts)) if starts else None,
         # The standard error of a mean of independent starts.
-        initial_standard_error=float(np.sqrt(np.mean(np.square(errors)) / len(errors))) if errors else None,
+        initial_standard_error=float(np.sqrt(np.mean(np.square(errors)) / len(errors)))
+        if errors
+        else None,
         truncation_ratio=_join_columns([curve.truncation_ratio for curve in curves]),
         unit=curves[0].unit,
     )
@@ -86,22 +102,31 @@ class SeedSpread:
 
     @classmethod
     def from_draws(
-        cls, draws: Sequence[Sequence[Array]], null: Sequence[bool], pooled: Sequence[bool] | None = None
+        cls,
+        draws: Sequence[Sequence[Array]],
+        null: Sequence[bool],
+        pooled: Sequence[bool] | None = None,
     ) -> "SeedSpread":
         """The spread between the medians of runs.
 
         Args:
             draws: of each run of each recipe, the whole one first.
-            null: the recipes that are the whole one in effect; their runs are pooled with the whole one's.
-            pooled: the recipes whose spread counts; None for all. A law that is held at an asymptote far from its own
-                is meaningless, and its runs would stray without bounds.
+            null: the recipes that are the whole one in effect; their runs are pooled with the whole
+                one's.
+            pooled: the recipes whose spread counts; None for all. A law that is held at an
+                asymptote far from its own is meaningless, and its runs would stray without bounds.
         """
         medians = [np.array([np.median(run) for run in recipe]) for recipe in draws]
         counts = pooled or [True] * len(medians)
         whole_medians = np.concatenate(
-            [medians[0], *(medians[recipe_index] for recipe_index, is_null in enumerate(null) if is_null)]
+            [
+                medians[0],
+                *(medians[recipe_index] for recipe_index, is_null in enumerate(null) if is_null),
+            ]
         )
-        other_medians = [medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]]
+        other_medians = [
+            medians[place] for place in range(1, len(medians)) if counts[place] and not null[place]
+        ]
         groups = [whole_medians, *other_medians]
         freedom = sum(values.size - 1 for values in groups)
         squares = sum(float(np.sum((values - values.mean()) ** 2)) for values in groups)
@@ -120,7 +145,10 @@ class SeedSpread:
     def loss(self, joint: Sequence[Array] | Mapping[int, Array], recipe_index: int) -> Triple:
         """By how much the whole recipe, the first, exceeds the one at `place`."""
         lost = difference_of_draws(joint[0], joint[recipe_index])
-        return quantiles(lost + self._strays(1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index], lost.size))
+        return quantiles(
+            lost
+            + self._strays(1.0 / self.num_runs[0] + 1.0 / self.num_runs[recipe_index], lost.size)
+        )
 
     def _strays(self, variance: float, number: int) -> Array:
         """(number,) deviations of a mean whose variance is this multiple of that of one run."""

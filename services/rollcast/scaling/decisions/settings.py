@@ -1,7 +1,9 @@
-"""Numeric constants of `scaling/decisions/`: unit, what each bounds, and the evidence for its value.
+"""Numeric constants of `scaling/decisions/`: unit, what each bounds, and the evidence for its
+value.
 
-"Windows of other groups" are the beginnings, a quarter and a half, of real curves of 36 repositories
-(docs/forecast-measured.md): the rules of the verdicts were chosen with these in sight. "Paper" is arXiv 2510.13786.
+"Windows of other groups" are the beginnings, a quarter and a half, of real curves of 36
+repositories (docs/forecast-measured.md): the rules of the verdicts were chosen with these in sight.
+"Paper" is arXiv 2510.13786.
 """
 
 import math
@@ -18,8 +20,9 @@ NOTABLE_GAIN = 0.03
 
 # Breaks.
 MIN_BREAK = 0.03
-"""Pass rate: smaller breaks, and smaller climbs out of the fitted curve, are left to the drift. Two of 150 simulated
-runs with heavy-tailed drift climbed by 0.012 and 0.014 (lab notes, "Misfits that bar a decision")."""
+"""Pass rate: smaller breaks, and smaller climbs out of the fitted curve, are left to the drift. Two
+of 150 simulated runs with heavy-tailed drift climbed by 0.012 and 0.014 (lab notes, "Misfits that
+bar a decision")."""
 MIN_SUSPECTED_BREAK = 0.5 * ASYMPTOTE_MARGIN
 """Pass rate: least size of a break whose evidence is computed."""
 MAX_EXPLAINED_SHARE = 1.0 - 1e-9
@@ -27,9 +30,11 @@ MAX_EXPLAINED_SHARE = 1.0 - 1e-9
 
 # Falls.
 MIN_COLLAPSE = 0.05
-"""Pass rate: least fall that counts as a collapse, if noise does not explain it and it undoes much of the rise."""
+"""Pass rate: least fall that counts as a collapse, if noise does not explain it and it undoes much
+of the rise."""
 MIN_DECLINES = ((MIN_BREAK, 3.0), (MIN_COLLAPSE, 2.5))
-"""A slow decline: its least size in pass rate, and in standard errors of the trend. A deeper one needs fewer."""
+"""A slow decline: its least size in pass rate, and in standard errors of the trend. A deeper one
+needs fewer."""
 
 # No learning. Chosen, not measured.
 MIN_READINGS_WITHOUT_LEARNING = 10
@@ -45,7 +50,8 @@ TREND_MIDPOINTS = (0.02, 0.04, 0.08, 0.15, 0.27, 0.45, 0.7, 1.0)
 
 # Misfits.
 MIN_MISFIT = 0.5 * ASYMPTOTE_MARGIN
-"""Pass rate: least mean deviation that matters, of the newest readings or of a row on one side of the curve."""
+"""Pass rate: least mean deviation that matters, of the newest readings or of a row on one side of
+the curve."""
 NEWEST_DIVISOR = 5
 """The newest readings are a fifth of all, rounded down. Chosen, not measured."""
 MIN_NEWEST = 3
@@ -53,7 +59,8 @@ MIN_NEWEST = 3
 
 # Forecasts.
 CUT_ROUNDING = 1e-9
-"""Relative amount by which a cut of a backtest is moved up, so that rounding does not hide a point at the cut."""
+"""Relative amount by which a cut of a backtest is moved up, so that rounding does not hide a point
+at the cut."""
 
 # Advice.
 NEGLIGIBLE_GAIN = 0.001
@@ -65,15 +72,17 @@ WAIT_EVALUATIONS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 80)
 
 # Stopping by itself.
 NUM_AGREEING_REFITS = 3
-"""Refits in a row that must agree before a run is stopped: a forecast moves with its last points."""
+"""Refits in a row that must agree before a run is stopped: a forecast moves with its last
+points."""
 
 # Comparisons.
 LOG_COMPUTE_RATIO_MARGIN = math.log(1.1)
-"""ln of a ratio of compute below which two runs are equally fast. Chosen, not measured: the paper prints no spread of
-speed between runs of one recipe."""
+"""ln of a ratio of compute below which two runs are equally fast. Chosen, not measured: the paper
+prints no spread of speed between runs of one recipe."""
 
 # Shares of a budget.
 MIN_RECENT_READINGS = 3
-"""Least number of last readings whose mean is the pass rate of a broken run; otherwise a tenth of all."""
+"""Least number of last readings whose mean is the pass rate of a broken run; otherwise a tenth of
+all."""
 
 # Splits of a step.

@@ -39,11 +39,12 @@ def smooth_readings(readings: Array) -> Smoothed:
 def window_sums(y: Array, width: int) -> Array:
     """(n,) -> (n - width + 1,) sums of `width` neighbours, in n log(width) steps.
 
-    Every sum is made by the same additions, so that equal neighbourhoods have equal sums: a running total would turn
-    its rounding into a peak.
+    Every sum is made by the same additions, so that equal neighbourhoods have equal sums: a running
+    total would turn its rounding into a peak.
     """
     total = np.zeros(y.size - width + 1)
-    # `power` holds the sums of 1, 2, 4, .. neighbours; those of the binary digits of `width` make up each total.
+    # `power` holds the sums of 1, 2, 4, .. neighbours; those of the binary digits of `width` make
+    # up each total.
     offset = 0
     power = y
     size = 1

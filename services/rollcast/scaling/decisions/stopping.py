@@ -1,8 +1,8 @@
 """When the rest of the budget is not worth it: the opt-in `stop_when` of a run, as a pure function.
 
-A run stops when on three refits in a row the verdict is saturated or broken, or no_learning in the second half of the
-budget, or the most that the rest of its budget may gain is less than the user asks for. The gain is judged whatever the
-verdict. Every forecast must rest on ten evaluations.
+A run stops when on three refits in a row the verdict is saturated or broken, or no_learning in the
+second half of the budget, or the most that the rest of its budget may gain is less than the user
+asks for. The gain is judged whatever the verdict. Every forecast must rest on ten evaluations.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,10 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.least_gain <= 1:
-            raise ValueError(f"stop_when.least_gain: {self.least_gain:g} is no pass rate; give a value in [0, 1].")
+            raise ValueError(
+                f"stop_when.least_gain: {self.least_gain:g} is no pass rate; give a value in [0, "
+                "1]."
+            )
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Refit:
     """The figures of one forecast that the rule needs; small enough to be kept for a whole run."""
 
     compute: float
-    """Compute of the last point, in device-hours or in the unit that the curve was fitted against."""
+    """Compute of the last point, in device-hours or in the unit that the curve was fitted
+    against."""
     verdict: VerdictKind
     gain_upper: float
     """95 % quantile of R(budget) - R(now)."""
@@ -86,7 +90,8 @@ def stop_reason(rule: StopRule, refits: Sequence[Refit]) -> str | None:
     if all(refit.gain_upper < rule.least_gain for refit in last):
         highest_gain = max(refit.gain_upper for refit in last)
         return (
-            f"the rest of the budget gains at most {highest_gain:.4f} (95 % bound on {NUM_AGREEING_REFITS} refits in a "
+            f"the rest of the budget gains at most {highest_gain:.4f} (95 % bound on "
+            f"{NUM_AGREEING_REFITS} refits in a "
             f"row), less than {rule.least_gain:g}{_state(last[-1])}"
         )
     return None

@@ -1,21 +1,25 @@
 """Whether the readings of a run show a trend beyond their noise.
 
-A law can be fitted to noise around one level, and its forecast is narrow: a narrow band is no evidence of a law. So the
-law is compared with a constant, both under noise whose neighbours are alike:
+A law can be fitted to noise around one level, and its forecast is narrow: a narrow band is no
+evidence of a law. So the law is compared with a constant, both under noise whose neighbours are
+alike:
 
     constant   y_i = a + e_i
     law        y_i = a + b S(C_i; B, C_mid) + e_i,   b > 0,   S = 1 / (1 + (C_mid / C)^B)
-    noise      e_i normal, Var e_i = s^2 v_i, Corr(e_i, e_j) = phi^|i - j|   (AR(1) over the n readings)
+    noise      e_i normal, Var e_i = s^2 v_i, Corr(e_i, e_j) = phi^|i - j|   (AR(1) over the n
+               readings)
 
-v_i is the squared standard error if there is one, else 1. The priors of a, of ln s and of b in units of its own error
-are flat; phi is even over 0 to 0.9, (B, C_mid) over a small grid. All of them are integrated out. For one phi and one
-S, with the readings whitened by phi, RSS_0 and RSS_1 their squares about the constant and about constant and law, and t
-the estimate of b in standard errors,
+v_i is the squared standard error if there is one, else 1. The priors of a, of ln s and of b in
+units of its own error are flat; phi is even over 0 to 0.9, (B, C_mid) over a small grid. All of
+them are integrated out. For one phi and one S, with the readings whitened by phi, RSS_0 and RSS_1
+their squares about the constant and about constant and law, and t the estimate of b in standard
+errors,
 
-    m_0 = g(phi) RSS_0^(-(n-1)/2)     m_1 = g(phi) RSS_1^(-(n-1)/2) 2 F_{n-1}(t)     odds = mean of m_1 / mean of m_0
+    m_0 = g(phi) RSS_0^(-(n-1)/2)     m_1 = g(phi) RSS_1^(-(n-1)/2) 2 F_{n-1}(t)     odds = mean of
+                                      m_1 / mean of m_0
 
-F is the distribution function of Student's t, so that only a rise counts. The odds depend neither on the level nor on
-the scale of the readings: one limit holds for every run of n readings,
+F is the distribution function of Student's t, so that only a rise counts. The odds depend neither
+on the level nor on the scale of the readings: one limit holds for every run of n readings,
 
     ln odds >= 2.4 + 20 / n^2
 
@@ -46,7 +50,8 @@ from rollcast.scaling.law.settings import MIN_STANDARD_ERROR
 def judge_trend(curve: Curve, verdict: Verdict) -> Verdict:
     """The `verdict`, or that it is too early because the readings show no trend yet.
 
-    A single evaluation must not take the numbers away: they are kept if there was a trend without the newest one.
+    A single evaluation must not take the numbers away: they are kept if there was a trend without
+    the newest one.
     """
     if verdict.kind not in (VerdictKind.TOO_EARLY, VerdictKind.FORECASTABLE):
         return verdict
@@ -57,7 +62,8 @@ def judge_trend(curve: Curve, verdict: Verdict) -> Verdict:
     still = f"{verdict.reason} " if verdict.kind is VerdictKind.TOO_EARLY else ""
     return Verdict(
         VerdictKind.TOO_EARLY,
-        f"{still}No trend yet: the odds of a rise against noise around one level are {_odds(log_odds)} to 1; a trend "
+        f"{still}No trend yet: the odds of a rise against noise around one level are "
+        f"{_odds(log_odds)} to 1; a trend "
         f"takes {_odds(min_log_odds)} to 1.",
         has_trend=has_trend(curve.beginning(len(curve) - 1)),
     )
@@ -99,13 +105,16 @@ def trend_log_odds(curve: Curve) -> float:
         # Means of equally many neighbours rise as well; the newest readings are kept.
         num_dropped = readings.size % block
         compute, readings, error = (
-            series[num_dropped:].reshape(-1, block).mean(axis=1) for series in (compute, readings, error)
+            series[num_dropped:].reshape(-1, block).mean(axis=1)
+            for series in (compute, readings, error)
         )
     return float(log_odds_of_rise(readings[None], compute, error)[0])
 
 
 def log_odds_of_rise(readings: Array, compute: Array, error: Array) -> Array:
-    """ln odds of each series (m, n) at `compute` (n,), with noise in proportion to `error` (n,) -> (m,)."""
+    """ln odds of each series (m, n) at `compute` (n,), with noise in proportion to `error` (n,) ->
+    (m,).
+    """
     count = compute.size
     root = 1.0 / np.maximum(error, MIN_STANDARD_ERROR)
     midpoint, exponent = np.meshgrid(np.array(TREND_MIDPOINTS) * compute[-1], TREND_EXPONENTS)
@@ -126,12 +135,18 @@ def log_odds_of_rise(readings: Array, compute: Array, error: Array) -> Array:
         t_value = along * np.sqrt((count - 1) / unexplained)
         power = -0.5 * (count - 1)
         constant.append(log_scale + power * np.log(squares + rounding))
-        law.append(log_scale + power * np.log(unexplained) + np.log(2.0 * stdtr(count - 1, np.maximum(t_value, -30))))
+        law.append(
+            log_scale
+            + power * np.log(unexplained)
+            + np.log(2.0 * stdtr(count - 1, np.maximum(t_value, -30)))
+        )
     return _log_mean(np.concatenate(law, axis=1)) - _log_mean(np.concatenate(constant, axis=1))
 
 
 def _rounding_squares(readings: Array, root: Array) -> Array:
-    """(m, n) -> (m, 1) squares that rounding to the finest step of the readings leaves; of equal readings 1."""
+    """(m, n) -> (m, 1) squares that rounding to the finest step of the readings leaves; of equal
+    readings 1.
+    """
     ordered = np.sort(readings, axis=1)
     gaps = np.diff(ordered, axis=1)
     step = np.min(np.where(gaps > 0.0, gaps, np.inf), axis=1, initial=np.inf)

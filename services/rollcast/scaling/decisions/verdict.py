@@ -1,16 +1,19 @@
 """The kind of a curve, in one word and one sentence.
 
     too_few         fewer evaluations than a law needs: nothing is forecast
-    too_early       the readings show no trend yet, or do not determine the pass rate at twice the compute
-    forecastable    they show a trend, and the pass rate at twice the compute is known well enough to decide on
+    too_early       the readings show no trend yet, or do not determine the pass rate at twice the
+                    compute
+    forecastable    they show a trend, and the pass rate at twice the compute is known well enough
+                    to decide on
     saturated       a notable gain on the level is unlikely until then
     no_learning     the level has not moved beyond its noise since the start
     broken          the pass rate collapsed, or declines since its peak
-    not_sigmoid     the fitted curve does not describe the readings, or they lie below it from some point on
+    not_sigmoid     the fitted curve does not describe the readings, or they lie below it from some
+                    point on
     regime_change   the curve jumped up, or began to climb again; or answers are now truncated
 
-This file has the first four kinds. `trend.py`, `no_learning.py`, `falls.py`, `breaks.py` and `misfit.py` have the
-rest.
+This file has the first four kinds. `trend.py`, `no_learning.py`, `falls.py`, `breaks.py` and
+`misfit.py` have the rest.
 """
 
 from dataclasses import dataclass
@@ -49,12 +52,16 @@ class VerdictKind(StrEnum):
 
     @property
     def is_decidable(self) -> bool:
-        """Whether the forecast is for decisions: a law that is known well enough, or a level that does not move."""
+        """Whether the forecast is for decisions: a law that is known well enough, or a level that
+        does not move.
+        """
         return self in (VerdictKind.FORECASTABLE, VerdictKind.SATURATED, VerdictKind.NO_LEARNING)
 
     @property
     def ends_the_run(self) -> bool:
-        """Whether the verdict alone advises to stop: further training of this run has nothing to gain."""
+        """Whether the verdict alone advises to stop: further training of this run has nothing to
+        gain.
+        """
         return self in (VerdictKind.NO_LEARNING, VerdictKind.BROKEN)
 
 
@@ -63,9 +70,12 @@ class Verdict:
     """A kind, and the reason: one sentence on the kind and one on the evidence.
 
     Attributes:
-        at: compute near which the run broke or changed, on the axis of the fit; None for other verdicts. num_missing:
-        further evaluations that a forecast needs, of the run or of its part after a change; 0 if it is made.
-        has_trend: False for a run that is too early because its readings show no trend beyond noise.
+        at: compute near which the run broke or changed, on the axis of the fit; None for other
+            verdicts. num_missing:
+        further evaluations that a forecast needs, of the run or of its part after a change; 0 if it
+        is made.
+        has_trend: False for a run that is too early because its readings show no trend beyond
+            noise.
     """
 
     kind: VerdictKind
@@ -76,7 +86,9 @@ class Verdict:
 
     @property
     def is_described(self) -> bool:
-        """Whether the law describes the curve: only then do its constants and its gains mean something."""
+        """Whether the law describes the curve: only then do its constants and its gains mean
+        something.
+        """
         return self.kind.is_described and self.has_trend
 
     @property
@@ -95,7 +107,11 @@ def judge_number(curve: Curve) -> Verdict | None:
     num_missing = MIN_LAW_POINTS - len(curve)
     if num_missing <= 0:
         return None
-    start = "" if curve.initial is None else " The evaluation at step 0 is its start and is not one of them."
+    start = (
+        ""
+        if curve.initial is None
+        else " The evaluation at step 0 is its start and is not one of them."
+    )
     return Verdict(
         VerdictKind.TOO_FEW,
         f"{len(curve)} of the {MIN_LAW_POINTS} evaluations that a forecast needs.{start}",
@@ -103,11 +119,13 @@ def judge_number(curve: Curve) -> Verdict | None:
     )
 
 
-def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float], level: float) -> Verdict:
+def judge(
+    curve: Curve, draws: Draws, later: Array, interval: tuple[float, float], level: float
+) -> Verdict:
     """The verdict on a curve that learns and does not break.
 
-    `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their 90 % interval;
-    `level`: the smoothed readings now.
+    `later` (u,): equally likely readings at `FORECAST_FACTOR` times the compute; `interval`: their
+    90 % interval; `level`: the smoothed readings now.
     """
     low, high = interval
     at = f"at {FORECAST_FACTOR:g} times the compute"
@@ -116,7 +134,8 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     # With 0.15 it is three in ten, and 87 % held.
     if high - low > 0.3:
         return Verdict(
-            VerdictKind.TOO_EARLY, f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %)."
+            VerdictKind.TOO_EARLY,
+            f"The pass rate {at} could be anywhere from {low:.2f} to {high:.2f} (90 %).",
         )
     chance = float(np.mean(later - level >= NOTABLE_GAIN))
     gains = f"a gain of {NOTABLE_GAIN:g} on the smoothed readings has a chance of {chance:.0%}"
@@ -135,14 +154,21 @@ def judge(curve: Curve, draws: Draws, later: Array, interval: tuple[float, float
     # may rise any day. Surer ones held no more often on the windows of other groups.
     if passed < 0.6:
         reason += (
-            f" The bend is not clearly behind ({min_midpoint_multiple:g} C_mid is reached with a probability of "
+            f" The bend is not clearly behind ({min_midpoint_multiple:g} C_mid is reached with a "
+            "probability of "
             f"{np.floor(100 * passed):.0f} %), so A rests mostly on the prior."
         )
     return Verdict(VerdictKind.FORECASTABLE, reason)
 
 
 def evidence(
-    curve: Curve, draws: Draws, observations: Observations, law: Array, first_phase: float, *, is_described: bool
+    curve: Curve,
+    draws: Draws,
+    observations: Observations,
+    law: Array,
+    first_phase: float,
+    *,
+    is_described: bool,
 ) -> str:
     """The sentence about a curve that does not break.
 
@@ -173,6 +199,7 @@ def evidence(
         past = f", {num_past} of them past C_mid"
         ends = f"; gains end with a probability of {np.mean(draws.has_ceiling):.0%}"
     return (
-        f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} readings{past}; the "
+        f"The fitted curve explains {max(explained, 0.0):.0%} of the variance of {residual.size} "
+        f"readings{past}; the "
         f"newest {count} lie {abs(beyond):.1f} standard deviations {side} it{ends}."
     )

@@ -14,7 +14,8 @@ from rollcast.scaling.law.curve import Array, Curve, SigmoidParameters
 PAPER_ASYMPTOTES: Array = np.linspace(0.45, 0.80, 71)
 """Grid of A in arXiv 2510.13786, A.5."""
 PAPER_MIDPOINTS: Array = np.linspace(100.0, 40_000.0, 100)
-"""Grid of C_mid as stated there; the printed values of its smaller runs are nodes of linspace(100, 4000, 100)."""
+"""Grid of C_mid as stated there; the printed values of its smaller runs are nodes of linspace(100,
+4000, 100)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class PowerLaw:
 
 
 def power_law(curve: Curve) -> PowerLaw:
-    """Least squares with 0 <= A <= 1 and D >= 0: closed form in (A, D) for 400 values of B in [0.02, 5]."""
+    """Least squares with 0 <= A <= 1 and D >= 0: closed form in (A, D) for 400 values of B in
+    [0.02, 5].
+    """
     exponents = np.geomspace(0.02, 5.0, 400)
     # In units of the last compute; undone at the end.
     scale = float(curve.compute[-1])
@@ -44,7 +47,9 @@ def power_law(curve: Curve) -> PowerLaw:
     asymptote = y.mean() + slope * fall.mean(axis=1)
     # If the free asymptote is above 1, the best one in [0, 1] is 1.
     above = asymptote > 1
-    slope = np.where(above, np.maximum(np.sum(fall * (1 - y), axis=1) / np.sum(fall**2, axis=1), 0.0), slope)
+    slope = np.where(
+        above, np.maximum(np.sum(fall * (1 - y), axis=1) / np.sum(fall**2, axis=1), 0.0), slope
+    )
     asymptote = np.where(above, 1.0, asymptote)
     best = int(np.argmin(np.sum((y - asymptote[:, None] + slope[:, None] * fall) ** 2, axis=1)))
     exponent = float(exponents[best])
@@ -58,9 +63,11 @@ def paper_grid(
     midpoints: Array = PAPER_MIDPOINTS,
     max_iterations: int = 60,
 ) -> SigmoidParameters:
-    """The paper's procedure (A.5): a grid over (A, C_mid), B by least squares at each node, smallest sum of squares.
+    """The paper's procedure (A.5): a grid over (A, C_mid), B by least squares at each node,
+    smallest sum of squares.
 
-    B starts from 1 as in SciPy's curve_fit; all nodes take damped Gauss-Newton steps in ln B together.
+    B starts from 1 as in SciPy's curve_fit; all nodes take damped Gauss-Newton steps in ln B
+    together.
     """
     log_compute = np.log(curve.compute)
     gain = np.repeat(asymptotes, midpoints.size)[:, None] - initial

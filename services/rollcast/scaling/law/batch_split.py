@@ -1,20 +1,22 @@
-"""The law across splits of a step, for choosing `rollouts_per_prompt` and `prompts_per_step` before the run.
+"""The law across splits of a step, for choosing `rollouts_per_prompt` and `prompts_per_step` before
+the run.
 
-At a fixed compute C, in the way of IsoCompute (arXiv 2603.12151), which fits a sigmoid to every setting and compares
-the sigmoids at C:
+At a fixed compute C, in the way of IsoCompute (arXiv 2603.12151), which fits a sigmoid to every
+setting and compares the sigmoids at C:
 
     R(n, P | C) = b_0 + b_1 u + b_2 u^2 + b_3 v + b_4 v^2 + e,   u = ln(n / n_0),   v = ln(P / P_0)
 
-n is the number of rollouts of a prompt, P that of prompts in a step; the number of steps follows from C. n_0 and P_0
-are the geometric means of the splits that were trained. e is the spread between runs of one split, and the error of the
-law.
+n is the number of rollouts of a prompt, P that of prompts in a step; the number of steps follows
+from C. n_0 and P_0 are the geometric means of the splits that were trained. e is the spread between
+runs of one split, and the error of the law.
 
-The paper gives no equation for R over n and P. It reports that the best n grows with C up to a limit, as a sigmoid of
-ln n over ln C, and that P hardly matters in a moderate range. The parabola is ours: it is the smallest law with a best
-n inside, and close to any smooth one over the few doublings that runs cover. As b depends on C, the best n may grow
-with C without that growth being assumed. Before the runs are seen, splits may differ as much as the curves are steep at
-C: a split shifts the bend in compute, which matters during the climb and little on a plateau. Given the size of e the
-posterior of b is normal, in closed form; the sizes are summed over a grid.
+The paper gives no equation for R over n and P. It reports that the best n grows with C up to a
+limit, as a sigmoid of ln n over ln C, and that P hardly matters in a moderate range. The parabola
+is ours: it is the smallest law with a best n inside, and close to any smooth one over the few
+doublings that runs cover. As b depends on C, the best n may grow with C without that growth being
+assumed. Before the runs are seen, splits may differ as much as the curves are steep at C: a split
+shifts the bend in compute, which matters during the climb and little on a plateau. Given the size
+of e the posterior of b is normal, in closed form; the sizes are summed over a grid.
 """
 
 from collections.abc import Sequence
@@ -67,16 +69,23 @@ class SplitLaw:
         """The mean over runs of each split (k,) -> (k, d)."""
         return np.asarray(_design(splits, self.centre) @ self.coefficients.T)
 
-    def pass_rate(self, splits: Sequence[BatchSplit], quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
-        """Pass rate that one new run of each split (k,) reaches, without the noise of its evaluations -> (q, k)."""
+    def pass_rate(
+        self, splits: Sequence[BatchSplit], quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> Array:
+        """Pass rate that one new run of each split (k,) reaches, without the noise of its
+        evaluations -> (q, k).
+        """
         strays = self.spread * np.random.default_rng(1).standard_normal(self.spread.size)
-        return np.asarray(np.quantile(np.clip(self.level(splits) + strays, 0.0, 1.0), quantiles, axis=1))
+        return np.asarray(
+            np.quantile(np.clip(self.level(splits) + strays, 0.0, 1.0), quantiles, axis=1)
+        )
 
 
 def fit_split_law(
     splits: Sequence[BatchSplit], level: Sequence[float], error: Sequence[float], slope: float
 ) -> SplitLaw:
-    """The posterior from runs (r,): the split of each, its pass rate at the compute, and the standard error of that.
+    """The posterior from runs (r,): the split of each, its pass rate at the compute, and the
+    standard error of that.
 
     `slope`: dR / d ln C of the runs at the compute, on average.
 
@@ -85,7 +94,8 @@ def fit_split_law(
     """
     if not splits or not len(splits) == len(level) == len(error):
         raise ValueError(
-            f"runs: {len(splits)} splits, {len(level)} pass rates and {len(error)} errors; give one of each per run."
+            f"runs: {len(splits)} splits, {len(level)} pass rates and {len(error)} errors; give "
+            "one of each per run."
         )
     variance = np.square(np.asarray(error, dtype=float))
     if not np.all(variance > 0):
@@ -114,7 +124,10 @@ def fit_split_law(
         means.append(np.array(SPLIT_LAW_PRIOR_MEAN) + gain @ residual)
         posterior = prior_covariance - gain @ gain_of_points.T
         factors.append(_root(posterior))
-        misfit = float(residual @ np.linalg.solve(covariance, residual)) + np.linalg.slogdet(covariance)[1]
+        misfit = (
+            float(residual @ np.linalg.solve(covariance, residual))
+            + np.linalg.slogdet(covariance)[1]
+        )
         surprise = np.log(spread / usual_spread) / PRIOR_LOG_SPREAD_STD
         log_weight.append(-0.5 * (misfit + surprise**2))
     weight = np.exp(np.array(log_weight) - max(log_weight))
@@ -129,7 +142,9 @@ def fit_split_law(
 
 def _logs(splits: Sequence[BatchSplit]) -> Array:
     """(k, 2) ln n and ln P."""
-    return np.asarray(np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float)))
+    return np.asarray(
+        np.log(np.array([(split.rollouts, split.prompts) for split in splits], dtype=float))
+    )
 
 
 def _design(splits: Sequence[BatchSplit], centre: Array) -> Array:

@@ -4,9 +4,9 @@ Eq (1) of arXiv 2510.13786, for a fixed model and fixed training data:
 
     R(C) = R_0 + (A - R_0) / (1 + (C_mid / C)^B)
 
-C is the training compute in device-hours, of generators and trainers together. R is the pass rate on held-out prompts,
-R_0 that at zero compute. A is the asymptote, B > 0 the scaling exponent, and C_mid the compute at which half of the
-gain A - R_0 is reached.
+C is the training compute in device-hours, of generators and trainers together. R is the pass rate
+on held-out prompts, R_0 that at zero compute. A is the asymptote, B > 0 the scaling exponent, and
+C_mid the compute at which half of the gain A - R_0 is reached.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,17 @@ class SigmoidParameters:
 
 
 def sigmoid(
-    compute: ArrayLike, initial: ArrayLike, asymptote: ArrayLike, exponent: ArrayLike, midpoint: ArrayLike
+    compute: ArrayLike,
+    initial: ArrayLike,
+    asymptote: ArrayLike,
+    exponent: ArrayLike,
+    midpoint: ArrayLike,
 ) -> Array:
     """Eq (1); the arguments broadcast. R_0 at compute 0, and no overflow at any compute."""
     with np.errstate(divide="ignore"):
-        log_ratio = np.log(np.asarray(compute, dtype=float)) - np.log(np.asarray(midpoint, dtype=float))
+        log_ratio = np.log(np.asarray(compute, dtype=float)) - np.log(
+            np.asarray(midpoint, dtype=float)
+        )
     rise = expit(np.asarray(exponent, dtype=float) * log_ratio)
     start = np.asarray(initial, dtype=float)
     return np.asarray(start + (np.asarray(asymptote, dtype=float) - start) * rise)
@@ -57,10 +63,12 @@ class Curve:
     Attributes:
         compute: (n,) in `unit`, positive, ascending.
         pass_rate: (n,) in [0, 1].
-        standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None if unknown.
+        standard_error: (n,) of each pass rate as an estimate over prompts and completions, or None
+            if unknown.
         initial: pass rate measured at compute 0, or None.
         initial_standard_error: of `initial`, or None.
-        truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the verdict looks at it.
+        truncation_ratio: (n,) share of truncated answers near each evaluation, or None; only the
+            verdict looks at it.
         dropped: points left out by `from_points` because a value was not finite.
         unit: unit of compute, as it is printed: device-hours, steps, tokens.
     """
@@ -98,18 +106,21 @@ class Curve:
     ) -> "Curve":
         """Sort the points by compute; drop and count those that are not finite.
 
-        Points at compute 0 are no part of the curve: their mean becomes `initial` unless that is given. A standard
-        error of 0 or below, above 1, or one that is not finite, counts as unknown for that point and is replaced by the
-        median of the others.
+        Points at compute 0 are no part of the curve: their mean becomes `initial` unless that is
+        given. A standard error of 0 or below, above 1, or one that is not finite, counts as unknown
+        for that point and is replaced by the median of the others.
 
         Raises:
-            ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute is negative or spans
-                more than e^100.
+            ValueError: lengths differ, no point is left, a pass rate lies outside [0, 1], compute
+                is negative or spans more than e^100.
         """
         x = np.asarray(compute, dtype=float).ravel()
         y = np.asarray(pass_rate, dtype=float).ravel()
         if x.size != y.size:
-            raise ValueError(f"curve {name!r}: {x.size} compute values but {y.size} pass rates; give one for each.")
+            raise ValueError(
+                f"curve {name!r}: {x.size} compute values but {y.size} pass rates; give one for "
+                "each."
+            )
         error = _one_for_each(standard_error, x.size, "standard errors", name)
         truncation = _one_for_each(truncation_ratio, x.size, "truncation ratios", name)
         finite = np.isfinite(x) & np.isfinite(y)
@@ -166,7 +177,9 @@ class Curve:
             compute=self.compute[chosen],
             pass_rate=self.pass_rate[chosen],
             standard_error=None if self.standard_error is None else self.standard_error[chosen],
-            truncation_ratio=None if self.truncation_ratio is None else self.truncation_ratio[chosen],
+            truncation_ratio=None
+            if self.truncation_ratio is None
+            else self.truncation_ratio[chosen],
         )
 
 
@@ -177,32 +190,47 @@ def _one_for_each(
         return None
     array = np.asarray(values, dtype=float).ravel()
     if array.size != num_points:
-        raise ValueError(f"curve {name!r}: {num_points} points but {array.size} {quantity_name}; give one for each.")
+        raise ValueError(
+            f"curve {name!r}: {num_points} points but {array.size} {quantity_name}; give one for "
+            "each."
+        )
     return array
 
 
 def _check_range(compute: Array, pass_rate: Array, name: str) -> None:
     if np.any(compute < 0):
-        raise ValueError(f"curve {name!r}: compute {compute.min():g} is negative; count it from the start of the run.")
+        raise ValueError(
+            f"curve {name!r}: compute {compute.min():g} is negative; count it from the start of "
+            "the run."
+        )
     if np.any((pass_rate < 0) | (pass_rate > 1)):
         worst = pass_rate[np.argmax(np.abs(pass_rate - 0.5))]
-        raise ValueError(f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100.")
+        raise ValueError(
+            f"curve {name!r}: pass rate {worst:g} lies outside [0, 1]; divide percentages by 100."
+        )
 
 
 def _check_span(compute: Array, name: str) -> None:
     """`compute`: ascending, above 0."""
     if compute.size == 0:
-        raise ValueError(f"curve {name!r}: no finite point at compute > 0; give at least one evaluation.")
+        raise ValueError(
+            f"curve {name!r}: no finite point at compute > 0; give at least one evaluation."
+        )
     first = compute[0]
     last = compute[-1]
     # 100.0: largest ln(last compute / first compute) of one curve. Limits overflow; no real curve
     # comes near it; chosen, not measured.
     if np.log(last) - np.log(first) > 100.0:
-        raise ValueError(f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each point.")
+        raise ValueError(
+            f"curve {name!r}: compute runs from {first:g} to {last:g}; check the unit of each "
+            "point."
+        )
 
 
 def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
-    """Whether each standard error is one that a pass rate can have; a huge one would overflow when squared."""
+    """Whether each standard error is one that a pass rate can have; a huge one would overflow when
+    squared.
+    """
     # 1.0: pass rate. A larger standard error is treated as unknown: even one toss of a fair coin
     # has 0.5.
     return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= 1.0))

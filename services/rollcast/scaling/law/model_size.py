@@ -2,10 +2,11 @@
 
     ln L(N, X) = E(N) - k(N) ln X,   k(N) = k_max / (1 + N_0 / N),   E(N) = e_0 + e_1 ln N
 
-L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the samples seen). Larger
-models learn faster, with an efficiency k that saturates in N. For a given N_0 the law is linear in (e_0, e_1, k_max):
-that part is solved in closed form over a grid of N_0, which is kept as a posterior. The law describes the middle of a
-run, in which the loss falls as a power; near the asymptote of one run its own sigmoid is the better guide.
+L is the loss 1 - pass rate, N the number of parameters, X the compute in device-hours (or the
+samples seen). Larger models learn faster, with an efficiency k that saturates in N. For a given N_0
+the law is linear in (e_0, e_1, k_max): that part is solved in closed form over a grid of N_0, which
+is kept as a posterior. The law describes the middle of a run, in which the loss falls as a power;
+near the asymptote of one run its own sigmoid is the better guide.
 """
 
 from collections.abc import Sequence
@@ -28,13 +29,18 @@ class ModelSizeLaw:
     noise: Array
 
     def pass_rate(
-        self, size: float, compute: Sequence[float] | Array, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+        self,
+        size: float,
+        compute: Sequence[float] | Array,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
     ) -> Array:
         """1 - L of a model of `size` parameters at `compute` (m,) -> (q, m), scatter included."""
         values = 1.0 - np.exp(self._log_loss(size, compute) + self._scatter()[:, None])
         return np.asarray(np.quantile(np.clip(values, 0.0, 1.0), quantiles, axis=0))
 
-    def compute_to_target(self, size: float, target: float, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Array:
+    def compute_to_target(
+        self, size: float, target: float, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> Array:
         """Device-hours until `size` reaches the pass rate `target` -> (q,), inf if it never does.
 
         Raises:
@@ -45,7 +51,9 @@ class ModelSizeLaw:
         efficiency = self._efficiency(size)
         need = self.constant + self.size_slope * np.log(size) - np.log(1.0 - target)
         log_compute = np.where(
-            efficiency > 1e-9, need / np.maximum(efficiency, 1e-9), np.where(need <= 0, -np.inf, np.inf)
+            efficiency > 1e-9,
+            need / np.maximum(efficiency, 1e-9),
+            np.where(need <= 0, -np.inf, np.inf),
         )
         ordered = np.sort(np.exp(np.clip(log_compute, -700.0, 700.0)))
         # Beyond any budget counts as never.
@@ -53,13 +61,19 @@ class ModelSizeLaw:
         return np.asarray(ordered[np.rint(np.asarray(quantiles) * (ordered.size - 1)).astype(int)])
 
     def best_size(self, sizes: Sequence[float], compute: float) -> tuple[int, Array]:
-        """Position of the size with the highest median pass rate at `compute`, and each size's probability to win."""
+        """Position of the size with the highest median pass rate at `compute`, and each size's
+        probability to win.
+        """
         loss = np.stack([self._log_loss(size, [compute])[:, 0] for size in sizes])
         wins = np.bincount(np.argmin(loss, axis=0), minlength=len(sizes)) / loss.shape[1]
         return int(np.argmin(np.median(loss, axis=1))), wins
 
-    def switches(self, sizes: Sequence[float], compute: Sequence[float] | Array) -> list[tuple[float, int]]:
-        """Budgets of the grid `compute` (m,) ascending at which the best size changes: (device-hours, position)."""
+    def switches(
+        self, sizes: Sequence[float], compute: Sequence[float] | Array
+    ) -> list[tuple[float, int]]:
+        """Budgets of the grid `compute` (m,) ascending at which the best size changes:
+        (device-hours, position).
+        """
         loss = np.stack([np.median(self._log_loss(size, compute), axis=0) for size in sizes])
         best = np.argmin(loss, axis=0)
         changes = np.flatnonzero(np.diff(best, prepend=-1))
@@ -71,14 +85,19 @@ class ModelSizeLaw:
     def _log_loss(self, size: float, compute: Sequence[float] | Array) -> Array:
         """(d, m)."""
         level = self.constant + self.size_slope * np.log(size)
-        return np.asarray(level[:, None] - self._efficiency(size)[:, None] * np.log(np.asarray(compute, dtype=float)))
+        return np.asarray(
+            level[:, None]
+            - self._efficiency(size)[:, None] * np.log(np.asarray(compute, dtype=float))
+        )
 
     def _scatter(self) -> Array:
         return self.noise * np.random.default_rng(1).standard_normal(self.noise.size)
 
 
 def fit_model_size(
-    size: Sequence[float] | Array, compute: Sequence[float] | Array, pass_rate: Sequence[float] | Array
+    size: Sequence[float] | Array,
+    compute: Sequence[float] | Array,
+    pass_rate: Sequence[float] | Array,
 ) -> ModelSizeLaw:
     """The posterior from points (n,) of runs of several sizes: parameters, device-hours, pass rate.
 
@@ -88,12 +107,15 @@ def fit_model_size(
     n, x, y = (np.asarray(values, dtype=float).ravel() for values in (size, compute, pass_rate))
     if not n.size == x.size == y.size:
         raise ValueError(
-            f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each per point."
+            f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each "
+            "per point."
         )
     # Points that the law across sizes needs: one more than it has linear parameters.
     min_size_law_points = 4
     if n.size < min_size_law_points:
-        raise ValueError(f"points: {n.size} given; the law across sizes needs {min_size_law_points} or more.")
+        raise ValueError(
+            f"points: {n.size} given; the law across sizes needs {min_size_law_points} or more."
+        )
     if np.any(n <= 0) or np.any(x <= 0):
         raise ValueError("points: model size and compute must be positive.")
     # 1e-4: floor of 1 - pass rate before its logarithm is taken.
@@ -108,7 +130,8 @@ def fit_model_size(
     means = []
     factors = []
     scales = []
-    # The posterior of a linear model with unknown noise is normal-inverse-gamma: one for each value of N_0.
+    # The posterior of a linear model with unknown noise is normal-inverse-gamma: one for each value
+    # of N_0.
     shape = 0.5 * (n.size + 2.0)
     # Expected scatter of ln L about the law before any point is seen. Chosen, not measured.
     prior_log_loss_noise = 0.03
@@ -124,12 +147,18 @@ def fit_model_size(
         means.append(mean)
         factors.append(np.linalg.cholesky(np.linalg.inv(normal)))
         scales.append(scale)
-    weight = np.exp(np.array(evidence) - max(evidence))  # relative to the largest, so that exp does not overflow
+    weight = np.exp(
+        np.array(evidence) - max(evidence)
+    )  # relative to the largest, so that exp does not overflow
     rng = np.random.default_rng(0)
     # Draws of the law across model sizes: as many as of one forecast.
     num_size_law_draws = 4096
     node = rng.choice(nodes.size, num_size_law_draws, p=weight / weight.sum())
     noise = np.sqrt(np.array(scales)[node] / rng.gamma(shape, size=num_size_law_draws))
     normal_draws = rng.standard_normal((num_size_law_draws, 3))
-    linear = np.array(means)[node] + noise[:, None] * np.einsum("dij,dj->di", np.array(factors)[node], normal_draws)
-    return ModelSizeLaw(linear[:, 0], linear[:, 1], np.maximum(linear[:, 2], 0.0), nodes[node], noise)
+    linear = np.array(means)[node] + noise[:, None] * np.einsum(
+        "dij,dj->di", np.array(factors)[node], normal_draws
+    )
+    return ModelSizeLaw(
+        linear[:, 0], linear[:, 1], np.maximum(linear[:, 2], 0.0), nodes[node], noise
+    )

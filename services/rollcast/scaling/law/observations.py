@@ -1,15 +1,16 @@
 """The points of a curve, merged and rotated so that every candidate noise is diagonal.
 
-Points closer than a few per cent in compute have the same law: they are merged into one with the mean of their values
-(a 5 % bin moves the law by less than 1e-5). A measured start is a point at compute 0. The covariance of the residuals
-is
+Points closer than a few per cent in compute have the same law: they are merged into one with the
+mean of their values (a 5 % bin moves the law by less than 1e-5). A measured start is a point at
+compute 0. The covariance of the residuals is
 
     s^2 (D + rho^2 K),   K_ij = g_i g_j exp(-|C_i - C_j| / (length C_last))
 
-with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. The drift lasts for as
-much compute early as late, because a run strays by its optimizer's steps. A measured start precedes training, so its
-error is independent. With D^(-1/2) K D^(-1/2) = U diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent
-entries of variance s^2 (1 + rho^2 lambda_k), whatever s and rho: one decomposition serves all of them.
+with D the relative variances, g^2 those of a single evaluation, C_last the last of the points. The
+drift lasts for as much compute early as late, because a run strays by its optimizer's steps. A
+measured start precedes training, so its error is independent. With D^(-1/2) K D^(-1/2) = U
+diag(lambda) U^T the rotated data U^T D^(-1/2) y have independent entries of variance s^2 (1 + rho^2
+lambda_k), whatever s and rho: one decomposition serves all of them.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class Observations:
         precision: (n,) inverse of D.
         eigenvalues: (n,) lambda.
         rotation: (n, n) U^T D^(-1/2).
-        level: the mean pass rate; the normal equations count from it, so that small differences survive rounding.
+        level: the mean pass rate; the normal equations count from it, so that small differences
+            survive rounding.
     """
 
     log_compute: Array
@@ -45,11 +47,14 @@ class Observations:
     level: float
 
     @classmethod
-    def from_curve(cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool) -> "Observations":
+    def from_curve(
+        cls, curve: Curve, drift_length: float, weight: Array | None, with_start: bool
+    ) -> "Observations":
         """`weight` (points,): relative precision of each point, 1 unless it is an outlier."""
         variance = unit_variance(curve)
         precision = 1.0 / variance if weight is None else weight / variance
-        # Points that are close in compute become one, with the precision-weighted mean of their values.
+        # Points that are close in compute become one, with the precision-weighted mean of their
+        # values.
         label = _bins(np.log(curve.compute))
         total: Array = np.bincount(label, precision).astype(float)
         log_compute = np.bincount(label, precision * np.log(curve.compute)) / total
@@ -72,9 +77,20 @@ class Observations:
         scaled = root * spread
         # Divide and conquer: every eigenvector of a dense matrix is needed.
         scaled_correlation = correlation * scaled[:, None] * scaled
-        eigenvalues, vectors = scipy.linalg.eigh(scaled_correlation, driver="evd", check_finite=False)
-        # Rounding may leave an eigenvalue of 0 slightly negative, and it becomes a part of a variance.
-        return cls(log_compute, pass_rate, spread, total, np.maximum(eigenvalues, 0.0), vectors.T * root, level)
+        eigenvalues, vectors = scipy.linalg.eigh(
+            scaled_correlation, driver="evd", check_finite=False
+        )
+        # Rounding may leave an eigenvalue of 0 slightly negative, and it becomes a part of a
+        # variance.
+        return cls(
+            log_compute,
+            pass_rate,
+            spread,
+            total,
+            np.maximum(eigenvalues, 0.0),
+            vectors.T * root,
+            level,
+        )
 
     @property
     def centred(self) -> Array:
@@ -85,11 +101,15 @@ class Observations:
         """Rotated correlation of the drift at `log_compute` (m,) with the points -> (m, n)."""
         last = self.log_compute[-1]
         distance = np.abs(_place(log_compute, last)[:, None] - _place(self.log_compute, last))
-        return np.asarray((spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T)
+        return np.asarray(
+            (spread * self.spread * np.exp(-distance / drift_length)) @ self.rotation.T
+        )
 
 
 def unit_variance(curve: Curve) -> Array:
-    """(n,) variance of each point at s = 1: its squared standard error, or 4 R (1 - R) of the smoothed curve."""
+    """(n,) variance of each point at s = 1: its squared standard error, or 4 R (1 - R) of the
+    smoothed curve.
+    """
     if curve.standard_error is not None:
         return np.asarray(np.maximum(curve.standard_error, MIN_STANDARD_ERROR) ** 2)
     width = min(5, len(curve))

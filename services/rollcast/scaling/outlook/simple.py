@@ -1,6 +1,8 @@
-"""Simple methods: what a run reads later if it goes on as its newest readings suggest, without the law.
+"""Simple methods: what a run reads later if it goes on as its newest readings suggest, without the
+law.
 
-smoothed        exponential smoothing; its weight is the one with the least one-step errors on this run
+smoothed        exponential smoothing; its weight is the one with the least one-step errors on this
+                run
 last            the newest reading
 last_five       mean of the last five
 last_tenth      mean of the last tenth, three at least
@@ -19,10 +21,12 @@ from rollcast.scaling.outlook.settings import NUM_LEVEL_READINGS, SMOOTHING
 
 @dataclass(frozen=True)
 class Summary:
-    """The readings of a run in a few numbers: pass rates, and slopes in pass rate for each e-fold of compute.
+    """The readings of a run in a few numbers: pass rates, and slopes in pass rate for each e-fold
+    of compute.
 
     Attributes:
-        coarse_error: standard error of the mean of three readings of a few answers each; 0 if they are not coarse.
+        coarse_error: standard error of the mean of three readings of a few answers each; 0 if they
+            are not coarse.
     """
 
     newest_compute: float
@@ -53,7 +57,9 @@ class Summary:
         )
 
     def forecasts(self, compute: Array, law_gain: Array) -> Array:
-        """Forecast of each method at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median gain until then."""
+        """Forecast of each method at `compute` (m,) -> (7, m); `law_gain` (m,) is the law's median
+        gain until then.
+        """
         # 12.0: times the compute so far beyond which the simple methods stay as they are: nothing
         # was learned about more.
         log_ahead = np.log(np.clip(compute / self.newest_compute, 1.0, 12.0))
@@ -72,7 +78,9 @@ class Summary:
 
 
 def _smoothed_level(readings: Array) -> float:
-    """The newest value of the exponential smoothing that would have forecast the next readings best."""
+    """The newest value of the exponential smoothing that would have forecast the next readings
+    best.
+    """
     # 1024: newest readings that are smoothed: older ones have no weight left. Chosen for speed.
     readings = readings[-1024:]
     weights = np.array(SMOOTHING)
@@ -95,7 +103,9 @@ def _slope(position: Array, readings: Array) -> float:
 
 
 def _coarse_error(readings: Array, level: float) -> float:
-    """The binomial error of three readings, if all are multiples of a step that few answers make; else 0."""
+    """The binomial error of three readings, if all are multiples of a step that few answers make;
+    else 0.
+    """
     steps = np.diff(np.unique(readings))
     # 64: answers of one reading up to which its step is coarse enough to count: the error of a
     # larger one is in the noise.

@@ -1,11 +1,15 @@
 """Ways in which a run departs from the law, each a shape over compute times an unknown amplitude.
 
-A shape phi with an amplitude kappa ~ N(0, scale^2) adds scale^2 phi phi^T to the covariance of the points.
+A shape phi with an amplitude kappa ~ N(0, scale^2) adds scale^2 phi phi^T to the covariance of the
+points.
 
-    first phase  max(0, 1 - C / end)             nearly linear, gone at `end`; large if a model first learns the form of
+    first phase  max(0, 1 - C / end)             nearly linear, gone at `end`; large if a model
+                 first learns the form of
                                                  an answer
-    tail         ln(1 + C / onset)               gains (or losses) that go on past any ceiling, the same for each e-fold
-    jump         1 from `start` on               the data, the context length or the recipe was changed; a collapse
+    tail         ln(1 + C / onset)               gains (or losses) that go on past any ceiling, the
+                 same for each e-fold
+    jump         1 from `start` on               the data, the context length or the recipe was
+                 changed; a collapse
     slide        (C - start) / (C_last - start)  a slow decline, or a second climb, from `start` on
 
 A run has at most one of first phase, jump and slide, and may have a tail in addition.
@@ -42,12 +46,13 @@ class Departure:
     """One candidate, or none at all.
 
     Attributes:
-        shape: (n,) over the merged points; None if the run keeps to the law except for a tail. Candidates that differ
-            only in their tail share this array.
+        shape: (n,) over the merged points; None if the run keeps to the law except for a tail.
+            Candidates that differ only in their tail share this array.
         scale: prior standard deviation of the amplitude, in pass rate.
         log_prior: ln of its prior probability; for a first phase, to end anywhere.
         at: device-hours at which it ends (first phase) or starts (jump, slide); 0 for none.
-        cell: the ln device-hours that `at` represents; the probability of a first phase to end there depends on C_mid.
+        cell: the ln device-hours that `at` represents; the probability of a first phase to end
+            there depends on C_mid.
         tail: the tail that comes in addition, or None.
     """
 
@@ -62,8 +67,9 @@ class Departure:
 def candidates(observations: Observations, prior: Prior, ends: list[float]) -> list[Departure]:
     """Every first phase, and no first phase, each with every tail and without a tail.
 
-    A first phase until each of `ends` (ascending device-hours) represents all ends that are nearer to its own than to
-    the others'. Its amplitude is small; or large, if the run first learned the form of an answer, which is soon over.
+    A first phase until each of `ends` (ascending device-hours) represents all ends that are nearer
+    to its own than to the others'. Its amplitude is small; or large, if the run first learned the
+    form of an answer, which is soon over.
     """
     if not ends:
         return with_tails([Departure(None, 0.0, 0.0, 0.0)], observations, prior)
@@ -81,11 +87,15 @@ def candidates(observations: Observations, prior: Prior, ends: list[float]) -> l
         for scale, share in sizes:
             if share > 0.0:
                 shape = transient_shape(compute, end)
-                first_phases.append(Departure(shape, scale, float(np.log(weight * share)), end, cell))
+                first_phases.append(
+                    Departure(shape, scale, float(np.log(weight * share)), end, cell)
+                )
     return with_tails(first_phases, observations, prior)
 
 
-def with_tails(departures: list[Departure], observations: Observations, prior: Prior) -> list[Departure]:
+def with_tails(
+    departures: list[Departure], observations: Observations, prior: Prior
+) -> list[Departure]:
     """Each of the departures without a tail, and with every tail."""
     return [
         replace(departure, tail=tail, log_prior=departure.log_prior + log_weight)
@@ -119,7 +129,9 @@ def transient_shape(compute: Array, end: float) -> Array:
 
 
 def break_shapes(compute: Array) -> tuple[Array, Array]:
-    """Jumps and slides, each (k, n), that start at the points from `MIN_POINTS_BEFORE_BREAK` to the last but one."""
+    """Jumps and slides, each (k, n), that start at the points from `MIN_POINTS_BEFORE_BREAK` to the
+    last but one.
+    """
     starts = compute[MIN_POINTS_BEFORE_BREAK : compute.size - 1, None]
     jumps = (compute >= starts).astype(float)
     slides = np.clip((compute - starts) / (compute[-1] - starts), 0.0, 1.0)

@@ -54,11 +54,17 @@ class Draws:
     departures: tuple[Departure, ...]
 
     def __getitem__(self, indices: slice | NDArray[np.intp]) -> "Draws":
-        cut = {field.name: getattr(self, field.name)[indices] for field in fields(self) if field.name != "departures"}
+        cut = {
+            field.name: getattr(self, field.name)[indices]
+            for field in fields(self)
+            if field.name != "departures"
+        }
         return Draws(**cut, departures=self.departures)
 
     def law(self, compute: ArrayLike) -> Array:
-        """Pass rate that the run approaches at `compute` (m,) device-hours, tail included, within [0, 1] -> (m, d)."""
+        """Pass rate that the run approaches at `compute` (m,) device-hours, tail included, within
+        [0, 1] -> (m, d).
+        """
         law = self.sigmoid(compute)
         if self.tail.any():
             at = np.atleast_1d(np.asarray(compute, dtype=float))
@@ -88,23 +94,29 @@ class Draws:
         """Eq (1) alone at `compute` (m,) device-hours -> (m, d)."""
         with np.errstate(divide="ignore"):
             log_compute = np.log(np.atleast_1d(np.asarray(compute, dtype=float)))[:, None]
-        # tanh is several times as fast as scipy's expit, and most of the time of a forecast is spent here.
+        # tanh is several times as fast as scipy's expit, and most of the time of a forecast is
+        # spent here.
         rise = 0.5 + 0.5 * np.tanh(0.5 * self.exponent * (log_compute - self.log_midpoint))
         return np.asarray(self.initial + (self.asymptote - self.initial) * rise)
 
     def compute_to(self, target: float) -> Array:
-        """(d,) device-hours at which each first reaches the pass rate `target`; 0 from the start on, inf never.
+        """(d,) device-hours at which each first reaches the pass rate `target`; 0 from the start
+        on, inf never.
 
-        In closed form for the law; with a tail, interpolated between computes a quarter of an e-fold apart.
+        In closed form for the law; with a tail, interpolated between computes a quarter of an
+        e-fold apart.
         """
         is_reached = target <= self.initial
         is_never = target >= self.asymptote
         is_between = ~(is_reached | is_never)
-        # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm finite.
+        # Eq (1) solved for C. The odds of the other draws are not used; 1 keeps their logarithm
+        # finite.
         gained = np.where(is_between, target - self.initial, 1.0)
         remaining_gain = np.where(is_between, self.asymptote - target, 1.0)
         # 600.0: ln device-hours. Larger computes are cut to this: exp overflows at 709.
-        log_compute = np.minimum(self.log_midpoint + np.log(gained / remaining_gain) / self.exponent, 600.0)
+        log_compute = np.minimum(
+            self.log_midpoint + np.log(gained / remaining_gain) / self.exponent, 600.0
+        )
         compute = np.where(is_never, np.inf, np.exp(log_compute))
         compute = np.where(is_reached, 0.0, compute)
         tailed = np.flatnonzero((self.tail != 0.0) & ~is_reached)
@@ -113,7 +125,9 @@ class Draws:
         return compute
 
     def _search_compute(self, target: float) -> Array:
-        """(d,) device-hours at which law and tail together first reach `target`; inf if not within the search."""
+        """(d,) device-hours at which law and tail together first reach `target`; inf if not within
+        the search.
+        """
         before_onset, after_onset = TAIL_SEARCH_LOG_COMPUTE
         reference = float(np.median(self.log_onset))
         # 0.25: e-folds of compute between the places of that search; in between it is interpolated.
@@ -125,14 +139,19 @@ class Draws:
         draw_index = np.arange(first_above.size)
         # 1e-12: pass rate: floor of the rise between two places of the search that is divided by.
         rise = np.maximum(law[first_above, draw_index] - law[last_below, draw_index], 1e-12)
-        share = np.where(first_above > 0, np.clip((target - law[last_below, draw_index]) / rise, 0.0, 1.0), 1.0)
-        log_crossing = log_compute[last_below] + share * (log_compute[first_above] - log_compute[last_below])
+        share = np.where(
+            first_above > 0, np.clip((target - law[last_below, draw_index]) / rise, 0.0, 1.0), 1.0
+        )
+        log_crossing = log_compute[last_below] + share * (
+            log_compute[first_above] - log_compute[last_below]
+        )
         return np.where(above.any(axis=0), np.exp(log_crossing), np.inf)
 
 
 def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
     """Draws with 0 <= R_0 <= A <= 1 exactly. `tail_falls`: prior probability that a tail falls."""
-    # Each node as often as its posterior weight says; then R_0 and A within each from their Gaussian.
+    # Each node as often as its posterior weight says; then R_0 and A within each from their
+    # Gaussian.
     node = _resample(grid.weight.ravel())
     moments = grid.conditional(node)
     mean = moments.asymptote
@@ -170,7 +189,9 @@ def draw(grid: Grid, observations: Observations, tail_falls: float) -> Draws:
 
 
 def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws:
-    """The draws with a tail's amplitude from its posterior, given everything else except the first phase's."""
+    """The draws with a tail's amplitude from its posterior, given everything else except the first
+    phase's.
+    """
     tail = draws.tail.copy()
     log_onset = draws.log_onset.copy()
     for index in np.unique(draws.departure):
@@ -181,7 +202,8 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
         mean, variance = _amplitude(draws, draw_indices, departure.tail, departure, observations)
         tail[draw_indices] = mean + np.sqrt(variance) * NORMAL[2, draw_indices]
         log_onset[draw_indices] = np.log(departure.tail.onset)
-    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. The prior's odds are applied here.
+    # On the grid an amplitude falls as often as it rises, which keeps it Gaussian. The prior's odds
+    # are applied here.
     weight = np.full(tail.size, 0.5)
     weight[tail > 0.0] = 1.0 - falls
     weight[tail < 0.0] = falls
@@ -190,12 +212,16 @@ def _with_tails(draws: Draws, observations: Observations, falls: float) -> Draws
 
 
 def _amplitude(
-    draws: Draws, draw_indices: NDArray[np.intp], tail: Tail, departure: Departure, observations: Observations
+    draws: Draws,
+    draw_indices: NDArray[np.intp],
+    tail: Tail,
+    departure: Departure,
+    observations: Observations,
 ) -> tuple[Array, Array]:
     """Mean and variance (k,) of the tail's amplitude in the draws `draw_indices` (k,).
 
-    The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior; before that the first
-    phase is projected out, because its own amplitude is unknown as well.
+    The regression of the rotated residuals (n, k) on the tail's shape, with its Gaussian prior;
+    before that the first phase is projected out, because its own amplitude is unknown as well.
     """
     sigmoid = draws[draw_indices].sigmoid(np.exp(observations.log_compute))
     residual = observations.rotation @ (observations.pass_rate[:, None] - sigmoid)
@@ -211,7 +237,9 @@ def _amplitude(
 
 
 def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tuple[Array, Array]:
-    """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that interval."""
+    """Normal draws (d,) cut to [0, upper] from a row of the sequence, and the probability of that
+    interval.
+    """
     values = mean + spread * NORMAL[row]
     inside = np.ones(mean.size)
     # 6.0: standard deviations from a bound beyond which a draw needs no truncation: the error is
@@ -233,7 +261,9 @@ def _truncated_normal(row: int, mean: Array, spread: Array, upper: Array) -> tup
 
 
 def _resample(weight: Array) -> NDArray[np.intp]:
-    """(NUM_DRAWS,) places of `weight` in order, each as often as its weight says: systematic resampling."""
+    """(NUM_DRAWS,) places of `weight` in order, each as often as its weight says: systematic
+    resampling.
+    """
     cumulative = np.cumsum(weight)
     position = (np.arange(NUM_DRAWS) + 0.5) / NUM_DRAWS * cumulative[-1]
     indices: NDArray[np.intp] = np.minimum(np.searchsorted(cumulative, position), weight.size - 1)

@@ -1,4 +1,6 @@
-"""The way from a curve to its posterior: choose points, treat noise and outliers, solve the grid, draw settings."""
+"""The way from a curve to its posterior: choose points, treat noise and outliers, solve the grid,
+draw settings.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -73,8 +75,12 @@ def fitted_part(curve: Curve, options: FitOptions) -> Curve:
     return curve.window(cut) if cut > 0 else curve
 
 
-def _problem(fitted_curve: Curve, options: FitOptions, with_start: bool, weight: Array | None) -> Problem:
-    """`weight` (points,): relative precision of each point, below 1 for outliers; None for 1 everywhere."""
+def _problem(
+    fitted_curve: Curve, options: FitOptions, with_start: bool, weight: Array | None
+) -> Problem:
+    """`weight` (points,): relative precision of each point, below 1 for outliers; None for 1
+    everywhere.
+    """
     prior = options.prior
     noise_prior = NoisePrior(prior.log_noise, prior.log_noise)
     if fitted_curve.standard_error is not None:
@@ -88,7 +94,9 @@ def _problem(fitted_curve: Curve, options: FitOptions, with_start: bool, weight:
         initial = float(options.initial)
         # 1e-4: pass rate: prior standard deviation of an R_0 that the user fixes.
         initial_std = 1e-4
-    linear = LinearPrior(np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2]))
+    linear = LinearPrior(
+        np.array([initial, asymptote]), np.array([initial_std**2, asymptote_std**2])
+    )
     return Problem(points, prior, linear, noise_prior)
 
 
@@ -107,14 +115,19 @@ def _first_phase_ends(fitted_curve: Curve, options: FitOptions, with_start: bool
 
 
 def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
-    """(points,) weights below 1 for points far from the law and from their neighbours; None without such points."""
+    """(points,) weights below 1 for points far from the law and from their neighbours; None without
+    such points.
+    """
     residual = curve.pass_rate - best.pass_rate(curve.compute)
     # The two neighbours on each side: a run that leaves the law for a while has no outliers.
     padded = np.pad(residual, 2, mode="reflect")
     neighbour_residuals = [padded[offset : offset + residual.size] for offset in (0, 1, 3, 4)]
-    # The median of four is the mean of the middle two; numpy's own takes four times as long, and rows may be a million.
+    # The median of four is the mean of the middle two; numpy's own takes four times as long, and
+    # rows may be a million.
     local = 0.5 * (
-        sum(neighbour_residuals) - np.minimum.reduce(neighbour_residuals) - np.maximum.reduce(neighbour_residuals)
+        sum(neighbour_residuals)
+        - np.minimum.reduce(neighbour_residuals)
+        - np.maximum.reduce(neighbour_residuals)
     )
     deviation = (residual - local) / np.sqrt(unit_variance(curve))
     scale = STD_PER_MEDIAN_DEVIATION * float(np.median(np.abs(deviation)))
@@ -129,5 +142,8 @@ def _outlier_weight(curve: Curve, best: SigmoidParameters) -> Array | None:
         return None
     # 0.25: relative precision of a point just beyond that limit; it falls with the square of the
     # distance.
-    falling = 0.25 * (outlier_standard_deviations / np.maximum(standardised, outlier_standard_deviations)) ** 2
+    falling = (
+        0.25
+        * (outlier_standard_deviations / np.maximum(standardised, outlier_standard_deviations)) ** 2
+    )
     return np.where(is_outlier, falling, 1.0)

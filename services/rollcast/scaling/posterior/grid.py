@@ -1,13 +1,14 @@
 """The posterior on a dense grid, its linear part in closed form.
 
-For given (B, C_mid) the law is linear in (R_0, A): R = R_0 (1 - S) + A S with S = 1 / (1 + (C_mid / C)^B). With a
-Gaussian prior on (R_0, A) and a given noise (s, rho) their posterior is Gaussian and the evidence of the node is exact.
-A departure from the law is a rank-one update of the covariance. So the grid needs four axes only, whose letters stand
-for their sizes in every shape:
+For given (B, C_mid) the law is linear in (R_0, A): R = R_0 (1 - S) + A S with S = 1 / (1 + (C_mid /
+C)^B). With a Gaussian prior on (R_0, A) and a given noise (s, rho) their posterior is Gaussian and
+the evidence of the node is exact. A departure from the law is a rank-one update of the covariance.
+So the grid needs four axes only, whose letters stand for their sizes in every shape:
 
     h  departures        j  noises (s, rho)        b  ln B        m  ln C_mid
 
-and n is the number of merged points. `placement.py` chooses the nodes; this file computes their weights.
+and n is the number of merged points. `placement.py` chooses the nodes; this file computes their
+weights.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ class NoisePrior(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The points of a curve and the priors: all that a posterior depends on except the departures."""
+    """The points of a curve and the priors: all that a posterior depends on except the
+    departures.
+    """
 
     observations: Observations
     prior: Prior
@@ -56,7 +59,9 @@ class Problem:
 
     @property
     def log_reference(self) -> float:
-        """ln of the compute that the prior of C_mid is relative to: the last point's unless the prior names one."""
+        """ln of the compute that the prior of C_mid is relative to: the last point's unless the
+        prior names one.
+        """
         if self.prior.midpoint_reference is not None:
             return float(np.log(self.prior.midpoint_reference))
         return float(self.observations.log_compute[-1])
@@ -87,8 +92,8 @@ class Axes:
         departures: h candidates.
         noises: j candidates.
         log_exponent: (b,) ln B, equidistant.
-        log_midpoint: (b, m) ln C_mid, equidistant in each row. The rows are sheared along the ridge on which a larger B
-            makes up for another C_mid.
+        log_midpoint: (b, m) ln C_mid, equidistant in each row. The rows are sheared along the ridge
+            on which a larger B makes up for another C_mid.
     """
 
     departures: tuple[Departure, ...]
@@ -151,7 +156,9 @@ class Grid:
         return conditional(p_00, p_01, p_11, b_0, b_1, level=self.level)
 
     def best(self) -> SigmoidParameters:
-        """The pair (B, C_mid) of the largest weight, with the mean R_0 and A there, within their bounds."""
+        """The pair (B, C_mid) of the largest weight, with the mean R_0 and A there, within their
+        bounds.
+        """
         plane = self.plane_weight
         row, column = np.unravel_index(int(np.argmax(plane)), plane.shape)
         share = self.weight[..., row, column] / plane[row, column]  # (h, j), sums to 1
@@ -203,10 +210,13 @@ def _rotated_rise(points: Observations, axes: Axes) -> Array:
     return np.asarray(points.rotation @ rise.reshape(-1, points.log_compute.size).T)
 
 
-def _normal_equations(points: Observations, linear: LinearPrior, variance: Array, weight: Array, rise: Array) -> Normal:
+def _normal_equations(
+    points: Observations, linear: LinearPrior, variance: Array, weight: Array, rise: Array
+) -> Normal:
     """The normal equations without a departure: (j, b m), or (j, 1) if B and C_mid play no part.
 
-    The law is a linear model with the columns 1 - S for R_0 and S for A. With W = diag(weight) the precision is
+    The law is a linear model with the columns 1 - S for R_0 and S for A. With W = diag(weight) the
+    precision is
 
         p_00 = (1 - S)^T W (1 - S),   p_01 = (1 - S)^T W S,   p_11 = S^T W S
 
@@ -249,19 +259,26 @@ def _log_prior(problem: Problem, axes: Axes) -> Array:
     scale = prior.log_midpoint[1]
     midpoint = -0.5 * ((axes.log_midpoint - centre) / scale) ** 2 - np.log(scale)  # (b, m)
     departure = np.array([candidate.log_prior for candidate in axes.departures])[:, None, None]
-    without_noise = departure + _log_ending(prior, axes) + (exponent[:, None] + midpoint)  # (h, b, m)
+    without_noise = (
+        departure + _log_ending(prior, axes) + (exponent[:, None] + midpoint)
+    )  # (h, b, m)
     return np.asarray(without_noise[:, None] + axes.noises.log_prior[:, None, None])
 
 
-def log_student_t(value: Array, centre: float | Array, scale: float | Array, degrees: float) -> Array:
+def log_student_t(
+    value: Array, centre: float | Array, scale: float | Array, degrees: float
+) -> Array:
     """ln of the density of Student's t, without the constant that depends on `degrees` alone."""
     deviation = (value - centre) / scale
     return np.asarray(-0.5 * (degrees + 1.0) * np.log1p(deviation**2 / degrees) - np.log(scale))
 
 
 def _log_ending(prior: Prior, axes: Axes) -> Array:
-    """(h, b, m) ln of the probability that a first phase ends within the cell of each departure, given C_mid."""
-    # All tails of a first phase share its cell, and the normal distribution is the slow part: once for each cell.
+    """(h, b, m) ln of the probability that a first phase ends within the cell of each departure,
+    given C_mid.
+    """
+    # All tails of a first phase share its cell, and the normal distribution is the slow part: once
+    # for each cell.
     cells = list(dict.fromkeys(candidate.cell for candidate in axes.departures))
     cell_of_departure = [cells.index(candidate.cell) for candidate in axes.departures]
     edges = np.array(cells)[:, :, None, None]  # (cells, 2, 1, 1)

@@ -1,6 +1,8 @@
-"""The linear part of the posterior in closed form: normal equations in (R_0, A), departures taken off, solved.
+"""The linear part of the posterior in closed form: normal equations in (R_0, A), departures taken
+off, solved.
 
-Arrays are (h, j, b m): departure, noise, node of B and C_mid. S is the law's rise, between 0 and 1; n the points.
+Arrays are (h, j, b m): departure, noise, node of B and C_mid. S is the law's rise, between 0 and 1;
+n the points.
 """
 
 from collections.abc import Sequence
@@ -29,11 +31,17 @@ class Normal(NamedTuple):
 
 
 def with_departures(
-    plain: Normal, observations: Observations, departures: Sequence[Departure], weight: Array, rise: Array
+    plain: Normal,
+    observations: Observations,
+    departures: Sequence[Departure],
+    weight: Array,
+    rise: Array,
 ) -> Normal:
-    """The normal equations of every departure: each of its shapes takes v v^T off the precision of the points.
+    """The normal equations of every departure: each of its shapes takes v v^T off the precision of
+    the points.
 
-    Candidates that differ only in their tail share the equations of their first phase, which are computed once.
+    Candidates that differ only in their tail share the equations of their first phase, which are
+    computed once.
 
     Args:
         plain: the normal equations without a departure.
@@ -51,7 +59,9 @@ def with_departures(
     by_phase = _empty(plain, len(phases), rise)
     for index in range(len(phases)):
         _take_off(plain, phase_directions[index], price[index], points, _at(by_phase, index))
-    if phase_by_departure == list(range(len(phases))) and all(departure.tail is None for departure in departures):
+    if phase_by_departure == list(range(len(phases))) and all(
+        departure.tail is None for departure in departures
+    ):
         return by_phase
 
     normal = _empty(plain, len(departures), rise)
@@ -59,7 +69,10 @@ def with_departures(
     tails = [(d.tail.shape, d.tail.scale) for d in departures if d.tail is not None]
     if tailed:
         directions, price = _directions(
-            tails, observations, weight, phase_directions[[phase_by_departure[index] for index in tailed]]
+            tails,
+            observations,
+            weight,
+            phase_directions[[phase_by_departure[index] for index in tailed]],
         )
     for index, phase in enumerate(phase_by_departure):
         phase_equations = _at(by_phase, phase)
@@ -74,11 +87,20 @@ def with_departures(
 
 
 def _empty(plain: Normal, num_departures: int, rise: Array) -> Normal:
-    """Room for the normal equations of that many departures: (h, j, b m), the constant (h, j, 1)."""
+    """Room for the normal equations of that many departures: (h, j, b m),
+    the constant (h, j, 1).
+    """
     num_noises = plain.p_00.shape[0]
     shape = (num_departures, num_noises, rise.shape[1])
     constant = np.empty((num_departures, num_noises, 1))
-    return Normal(np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape), constant)
+    return Normal(
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        np.empty(shape),
+        constant,
+    )
 
 
 def _at(normal: Normal, index: int) -> Normal:
@@ -87,15 +109,20 @@ def _at(normal: Normal, index: int) -> Normal:
 
 
 class RotatedPoints(NamedTuple):
-    """The constant 1 (n,), the readings (n,) and the law's rise at every node (n, b m), in the points' rotation."""
+    """The constant 1 (n,), the readings (n,) and the law's rise at every node (n, b m), in the
+    points' rotation.
+    """
 
     constant: Array
     data: Array
     rise: Array
 
 
-def _take_off(normal: Normal, direction: Array, price: Array, points: RotatedPoints, into: Normal) -> None:
-    """Write into `into` the normal equations after `direction` (j, n) has been taken off at the `price` (j,).
+def _take_off(
+    normal: Normal, direction: Array, price: Array, points: RotatedPoints, into: Normal
+) -> None:
+    """Write into `into` the normal equations after `direction` (j, n) has been taken off at the
+    `price` (j,).
 
     All arrays are of one departure, (j, b m), so that they stay in a processor's cache.
     """
@@ -116,9 +143,11 @@ def _directions(
     weight: Array,
     removed_directions: Array | None,
 ) -> tuple[Array, Array]:
-    """v (h, j, n) that each shape takes off as v v^T, and (h, j) its price, ln(1 + scale^2 phi^T W phi).
+    """v (h, j, n) that each shape takes off as v v^T, and (h, j) its price, ln(1 + scale^2 phi^T W
+    phi).
 
-    v = W phi / sqrt(1 / scale^2 + phi^T W phi), with W the remaining precision (Sherman and Morrison).
+    v = W phi / sqrt(1 / scale^2 + phi^T W phi), with W the remaining precision (Sherman and
+    Morrison).
 
     Args:
         shapes: (n,) phi and the prior scale of its amplitude; v is 0 for None.
@@ -127,10 +156,15 @@ def _directions(
     """
     scales = np.array([1.0 if shape is None else scale for shape, scale in shapes])
     zero = np.zeros(observations.log_compute.size)
-    phi = np.stack([zero if shape is None else shape for shape, _ in shapes]) @ observations.rotation.T
+    phi = (
+        np.stack([zero if shape is None else shape for shape, _ in shapes])
+        @ observations.rotation.T
+    )
     weighted = weight * phi[:, None]  # (h, j, n) W phi
     if removed_directions is not None:
-        weighted -= removed_directions * np.einsum("hjn,hn->hj", removed_directions, phi)[:, :, None]
+        weighted -= (
+            removed_directions * np.einsum("hjn,hn->hj", removed_directions, phi)[:, :, None]
+        )
     information = 1.0 / scales[:, None] ** 2 + np.einsum("hjn,hn->hj", weighted, phi)
     return weighted / np.sqrt(information)[:, :, None], np.log(information * scales[:, None] ** 2)
 
@@ -145,8 +179,13 @@ class Conditional(NamedTuple):
     covariance: Array
 
 
-def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *, level: float) -> Conditional:
-    """R_0 and A from the normal equations of any nodes. Most nodes of a grid only need their evidence."""
+def conditional(
+    p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *, level: float
+) -> Conditional:
+    """R_0 and A from the normal equations of any nodes.
+
+    Most nodes of a grid only need their evidence.
+    """
     inverse = 1.0 / (p_00 * p_11 - p_01 * p_01)
     return Conditional(
         initial=(p_11 * b_0 - p_01 * b_1) * inverse + level,
@@ -159,8 +198,11 @@ def conditional(p_00: Array, p_01: Array, p_11: Array, b_0: Array, b_1: Array, *
 
 def node_log_evidence(normal: Normal, level: float) -> Array:
     """(h, j, b m) ln of the evidence of every node, with A held to [0, 1]."""
-    # One departure after the other, so that all that is computed for it stays in a processor's cache.
-    return np.stack([_departure_log_evidence(Normal(*parts), level) for parts in zip(*normal, strict=True)])
+    # One departure after the other, so that all that is computed for it stays in a processor's
+    # cache.
+    return np.stack(
+        [_departure_log_evidence(Normal(*parts), level) for parts in zip(*normal, strict=True)]
+    )
 
 
 def _departure_log_evidence(normal: Normal, level: float) -> Array:
@@ -174,7 +216,8 @@ def _departure_log_evidence(normal: Normal, level: float) -> Array:
     log_evidence += asymptote * b_1
     log_evidence -= constant
 
-    # The Gaussian of A is cut to [0, 1]: distances of its mean from these bounds, in its standard deviations.
+    # The Gaussian of A is cut to [0, 1]: distances of its mean from these bounds, in its standard
+    # deviations.
     scale = 1.0 / np.sqrt(p_00 * inverse)
     from_one = (1.0 - level - asymptote) * scale
     from_zero = (asymptote + level) * scale
@@ -205,7 +248,9 @@ def _departure_log_evidence(normal: Normal, level: float) -> Array:
 
 
 def _probability(deviation: Array) -> Array:
-    """The normal distribution function within 3e-4 (Page 1977); the exact one would be half of the cost of a refit."""
+    """The normal distribution function within 3e-4 (Page 1977); the exact one would be half of the
+    cost of a refit.
+    """
     slope = 0.7978845608  # sqrt(2 / pi), the slope at 0
     cubic = 0.035677408  # Page's fitted coefficient of the cube
     return np.asarray(0.5 + 0.5 * np.tanh(deviation * (slope + cubic * deviation * deviation)))

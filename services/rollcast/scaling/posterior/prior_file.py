@@ -1,4 +1,5 @@
-"""A prior as a JSON file: `{"prior": {field of Prior: value, ..}}`; fields that are left out keep their default.
+"""A prior as a JSON file: `{"prior": {field of Prior: value, ..}}`; fields that are left out keep
+their default.
 
 `rollcast fit --prior FILE` reads it. Other keys of the file describe its origin and are ignored.
 """
@@ -11,8 +12,16 @@ from typing import Any
 from rollcast.scaling.posterior.prior import DEFAULT_PRIOR, Prior
 from rollcast.scaling.posterior.stack import parse_stack
 
-PROBABILITIES = frozenset({"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"})
-MAY_BE_ZERO = PROBABILITIES | {"drift", "drift_weight", "error_drift_weight", "turn_rate", "turn_scale"}
+PROBABILITIES = frozenset(
+    {"transient_weight", "jump_weight", "tail_weight", "tail_falls", "turn_up"}
+)
+MAY_BE_ZERO = PROBABILITIES | {
+    "drift",
+    "drift_weight",
+    "error_drift_weight",
+    "turn_rate",
+    "turn_scale",
+}
 """All other fields are scales or shares that something is divided by."""
 CENTRES = frozenset(
     {
@@ -34,27 +43,37 @@ WEIGHTS = frozenset({"drift_weight", "error_drift_weight"})
 
 
 def read_prior(path: Path) -> Prior:
-    """The prior in the file. Raises ValueError, one sentence: no such file, no JSON, an unknown field, a bad value."""
+    """The prior in the file.
+
+    Raises ValueError, one sentence: no such file, no JSON, an unknown field, a bad value.
+    """
     # Larger files are refused unread.
     max_prior_file_bytes = 1 << 20
     try:
         with path.open("rb") as file:
             text = file.read(max_prior_file_bytes + 1)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror}); give a file that holds a prior.") from None
+        raise ValueError(
+            f"{path}: cannot be read ({error.strerror}); give a file that holds a prior."
+        ) from None
     if len(text) > max_prior_file_bytes:
-        raise ValueError(f"{path}: is larger than a megabyte, so it is no prior; give a file that holds one.")
+        raise ValueError(
+            f"{path}: is larger than a megabyte, so it is no prior; give a file that holds one."
+        )
     try:
         prior_fields = json.loads(text)["prior"]
         items = dict(prior_fields).items()
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise ValueError(f'{path}: is no prior; give a JSON file {{"prior": {{..}}}} of fields of Prior.') from None
+        raise ValueError(
+            f'{path}: is no prior; give a JSON file {{"prior": {{..}}}} of fields of Prior.'
+        ) from None
     defaults = {field.name: getattr(DEFAULT_PRIOR, field.name) for field in fields(Prior)}
     values: dict[str, Any] = {}
     for name, value in items:
         if name not in defaults:
             raise ValueError(
-                f"{path}: prior.{name[:80]} is no field of a prior; those are {', '.join(sorted(defaults))}."
+                f"{path}: prior.{name[:80]} is no field of a prior; those are "
+                f"{', '.join(sorted(defaults))}."
             )
         if name == "stack":
             values[name] = None if value is None else parse_stack(f"{path}: prior.stack", value)
@@ -89,7 +108,10 @@ def _check_value(where: str, name: str, value: Any, default: Any) -> Any:
 
 
 def _number(where: str, name: str, value: Any) -> float:
-    """The value as a number. A centre (no name) may be any; others are not negative, nor 0 unless `MAY_BE_ZERO`."""
+    """The value as a number.
+
+    A centre (no name) may be any; others are not negative, nor 0 unless `MAY_BE_ZERO`.
+    """
     if not name:
         kind = "a number"
     elif name in PROBABILITIES:
@@ -99,7 +121,9 @@ def _number(where: str, name: str, value: Any) -> float:
     else:
         kind = "a number above 0"
     # 1e300: largest absolute value of a number in a prior file; nan and inf are refused with it.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    is_number = (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    )
     is_low = is_number and name and (value < 0 or (value == 0 and name not in MAY_BE_ZERO))
     is_high = is_number and name in PROBABILITIES and value > 1
     if not is_number or is_low or is_high:

@@ -1,17 +1,20 @@
 """The numbers learned from curves of other groups: how to combine the law with simple methods.
 
-The law alone is not the best forecast of every run. There are also seven simple methods (`outlook/simple.py`). Their
-weighted mean m is the centre of a second distribution, of a pass rate Y at a later compute C:
+The law alone is not the best forecast of every run. There are also seven simple methods
+(`outlook/simple.py`). Their weighted mean m is the centre of a second distribution, of a pass rate
+Y at a later compute C:
 
     ln s            = scale[0] + scale[1] ln W + scale[2] ln D
     ln(up / down)/2 = tanh(side[0] + side[1] (2 L - 1))
-    Y               = m + s e^(+-) T,   T of Student's t with `degrees` of freedom, s times up above m, times down below
+    Y               = m + s e^(+-) T,   T of Student's t with `degrees` of freedom, s times up above
+                    m, times down below
 
-W is the width of the law's 90 % interval, D the standard deviation of the seven methods, L the pass rate now. So runs
-near 0 have a longer upper side (late take-off), runs near 1 a longer lower one (collapse), both with heavy tails.
+W is the width of the law's 90 % interval, D the standard deviation of the seven methods, L the pass
+rate now. So runs near 0 have a longer upper side (late take-off), runs near 1 a longer lower one
+(collapse), both with heavy tails.
 
-`python -m benchmarks.world_prior` learns the numbers by maximum likelihood and writes them; `learned.json` has those of
-all repositories.
+`python -m benchmarks.world_prior` learns the numbers by maximum likelihood and writes them;
+`learned.json` has those of all repositories.
 """
 
 import json
@@ -39,10 +42,11 @@ class Stack:
     degrees: float
     """Degrees of freedom of Student's t, above 1."""
     persistence: float
-    """How far a run that is above its median at one compute is above it at a later one: the normal scores of the two
-    correlate with (u_1 / u_2)^persistence, with u = C / C_now - 1."""
+    """How far a run that is above its median at one compute is above it at a later one: the normal
+    scores of the two correlate with (u_1 / u_2)^persistence, with u = C / C_now - 1."""
     late_take_off: float
-    """Probability that a run whose level has not moved since its start gains 0.03 or more before it ends."""
+    """Probability that a run whose level has not moved since its start gains 0.03 or more before it
+    ends."""
 
 
 SIZES = {"weights": NUM_METHODS, "scale": 3, "side": 2}
@@ -51,7 +55,8 @@ SIZES = {"weights": NUM_METHODS, "scale": 3, "side": 2}
 def parse_stack(where: str, stack_fields: Any) -> Stack:
     """The stack that a JSON object holds; every field must be there.
 
-    Raises ValueError, which begins with `where`: no object, a field that is absent or unknown, a bad value.
+    Raises ValueError, which begins with `where`: no object, a field that is absent or unknown, a
+    bad value.
     """
     names = [field.name for field in fields(Stack)]
     if not isinstance(stack_fields, dict) or sorted(stack_fields) != sorted(names):
@@ -66,11 +71,15 @@ def parse_stack(where: str, stack_fields: Any) -> Stack:
         else:
             values[name] = _number(f"{where}.{name}", value)
     if abs(sum(values["weights"]) - 1.0) > 1e-3:
-        raise ValueError(f"{where}.weights: add up to {sum(values['weights']):g}; give weights that add up to 1.")
+        raise ValueError(
+            f"{where}.weights: add up to {sum(values['weights']):g}; give weights that add up to 1."
+        )
     if values["degrees"] <= 1.0:
         raise ValueError(f"{where}.degrees {values['degrees']:g}: give a number above 1.")
     if values["persistence"] < 0.0:
-        raise ValueError(f"{where}.persistence {values['persistence']:g}: give a number of 0 or more.")
+        raise ValueError(
+            f"{where}.persistence {values['persistence']:g}: give a number of 0 or more."
+        )
     if not 0.0 <= values["late_take_off"] <= 1.0:
         raise ValueError(f"{where}.late_take_off {values['late_take_off']:g}: give a probability.")
     return Stack(**values)
@@ -82,7 +91,8 @@ def _number(where: str, value: Any) -> float:
     max_coefficient = 50.0
     if not is_number or not math.isfinite(value) or abs(value) > max_coefficient:
         raise ValueError(
-            f"{where} {repr(value)[:200]}: give a number from -{max_coefficient:g} to {max_coefficient:g}."
+            f"{where} {repr(value)[:200]}: give a number from -{max_coefficient:g} to "
+            f"{max_coefficient:g}."
         )
     return float(value)
 

@@ -1,7 +1,8 @@
-"""Turns that a run may still take: jumps after the last point, which nothing in the window foretells.
+"""Turns that a run may still take: jumps after the last point, which nothing in the window
+foretells.
 
-Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as in real runs that had
-looked settled. The law has no turns. Future readings have them.
+Each e-fold of compute brings a turn with the prior's rate. Its size is exponential, mostly up, as
+in real runs that had looked settled. The law has no turns. Future readings have them.
 """
 
 import numpy as np
@@ -11,12 +12,18 @@ from rollcast.scaling.posterior.prior import Prior
 
 
 def drawn_turns(prior: Prior, ahead: Array, uniform: Array) -> Array:
-    """Jumps (m, d), in pass rate, until `ahead` (m,) times the compute so far, from uniform numbers (3, d)."""
+    """Jumps (m, d), in pass rate, until `ahead` (m,) times the compute so far, from uniform numbers
+    (3, d).
+    """
     turned = uniform[0] < _chance(prior, ahead)[:, None]
-    size = np.where(uniform[1] < prior.turn_up, -prior.turn_scale, prior.turn_scale) * np.log(uniform[2])
+    size = np.where(uniform[1] < prior.turn_up, -prior.turn_scale, prior.turn_scale) * np.log(
+        uniform[2]
+    )
     return np.asarray(np.where(turned, size, 0.0))
 
 
 def _chance(prior: Prior, ahead: Array) -> Array:
     """(m,) -> (m,) that there is a turn."""
-    return np.asarray(-np.expm1(-prior.turn_rate * np.maximum(np.log(np.maximum(ahead, 1e-300)), 0.0)))
+    return np.asarray(
+        -np.expm1(-prior.turn_rate * np.maximum(np.log(np.maximum(ahead, 1e-300)), 0.0))
+    )

@@ -2,5 +2,6 @@
 
 grade -> [gather a batch] -> circuit closed? -> place free? -> POST -> answer read -> Grade
                               open: fails immediately       ^-- pause <-- may pass by itself, tries left
-deadline over, refused, answered with nonsense -> a grade without a verdict, counted: never a 0 that is trained on
-"""
+deadline over, refused, answered with nonsense -> a grade without a verdict, counted: never a 0 that
+is trained on
+"""  # noqa: E501

@@ -19,7 +19,9 @@ Answer = TypeVar("Answer")
 
 
 class AskedService(Protocol):
-    """How a service is asked, and when no more (`rollcast.config.verifiers.Remote` describes each)."""
+    """How a service is asked, and when no more (`rollcast.config.verifiers.Remote` describes
+    each).
+    """
 
     @property
     def url(self) -> str: ...
@@ -41,9 +43,17 @@ class NoAnswer(Exception):  # noqa: N818  (a state that is counted, not a fault 
     """Why a service gave none."""
 
     def __init__(
-        self, outcome: Outcome, sentence: str, *, may_pass: bool = False, is_own_mistake: bool = False
+        self,
+        outcome: Outcome,
+        sentence: str,
+        *,
+        may_pass: bool = False,
+        is_own_mistake: bool = False,
     ) -> None:
-        """`may_pass`: a second try may go well. `is_own_mistake`: the request is called wrong, as with 401 or 404."""
+        """`may_pass`: a second try may go well.
+
+        `is_own_mistake`: the request is called wrong, as with 401 or 404.
+        """
         super().__init__(sentence)
         self.outcome: Outcome = outcome
         self.may_pass = may_pass
@@ -57,7 +67,9 @@ class Circuit:
     `--fails--> open
     """
 
-    def __init__(self, failures: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, failures: int, pause_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._max_failures = failures
         self._pause_seconds = pause_seconds
         self._clock = clock
@@ -90,7 +102,10 @@ class Asking:
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         final_statuses: Container[int] | None = None,
     ) -> None:
-        """`final_statuses`: HTTP answers that no second try would change. None = all below 500 except a few."""
+        """`final_statuses`: HTTP answers that no second try would change.
+
+        None = all below 500 except a few.
+        """
         self._settings = settings
         self._max_answer_bytes = max_answer_bytes
         self._final_statuses = final_statuses
@@ -101,17 +116,23 @@ class Asking:
         self._client = httpx.AsyncClient(
             timeout=settings.deadline_seconds,
             limits=httpx.Limits(max_connections=settings.requests),
-            headers={"Accept-Encoding": "identity"},  # a bound on the received bytes is a bound on the decoded ones
+            headers={
+                "Accept-Encoding": "identity"
+            },  # a bound on the received bytes is a bound on the decoded ones
         )
 
     async def ask(
-        self, url: str, body: dict[str, Any], parse_answer: Callable[[Any], Answer], deadline: float | None = None
+        self,
+        url: str,
+        body: dict[str, Any],
+        parse_answer: Callable[[Any], Answer],
+        deadline: float | None = None,
     ) -> Answer:
-        """The result of `parse_answer` on the JSON answer; it raises ValueError, KeyError, TypeError or IndexError for
-        nonsense.
+        """The result of `parse_answer` on the JSON answer; it raises ValueError, KeyError,
+        TypeError or IndexError for nonsense.
 
-        Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open. `deadline`: on the
-        clock of the event loop. None = `deadline_seconds` from now.
+        Raises NoAnswer: after the last try, at the deadline, or immediately if the circuit is open.
+        `deadline`: on the clock of the event loop. None = `deadline_seconds` from now.
         """
         failures: list[NoAnswer] = []
 
@@ -132,7 +153,9 @@ class Asking:
             async with asyncio.timeout_at(
                 asyncio.get_running_loop().time() + seconds if deadline is None else deadline
             ):
-                return await tries(self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), parse_answer)
+                return await tries(
+                    self._once, url, json.dumps(body).encode("utf-8", "surrogatepass"), parse_answer
+                )
         except TimeoutError:
             error = self._timeout(failures[-1] if failures else None)
             self._note(error)
@@ -140,10 +163,14 @@ class Asking:
 
     def _timeout(self, last: NoAnswer | None) -> NoAnswer:
         """`last`: why the last try failed; None = none came to an end."""
-        sentence = f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
+        sentence = (
+            f"{self._settings.url} gave no answer within {self._settings.deadline_seconds:g} s"
+        )
         if last is None:
             return NoAnswer("timeout", sentence)
-        return NoAnswer("timeout", f"{sentence}; the last try: {last}", is_own_mistake=last.is_own_mistake)
+        return NoAnswer(
+            "timeout", f"{sentence}; the last try: {last}", is_own_mistake=last.is_own_mistake
+        )
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -154,7 +181,8 @@ class Asking:
                 self._count("paused")
                 raise NoAnswer(
                     "paused",
-                    f"{self._settings.url} failed {self._settings.failures} times in a row and is left alone for "
+                    f"{self._settings.url} failed {self._settings.failures} times in a row and is "
+                    "left alone for "
                     f"{self._settings.pause_seconds:g} s; the last time: {self._last_failure}",
                 )
             try:
@@ -181,17 +209,23 @@ class Asking:
                 async for chunk in response.aiter_raw():
                     answer += chunk
                     if len(answer) > self._max_answer_bytes:
-                        error_message = f"{self._settings.url} answers more than {self._max_answer_bytes} bytes"
+                        error_message = (
+                            f"{self._settings.url} answers more than {self._max_answer_bytes} bytes"
+                        )
                         raise NoAnswer("unreadable", error_message)
                 return bytes(answer)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             error_message = f"{self._settings.url} cannot be reached ({reason})"
-            raise NoAnswer("unreachable", error_message, may_pass=not isinstance(error, httpx.InvalidURL)) from error
+            raise NoAnswer(
+                "unreachable", error_message, may_pass=not isinstance(error, httpx.InvalidURL)
+            ) from error
 
     def _make_refusal(self, status: int) -> NoAnswer:
         is_passing = status >= SERVER_ERROR or status in PASSING_STATUS
-        may_pass = is_passing if self._final_statuses is None else status not in self._final_statuses
+        may_pass = (
+            is_passing if self._final_statuses is None else status not in self._final_statuses
+        )
         error_message = f"{self._settings.url} answers with status {status}"
         return NoAnswer("refused", error_message, may_pass=may_pass, is_own_mistake=not is_passing)
 
@@ -207,4 +241,6 @@ def _read(parse_answer: Callable[[Any], Answer], content: bytes, url: str) -> An
         return parse_answer(json.loads(content))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise NoAnswer("unreadable", f"{url} answers with something else than was asked for ({reason})") from error
+        raise NoAnswer(
+            "unreadable", f"{url} answers with something else than was asked for ({reason})"
+        ) from error

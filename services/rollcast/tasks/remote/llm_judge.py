@@ -1,4 +1,6 @@
-"""A language model that reads a completion and gives a score, behind an OpenAI-compatible endpoint."""
+"""A language model that reads a completion and gives a score,
+behind an OpenAI-compatible endpoint.
+"""
 
 import re
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from rollcast.tasks.verifiers import Grade, make_grade
 
 _PLACE = re.compile(r"\{([^{}\n]{1,100})\}")
 _NUMBER = r"(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})"
-_RANGE = rf"(?:(?:from\s+)?{_NUMBER}\s*(?:[-\u2013\u2014]|to)\s*|(?:out\s+)?of\s+|/\s*|max\.?\s*)(?P<most>{_NUMBER})"
+_RANGE = rf"(?:(?:from\s+)?{_NUMBER}\s*(?:[-\u2013\u2014]|to)\s*|(?:out\s+)?of\s+|/\s*|max\.?\s*)(?P<most>{_NUMBER})"  # noqa: E501
 _BEGIN = r"\W{0,20}(?:(?:the|my|your|final|overall|total)\s{1,5}){0,3}score"
 _SCORE = re.compile(
     rf"{_BEGIN}(?:\W{{1,5}}is\b)?\W{{0,40}}?(?:[(\[]\s*{_RANGE}\s*[)\]]\W{{0,20}}?)?(?P<score>-?{_NUMBER})"
@@ -20,11 +22,13 @@ _SCORE = re.compile(
     re.IGNORECASE,
 )
 _VERDICT = re.compile(
-    rf"{_BEGIN}[\s*_]{{0,20}}(?:[(\[][^)\]]{{0,60}}[)\]][\s*_]{{0,20}})?(?:[:=\d]|[\u2013\u2014-]\s)", re.IGNORECASE
+    rf"{_BEGIN}[\s*_]{{0,20}}(?:[(\[][^)\]]{{0,60}}[)\]][\s*_]{{0,20}})?(?:[:=\d]|[\u2013\u2014-]\s)",
+    re.IGNORECASE,
 )
 """Begins a line that states a score, readable or not; `The score reflects ..` states none."""
 MAX_SCORE_LINE_CHARACTERS = 200
-"""Characters. A longer line is no score: what looks for one takes time with the square of its length."""
+"""Characters. A longer line is no score: what looks for one takes time with the square of its
+length."""
 
 
 class LlmJudge:
@@ -52,7 +56,10 @@ class LlmJudge:
     def _read(self, choice: Any) -> Grade:
         judge_text = choice["message"]["content"]
         if choice.get("finish_reason") == "length":  # of a 10 the 1 may be there
-            raise ValueError(f"it is cut off after {self._settings.longest_answer} tokens, ...{judge_text[-100:]!r}")
+            raise ValueError(
+                f"it is cut off after {self._settings.longest_answer} tokens, "
+                f"...{judge_text[-100:]!r}"
+            )
         score = find_score(judge_text, self._settings.best_score)
         if score is None:
             raise ValueError(f"no line `Score: N` in {judge_text[-100:]!r}")
@@ -73,20 +80,24 @@ def question(template: str, completion: str, row: Any) -> str:
 def find_score(judge_text: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
     """The number of the last line that says `Score: N`, on the scale to `best_score`.
 
-    A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without such a line, and if
-    the last one is unreadable: an earlier line that it corrects is no verdict.
+    A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without
+    such a line, and if the last one is unreadable: an earlier line that it corrects is no verdict.
     """
     lines = reversed(judge_text.replace("\N{MINUS SIGN}", "-").splitlines())
     verdict = next((line for line in lines if _states_score(line)), "")
     score_match = _SCORE.fullmatch(verdict) if len(verdict) <= MAX_SCORE_LINE_CHARACTERS else None
     if score_match is None:
         return None
-    scale = float(score_match["of"] or (score_match["percent"] and 100) or score_match["most"] or best_score)
+    scale = float(
+        score_match["of"] or (score_match["percent"] and 100) or score_match["most"] or best_score
+    )
     return float(score_match["score"]) * best_score / scale if scale else None
 
 
 def _states_score(line: str) -> bool:
-    return bool(_VERDICT.match(line) or (len(line) <= MAX_SCORE_LINE_CHARACTERS and _SCORE.fullmatch(line)))
+    return bool(
+        _VERDICT.match(line) or (len(line) <= MAX_SCORE_LINE_CHARACTERS and _SCORE.fullmatch(line))
+    )
 
 
 def _as_text(field_value: Any) -> str:

@@ -3,7 +3,7 @@
     POST {"items": [{"completion": "...", "row": {...}}, ...]}  ->  {"rewards": [1.0, 0.25, null, ...]}
 
 null says that there is no verdict on this one.
-"""
+"""  # noqa: E501
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,9 @@ class RewardService:
         if len(self._waiting) >= self._settings.batch:
             self._send()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._settings.gather_seconds, self._send)
+            self._timer = asyncio.get_running_loop().call_later(
+                self._settings.gather_seconds, self._send
+            )
         return await grade
 
     async def close(self) -> None:
@@ -81,7 +83,9 @@ class RewardService:
     def _read(self, answer: Any, number: int) -> list[Grade]:
         rewards = answer["rewards"]
         if not isinstance(rewards, list) or len(rewards) != number:
-            answer_summary = f"{len(rewards)} rewards" if isinstance(rewards, list) else type(rewards).__name__
+            answer_summary = (
+                f"{len(rewards)} rewards" if isinstance(rewards, list) else type(rewards).__name__
+            )
             raise ValueError(f"{answer_summary} for {number} completions")
         return [self._grade(reward) for reward in rewards]
 

@@ -31,7 +31,9 @@ class Services:
         try:
             return await self._services[verifier].grade(completion, json.loads(reference))
         except NoAnswer as error:
-            return Grade(0.0, "timeout" if error.outcome == "timeout" else "error", failure=str(error))
+            return Grade(
+                0.0, "timeout" if error.outcome == "timeout" else "error", failure=str(error)
+            )
 
     async def close(self) -> None:
         for service in self._services.values():

@@ -1,4 +1,6 @@
-"""Frames over a stream socket between judge and program: four bytes of length, then an encoded value."""
+"""Frames over a stream socket between judge and program: four bytes of length, then an encoded
+value.
+"""
 
 import os
 import select
@@ -15,14 +17,19 @@ class OversizeError(ValueError):
 
 
 class Channel:
-    """One end. A program's end waits without limit; a judge's does not block and has limited patience."""
+    """One end.
+
+    A program's end waits without limit; a judge's does not block and has limited patience.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._received = bytearray()
 
     def send(self, value: Any, *, patience: Patience | None = None) -> None:
-        """Raises the errors of `encode`, OversizeError, TimeoutError, and OSError if the other end is gone."""
+        """Raises the errors of `encode`, OversizeError, TimeoutError, and OSError if the other end
+        is gone.
+        """
         data = encode(value)
         if len(data) > MAX_FRAME_BYTES:
             raise OversizeError(f"{len(data)} bytes in one frame")
@@ -34,7 +41,9 @@ class Channel:
                 self._wait(select.POLLOUT, patience)
 
     def receive(self, *, patience: Patience | None = None) -> Any:
-        """Raises EOFError if the other end is gone, TimeoutError, OversizeError, and the errors of `decode`."""
+        """Raises EOFError if the other end is gone, TimeoutError, OversizeError, and the errors of
+        `decode`.
+        """
         size = int.from_bytes(self._take(4, patience), "big")
         if size > MAX_FRAME_BYTES:
             raise OversizeError(f"{size} bytes in one frame")

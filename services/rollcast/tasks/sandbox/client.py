@@ -26,12 +26,13 @@ from rollcast.telemetry.logging import get_logger
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
 RETRY_SECONDS = 600.0
-"""Pause after a failed start until the next try; gradings in between fail immediately with the same reason."""
+"""Pause after a failed start until the next try; gradings in between fail immediately with the same
+reason."""
 GRACE_SECONDS = 10.0
 """Time after a grading's deadline for the fork server to report that it passed."""
 _INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "LANG", "LD_LIBRARY_PATH")
-"""All that a fork server sees of the environment: no address, password or token of ours is among them. One of a trusted
-verifier sees the user's environment without our own variables."""
+"""All that a fork server sees of the environment: no address, password or token of ours is among
+them. One of a trusted verifier sees the user's environment without our own variables."""
 _SETTINGS = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -46,13 +47,17 @@ _SIGNALS: dict[Any, Reason] = {
     -signal.SIGBUS: "crash",
     -signal.SIGABRT: "crash",
 }
-"""What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out of memory."""
+"""What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out
+of memory."""
 
 log = get_logger()
 
 
 class Sandbox:
-    """Grades in processes that can only compute; verifiers that are trusted in plain ones. Thread-safe."""
+    """Grades in processes that can only compute; verifiers that are trusted in plain ones.
+
+    Thread-safe.
+    """
 
     def __init__(self, settings: Grading | None = None, verifiers: Verifiers | None = None) -> None:
         """verifiers: None = those that are built in or installed."""
@@ -76,16 +81,20 @@ class Sandbox:
             require_gvisor()
 
     def start(self, verifier: str) -> str:
-        """Have a verifier's processes ready before its first grading; the reason why they do not start, empty if they
-        do."""
+        """Have a verifier's processes ready before its first grading; the reason why they do not
+        start, empty if they do."""
         server = self._server(verifier)
         return server if isinstance(server, str) else ""
 
     def is_started(self, verifier: str) -> bool:
-        """Whether `start` would return without waiting: the processes are ready, or are known not to start."""
+        """Whether `start` would return without waiting: the processes are ready, or are known not
+        to start.
+        """
         with self._lock:
             start = self._starts.get(verifier)
-            return verifier in self._servers or (start is not None and time.monotonic() < start.next_try)
+            return verifier in self._servers or (
+                start is not None and time.monotonic() < start.next_try
+            )
 
     def grade(
         self,
@@ -96,16 +105,16 @@ class Sandbox:
         deadline_seconds: float | None = None,
         limits: Limits | None = None,
     ) -> Grade:
-        """One grading in processes of its own: a judge that hangs is `timeout`, one that dies `error`. What its program
-        does, too slowly as well, is the program's own: `wrong`.
+        """One grading in processes of its own: a judge that hangs is `timeout`, one that dies
+        `error`. What its program does, too slowly as well, is the program's own: `wrong`.
 
-        deadline_seconds, limits: None = the settings'. The clock starts when the processes do: once no other grading of
-        this machine uses the core.
-        Raises UserError as `check` does.
+        deadline_seconds, limits: None = the settings'. The clock starts when the processes do: once
+        no other grading of this machine uses the core. Raises UserError as `check` does.
         """
         self.check(verifier)
         limits = limits or Limits(
-            deadline_seconds=deadline_seconds or grading_seconds(self._settings, verifier, reference),
+            deadline_seconds=deadline_seconds
+            or grading_seconds(self._settings, verifier, reference),
             seconds_per_test=self._settings.seconds_per_test,
             memory_bytes=self._settings.memory_mib << 20,
         )
@@ -135,7 +144,10 @@ class Sandbox:
             server.close()
 
     def _server(self, verifier: str) -> "ForkServerClient | str":
-        """A server, or the reason why there is none. Waits for one that starts, not for those of other verifiers."""
+        """A server, or the reason why there is none.
+
+        Waits for one that starts, not for those of other verifiers.
+        """
         with self._lock:
             start = self._starts.setdefault(verifier, _Start())
         with start.lock:
@@ -172,7 +184,9 @@ class Sandbox:
         server.close()
 
 
-def _on_one_core(server: "ForkServerClient", completion: str, reference: str, limits: Limits) -> Grade | None:
+def _on_one_core(
+    server: "ForkServerClient", completion: str, reference: str, limits: Limits
+) -> Grade | None:
     """None if the fork server itself is dead or hangs."""
     request = json.dumps({"completion": completion, "reference": reference}).encode()
     with one_core() as is_free:
@@ -197,12 +211,20 @@ class ForkServerClient:
         self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
         if trusted:
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")}
+            environment = {
+                key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")
+            }
         else:
-            environment = {key: os.environ[key] for key in _INHERITED if key in os.environ} | _SETTINGS
+            environment = {
+                key: os.environ[key] for key in _INHERITED if key in os.environ
+            } | _SETTINGS
         module = "rollcast.tasks.sandbox.fork_server"
         with server_socket:
-            arguments = [str(server_socket.fileno()), verifier.source, *([TRUSTED] if trusted else [])]
+            arguments = [
+                str(server_socket.fileno()),
+                verifier.source,
+                *([TRUSTED] if trusted else []),
+            ]
             self.process = subprocess.Popen(  # noqa: S603  # our own module
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -215,7 +237,9 @@ class ForkServerClient:
             )
 
     def wait_until_ready(self) -> str | None:
-        """None when it is; otherwise why not: it takes too long, or its verifier cannot be imported."""
+        """None when it is; otherwise why not: it takes too long, or its verifier cannot be
+        imported.
+        """
         self._control.settimeout(START_SECONDS)
         try:
             content = self._control.recv(1 << 16)
@@ -235,7 +259,11 @@ class ForkServerClient:
         with grader_socket:
             try:
                 with judge_socket:
-                    socket.send_fds(self._control, [json.dumps(asdict(limits)).encode()], [judge_socket.fileno()])
+                    socket.send_fds(
+                        self._control,
+                        [json.dumps(asdict(limits)).encode()],
+                        [judge_socket.fileno()],
+                    )
                 _send(grader_socket, request, deadline)
                 answer = _receive(grader_socket, deadline)
             except OSError:
@@ -243,9 +271,14 @@ class ForkServerClient:
         return _decode(answer)
 
     def close(self) -> None:
-        """It kills its children when `control` closes, and they die with it in any case. May be called twice."""
+        """It kills its children when `control` closes, and they die with it in any case.
+
+        May be called twice.
+        """
         with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it to be ready
+            self._control.shutdown(
+                socket.SHUT_RDWR
+            )  # wakes the thread that waits for it to be ready
         self._control.close()
         try:
             self.process.wait(timeout=5)
@@ -257,7 +290,9 @@ class ForkServerClient:
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
     connection.settimeout(max(0.01, deadline - time.monotonic()))
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # killed while reading: the answer says why
+    with contextlib.suppress(
+        BrokenPipeError, ConnectionResetError
+    ):  # killed while reading: the answer says why
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
 
@@ -301,10 +336,14 @@ def _decode(answer: bytes) -> Grade | None:
     if verdict is None:
         how = "was stopped" if not isinstance(code, int) else f"ended with exit code {code}"
         how = f"was killed by signal {-code}" if isinstance(code, int) and code < 0 else how
-        return Grade(0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward")
+        return Grade(
+            0.0, "error", _SIGNALS.get(code, ""), f"its process {how} before it gave a reward"
+        )
     try:
         failure_sentence = str(verdict.get("failure", ""))[:MAX_SENTENCE_CHARACTERS]
-        grade = Grade(float(verdict["reward"]), verdict["status"], str(verdict["reason"]), failure_sentence)
+        grade = Grade(
+            float(verdict["reward"]), verdict["status"], str(verdict["reason"]), failure_sentence
+        )
     except (KeyError, TypeError, ValueError):
         grade = None
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
@@ -313,12 +352,16 @@ def _decode(answer: bytes) -> Grade | None:
 
 
 def _was_ended(grade: Grade) -> bool:
-    """Whether the judge's own actions ended it: it used up its CPU time or crashed. A busy machine is no reason."""
+    """Whether the judge's own actions ended it: it used up its CPU time or crashed.
+
+    A busy machine is no reason.
+    """
     return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
 
 
 class _UnreadableReferences:
-    """References that are too much for their verifier: each costs its CPU time once, and is reported once.
+    """References that are too much for their verifier: each costs its CPU time once, and is
+    reported once.
 
     Decides whether answer or reference is at fault. Thread-safe.
     """
@@ -328,11 +371,18 @@ class _UnreadableReferences:
         self._lock = threading.Lock()
 
     def find_grade(self, verifier: str, reference: str) -> Grade | None:
-        """The grade of every completion of that row; None if its reference is not known to be at fault."""
+        """The grade of every completion of that row; None if its reference is not known to be at
+        fault.
+        """
         return self._grades_by_key.get(_key(verifier, reference)) if self._grades_by_key else None
 
-    def blame(self, failed_grade: Grade, ordinary: Grade | None, verifier: str, reference: str) -> Grade:
-        """The grade of an answer whose judge was ended. `ordinary`: of an ordinary answer to the same reference."""
+    def blame(
+        self, failed_grade: Grade, ordinary: Grade | None, verifier: str, reference: str
+    ) -> Grade:
+        """The grade of an answer whose judge was ended.
+
+        `ordinary`: of an ordinary answer to the same reference.
+        """
         if ordinary is not None and ordinary.status in ("ok", "wrong"):
             return Grade(0.0, "wrong", failed_grade.reason)
         if ordinary is None or not _was_ended(ordinary):
@@ -340,7 +390,8 @@ class _UnreadableReferences:
         # Longest reference in a report
         prefix = reference[:80]
         sentence = (
-            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the answer; simplify it "
+            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the "
+            "answer; simplify it "
             "in the data set or remove the row"
         )
         grade = Grade(0.0, "timeout", "reference", sentence)

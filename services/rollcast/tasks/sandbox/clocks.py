@@ -1,14 +1,17 @@
-"""How long a process has computed, how long it waited for a core, and the limits that a judge sets its program by both.
+"""How long a process has computed, how long it waited for a core, and the limits that a judge sets
+its program by both.
 
-The first is a clock of the kernel's that any process may read. The second is `/proc/PID/schedstat`, which a locked-down
-process cannot open: the fork server opens it and hands the open file on. gVisor and kernels without scheduler
-statistics have no such file; a process there never seems to wait (under gVisor waiting counts as computing).
+The first is a clock of the kernel's that any process may read. The second is `/proc/PID/schedstat`,
+which a locked-down process cannot open: the fork server opens it and hands the open file on. gVisor
+and kernels without scheduler statistics have no such file; a process there never seems to wait
+(under gVisor waiting counts as computing).
 
 A limit is one of processor time, with wall time as a backstop:
 
 computes longer than the limit                          too slow: wrong
 backstop over, and slept or blocked beyond the limit    too slow: wrong
-backstop over, and only waited for a core               no verdict: the machine was busy, the program may be right
+backstop over, and only waited for a core               no verdict: the machine was busy, the
+                                                        program may be right
 """
 
 import contextlib
@@ -22,7 +25,10 @@ from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process that lives or was not waited for yet. Raises OSError if there is no such process."""
+    """Processor time of a process that lives or was not waited for yet.
+
+    Raises OSError if there is no such process.
+    """
     # CPUCLOCK_SCHED: of all threads, in nanoseconds (linux/posix-timers.h)
     return time.clock_gettime((~pid << 3) | 2)
 
@@ -35,7 +41,10 @@ def open_waits(pid: int) -> int:
 
 
 def waited_seconds(descriptor: int) -> float:
-    """How long that process has waited for a core, up to the last time it got one. 0 if the kernel does not say."""
+    """How long that process has waited for a core, up to the last time it got one.
+
+    0 if the kernel does not say.
+    """
     try:
         # Three numbers of 64 bits and blanks
         words = os.pread(descriptor, 96, 0).split()
@@ -62,11 +71,15 @@ class TimeLimit(NamedTuple):
     def remaining_seconds(self, current_reading: ClockReading) -> float:
         """How soon the limit may be reached at the earliest, in seconds."""
         cpu_left = self.seconds - (current_reading.cpu - self.start.cpu)
-        wall_left = backstop_seconds(self.seconds, self.least_wait_seconds) - (current_reading.wall - self.start.wall)
+        wall_left = backstop_seconds(self.seconds, self.least_wait_seconds) - (
+            current_reading.wall - self.start.wall
+        )
         return min(cpu_left, wall_left)
 
     def only_waited(self, end: ClockReading) -> bool:
-        """Whether a program that was ended at `end` had computed, slept or been blocked for less than its limit."""
+        """Whether a program that was ended at `end` had computed, slept or been blocked for less
+        than its limit.
+        """
         own_seconds = (end.wall - self.start.wall) - (end.waited - self.start.waited)
         return end.cpu - self.start.cpu < self.seconds and own_seconds <= self.seconds
 
@@ -79,7 +92,10 @@ class Patience:
         self._limits = limits
 
     def milliseconds(self) -> int:
-        """Longest poll until the clocks are read again. Raises TimeoutError if a limit is reached."""
+        """Longest poll until the clocks are read again.
+
+        Raises TimeoutError if a limit is reached.
+        """
         current_reading = self._read_clocks()
         seconds_left = min(limit.remaining_seconds(current_reading) for limit in self._limits)
         if seconds_left <= 0.0:
@@ -87,7 +103,7 @@ class Patience:
         return math.ceil(seconds_left * 1000)
 
     def only_waited(self) -> bool:
-        """Whether no limit was reached except for want of a core. The program must have ended: the kernel reports a
-        wait for a core only once it is over."""
+        """Whether no limit was reached except for want of a core. The program must have ended: the
+        kernel reports a wait for a core only once it is over."""
         end = self._read_clocks()
         return all(limit.only_waited(end) for limit in self._limits)

@@ -1,8 +1,9 @@
 """The program in a completion: one of its fenced blocks, and the others that it needs.
 
-A solution is often followed by a usage example, by assertions or by sample output, and sometimes comes in parts. So the
-program is the last block that defines what the task calls, or that reads input if the task runs a script; a block that
-it depends on goes before or after it as in the answer, without what it prints or asserts itself.
+A solution is often followed by a usage example, by assertions or by sample output, and sometimes
+comes in parts. So the program is the last block that defines what the task calls, or that reads
+input if the task runs a script; a block that it depends on goes before or after it as in the
+answer, without what it prints or asserts itself.
 """
 
 import itertools
@@ -32,13 +33,17 @@ class _CodeBlock:
         return re.search(pattern, self.block.source, re.MULTILINE) is not None
 
     def defines_itself(self, name: str) -> bool:
-        return self.defines(name) and (self.definitions is None or name not in self.definitions.imported)
+        return self.defines(name) and (
+            self.definitions is None or name not in self.definitions.imported
+        )
 
     def converses(self, helpers: "Iterable[_CodeBlock]" = ()) -> bool:
         """Whether it is a program that reads input and prints."""
         if self.definitions is None:
             return self.block.named and _READS_INPUT.search(self.block.source) is not None
-        return self.definitions.converses([helper.definitions for helper in helpers if helper.definitions is not None])
+        return self.definitions.converses(
+            [helper.definitions for helper in helpers if helper.definitions is not None]
+        )
 
     @property
     def needed(self) -> Set[str]:
@@ -52,9 +57,9 @@ class _CodeBlock:
 def find_program(
     completion: str, names: Collection[str] = (), predefined_names: Collection[str] = ()
 ) -> list[str] | None:
-    """Sources that make up the program, to be run one after the other in one module; None = the answer has no
-    program. names: functions that the tests call. Empty = the program is run as a script. given: names that are there
-    before it runs.
+    """Sources that make up the program, to be run one after the other in one module; None = the
+    answer has no program. names: functions that the tests call. Empty = the program is run as a
+    script. given: names that are there before it runs.
     """
     # Blocks of one answer; only the last ones are looked at
     blocks = deque(Fences(final_answer(completion)).blocks(), 64)
@@ -63,8 +68,14 @@ def find_program(
     main = main or _last_program(parts)
     if not main:
         return None
-    used = sorted({*main, *_dependencies(parts, main, predefined_names)}, key=lambda code_block: code_block.number)
-    sources = [used_block.block.source if used_block in main else _helper(used_block) for used_block in used]
+    used = sorted(
+        {*main, *_dependencies(parts, main, predefined_names)},
+        key=lambda code_block: code_block.number,
+    )
+    sources = [
+        used_block.block.source if used_block in main else _helper(used_block)
+        for used_block in used
+    ]
     # A longer program is wrong: no answer needs 128 Ki characters
     return sources if sum(map(len, sources)) <= (1 << 17) else None
 
@@ -87,11 +98,16 @@ def _defining(parts: list[_CodeBlock], names: Iterable[str]) -> list[_CodeBlock]
 def _definer(parts: list[_CodeBlock], name: str) -> _CodeBlock | None:
     """The first one that defines the name, or that imports it if none does."""
     definers = [code_block for code_block in parts if code_block.defines(name)]
-    return next((definer for definer in definers if definer.defines_itself(name)), next(iter(definers), None))
+    return next(
+        (definer for definer in definers if definer.defines_itself(name)),
+        next(iter(definers), None),
+    )
 
 
 def _script(parts: list[_CodeBlock], predefined_names: Collection[str]) -> list[_CodeBlock]:
-    """The last block that reads and prints: by itself, else with its dependencies; else that reads."""
+    """The last block that reads and prints: by itself, else with its dependencies; else
+    that reads.
+    """
     latest = parts[::-1]
     alone = (lone_block for lone_block in latest if lone_block.converses())
     joined = (
@@ -109,10 +125,14 @@ def _script(parts: list[_CodeBlock], predefined_names: Collection[str]) -> list[
 
 
 def _last_program(parts: list[_CodeBlock]) -> list[_CodeBlock]:
-    """The fallback if no block fits the task: first a block that is marked as Python and does something."""
+    """The fallback if no block fits the task: first a block that is marked as Python and does
+    something.
+    """
     for named, active in itertools.product((True, False), (True, False)):
         for code_block in reversed(parts):
-            does_something = code_block.definitions is None or code_block.definitions.does_something()
+            does_something = (
+                code_block.definitions is None or code_block.definitions.does_something()
+            )
             if code_block.block.named is named and (does_something or not active):
                 return [code_block]
     return []
@@ -121,7 +141,9 @@ def _last_program(parts: list[_CodeBlock]) -> list[_CodeBlock]:
 def _dependencies(
     parts: list[_CodeBlock], main: list[_CodeBlock], predefined_names: Collection[str]
 ) -> list[_CodeBlock]:
-    """Other blocks that define what these, or what they depend on in turn, read: the nearest before, else after."""
+    """Other blocks that define what these, or what they depend on in turn, read: the nearest
+    before, else after.
+    """
     dependencies: list[_CodeBlock] = []
     waiting = list(main)
     settled = {*predefined_names, *(name for main_block in main for name in main_block.defined)}
@@ -142,4 +164,8 @@ def _dependencies(
 
 
 def _helper(code_block: _CodeBlock) -> str:
-    return code_block.block.source if code_block.definitions is None else code_block.definitions.without_demonstration()
+    return (
+        code_block.block.source
+        if code_block.definitions is None
+        else code_block.definitions.without_demonstration()
+    )

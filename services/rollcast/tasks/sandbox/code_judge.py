@@ -1,7 +1,8 @@
 """Unit tests on a program that runs in another process.
 
-The tests run here, the program there. The compared values are built here from plain values, so a program cannot
-change `==`, `assert` or the verdict; and it never sees the expected values, so it cannot answer from that either.
+The tests run here, the program there. The compared values are built here from plain values, so a
+program cannot change `==`, `assert` or the verdict; and it never sees the expected values, so it
+cannot answer from that either.
 """
 
 import ast
@@ -25,7 +26,8 @@ def grade_code(completion: str, reference: CodeReference, launcher: Launcher) ->
 
     Raises whatever an unusable reference makes go wrong before the program is run.
     """
-    # Digits of a number that a program answers with; comparing longer ones would take most of the time
+    # Digits of a number that a program answers with; comparing longer ones would take most of the
+    # time
     sys.set_int_max_str_digits(100_000)
     tests = _KINDS[reference["kind"]](reference)
     program = find_program(completion, tests.names, tests.predefined_names)
@@ -41,7 +43,9 @@ def grade_code(completion: str, reference: CodeReference, launcher: Launcher) ->
         return Grade(0.0, "wrong", "memory" if raised.kind == "MemoryError" else "")
     except OSError:
         raise
-    except Exception:  # the reference was read before; only what the program answered can be to blame
+    except (
+        Exception
+    ):  # the reference was read before; only what the program answered can be to blame
         return Grade(0.0, "wrong", "garbled")
     return Grade(float(passed), "ok" if passed else "wrong")
 
@@ -57,8 +61,9 @@ class _Tests:
 
 
 def _tests(reference: CodeReference) -> _Tests:
-    """The preamble runs on both sides: its helpers are the tests' own, whatever the program makes of them. The entry
-    point, and every name that neither the tests nor the preamble define, is the program's."""
+    """The preamble runs on both sides: its helpers are the tests' own, whatever the program makes
+    of them. The entry point, and every name that neither the tests nor the preamble define, is the
+    program's."""
     source = reference["tests"]
     preamble = reference.get("preamble", "")
     tests = compile(source, "<tests>", "exec", dont_inherit=True)
@@ -95,7 +100,10 @@ def _calls(reference: CodeReference) -> _Tests:
 
     def passes(program: list[str], launcher: Launcher) -> bool:
         with launcher.functions([preamble, *program]) as functions:
-            return all(is_same_value(functions.call(name, tuple(arguments), {}), output) for arguments, output in cases)
+            return all(
+                is_same_value(functions.call(name, tuple(arguments), {}), output)
+                for arguments, output in cases
+            )
 
     return _Tests(passes, [name], _bound_by(preamble))
 
@@ -107,14 +115,17 @@ def _stdin(reference: CodeReference) -> _Tests:
 
     def passes(program: list[str], launcher: Launcher) -> bool:
         return all(
-            is_same_text(launcher.run_script([preamble, *program], input_text), output) for input_text, output in cases
+            is_same_text(launcher.run_script([preamble, *program], input_text), output)
+            for input_text, output in cases
         )
 
     return _Tests(passes, (), _bound_by(preamble))
 
 
 def _bound_by(preamble: str) -> Collection[str]:
-    return frozenset(name for statement in ast.parse(preamble).body for name in bound_names(statement))
+    return frozenset(
+        name for statement in ast.parse(preamble).body for name in bound_names(statement)
+    )
 
 
 def _cases(reference: CodeReference, input_field: str, kind: type) -> list[tuple[Any, Any]]:
@@ -127,7 +138,11 @@ def _cases(reference: CodeReference, input_field: str, kind: type) -> list[tuple
     return pairs
 
 
-_KINDS: dict[str, Callable[[CodeReference], _Tests]] = {"tests": _tests, "calls": _calls, "stdin": _stdin}
+_KINDS: dict[str, Callable[[CodeReference], _Tests]] = {
+    "tests": _tests,
+    "calls": _calls,
+    "stdin": _stdin,
+}
 
 
 def _remote(functions: Functions, name: str) -> Callable[..., Any]:

@@ -1,12 +1,16 @@
-"""Whether a program's result is the expected one: printed text line by line, returned values as JSON would hold them.
+"""Whether a program's result is the expected one: printed text line by line, returned values as
+JSON would hold them.
 
-exact    LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals; values are equal as
+exact    LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals;
+         values are equal as
          Python's `==` has it, True and 1 included
 float    numbers may differ by the tolerance, unless both are integers; True is not 1
-neither  references without a comparison: an expected integer equals numbers of exactly its value, an expected decimal
+neither  references without a comparison: an expected integer equals numbers of exactly its value,
+         an expected decimal
          those within the tolerance; every other word is text; True is not 1
 
-Always, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and the value NaN equals NaN.
+Always, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and the
+value NaN equals NaN.
 """
 
 import json
@@ -24,8 +28,11 @@ _INTEGER = re.compile(r"[+-]?\d+(?:_\d+)*")
 _DIGITS = r"(?:0|[1-9][0-9]*)"
 _EXPONENT = r"(?:[eE][+-]?[0-9]+)"
 _EXPECTED_INTEGER = re.compile(f"-?{_DIGITS}")
-_EXPECTED_DECIMAL = re.compile(rf"-?(?:{_DIGITS}\.[0-9]*|\.[0-9]+){_EXPONENT}?|-?{_DIGITS}{_EXPONENT}")
-"""Bit strings, codes, dates and digests, which have leading zeros, signs or letters, are no numbers."""
+_EXPECTED_DECIMAL = re.compile(
+    rf"-?(?:{_DIGITS}\.[0-9]*|\.[0-9]+){_EXPONENT}?|-?{_DIGITS}{_EXPONENT}"
+)
+"""Bit strings, codes, dates and digests, which have leading zeros, signs or letters, are no
+numbers."""
 _PRINTED_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.[0-9]*)?|\.[0-9]+){_EXPONENT}?")
 _REAL = (int, float, Decimal, Fraction)
 
@@ -43,14 +50,20 @@ class ResultComparison:
             raise ValueError(f"comparison {kind!r}: neither 'exact' nor 'float'")
         self._close: Close | None = None if kind == "exact" else _close(reference)
         self._goes_by_expected = kind is None
-        self._same_word = {None: self._as_expected, "exact": _same_decimal, "float": self._same_number}[kind]
+        self._same_word = {
+            None: self._as_expected,
+            "exact": _same_decimal,
+            "float": self._same_number,
+        }[kind]
 
     def same_text(self, output: str, expected: str) -> bool:
         """White space at the ends of the text and of each line does not count."""
         output_lines, expected_lines = (
             [line.strip() for line in text.strip().split("\n")] for text in (output, expected)
         )
-        return len(output_lines) == len(expected_lines) and all(map(self._same_line, output_lines, expected_lines))
+        return len(output_lines) == len(expected_lines) and all(
+            map(self._same_line, output_lines, expected_lines)
+        )
 
     def same_value(self, value: Any, expected: Any) -> bool:
         """`expected` was read from JSON."""
@@ -80,7 +93,9 @@ class ResultComparison:
             return True
         if self._goes_by_expected:
             return isinstance(expected, float) and self._near(value, expected)
-        return not (isinstance(value, int) and isinstance(expected, int)) and self._near(value, expected)
+        return not (isinstance(value, int) and isinstance(expected, int)) and self._near(
+            value, expected
+        )
 
     def _near(self, value: Any, expected: Any) -> bool:
         try:
@@ -105,7 +120,9 @@ class ResultComparison:
         return all(map(self._same_word, output_words, expected_words))
 
     def _as_expected(self, output_word: str, expected_word: str) -> bool:
-        """By what the expected word is: the text of a number decides whether another may stand for it."""
+        """By what the expected word is: the text of a number decides whether another may stand for
+        it.
+        """
         if output_word == expected_word:
             return True
         if not _PRINTED_NUMBER.fullmatch(output_word):
@@ -116,7 +133,9 @@ class ResultComparison:
             return False
         # 2 is 2.0, but 12000 is no other way to write 12e3, which may be a code.
         may_differ = "." in expected_word or not _INTEGER.fullmatch(output_word)
-        return may_differ and (_same_decimal(output_word, expected_word) or self._near(output_word, expected_word))
+        return may_differ and (
+            _same_decimal(output_word, expected_word) or self._near(output_word, expected_word)
+        )
 
     def _same_number(self, output_word: str, expected_word: str) -> bool:
         if output_word == expected_word or _same_decimal(output_word, expected_word):

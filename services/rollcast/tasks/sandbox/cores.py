@@ -1,8 +1,9 @@
-"""The cores that gradings may use: as many run concurrently as there are cores, in all processes of this user on this
-machine.
+"""The cores that gradings may use: as many run concurrently as there are cores, in all processes of
+this user on this machine.
 
-Each core has a lock file in a folder that only this user can enter. A grading holds the lock of one core while it runs,
-whichever core the kernel then puts its processes on. A lock is gone with the process that holds it.
+Each core has a lock file in a folder that only this user can enter. A grading holds the lock of one
+core while it runs, whichever core the kernel then puts its processes on. A lock is gone with the
+process that holds it.
 """
 
 import contextlib
@@ -30,17 +31,24 @@ def usable_cores() -> set[int]:
 
 
 def gradings_at_once(processes: int, setting: str) -> tuple[int, str]:
-    """The number of concurrent gradings, and a sentence that says so if it is fewer than the setting asks for."""
+    """The number of concurrent gradings, and a sentence that says so if it is fewer than the
+    setting asks for.
+    """
     cores = max(1, min(len(usable_cores()), math.ceil(_quota())))
     if processes <= cores:
         return processes, ""
-    sentence = f"{setting} = {processes} is reduced to {cores}: each grading takes a core, and {cores} may be used here"
+    sentence = (
+        f"{setting} = {processes} is reduced to {cores}: each grading takes a core, and {cores} "
+        "may be used here"
+    )
     return cores, sentence
 
 
 @contextlib.contextmanager
 def one_core() -> Iterator[bool]:
-    """Waits for a core that no other grading uses; False = none became free in LONGEST_WAIT_SECONDS."""
+    """Waits for a core that no other grading uses; False = none became free in
+    LONGEST_WAIT_SECONDS.
+    """
     folder = _lock_folder()
     until = time.monotonic() + LONGEST_WAIT_SECONDS
     first_pause_seconds = 0.002
@@ -53,7 +61,9 @@ def one_core() -> Iterator[bool]:
         yield lock is not None
     finally:
         if lock is not None:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile holds the file open, and the lock
+            fcntl.flock(
+                lock, fcntl.LOCK_UN
+            )  # a child that was forked meanwhile holds the file open, and the lock
             os.close(lock)
 
 
@@ -70,7 +80,9 @@ def _lock_one(folder: Path) -> int | None:
     cores = list(usable_cores())
     random.shuffle(cores)
     for core in cores:
-        lock = os.open(folder / f"core-{core}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = os.open(
+            folder / f"core-{core}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,7 +93,9 @@ def _lock_one(folder: Path) -> int | None:
 
 
 def _lock_folder() -> Path:
-    """Raises UserError if another user has put something in its place, or no file can be made there."""
+    """Raises UserError if another user has put something in its place, or no file can be made
+    there.
+    """
     folder = Path(tempfile.gettempdir()) / f"rollcast-gradings-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -90,6 +104,13 @@ def _lock_folder() -> Path:
         raise UserError(
             f"no folder for the locks of gradings: {error}; set TMPDIR to a folder that is writable"
         ) from None
-    if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != os.getuid() or folder_status.st_mode & 0o022:
-        raise UserError(f"{folder}: is not a folder of this user alone; remove it, or set TMPDIR to another folder")
+    if (
+        not stat.S_ISDIR(folder_status.st_mode)
+        or folder_status.st_uid != os.getuid()
+        or folder_status.st_mode & 0o022
+    ):
+        raise UserError(
+            f"{folder}: is not a folder of this user alone; remove it, or set TMPDIR to another "
+            "folder"
+        )
     return folder

@@ -1,4 +1,6 @@
-"""What a piece of Python defines, needs from elsewhere, and does when it is run: read from its syntax tree alone."""
+"""What a piece of Python defines, needs from elsewhere, and does when it is run: read from its
+syntax tree alone.
+"""
 
 import ast
 import builtins
@@ -18,21 +20,41 @@ class Definitions:
         """Raises SyntaxError or RecursionError if it can be parsed and not compiled."""
         self._source = source
         self._statements = tree.body
-        self.defined = {name for statement in tree.body if not _is_stub(statement) for name in bound_names(statement)}
-        """Module-level names, and the methods of a class `Solution`. A function without a body defines nothing."""
-        self.imported = {name for statement in tree.body if _is_import(statement) for name in bound_names(statement)}
-        """Names of `defined` that only an import binds: a test that imports the solution does not define it."""
+        self.defined = {
+            name
+            for statement in tree.body
+            if not _is_stub(statement)
+            for name in bound_names(statement)
+        }
+        """Module-level names, and the methods of a class `Solution`. A function without a body
+        defines nothing."""
+        self.imported = {
+            name
+            for statement in tree.body
+            if _is_import(statement)
+            for name in bound_names(statement)
+        }
+        """Names of `defined` that only an import binds: a test that imports the solution does not
+        define it."""
         self.needed = undefined_names(source)
         """Global names that it reads and does not bind."""
-        self._bodies = {statement.name: statement for statement in tree.body if isinstance(statement, _COMPOUND)}
+        self._bodies = {
+            statement.name: statement for statement in tree.body if isinstance(statement, _COMPOUND)
+        }
 
     def does_something(self) -> bool:
-        """Whether running it does more than to define names or to state a value, as sample output would."""
-        return any(isinstance(node, ast.Call) for statement in self._actions() for node in ast.walk(statement))
+        """Whether running it does more than to define names or to state a value, as sample output
+        would.
+        """
+        return any(
+            isinstance(node, ast.Call)
+            for statement in self._actions()
+            for node in ast.walk(statement)
+        )
 
     def converses(self, helpers: "Collection[Definitions]" = ()) -> bool:
-        """Whether running it after `helpers` reads standard input and prints, at its top level or in functions that
-        it calls."""
+        """Whether running it after `helpers` reads standard input and prints, at its top level or
+        in functions that it calls."""
         nodes = self._run_nodes(helpers)
         return any(map(_reads, nodes)) and any(map(_prints, nodes))
 
@@ -42,17 +64,23 @@ class Definitions:
 
     def without_demonstration(self) -> str:
         """Its source for use by other code: no printing, no assertions, no main block."""
-        statements = [statement for statement in self._statements if not _is_demonstration(statement)]
+        statements = [
+            statement for statement in self._statements if not _is_demonstration(statement)
+        ]
         try:
             return ast.unparse(ast.Module(statements, []))
         except RecursionError:
             return self._source
 
     def _run_nodes(self, helpers: "Collection[Definitions]") -> list[ast.AST]:
-        """The syntax that may be run: top-level statements, and bodies of functions and classes that they name."""
+        """The syntax that may be run: top-level statements, and bodies of functions and classes
+        that they name.
+        """
         modules = [*helpers, self]
         bodies = {name: body for module in modules for name, body in module._bodies.items()}
-        waiting: list[ast.AST] = [statement for module in modules for statement in module._actions()]
+        waiting: list[ast.AST] = [
+            statement for module in modules for statement in module._actions()
+        ]
         nodes: list[ast.AST] = []
         while waiting:
             for node in ast.walk(waiting.pop()):
@@ -62,14 +90,21 @@ class Definitions:
         return nodes
 
     def _actions(self) -> Iterator[ast.stmt]:
-        """Statements that do something when the module is run, rather than to define a function or class."""
+        """Statements that do something when the module is run, rather than to define a function or
+        class.
+        """
         return (statement for statement in self._statements if not isinstance(statement, _COMPOUND))
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:
     """Names of the module that a statement binds; of a class `Solution` its methods as well."""
     if isinstance(statement, ast.ClassDef) and statement.name == "Solution":
-        yield from (name for member in statement.body if not _is_stub(member) for name in bound_names(member))
+        yield from (
+            name
+            for member in statement.body
+            if not _is_stub(member)
+            for name in bound_names(member)
+        )
     if isinstance(statement, _COMPOUND):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -101,7 +136,10 @@ def _is_demonstration(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assert):
         return True
     if isinstance(statement, ast.If):
-        return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+        return any(
+            isinstance(node, ast.Name) and node.id == "__name__"
+            for node in ast.walk(statement.test)
+        )
     if isinstance(statement, ast.Expr):
         called = statement.value.func if isinstance(statement.value, ast.Call) else None
         return not (isinstance(called, ast.Attribute))
@@ -114,9 +152,15 @@ def _reads(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "stdin" and isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.Call) and node.args:
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        called = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         first = node.args[0]
-        return called in ("open", "read") and isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
+        return (
+            called in ("open", "read")
+            and isinstance(first, ast.Constant)
+            and first.value in (0, "/dev/stdin")
+        )
     return False
 
 

@@ -1,7 +1,9 @@
-"""The fenced blocks of a Markdown text that may be Python, read as CommonMark does, and a little further.
+"""The fenced blocks of a Markdown text that may be Python, read as CommonMark does, and a little
+further.
 
-A fence is of backticks or tildes, and may be indented, begin a list item or be quoted: its block loses what that adds.
-A fence inside a string of the program (a docstring with an example) does not end the block.
+A fence is of backticks or tildes, and may be indented, begin a list item or be quoted: its block
+loses what that adds. A fence inside a string of the program (a docstring with an example) does not
+end the block.
 """
 
 import ast
@@ -11,7 +13,10 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_FENCE = re.compile(r"(?P<before>(?:[ \t]*(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*[ \t]*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)")
+_FENCE = re.compile(
+    r"(?P<before>(?:[ \t]*(?:[-*+]|\d{1,9}[.)])(?=[ \t]))*[ "
+    r"\t]*)(?P<run>`{3,}|~{3,})(?P<info>[^`]*)"
+)
 _QUOTE = re.compile(r" {0,3}>[ \t]?")
 _LANGUAGE = re.compile(r"[\w+#-]*")
 _PYTHON = ("", "python", "python3", "py", "py3")
@@ -36,7 +41,11 @@ class _Fence:
     can_close: bool
 
     def closes(self, opening: "_Fence") -> bool:
-        return self.can_close and self.is_quoted == opening.is_quoted and self.run.startswith(opening.run)
+        return (
+            self.can_close
+            and self.is_quoted == opening.is_quoted
+            and self.run.startswith(opening.run)
+        )
 
     @property
     def language(self) -> str:
@@ -49,14 +58,19 @@ class Fences:
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
-        self._fences = [fence for number, line in enumerate(self._lines) if (fence := _read_line(number, line))]
-        self._last_closing = {fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close}
-        # Text of one answer that is parsed, counted for each try; a block beyond it is taken as text that is not Python
+        self._fences = [
+            fence for number, line in enumerate(self._lines) if (fence := _read_line(number, line))
+        ]
+        self._last_closing = {
+            fence.run[0]: number for number, fence in enumerate(self._fences) if fence.can_close
+        }
+        # Text of one answer that is parsed, counted for each try; a block beyond it is taken as
+        # text that is not Python
         self._left_to_parse = 1 << 18
 
     def blocks(self) -> Iterator[Block]:
-        """Blocks of Python or of no named language, in order. One that is never closed (the answer was cut) does not
-        count."""
+        """Blocks of Python or of no named language, in order. One that is never closed (the answer
+        was cut) does not count."""
         at = 0
         while at < len(self._fences):
             opening = self._fences[at]
@@ -76,7 +90,11 @@ class Fences:
 
     def _closing(self, at: int) -> Iterator[int]:
         opening = self._fences[at]
-        return (number for number in range(at + 1, len(self._fences)) if self._fences[number].closes(opening))
+        return (
+            number
+            for number in range(at + 1, len(self._fences))
+            if self._fences[number].closes(opening)
+        )
 
     def _python(self, at: int, closing: int) -> tuple[Block, int]:
         """The block that fence `at` opens, and the fence that ends it."""
@@ -89,7 +107,8 @@ class Fences:
             tree = self._parse(dedented)
             source = source if tree is None else dedented
         if tree is None and ('"""' in source or "'''" in source):
-            # Fences that are tried as the end of one block; if none makes it Python, the first one ends it
+            # Fences that are tried as the end of one block; if none makes it Python, the first one
+            # ends it
             for further in itertools.islice(self._closing(at), 1, 16):
                 longer = self._between(at, further)
                 if (tree := self._parse(longer)) is not None:
@@ -98,7 +117,9 @@ class Fences:
 
     def _last_python_opening(self, at: int, closing: int) -> int | None:
         inside = range(closing - 1, at, -1)
-        return next((number for number in inside if self._fences[number].language in _PYTHON[1:]), None)
+        return next(
+            (number for number in inside if self._fences[number].language in _PYTHON[1:]), None
+        )
 
     def _between(self, at: int, closing: int) -> str:
         opening = self._fences[at]
@@ -125,7 +146,9 @@ def _read_line(number: int, line: str) -> _Fence | None:
     prefix = fence_match["before"]
     info = fence_match["info"].strip()
     can_close = not info and not prefix.strip()
-    return _Fence(number, quote is not None, len(prefix.expandtabs(4)), fence_match["run"], info, can_close)
+    return _Fence(
+        number, quote is not None, len(prefix.expandtabs(4)), fence_match["run"], info, can_close
+    )
 
 
 def _outdent(line: str, columns: int) -> str:

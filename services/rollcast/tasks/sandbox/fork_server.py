@@ -2,17 +2,20 @@
 
     python -P -m rollcast.tasks.sandbox.fork_server CONTROL_DESCRIPTOR VERIFIER [trusted]
 
-Started with a clean environment; imports what its verifier needs, once; then one thread and one loop. A verifier that
-is trusted has the user's environment, and its judges are limited only by the deadline:
+Started with a clean environment; imports what its verifier needs, once; then one thread and one
+loop. A verifier that is trusted has the user's environment, and its judges are limited only by the
+deadline:
 
-    control readable     -> fork a judge for the connection that came with the limits; closed -> end everything
+    control readable     -> fork a judge for the connection that came with the limits; closed -> end
+                         everything
     judge asks           -> fork a program into the judge's process group, or kill it
-    SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its grading
+    SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its
+                         grading
     connection hung up,
     deadline             -> kill both, say on the connection how it ended
 
-The deadline is one of processor time, with wall time as a backstop (`Limits.backstop_seconds`): a judge that only
-waited for a core until then did not hang.
+The deadline is one of processor time, with wall time as a backstop (`Limits.backstop_seconds`): a
+judge that only waited for a core until then did not hang.
 """
 
 import contextlib
@@ -36,7 +39,13 @@ from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_second
 from rollcast.tasks.sandbox.code_judge import grade_code
 from rollcast.tasks.sandbox.launcher import KILL, START, Launcher
 from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
-from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, Lockdown, die_with_parent, hide_memory, make_lockdowns
+from rollcast.tasks.sandbox.lockdown import (
+    MAX_SERVER_FILES,
+    Lockdown,
+    die_with_parent,
+    hide_memory,
+    make_lockdowns,
+)
 from rollcast.tasks.sandbox.preparation import prepare
 from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Grade, Verifier, find_verifier, run_verifier
@@ -45,7 +54,8 @@ from rollcast.tasks.verifiers import CODE, Grade, Verifier, find_verifier, run_v
 @dataclass
 class RunningGrading:
     connection: socket.socket
-    """Only to see the client hang up and to say how it ended: requests and verdicts are the judge's."""
+    """Only to see the client hang up and to say how it ended: requests and verdicts are the
+    judge's."""
     requests: socket.socket
     limits: Limits
     judge: int
@@ -58,7 +68,11 @@ class RunningGrading:
 
 class ForkServer:
     def __init__(
-        self, control: socket.socket, verifier: Verifier | None, judges: Lockdown | None, programs: Lockdown
+        self,
+        control: socket.socket,
+        verifier: Verifier | None,
+        judges: Lockdown | None,
+        programs: Lockdown,
     ) -> None:
         """verifier: None = programs. judges: None = the verifier is trusted."""
         self._control = control
@@ -68,7 +82,8 @@ class ForkServer:
         self._gradings: list[RunningGrading] = []
         self._handlers: dict[int, Callable[[], None]] = {}
         self._forgotten: list[socket.socket] = []
-        """Closed after the events at hand: a new descriptor of the same number must not get an old one's events."""
+        """Closed after the events at hand: a new descriptor of the same number must not get an old
+        one's events."""
         self._poll = select.epoll()
         self._open = True
         self._woken, self._wake = os.pipe()
@@ -88,7 +103,9 @@ class ForkServer:
                 if handler := self._handlers.get(descriptor):
                     handler()
             now_seconds = time.monotonic()
-            for grading in [grading for grading in self._gradings if grading.next_look <= now_seconds]:
+            for grading in [
+                grading for grading in self._gradings if grading.next_look <= now_seconds
+            ]:
                 self._look_at(grading, now_seconds)
             while self._forgotten:
                 self._forgotten.pop().close()
@@ -118,20 +135,34 @@ class ForkServer:
             if self._judges is None:
                 die_with_parent()
                 self._let_go(connection, judges_end)
-                _run_judge(connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits)
-            self._judges.put_on(limits, connection.fileno(), judges_end.fileno(), open_waits(os.getpid()))
-            _run_judge(3, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4), 5, self._verifier, limits)
+                _run_judge(
+                    connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits
+                )
+            self._judges.put_on(
+                limits, connection.fileno(), judges_end.fileno(), open_waits(os.getpid())
+            )
+            _run_judge(
+                3,
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=4),
+                5,
+                self._verifier,
+                limits,
+            )
 
         pid = self._fork(judge, group=0)
         judges_end.close()
         now_seconds = time.monotonic()
-        grading = RunningGrading(connection, requests, limits, pid, now_seconds, now_seconds + limits.deadline_seconds)
+        grading = RunningGrading(
+            connection, requests, limits, pid, now_seconds, now_seconds + limits.deadline_seconds
+        )
         self._gradings.append(grading)
         self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
         self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
 
     def _look_at(self, grading: RunningGrading, now_seconds: float) -> None:
-        """End the grading if its judge used up its time, or see when that could be at the earliest."""
+        """End the grading if its judge used up its time, or see when
+        that could be at the earliest.
+        """
         limit = grading.limits.deadline_seconds
         wall = now_seconds - grading.began
         if self._judges is None:  # trusted: its work need not be this process's
@@ -153,7 +184,9 @@ class ForkServer:
             grading.next_look = now_seconds + max(0.005, min(cpu_left, wall_left))
 
     def _let_go(self, *kept_sockets: socket.socket) -> None:
-        """Close what a child has of this server's own, so that others see their ends; a user's open files stay."""
+        """Close what a child has of this server's own, so that others see their ends; a user's open
+        files stay.
+        """
         ends = [end for grading in self._gradings for end in (grading.connection, grading.requests)]
         for end in [self._control, *self._forgotten, *ends]:
             if end not in kept_sockets:
@@ -169,7 +202,12 @@ class ForkServer:
             data = b""
             descriptors = []
         # Programs of one grading: one for each case, and a few more
-        if data == START and descriptors and grading.program is None and grading.num_programs < 4096:
+        if (
+            data == START
+            and descriptors
+            and grading.program is None
+            and grading.num_programs < 4096
+        ):
             self._start_program(grading, descriptors)
         elif data == KILL and grading.program is not None:
             os.kill(grading.program, signal.SIGKILL)
@@ -219,7 +257,9 @@ class ForkServer:
             if (end := _end(grading.judge)) is not None:
                 self._close(grading, "ended", judge_code=end.code)
 
-    def _close(self, grading: RunningGrading, end_reason: str, *, judge_code: int | None = None) -> None:
+    def _close(
+        self, grading: RunningGrading, end_reason: str, *, judge_code: int | None = None
+    ) -> None:
         """Nothing of the grading lives on after this."""
         self._gradings.remove(grading)
         if self._judges is None:  # what a trusted verifier started is of its group
@@ -231,7 +271,9 @@ class ForkServer:
             end = _kill(grading.judge)
             if end_reason == "backstop":
                 own_seconds = time.monotonic() - grading.began - end.waited
-                end_reason = "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
+                end_reason = (
+                    "deadline" if own_seconds > grading.limits.deadline_seconds else "waited"
+                )
         with contextlib.suppress(OSError):
             end_record = json.dumps({"ended": end_reason, "code": judge_code})
             grading.connection.send(b"\n" + end_record.encode() + b"\n", socket.MSG_DONTWAIT)
@@ -240,9 +282,14 @@ class ForkServer:
 
 
 def _run_judge(
-    connection: int, requests: socket.socket, own_waits: int, verifier: Verifier | None, limits: Limits
+    connection: int,
+    requests: socket.socket,
+    own_waits: int,
+    verifier: Verifier | None,
+    limits: Limits,
 ) -> NoReturn:
-    """One request from `connection`, one line of answer on it; verifier: None = programs. Never returns.
+    """One request from `connection`, one line of answer on it; verifier: None = programs. Never
+    returns.
 
     own_waits: a descriptor for how long this process waited for a core.
     """
@@ -291,8 +338,9 @@ def _kill(pid: int) -> _End:
 
 
 def _lower_descriptor(descriptor: int) -> int:
-    """A duplicate of the file under the lowest free number: of a grader with many files it comes under a number that
-    no child closes, because those below MAX_SERVER_FILES are all that a fork server opens itself."""
+    """A duplicate of the file under the lowest free number: of a grader with many files it comes
+    under a number that no child closes, because those below MAX_SERVER_FILES are all that a fork
+    server opens itself."""
     low = os.dup(descriptor)
     os.close(descriptor)
     return low
@@ -300,10 +348,12 @@ def _lower_descriptor(descriptor: int) -> int:
 
 @contextlib.contextmanager
 def _ends_with_client(control: socket.socket) -> Iterator[None]:
-    """While a module is imported, SIGIO ends this process when its client is gone, even if the import hangs.
+    """While a module is imported, SIGIO ends this process when its client is gone, even if the
+    import hangs.
 
-    The signal that a dying parent sends (PR_SET_PDEATHSIG) is no help: it comes when the thread that started this
-    process ends. The client sends nothing before this server is ready, so any event on `control` is the client's end.
+    The signal that a dying parent sends (PR_SET_PDEATHSIG) is no help: it comes when the thread
+    that started this process ends. The client sends nothing before this server is ready, so any
+    event on `control` is the client's end.
     """
     flags = fcntl.fcntl(control, fcntl.F_GETFL)
     fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
@@ -319,7 +369,9 @@ def _ends_with_client(control: socket.socket) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lower_descriptor(int(arguments[0])))
+    control = socket.socket(
+        socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=_lower_descriptor(int(arguments[0]))
+    )
     name = arguments[1]
     trusted = arguments[2:] == [TRUSTED]
     if not trusted:
@@ -329,13 +381,19 @@ def main(arguments: list[str]) -> int:
     try:
         with _ends_with_client(control):
             if is_function(name):
-                sys.path.append(os.getcwd())  # may hold a module of the user; comes after all installed packages
+                sys.path.append(
+                    os.getcwd()
+                )  # may hold a module of the user; comes after all installed packages
             readable = prepare(name)
     except Exception as error:
         control.send(json.dumps({"failed": failure(error)}).encode())
         return 1
     except SystemExit as error:
-        control.send(json.dumps({"failed": f"its module ends the process when it is imported ({error!r})"}).encode())
+        control.send(
+            json.dumps(
+                {"failed": f"its module ends the process when it is imported ({error!r})"}
+            ).encode()
+        )
         return 1
     judges, programs = make_lockdowns(readable, address_space_bytes())
     verifier = None if name == CODE else find_verifier(name)

@@ -1,4 +1,5 @@
-"""A judge's way to programs: ask the fork server for one, talk to it, watch its clocks, learn how it ended.
+"""A judge's way to programs: ask the fork server for one, talk to it, watch its clocks, learn how
+it ended.
 
 START, descriptors  ->            fork
                     <-  pid, a descriptor for how long the program waited for a core
@@ -18,12 +19,18 @@ from io import FileIO
 from typing import Any, NamedTuple
 
 from rollcast.tasks.sandbox.channel import Channel, OversizeError
-from rollcast.tasks.sandbox.clocks import ClockReading, Patience, TimeLimit, cpu_seconds, waited_seconds
+from rollcast.tasks.sandbox.clocks import (
+    ClockReading,
+    Patience,
+    TimeLimit,
+    cpu_seconds,
+    waited_seconds,
+)
 from rollcast.tasks.sandbox.limits import Limits, ProgramError
 
 ANSWER_SECONDS = 60.0
-"""Time for the fork server to start a program, or to report the end of a dead one. Long: it may have to wait for a
-core."""
+"""Time for the fork server to start a program, or to report the end of a dead one. Long: it may
+have to wait for a core."""
 MAX_OUTPUT_BYTES = 8 << 20
 """Standard output of one run."""
 START = b"start"
@@ -50,7 +57,10 @@ class Launcher:
 
     @contextlib.contextmanager
     def functions(self, sources: list[str]) -> "Iterator[Functions]":
-        """A program whose functions can be called. Raises RaisedError if the sources raise, and ProgramError."""
+        """A program whose functions can be called.
+
+        Raises RaisedError if the sources raise, and ProgramError.
+        """
         judge_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with judge_socket, program_socket:
             judge_socket.setblocking(False)
@@ -66,7 +76,8 @@ class Launcher:
     def run_script(self, sources: list[str], text: str) -> str:
         """Standard output of the program, run as a script with `text` as its standard input.
 
-        Raises ProgramError if it raises, exits with another code than 0, writes without end or takes too long.
+        Raises ProgramError if it raises, exits with another code than 0, writes without end or
+        takes too long.
         """
         patience = self.patience()
         judge_socket, program_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -79,7 +90,9 @@ class Launcher:
             try:
                 program_socket.close()
                 with contextlib.suppress(OSError):  # it is dead already; its exit code says why
-                    Channel(judge_socket.fileno()).send({"script": True, "sources": sources}, patience=patience)
+                    Channel(judge_socket.fileno()).send(
+                        {"script": True, "sources": sources}, patience=patience
+                    )
                 output = _exchange(feed, drain, text.encode("utf-8", "surrogatepass"), patience)
                 code = self._patient_exit_code(patience)
             except TimeoutError:
@@ -91,15 +104,18 @@ class Launcher:
         return output.decode("utf-8", "replace")
 
     def patience(self) -> Patience:
-        """Deadlines of one question that is asked now: the limits of its test and of the whole grading. The program is
-        to blame for either; a grading that ends while the judge itself works is the judge's fault."""
+        """Deadlines of one question that is asked now: the limits of its test and of the whole
+        grading. The program is to blame for either; a grading that ends while the judge itself
+        works is the judge's fault."""
         return Patience(self._read, self._time_limit(self._limits.seconds_per_test), self._grading)
 
     def _time_limit(self, seconds: float) -> TimeLimit:
         return TimeLimit(seconds, self._read(), self._limits.least_wait_seconds)
 
     def _read(self) -> ClockReading:
-        """CPU time of this process and its programs together: work that a program causes here counts as its own."""
+        """CPU time of this process and its programs together: work that a program causes here
+        counts as its own.
+        """
         cpu = self._finished_usage.cpu + time.process_time()
         waited = self._finished_usage.waited + waited_seconds(self._own_waits)
         if self._running is not None:
@@ -115,19 +131,27 @@ class Launcher:
         self._running = _Running(int(json.loads(answer)["pid"]), descriptors[0])
 
     def _exit_code(self, seconds: float) -> int:
-        """The program's exit code, or minus the number of the signal that ended it. Raises TimeoutError."""
+        """The program's exit code, or minus the number of the signal that ended it.
+
+        Raises TimeoutError.
+        """
         self._requests.settimeout(max(0.01, seconds))
         answer = json.loads(self._requests.recv(256))
         if self._running is not None:
             os.close(self._running.waits)
         self._running = None
         self._finished_usage = ClockReading(
-            0.0, self._finished_usage.cpu + answer["cpu"], self._finished_usage.waited + answer["waited"]
+            0.0,
+            self._finished_usage.cpu + answer["cpu"],
+            self._finished_usage.waited + answer["waited"],
         )
         return int(answer["code"])
 
     def _patient_exit_code(self, patience: Patience) -> int:
-        """The exit code of a program that should end by itself. Raises TimeoutError when the patience is over."""
+        """The exit code of a program that should end by itself.
+
+        Raises TimeoutError when the patience is over.
+        """
         while True:
             try:
                 return self._exit_code(patience.milliseconds() / 1000)
@@ -145,7 +169,10 @@ class Launcher:
         return self._exit_code(ANSWER_SECONDS)
 
     def why_it_ended(self) -> ProgramError:
-        """The end of a program that hung up. Raises TimeoutError if the fork server does not report it."""
+        """The end of a program that hung up.
+
+        Raises TimeoutError if the fork server does not report it.
+        """
         try:
             # Time for a program that hung up to end; one that takes longer is killed
             return _make_exit_error(self._exit_code(0.2))
@@ -154,7 +181,9 @@ class Launcher:
         return ProgramError("garbled") if code == -signal.SIGKILL else _make_exit_error(code)
 
     def why_it_is_late(self, patience: Patience) -> ProgramError:
-        """It is killed first: a process that waits for a core shows how long it waited only once it got one."""
+        """It is killed first: a process that waits for a core shows how long it waited only once it
+        got one.
+        """
         self._end()
         return ProgramError("busy" if patience.only_waited() else "time")
 
@@ -178,8 +207,8 @@ class RaisedError(Exception):
 
 
 class Functions:
-    """The functions of a program. After a failure that ends the program every call fails alike: a test's own `except`
-    cannot hide it."""
+    """The functions of a program. After a failure that ends the program every call fails alike: a
+    test's own `except` cannot hide it."""
 
     def __init__(self, channel: Channel, launcher: Launcher) -> None:
         self._channel = channel
@@ -194,7 +223,10 @@ class Functions:
         return self.ask({"name": name, "arguments": arguments, "keywords": keywords})
 
     def ask(self, question: dict[str, Any]) -> Any:
-        """The answer to one frame, as `rollcast.tasks.sandbox.program` gives it. Raises as `call` does."""
+        """The answer to one frame, as `rollcast.tasks.sandbox.program` gives it.
+
+        Raises as `call` does.
+        """
         if self.failure is None:
             try:
                 return self._answer(question)

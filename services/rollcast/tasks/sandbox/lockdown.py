@@ -1,6 +1,7 @@
 """What a process gives up, for good, before it sees anything that others wrote.
 
-    descriptors -> Landlock -> limits -> seccomp       each part narrows what the parts after it could still do
+    descriptors -> Landlock -> limits -> seccomp       each part narrows what the parts after it
+                                                       could still do
 
 Made once in the fork server, so that putting it on costs a child a few system calls.
 """
@@ -24,8 +25,8 @@ _SIGKILL = 9
 
 @dataclass(frozen=True, slots=True)
 class Lockdown:
-    """The lockdown of one kind of child. `ruleset` and `system_calls` are None if the kernel lacks them and the
-    settings allow that."""
+    """The lockdown of one kind of child. `ruleset` and `system_calls` are None if the kernel lacks
+    them and the settings allow that."""
 
     base_bytes: int
     """Address space of the fork server."""
@@ -63,7 +64,9 @@ def hide_memory() -> None:
 
 
 def show_descriptors() -> None:
-    """Undo `hide_memory` in a process without secrets, so that another of the same user can see its open files."""
+    """Undo `hide_memory` in a process without secrets, so that another of the same user can see its
+    open files.
+    """
     _libc.prctl(Prctl.SET_DUMPABLE, 1, 0, 0, 0)
 
 
@@ -75,7 +78,9 @@ def has_signal_scope() -> bool:
 
 
 def keep_only(descriptors: tuple[int, ...]) -> None:
-    """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR and so on."""
+    """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR
+    and so on.
+    """
     end = FIRST_KEPT_DESCRIPTOR + len(descriptors)
     copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, end) for descriptor in descriptors]
     for target, copy in enumerate(copies, start=FIRST_KEPT_DESCRIPTOR):
@@ -84,8 +89,8 @@ def keep_only(descriptors: tuple[int, ...]) -> None:
 
 
 def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Lockdown]:
-    """The lockdown of judges and that of programs, with the protections that this kernel has (`protections.missing`
-    names what it lacks)."""
+    """The lockdown of judges and that of programs, with the protections that this kernel has
+    (`protections.missing` names what it lacks)."""
     ruleset = judge = program = None
     if has_landlock():
         ruleset = _read_only(readable)
@@ -100,13 +105,17 @@ def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Loc
 
 
 def _read_only(paths: list[Path]) -> Any:
-    """A Landlock ruleset under which only these can be opened, for reading; no TCP, no signals to outside.
+    """A Landlock ruleset under which only these can be opened, for reading; no TCP, no signals to
+    outside.
 
-    Rights that this kernel's Landlock does not know are left out; the system-call filter covers each of them as well.
+    Rights that this kernel's Landlock does not know are left out; the system-call filter covers
+    each of them as well.
     """
     from landlockpy import AccessFS, Ruleset, Scope
 
     ruleset = Ruleset(scoped=Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL)
     for path in paths:
-        ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE)
+        ruleset.allow_path(
+            path, AccessFS.READ_FILE | AccessFS.READ_DIR if path.is_dir() else AccessFS.READ_FILE
+        )
     return ruleset

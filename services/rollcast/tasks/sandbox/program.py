@@ -1,4 +1,5 @@
-"""The inside of a program's process, locked down already: run what the model wrote, as a script or call by call.
+"""The inside of a program's process, locked down already: run what the model wrote, as a script or
+call by call.
 
 Nothing here is trusted by anyone: the code that runs here can change all of it.
 """
@@ -26,8 +27,8 @@ def run_program(channel: Channel) -> NoReturn:
 
 
 def _threads_run_at_once() -> None:
-    """No thread can be started here. Programs that use one only for its deeper stack still work: it runs
-    immediately."""
+    """No thread can be started here. Programs that use one only for its deeper stack still work: it
+    runs immediately."""
 
     def start(self: threading.Thread) -> None:
         with contextlib.suppress(SystemExit):
@@ -39,7 +40,10 @@ def _threads_run_at_once() -> None:
 
 
 def _run_script(sources: list[str]) -> NoReturn:
-    """Standard input and output are descriptors 0 and 1. Exit code 1 after an exception, as Python's own."""
+    """Standard input and output are descriptors 0 and 1.
+
+    Exit code 1 after an exception, as Python's own.
+    """
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     code: Any = 0
@@ -68,7 +72,9 @@ def _serve_calls(channel: Channel, sources: list[str]) -> NoReturn:
         except EOFError:
             os._exit(0)
         try:
-            channel.send({"value": _find(names, call["name"])(*call["arguments"], **call["keywords"])})
+            channel.send(
+                {"value": _find(names, call["name"])(*call["arguments"], **call["keywords"])}
+            )
         except BaseException as error:
             channel.send(_make_error_answer(error))
 
@@ -84,9 +90,15 @@ def _execute(sources: list[str], name: str) -> dict[str, Any]:
 
 
 def _find(names: dict[str, Any], name: str) -> Any:
-    """That method of a new `Solution`, before the function of that name: `from itertools import *` does not hide it."""
+    """That method of a new `Solution`, before the function of that name: `from itertools import *`
+    does not hide it.
+    """
     solution = names.get("Solution")
-    return getattr(solution(), name) if solution is not None and hasattr(solution, name) else names[name]
+    return (
+        getattr(solution(), name)
+        if solution is not None and hasattr(solution, name)
+        else names[name]
+    )
 
 
 def _make_error_answer(error: BaseException) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Plain values between a judge and a program, as tagged JSON: no decoded value can run code or lie about `==`.
+"""Plain values between a judge and a program, as tagged JSON: no decoded value can run code or lie
+about `==`.
 
     (1, {2: "a"})  <->  {"t": [1, {"d": [[2, "a"]]}]}
 
-Numbers, text, None and lists are written as they are; everything else is an object with one key, its tag. Many
-numbers of one type go over packed. Subclasses become their base class (a Counter as a dict, a named tuple as a tuple),
-numpy values as Python's.
+Numbers, text, None and lists are written as they are; everything else is an object with one key,
+its tag. Many numbers of one type go over packed. Subclasses become their base class (a Counter as a
+dict, a named tuple as a tuple), numpy values as Python's.
 """
 
 import base64
@@ -25,14 +26,23 @@ _SUBCLASSED: tuple[Any, ...] = (int, float, str, list)
 _EMPTY: tuple[Any, ...] = ([], (), range(0), {}, {}.values(), {}.items(), set(), "", b"")
 _ITERATORS: tuple[Any, ...] = tuple(
     {type(iter(empty)) for empty in _EMPTY}
-    | {types.GeneratorType, map, filter, zip, enumerate, reversed, type(reversed([])), itertools.chain}
+    | {
+        types.GeneratorType,
+        map,
+        filter,
+        zip,
+        enumerate,
+        reversed,
+        type(reversed([])),
+        itertools.chain,
+    }
 )
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 class Opaque:
-    """Replaces values that are not plain data (a match, a function, an instance): true, not None, equal to itself
-    only."""
+    """Replaces values that are not plain data (a match, a function, an instance): true, not None,
+    equal to itself only."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -42,7 +52,9 @@ class Opaque:
 
 
 def encode(value: Any) -> bytes:
-    """Raises ValueError for a number with too many digits, RecursionError for a value nested too deep."""
+    """Raises ValueError for a number with too many digits, RecursionError for a value nested too
+    deep.
+    """
     return json.dumps(_tag_value(value), separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
@@ -81,7 +93,9 @@ def _tag_value(value: Any) -> Any:
 
 
 def _pack_numbers(numbers: Sequence[Any]) -> list[str] | None:
-    """Doubles or 64-bit integers in base64, led by their type; None if the items are not all of one of these types."""
+    """Doubles or 64-bit integers in base64, led by their type; None if the items are not all of one
+    of these types.
+    """
     code = _CODES.get(type(numbers[0]))
     if code is None or len(set(map(type, numbers))) != 1:
         return None
@@ -120,16 +134,36 @@ def _list(parts: Any) -> list[Any]:
 
 _KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     (tuple, "t", _items, lambda parts: tuple(_list(parts))),
-    (dict, "d", _pairs, lambda parts: {_untag_value(key): _untag_value(item) for key, item in parts}),
+    (
+        dict,
+        "d",
+        _pairs,
+        lambda parts: {_untag_value(key): _untag_value(item) for key, item in parts},
+    ),
     (set, "s", _items, lambda parts: set(_list(parts))),
     (frozenset, "f", _items, lambda parts: frozenset(_list(parts))),
     (bytes, "b", _base64, lambda parts: base64.b64decode(parts, validate=True)),
     (bytearray, "a", _base64, lambda parts: bytearray(base64.b64decode(parts, validate=True))),
-    (complex, "c", lambda value: [value.real, value.imag], lambda parts: complex(*map(float, parts))),
-    (range, "r", lambda value: [value.start, value.stop, value.step], lambda parts: range(*map(int, parts))),
+    (
+        complex,
+        "c",
+        lambda value: [value.real, value.imag],
+        lambda parts: complex(*map(float, parts)),
+    ),
+    (
+        range,
+        "r",
+        lambda value: [value.start, value.stop, value.step],
+        lambda parts: range(*map(int, parts)),
+    ),
     (deque, "q", _items, lambda parts: deque(_list(parts))),
     (Decimal, "n", str, lambda parts: Decimal(parts)),
-    (Fraction, "o", lambda value: [value.numerator, value.denominator], lambda parts: Fraction(*map(int, parts))),
+    (
+        Fraction,
+        "o",
+        lambda value: [value.numerator, value.denominator],
+        lambda parts: Fraction(*map(int, parts)),
+    ),
     (datetime.datetime, "m", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
     (datetime.date, "y", datetime.date.isoformat, datetime.date.fromisoformat),
     (datetime.time, "h", datetime.time.isoformat, datetime.time.fromisoformat),
@@ -140,7 +174,8 @@ _KINDS: tuple[tuple[Any, str, Callable[[Any], Any], Callable[[Any], Any]], ...] 
         lambda parts: datetime.timedelta(*map(int, parts)),
     ),
 )
-"""Class, tag, what is written, and how the value is built from that again. The first class that fits counts."""
+"""Class, tag, what is written, and how the value is built from that again. The first class that
+fits counts."""
 _REBUILD: dict[str, Callable[[Any], Any]] = {
     "l": _unpack_numbers,
     "u": lambda parts: tuple(_unpack_numbers(parts)),

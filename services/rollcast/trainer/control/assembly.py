@@ -1,4 +1,6 @@
-"""Computes the training sequences of a batch from its groups: rewards, filters, advantages, weights."""
+"""Computes the training sequences of a batch from its groups: rewards, filters, advantages,
+weights.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,12 @@ from rollcast.trainer.control.episode_credit import (
 from rollcast.trainer.control.group_filter import GroupFilter
 from rollcast.trainer.control.pass_rate import counted_reward
 from rollcast.trainer.control.teacher import RolloutLogprobs
-from rollcast.trainer.learner.batch import TrainingSequence, loss_mask, num_loss_tokens, training_sequences
+from rollcast.trainer.learner.batch import (
+    TrainingSequence,
+    loss_mask,
+    num_loss_tokens,
+    training_sequences,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,8 @@ class AssembledBatch:
     kept_groups: frozenset[int]
     """Task sequences of groups with at least one trained rollout."""
     teacher_kl: float | None = None
-    """Nats per loss token: mean of log pi_gen - log pi_teacher. None = no teacher's log-probs were given."""
+    """Nats per loss token: mean of log pi_gen - log pi_teacher. None = no teacher's log-probs were
+    given."""
 
 
 def assemble(
@@ -44,19 +52,26 @@ def assemble(
     teacher: Mapping[int, Sequence[RolloutLogprobs | None]] | None = None,
     own_filter: GroupFilter | None = None,
 ) -> AssembledBatch:
-    """Return the effective batch. Left out: truncated rollouts (by the recipe), those without a verdict, and episodes
-    whose environment failed.
+    """Return the effective batch. Left out: truncated rollouts (by the recipe), those without a
+    verdict, and episodes whose environment failed.
 
-    `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is left out. None = the
-    recipe has no such teacher. `own_filter`: remembers what the recipe's filter said of these groups. None = ask it.
+    `teacher`: by task sequence, an endpoint's log-probs of each rollout; a rollout without them is
+    left out. None = the recipe has no such teacher. `own_filter`: remembers what the recipe's
+    filter said of these groups. None = ask it.
     """
     group_filter = own_filter or GroupFilter(recipe)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    owner = np.array([index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64)
+    owner = np.array(
+        [index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64
+    )
     answers: list[RolloutLogprobs | None] | None = None
     if teacher is not None:
         # The teacher is not asked about a group of which nothing can be trained on.
-        answers = [answer for group in groups for answer in teacher.get(group.sequence, [None] * len(group.rollouts))]
+        answers = [
+            answer
+            for group in groups
+            for answer in teacher.get(group.sequence, [None] * len(group.rollouts))
+        ]
     rewards = _rewards(rollouts)
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
@@ -82,17 +97,23 @@ def assemble(
     token_advantages = turn_credited(rollouts, shaped, owner, effective.kept_mask, recipe)
     if answers is None or recipe.distillation is None:
         return AssembledBatch(
-            training_sequences(groups, effective, factors, token_advantages), frozenset(kept_sequences)
+            training_sequences(groups, effective, factors, token_advantages),
+            frozenset(kept_sequences),
         )
     token_advantages = _distillation_advantages(
         rollouts, answers, effective, token_advantages, recipe.distillation.coefficient
     )
     sequences = training_sequences(groups, effective, factors, token_advantages)
-    return AssembledBatch(sequences, frozenset(kept_sequences), _teacher_kl(rollouts, answers, effective))
+    return AssembledBatch(
+        sequences, frozenset(kept_sequences), _teacher_kl(rollouts, answers, effective)
+    )
 
 
 def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilter) -> bool:
-    """Whether a group that came back has rollouts for a batch. Asks no advantage and no length penalty."""
+    """Whether a group that came back has rollouts for a batch.
+
+    Asks no advantage and no length penalty.
+    """
     rollouts = group.rollouts
     is_kept = kept_rollouts(
         rewards=_rewards(rollouts),
@@ -118,7 +139,10 @@ def _loss_tokens(rollouts: Sequence[Rollout]) -> NDArray[np.int64]:
 
 
 def _comparison_keys(rollouts: Sequence[Rollout], recipe: Recipe) -> NDArray[np.float64] | None:
-    """[R] equal numbers for equal rewards, those of turns included. None = the filter compares the rewards alone."""
+    """[R] equal numbers for equal rewards, those of turns included.
+
+    None = the filter compares the rewards alone.
+    """
     if not uses_turn_credit(recipe):
         return None
     number: dict[ComparedReward, float] = {}
@@ -155,7 +179,8 @@ def _distillation_advantages(
     token_advantages: Mapping[int, SequenceAdvantages],
     coefficient: float,
 ) -> dict[int, SequenceAdvantages]:
-    """Return the token advantages of each kept rollout, by its index: those of the reward with the teacher's part.
+    """Return the token advantages of each kept rollout, by its index: those of the reward with the
+    teacher's part.
 
     `token_advantages`: those of the reward, of rollouts whose tokens do not share one.
     """
@@ -171,14 +196,18 @@ def _distillation_advantages(
                 base = token_advantages[index][number].astype(np.float64)
             teacher_logprobs = answer[number].astype(np.float64)
             rollout_advantages.append(
-                distillation_advantages(base, student_logprobs, teacher_logprobs, coefficient).astype(np.float32)
+                distillation_advantages(
+                    base, student_logprobs, teacher_logprobs, coefficient
+                ).astype(np.float32)
             )
         advantages_by_rollout[index] = rollout_advantages
     return advantages_by_rollout
 
 
 def _teacher_kl(
-    rollouts: Sequence[Rollout], answers: Sequence[RolloutLogprobs | None], effective: EffectiveBatch
+    rollouts: Sequence[Rollout],
+    answers: Sequence[RolloutLogprobs | None],
+    effective: EffectiveBatch,
 ) -> float | None:
     """Mean over the loss tokens of the kept rollouts; None without any."""
     differences = []
@@ -192,16 +221,20 @@ def _teacher_kl(
 
 
 def shaped_reward(rollout: Rollout, recipe: Recipe) -> float:
-    """The verifier's reward, 0 for a truncated answer, with the length penalty (Eq 9) if the recipe has one.
+    """The verifier's reward, 0 for a truncated answer, with the length penalty (Eq 9) if the recipe
+    has one.
 
-    The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts 0.5, a wrong one 0.
+    The longest answer keeps half of its lead over a wrong one, as in the paper: a right one counts
+    0.5, a wrong one 0.
     """
     reward = counted_reward(rollout)
     control = recipe.length_control
     if isinstance(control, LengthPenalty):
-        penalty = length_penalty(rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens)
-        # Right and wrong rewards are 1 apart here and 2 in the paper (A.3: +1 and -1), so the penalty of Eq 9 counts
-        # half.
+        penalty = length_penalty(
+            rollout.num_tokens, max_tokens=control.max_tokens, cache_tokens=control.cache_tokens
+        )
+        # Right and wrong rewards are 1 apart here and 2 in the paper (A.3: +1 and -1), so the
+        # penalty of Eq 9 counts half.
         return reward * (1 + 0.5 * penalty)
     if isinstance(control, OwnPart):
         max_tokens = recipe.max_completion_tokens

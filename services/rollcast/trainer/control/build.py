@@ -1,6 +1,7 @@
 """Makes the parts of a controller, each with its own settings, and joins them.
 
-state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints -> controller
+state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints ->
+controller
 """
 
 from collections.abc import Callable
@@ -51,17 +52,28 @@ def build_controller(
     stop_requested: Callable[[], bool],
     end_token_ids: frozenset[int] = frozenset(),
 ) -> Controller:
-    """Take the next incarnation and build its controller, with the progress of the restored checkpoint or of a new run.
+    """Take the next incarnation and build its controller, with the progress of the restored
+    checkpoint or of a new run.
 
-    `end_token_ids`: tokens that end a text; empty = not known. Raises QueueAway, UserError for bad contents of Redis.
+    `end_token_ids`: tokens that end a text; empty = not known. Raises QueueAway, UserError for bad
+    contents of Redis.
     """
     recipe = config.recipe
     schedule = make_schedule(recipe.schedule, groups_per_step=recipe.prompts_per_step)
     max_bytes = config.redis.max_bytes
     plans = evaluation_plans(config.tasks, config.trainer.checkpoint_every_steps)
     state = resume_state(config, queue, shares(books.train, plans[0].weights), progress)
-    reporter = Reporter(state, exporter, books.train, recipe, max_staleness=schedule.max_staleness, max_bytes=max_bytes)
-    maker = TaskMaker(recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed)
+    reporter = Reporter(
+        state,
+        exporter,
+        books.train,
+        recipe,
+        max_staleness=schedule.max_staleness,
+        max_bytes=max_bytes,
+    )
+    maker = TaskMaker(
+        recipe, encode, config.tasks.prompt_format, incarnation=state.incarnation, seed=config.seed
+    )
     make_task = partial(_train_task, maker, books.train, state.ledger)
     open_evaluations = make_open_evaluations(config.run, config.tasks)
     own_filter = GroupFilter(recipe)
@@ -73,17 +85,29 @@ def build_controller(
         exporter,
         make_task=make_task,
         count_outcome=reporter.count_group,
-        find_defect=_defect_finder(config.tasks, config.model.max_length, state, learners, end_token_ids).find,
+        find_defect=_defect_finder(
+            config.tasks, config.model.max_length, state, learners, end_token_ids
+        ).find,
         is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
         note_answer=GroupSignals(recipe, exporter, is_wanted).note,
         teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
     )
     slots = config.generator.most_slots
-    other_seconds = longest_other_seconds(config.tasks, recipe, slots, config.longest_grading_seconds)
-    pacing = Pacing(recipe, schedule.max_staleness, config.trainer.drop_after_budgets, other_seconds)
-    pipeline = GroupPipeline(state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter)
-    early_stop = EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
-    examiner = Examiner(state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop)
+    other_seconds = longest_other_seconds(
+        config.tasks, recipe, slots, config.longest_grading_seconds
+    )
+    pacing = Pacing(
+        recipe, schedule.max_staleness, config.trainer.drop_after_budgets, other_seconds
+    )
+    pipeline = GroupPipeline(
+        state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter
+    )
+    early_stop = (
+        EarlyStop(config.stop_when, config.budget, progress.curve) if config.stop_when else None
+    )
+    examiner = Examiner(
+        state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
+    )
     fleet = Fleet(
         state,
         queue,
@@ -97,15 +121,27 @@ def build_controller(
         make_publisher=partial(_publisher, config, learners, state, exporter),
         stop_requested=stop_requested,
     )
-    checkpoints = Checkpoints(state, learners, intake, reporter, config.trainer.checkpoint_every_steps)
-    return Controller(state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested)
+    checkpoints = Checkpoints(
+        state, learners, intake, reporter, config.trainer.checkpoint_every_steps
+    )
+    return Controller(
+        state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested
+    )
 
 
 def _defect_finder(
-    tasks: Tasks, max_length: int, state: TrainerState, learners: LearnerGroup, end_token_ids: frozenset[int]
+    tasks: Tasks,
+    max_length: int,
+    state: TrainerState,
+    learners: LearnerGroup,
+    end_token_ids: frozenset[int],
 ) -> DefectFinder:
-    masking = frozenset(environment.name for environment in tasks.environments if environment.masks_sampled_tokens)
-    return DefectFinder(state, learners.vocab_size, max_length, learners.routing, masking, end_token_ids)
+    masking = frozenset(
+        environment.name for environment in tasks.environments if environment.masks_sampled_tokens
+    )
+    return DefectFinder(
+        state, learners.vocab_size, max_length, learners.routing, masking, end_token_ids
+    )
 
 
 def _devices_each(generator: Generator, *, shares_gpu: bool) -> int:
@@ -116,19 +152,29 @@ def _devices_each(generator: Generator, *, shares_gpu: bool) -> int:
 def _teacher(
     recipe: Recipe, exporter: Exporter, max_tokens: int, is_wanted: Callable[[RolloutGroup], bool]
 ) -> TeacherClient | None:
-    """The client of a teacher that is an endpoint; None = there is no teacher, or the ranks hold it."""
+    """The client of a teacher that is an endpoint; None = there is no teacher, or the ranks hold
+    it.
+    """
     if recipe.distillation is None or not isinstance(recipe.distillation.teacher, EndpointTeacher):
         return None
-    return TeacherClient(recipe.distillation.teacher, exporter, max_tokens=max_tokens, is_wanted=is_wanted)
+    return TeacherClient(
+        recipe.distillation.teacher, exporter, max_tokens=max_tokens, is_wanted=is_wanted
+    )
 
 
-def _train_task(maker: TaskMaker, prompts: PromptBook, ledger: Ledger, sequence: int, prompt_id: str) -> PromptTask:
+def _train_task(
+    maker: TaskMaker, prompts: PromptBook, ledger: Ledger, sequence: int, prompt_id: str
+) -> PromptTask:
     """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
     return maker.make(sequence, prompts[prompt_id], ledger.num_rollouts[sequence], Purpose.TRAIN)
 
 
 def _publisher(
-    config: RunConfig, learners: LearnerGroup, state: TrainerState, exporter: Exporter, on_removed: OnRemoved
+    config: RunConfig,
+    learners: LearnerGroup,
+    state: TrainerState,
+    exporter: Exporter,
+    on_removed: OnRemoved,
 ) -> Publisher:
     return Publisher(
         weights=config.weights,

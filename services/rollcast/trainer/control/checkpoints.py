@@ -1,4 +1,6 @@
-"""Checkpoints of the run, written while training goes on, and the groups on the queue that are held for them."""
+"""Checkpoints of the run, written while training goes on, and the groups on the queue that are held
+for them.
+"""
 
 import time
 from concurrent.futures import Future
@@ -24,7 +26,10 @@ class CheckpointUnderWay:
 
 @dataclass(eq=False)
 class Checkpoints:
-    """One checkpoint is under way at most. Groups held for the one before are released once it is on the disk."""
+    """One checkpoint is under way at most.
+
+    Groups held for the one before are released once it is on the disk.
+    """
 
     _state: TrainerState
     _learners: LearnerGroup
@@ -38,14 +43,18 @@ class Checkpoints:
             self.begin()
 
     def begin(self) -> None:
-        """Copy weights, optimizer and progress, and write them in the background; waits for the one before."""
+        """Copy weights, optimizer and progress, and write them in the background; waits for the one
+        before.
+        """
         self.wait_written()
         started = time.monotonic()
         version = self._state.version
         write_future = self._learners.save(version, self._state.progress_to_save().as_json())
         self._reporter.checkpoint_begun(version)
         # A copy: groups that are settled from now on are held for the next checkpoint.
-        self._under_way = CheckpointUnderWay(version, started, write_future, dict(self._state.ledger.held))
+        self._under_way = CheckpointUnderWay(
+            version, started, write_future, dict(self._state.ledger.held)
+        )
         self._state.checkpoint = version  # from now on groups that it could use are held
 
     def wait_written(self) -> None:

@@ -3,8 +3,8 @@
     tick() --+--> state    the C of the curve; goes back with a checkpoint
              +--> spent    never falls; kept in the run folder, downtime included
 
-Devices are counted while they are allocated, idle or not: GPUs, or CPU cores if the machine has no GPU. Time within a
-process is monotonic; the wall clock measures only how long there was no trainer.
+Devices are counted while they are allocated, idle or not: GPUs, or CPU cores if the machine has no
+GPU. Time within a process is monotonic; the wall clock measures only how long there was no trainer.
 """
 
 import math
@@ -29,8 +29,8 @@ log = get_logger()
 
 @dataclass(slots=True)
 class ComputeLedger:
-    """Accumulates device-hours by role. `tick` is called often; the time between two calls counts with the devices
-    that were allocated at its start."""
+    """Accumulates device-hours by role. `tick` is called often; the time between two calls counts
+    with the devices that were allocated at its start."""
 
     path: Path
     """JSON file of the device-hours spent; it survives restarts of the trainer."""
@@ -54,12 +54,18 @@ class ComputeLedger:
     """Monotonic seconds. Earlier time of a generator is counted already, or not believed."""
 
     def start(
-        self, trainer_devices: int, state: dict[str, float] | None, allocated_seconds: float = 0.0, *, start_up: float
+        self,
+        trainer_devices: int,
+        state: dict[str, float] | None,
+        allocated_seconds: float = 0.0,
+        *,
+        start_up: float,
     ) -> None:
-        """Continue the accounts; generators that stayed up while the trainer was away are counted as spent.
+        """Continue the accounts; generators that stayed up while the trainer was away are counted
+        as spent.
 
-        `state`, `start_up`: of the checkpoint. `allocated_seconds`: how long the trainer's devices have been allocated.
-        Raises UserError if the file of the accounts cannot be read.
+        `state`, `start_up`: of the checkpoint. `allocated_seconds`: how long the trainer's devices
+        have been allocated. Raises UserError if the file of the accounts cannot be read.
         """
         # Devices are allocated from the start of the process, long before this call.
         start = self._last = self.clock() - allocated_seconds
@@ -92,19 +98,26 @@ class ComputeLedger:
     def tick(self, generator_devices: int, new_devices: Sequence[float] = ()) -> None:
         """Count the time since the last call.
 
-        `new_devices`: for each device that came since the last call, the seconds for which it has been allocated, by
-        its own report. Two hours are believed, the longest start of an engine; of the time before the trainer began 15
-        minutes are, and no time that is counted already.
+        `new_devices`: for each device that came since the last call, the seconds for which it has
+        been allocated, by its own report. Two hours are believed, the longest start of an engine;
+        of the time before the trainer began 15 minutes are, and no time that is counted already.
         """
         now_seconds = self.clock()
         hours = max(0.0, now_seconds - self._last) / SECONDS_PER_HOUR
         for role, devices in self._devices.items():
             self.state[role] += hours * devices
             self.spent[role] += hours * devices
-        # Time that a generator may claim for the start of its engine before it announced itself; more is not counted
-        believed = [max(0.0, min(seconds, 7_200.0, now_seconds - self._since)) for seconds in new_devices]
+        # Time that a generator may claim for the start of its engine before it announced itself;
+        # more is not counted
+        believed = [
+            max(0.0, min(seconds, 7_200.0, now_seconds - self._since)) for seconds in new_devices
+        ]
         if any(seconds > counted for seconds, counted in zip(new_devices, believed, strict=True)):
-            log.info("only a part of new generators' time is counted", reported=new_devices, counted=believed)
+            log.info(
+                "only a part of new generators' time is counted",
+                reported=new_devices,
+                counted=believed,
+            )
         started = sum(believed) / SECONDS_PER_HOUR
         self.state[GENERATOR] += started
         self.spent[GENERATOR] += started
@@ -116,19 +129,23 @@ class ComputeLedger:
 
     @property
     def total_state(self) -> float:
-        """C: device-hours of generators, trainers and a counted teacher together in the surviving history."""
+        """C: device-hours of generators, trainers and a counted teacher together in the surviving
+        history.
+        """
         return sum(self.state.values())
 
     @property
     def total_start_up(self) -> float:
-        """The part of C that each incarnation spent before its first own rollouts came, and each later engine before it
-        joined."""
+        """The part of C that each incarnation spent before its first own rollouts came, and each
+        later engine before it joined."""
         if self._starts_at is None:
             return self.start_up
         return min(self.start_up + self.total_state - self._starts_at, self.total_state)
 
     def rollouts_came(self) -> None:
-        """Rollouts of this incarnation's weights came: from now on all device-hours count as learning."""
+        """Rollouts of this incarnation's weights came: from now on all device-hours count as
+        learning.
+        """
         self.start_up = self.total_start_up
         self._starts_at = None
 
@@ -138,7 +155,10 @@ class ComputeLedger:
         return sum(self._devices.values())
 
     def save(self, *, stopped: bool = False) -> None:
-        """Raises UserError if the disk refuses it. `stopped`: the run ends, so nothing stays allocated."""
+        """Raises UserError if the disk refuses it.
+
+        `stopped`: the run ends, so nothing stays allocated.
+        """
         # When `tick` was last called: until then the hours are counted.
         at = self.wall_clock() - (self.clock() - self._last)
         replace_json(self.path, as_json(ComputeRecord(self.spent, self._devices, at, stopped)))
@@ -164,4 +184,7 @@ def _read(path: Path) -> ComputeRecord | None:
 
 
 def _not_ours(path: Path) -> UserError:
-    return UserError(f"folder: {path} does not contain the device-hours spent; remove it, and they are counted from 0")
+    return UserError(
+        f"folder: {path} does not contain the device-hours spent; remove it, and they are counted "
+        "from 0"
+    )

@@ -1,14 +1,17 @@
-"""Rank 0's loop: it dispatches, waits, trains, publishes, evaluates and checkpoints; the schedule decides.
+"""Rank 0's loop: it dispatches, waits, trains, publishes, evaluates and checkpoints; the schedule
+decides.
 
     start: publish the weights of the checkpoint, or of the model
     loop:  read finished groups -> close evaluations -> reconcile the ledger with Redis
            -> dispatch what the schedule allows
            -> next_batch: Wait(reason)  read groups again, the seconds count under the reason
-                          Batch         step t -> t + 1: update, publish, settle, evaluate, checkpoint
+                          Batch         step t -> t + 1: update, publish, settle, evaluate,
+                                        checkpoint
     stop:  budget reached -> last evaluation -> checkpoint -> export -> Finished
            stop requested (SIGTERM) -> checkpoint -> Interrupted
 
-The main thread does all of it. The publisher has threads of its own; it calls `Fleet.fence` from one of them.
+The main thread does all of it. The publisher has threads of its own; it calls `Fleet.fence` from
+one of them.
 """
 
 import time
@@ -34,7 +37,8 @@ from rollcast.trainer.learner.group import LearnerGroup
 from rollcast.trainer.learner.step_sums import UpdateStats
 
 POLL_SECONDS = 0.05
-"""How long one poll for groups may block. Also bounds how late acknowledgements and a stop request are noticed."""
+"""How long one poll for groups may block. Also bounds how late acknowledgements and a stop request
+are noticed."""
 log = get_logger()
 
 
@@ -100,7 +104,11 @@ class Controller:
         return TrainerEnding.INTERRUPTED
 
     def _has_ended(self) -> bool:
-        return self.state.is_budget_spent or self._is_out_of_prompts or self._examiner.stop_reason is not None
+        return (
+            self.state.is_budget_spent
+            or self._is_out_of_prompts
+            or self._examiner.stop_reason is not None
+        )
 
     def _step_or_wait(self) -> None:
         self.state.last_round_at = time.monotonic()
@@ -119,7 +127,9 @@ class Controller:
         self._fleet.hand_over(pipeline_state, waited_for)
         match decision:
             case Wait() as wait:
-                if wait.reason is WaitReason.BATCH:  # a wait for weights does not mean that no batch is ready
+                if (
+                    wait.reason is WaitReason.BATCH
+                ):  # a wait for weights does not mean that no batch is ready
                     self._is_out_of_prompts = self._pipeline.is_out_of_prompts
                 self._pipeline.wait(POLL_SECONDS, self._pipeline.reason(wait))
             case Batch(sequences=sequences):
@@ -132,7 +142,8 @@ class Controller:
         self._pipeline.report()
 
     def _reconcile(self) -> PipelineState:
-        # The step is read before the queue: a claim that is not seen yet then counts as the oldest possible.
+        # The step is read before the queue: a claim that is not seen yet then counts as the oldest
+        # possible.
         return self._pipeline.reconcile(acknowledged=self._publisher.lowest_step())
 
     # One step
@@ -149,11 +160,14 @@ class Controller:
         progress.trained_tokens += stats.tokens
         self.state.steps_since_start += 1
         self._fleet.count_compute()
-        # Inside a round of ppo-off-policy nothing is generated: publishing there serves evaluation alone.
-        if self._pipeline.schedule.publishes(progress.step) or self._examiner.is_due(at_start=False):
+        # Inside a round of ppo-off-policy nothing is generated: publishing there serves evaluation
+        # alone.
+        if self._pipeline.schedule.publishes(progress.step) or self._examiner.is_due(
+            at_start=False
+        ):
             self._publish()
-        # Not earlier: returned credit would let groups start with older weights on top of those under way
-        # (staleness.py).
+        # Not earlier: returned credit would let groups start with older weights on top of those
+        # under way (staleness.py).
         self._pipeline.settle(batch.deliveries, kept_sequences=batch.assembled.kept_groups)
         longest_ratio = self._pipeline.note_step(batch)
         if batch.assembled.teacher_kl is not None:
@@ -162,7 +176,9 @@ class Controller:
         self._checkpoints.begin_if_due()
 
     def _update(self, sequences: list[TrainingSequence]) -> UpdateStats | None:
-        """Make one optimizer step; None if nothing is left to train on, or if the gradient is not finite."""
+        """Make one optimizer step; None if nothing is left to train on, or if the gradient is not
+        finite.
+        """
         if not sequences:
             return None
         with self._fleet.broadcasts_kept_away():
@@ -173,7 +189,8 @@ class Controller:
         return stats
 
     def _dispatcher_during_update(self) -> Callable[[], None]:
-        """Returns a function for the time between micro-batches: a long update must not delay what may be dispatched.
+        """Returns a function for the time between micro-batches: a long update must not delay what
+        may be dispatched.
 
         Once Redis is away the update goes on without.
         """
@@ -205,7 +222,11 @@ class Controller:
         progress = self.state.progress
         if self._examiner.stop_reason is not None:
             self._reporter.stopped_early(progress.step, self._examiner.stop_reason)
-        log.info("training ends", step=progress.step, device_hours=round(self.state.compute.total_state, 4))
+        log.info(
+            "training ends",
+            step=progress.step,
+            device_hours=round(self.state.compute.total_state, 4),
+        )
         if self.state.published.step < progress.step:  # the budget ended inside a round
             self._publish()
         # How long every generator may take to hold the final weights before they are evaluated

@@ -1,4 +1,6 @@
-"""Why a group that came back must not be used: it is compared with the task it answers, and its numbers with bounds."""
+"""Why a group that came back must not be used: it is compared with the task it answers, and its
+numbers with bounds.
+"""
 
 import time
 from collections.abc import Sequence
@@ -30,8 +32,8 @@ from rollcast.trainer.learner.batch import Routing
 MAX_LOGPROB = 1e-4
 """A log-softmax in float32 may round to a little above 0."""
 MIN_CERTAIN_TOKENS = 256
-"""A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a language model. All of
-its rollouts would be equal, and teach nothing."""
+"""A group of this many sampled tokens, each of a probability of exactly 1, was not sampled by a
+language model. All of its rollouts would be equal, and teach nothing."""
 
 
 @dataclass(slots=True)
@@ -44,14 +46,17 @@ class DefectFinder:
     max_length: int
     """Tokens of prompt and completion."""
     routing: Routing | None = None
-    """Shape of the expert choices that a training group must bring; None = the recipe replays none."""
+    """Shape of the expert choices that a training group must bring; None = the recipe replays
+    none."""
     masking_environments: frozenset[str] = frozenset()
     """Names of those that may take the loss from tokens that the policy sampled."""
     end_token_ids: frozenset[int] = frozenset()
     """Tokens that end a text by themselves. Empty = not known."""
 
     def find(self, group: RolloutGroup, task: PromptTask) -> str | None:
-        """Return why this group must not be used as the answer to `task`, as that was dispatched; None if it may."""
+        """Return why this group must not be used as the answer to `task`, as that was dispatched;
+        None if it may.
+        """
         if defect := _task_defect(group, task) or self._version_defect(group):
             return defect
         seconds = group.finished_at - group.started_at
@@ -74,7 +79,9 @@ class DefectFinder:
     def _rollouts_defect(self, rollouts: Sequence[Rollout], task: PromptTask) -> str | None:
         """Return the defect of the first wrong rollout, or None."""
         max_tokens = min(self.max_length - len(task.prompt_token_ids), task.length.max_tokens)
-        may_mask = task.episode is not None and task.episode.environment in self.masking_environments
+        may_mask = (
+            task.episode is not None and task.episode.environment in self.masking_environments
+        )
         for rollout in rollouts:
             if rollout.episode is None:
                 defect = (
@@ -83,7 +90,9 @@ class DefectFinder:
                     or self._end_defect(rollout)
                 )
             else:
-                defect = episode_defect(rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask)
+                defect = episode_defect(
+                    rollout, rollout.episode, task, self.max_length, may_mask_sampled=may_mask
+                )
             if (
                 defect := defect
                 or _grading_defect(rollout)
@@ -95,7 +104,11 @@ class DefectFinder:
 
     def _end_defect(self, rollout: Rollout) -> str | None:
         last = int(rollout.token_ids[-1])
-        if rollout.stop_reason is StopReason.END and self.end_token_ids and last not in self.end_token_ids:
+        if (
+            rollout.stop_reason is StopReason.END
+            and self.end_token_ids
+            and last not in self.end_token_ids
+        ):
             return f"ended by itself with the token {last}, which ends no text"
         return None
 
@@ -109,7 +122,10 @@ class DefectFinder:
                 return f"it names the version {version}, and its incarnation began at a later step"
         # The staleness gate takes a group's deadline from this field.
         if group.first_version != min(versions, default=group.first_version):
-            return f"it names {group.first_version} as its oldest version, and its oldest token is of {min(versions)}"
+            return (
+                f"it names {group.first_version} as its oldest version, and its oldest token is of "
+                f"{min(versions)}"
+            )
         return None
 
 
@@ -121,7 +137,10 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if group.purpose is not task.purpose:
         return f"it is of purpose {group.purpose}, the task of purpose {task.purpose}"
     if group.prompt_id != task.prompt_id:
-        return f"it answers the prompt {group.prompt_id[:200]!r}; the task asked for {task.prompt_id!r}"
+        return (
+            f"it answers the prompt {group.prompt_id[:200]!r}; the task asked for "
+            f"{task.prompt_id!r}"
+        )
     if group.incarnation != task.incarnation:
         return f"it names the incarnation {group.incarnation}, which never dispatched this task"
     if group.dataset != task.dataset:
@@ -131,9 +150,15 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
     if _as_sent(group.sampling) != _as_sent(task.sampling):
         return f"it was sampled with {group.sampling}; the task asked for {task.sampling}"
     if group.length != task.length:
-        return f"its length budget is {str(group.length)[:200]}; the task asked for {str(task.length)[:200]}"
+        return (
+            f"its length budget is {str(group.length)[:200]}; the task asked for "
+            f"{str(task.length)[:200]}"
+        )
     if group.eval_step not in (0, task.eval_step):  # 0 = not stated
-        return f"it names the evaluation of step {group.eval_step}; the task asked for {task.eval_step}"
+        return (
+            f"it names the evaluation of step {group.eval_step}; the task asked for "
+            f"{task.eval_step}"
+        )
     if not 0 <= group.attempt < MAX_FAILURES:
         return f"it is attempt {group.attempt}, and a task is given up after {MAX_FAILURES}"
     if len(group.rollouts) != task.num_rollouts:
@@ -143,7 +168,12 @@ def _task_defect(group: RolloutGroup, task: PromptTask) -> str | None:
 
 def _as_sent(sampling: Sampling) -> tuple[float, float, int, int]:
     """Temperature and top_p travel as float32."""
-    return float(np.float32(sampling.temperature)), float(np.float32(sampling.top_p)), sampling.top_k, sampling.seed
+    return (
+        float(np.float32(sampling.temperature)),
+        float(np.float32(sampling.top_p)),
+        sampling.top_k,
+        sampling.seed,
+    )
 
 
 def _length_defect(rollout: Rollout, max_tokens: int) -> str | None:
@@ -169,12 +199,17 @@ def _grading_defect(rollout: Rollout) -> str | None:
     if (status is GradingStatus.OK) is not (reward > 0.0):
         return f"has a reward of {reward:g} and the verdict {status}"
     if not 0.0 <= rollout.grading_seconds <= MAX_GROUP_SECONDS:
-        return f"was graded for {rollout.grading_seconds:g} s, not within 0 to {MAX_GROUP_SECONDS:g}"
+        return (
+            f"was graded for {rollout.grading_seconds:g} s, not within 0 to {MAX_GROUP_SECONDS:g}"
+        )
     return None
 
 
 def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
-    """Only the phrase that ends thinking is forced and carries no loss. A truncated rollout has used its budget."""
+    """Only the phrase that ends thinking is forced and carries no loss.
+
+    A truncated rollout has used its budget.
+    """
     budget = task.length
     length = len(rollout.token_ids)
     max_tokens = budget.max_tokens
@@ -183,13 +218,17 @@ def _interruption_defect(rollout: Rollout, task: PromptTask) -> str | None:
             return "was interrupted, and its task interrupts none"
         start = next((start for start, _ in rollout.loss_masked), -1)
         end = start + len(budget.phrase)
-        if not budget.interrupt_from <= start <= budget.interrupt_to or rollout.loss_masked != ((start, end),):
+        if not budget.interrupt_from <= start <= budget.interrupt_to or rollout.loss_masked != (
+            (start, end),
+        ):
             return f"was interrupted, and its loss-mask range is {str(rollout.loss_masked)[:200]}"
         if not np.array_equal(rollout.token_ids[start:end], budget.phrase):
             return "was interrupted with another phrase than its task's"
         max_tokens = min(max_tokens, end + budget.answer_tokens)
         if length > max_tokens:
-            return f"has {length - end} tokens of answer, at most {budget.answer_tokens} are allowed"
+            return (
+                f"has {length - end} tokens of answer, at most {budget.answer_tokens} are allowed"
+            )
     elif rollout.loss_masked:
         return "has a loss-mask range and was not interrupted"
     if rollout.stop_reason is StopReason.LENGTH and length < max_tokens:
@@ -204,15 +243,20 @@ def _kv_defect(rollout: Rollout, task_prompt: TokenIds) -> str | None:
         num_prompt = len(rollout.sequence_prompt(sequence, task_prompt))
         length = len(sequence.token_ids)
         versions = {span.version for span in sequence.version_spans}
-        # KV is rebuilt at a token once for an update of the weights or a preemption, and again after a hand-over
-        # 16: marks that even a short sequence may have.
+        # KV is rebuilt at a token once for an update of the weights or a preemption, and again
+        # after a hand-over 16: marks that even a short sequence may have.
         if len(sequence.kv_marks) > 2 * length + 16:
             return f"has {len(sequence.kv_marks)} KV marks in {length} tokens"
         for mark in sequence.kv_marks:
             if not 0 < mark.position < length or mark.num_kept > num_prompt + mark.position:
-                return f"has a KV mark at {mark.position} that keeps {mark.num_kept}, of {length} tokens"
+                return (
+                    f"has a KV mark at {mark.position} that keeps {mark.num_kept}, of {length} "
+                    "tokens"
+                )
             if mark.version not in versions:
-                return f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
+                return (
+                    f"has a KV mark of the version {mark.version}, which sampled none of its tokens"
+                )
     return None
 
 
@@ -220,15 +264,20 @@ def _count_defect(rollout: Rollout) -> str | None:
     # A rollout may be preempted before each of its tokens, and this many times besides
     max_preemptions = sum(len(sequence.token_ids) for sequence in rollout.sequences) + 1_000
     if not 0 <= rollout.preemptions <= max_preemptions:
-        return f"was preempted {rollout.preemptions} times, and {max_preemptions} are the most for its tokens"
+        return (
+            f"was preempted {rollout.preemptions} times, and {max_preemptions} are the most for "
+            "its tokens"
+        )
     return None
 
 
 def _certainty_defect(group: RolloutGroup) -> str | None:
-    """Each token that was sampled had a probability of exactly 1, and the sampling did not make it so."""
+    """Each token that was sampled had a probability of exactly 1, and the sampling did not make it
+    so.
+    """
     sampling = group.sampling
-    # top_p keeps one token alone if it is likely enough. Below a temperature of 0.1 an ordinary lead of a token makes
-    # its probability exactly 1 in float32.
+    # top_p keeps one token alone if it is likely enough. Below a temperature of 0.1 an ordinary
+    # lead of a token makes its probability exactly 1 in float32.
     if sampling.top_k == 1 or sampling.top_p < 1 or sampling.temperature < 0.1:
         return None
     num_tokens = 0
@@ -246,8 +295,12 @@ def _certainty_defect(group: RolloutGroup) -> str | None:
 
 
 def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
-    """One look at the numbers of all rollouts together; which of them is wrong is found only if one is."""
-    sequences = [(rollout.index, sequence) for rollout in rollouts for sequence in rollout.sequences]
+    """One look at the numbers of all rollouts together; which of them is wrong is found only if one
+    is.
+    """
+    sequences = [
+        (rollout.index, sequence) for rollout in rollouts for sequence in rollout.sequences
+    ]
     tokens = [sequence.token_ids for _, sequence in sequences]
     own_prompts = [prompt for rollout in rollouts for prompt in recorded_prompts(rollout)]
     ids = np.concatenate([*tokens, *own_prompts])
@@ -264,7 +317,9 @@ def _number_defect(rollouts: Sequence[Rollout], vocab_size: int) -> str | None:
     min_logprob = -104.0
     if lowest >= min_logprob and highest <= MAX_LOGPROB:
         return None
-    owner = np.repeat([index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences])
+    owner = np.repeat(
+        [index for index, _ in sequences], [len(sequence.logprobs) for _, sequence in sequences]
+    )
     invalid_index = int(np.argmin((logprobs >= min_logprob) & (logprobs <= MAX_LOGPROB)))
     value = float(logprobs[invalid_index])
     name = f"rollout {owner[invalid_index]}"
@@ -287,7 +342,9 @@ def _experts_defect(sequence: Rollout | Branch, routing: Routing) -> str | None:
     chosen = sequence.routed_experts
     if chosen is None:
         return (
-            "does not say which experts it used, and recipe.router_replay is true" if len(sequence.token_ids) else None
+            "does not say which experts it used, and recipe.router_replay is true"
+            if len(sequence.token_ids)
+            else None
         )
     _, layers, choices = chosen.shape
     if (layers, choices) != (routing.layers, routing.choices):

@@ -1,9 +1,11 @@
 """The opt-in `stop_when`: the run ends by itself once the rest of its budget is not worth it.
 
-evaluation closed --> refit --> rule holds on three refits in a row? --> checkpoint, last evaluation, export
+evaluation closed --> refit --> rule holds on three refits in a row? --> checkpoint, last
+evaluation, export
 
-The law is fitted on the axis of the forecaster and of `fit` (`rollcast.curves.axis`), so their verdict is the rule's.
-No service is asked: a forecaster that is away must not keep a run going, nor end it.
+The law is fitted on the axis of the forecaster and of `fit` (`rollcast.curves.axis`), so their
+verdict is the rule's. No service is asked: a forecaster that is away must not keep a run going, nor
+end it.
 """
 
 from collections.abc import Sequence
@@ -31,7 +33,8 @@ class EarlyStop:
     def __init__(self, settings: StopWhen, budget: Budget, points: list[CurveRow]) -> None:
         """`points`: each evaluation of the surviving history.
 
-        The list is appended to. The last refits are repeated, so that a restart decides as if there had been none.
+        The list is appended to. The last refits are repeated, so that a restart decides as if there
+        had been none.
         """
         self._rule = StopRule(settings.least_gain, settings.on_saturated)
         self._budget = RunBudget(budget.steps, budget.device_hours)
@@ -42,7 +45,10 @@ class EarlyStop:
             self._judge(points[:count])
 
     def observe(self, evaluation: EvaluationRecord) -> None:
-        """Take in one point, refit, judge. An incomplete one is left out, as the forecaster does."""
+        """Take in one point, refit, judge.
+
+        An incomplete one is left out, as the forecaster does.
+        """
         if not is_complete(evaluation.graded_share):
             return
         self._points.append(
@@ -68,11 +74,16 @@ class EarlyStop:
             axis, curve = make_curve(RunHistory("run", points))
             forecast = fit(curve)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as problem:
-            log.warning("the curve cannot be fitted; stop_when waits for the next evaluation", error=str(problem))
+            log.warning(
+                "the curve cannot be fitted; stop_when waits for the next evaluation",
+                error=str(problem),
+            )
             return
         # Compute at the end of a run without a budget, over its compute so far
         end = self._budget.end(points) or 1e6 * points[-1].compute
-        self._refits.append(Refit.from_forecast(forecast, float(axis.to_fitted(np.array([end]))[0])))
+        self._refits.append(
+            Refit.from_forecast(forecast, float(axis.to_fitted(np.array([end]))[0]))
+        )
         self.reason = self.reason or stop_reason(self._rule, self._refits)
 
 

@@ -10,7 +10,10 @@ from rollcast.telemetry.exporter import Exporter
 
 
 def mean_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
-    """Of each number: the mean over the episodes that gave it. An episode without a verdict counts too."""
+    """Of each number: the mean over the episodes that gave it.
+
+    An episode without a verdict counts too.
+    """
     values: defaultdict[str, list[float]] = defaultdict(list)
     for episode in episodes:
         for name, value in episode.metrics.items():
@@ -19,14 +22,19 @@ def mean_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
 
 
 def episodes_of(groups: Iterable[RolloutGroup]) -> list[Episode]:
-    return [rollout.episode for group in groups for rollout in group.rollouts if rollout.episode is not None]
+    return [
+        rollout.episode
+        for group in groups
+        for rollout in group.rollouts
+        if rollout.episode is not None
+    ]
 
 
 class EnvironmentMetrics:
     """The numbers of training episodes by environment, exported step by step.
 
-    An environment may give other names for each row. Only the first MAX_METRICS of a process are kept, since every name
-    is a time series.
+    An environment may give other names for each row. Only the first MAX_METRICS of a process are
+    kept, since every name is a time series.
     """
 
     def __init__(self, exporter: Exporter) -> None:
@@ -49,7 +57,11 @@ class EnvironmentMetrics:
         names.update([name for name in means if name not in names][: MAX_METRICS - len(names)])
         kept = {name: mean for name, mean in means.items() if name in names}
         for name, mean in kept.items():
-            self._exporter.set(episode_metrics.ENVIRONMENT_METRIC, mean, environment=environment, metric=name)
+            self._exporter.set(
+                episode_metrics.ENVIRONMENT_METRIC, mean, environment=environment, metric=name
+            )
         if num_left_out := len(means) - len(kept):
-            self._exporter.add(episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment)
+            self._exporter.add(
+                episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment
+            )
         return kept

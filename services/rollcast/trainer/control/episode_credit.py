@@ -1,4 +1,6 @@
-"""The advantages of the tokens of a batch whose episodes are credited turn by turn (`recipe.episodes.credit`)."""
+"""The advantages of the tokens of a batch whose episodes are credited turn by turn
+(`recipe.episodes.credit`).
+"""
 
 from collections.abc import Sequence
 
@@ -22,7 +24,8 @@ def uses_turn_credit(recipe: Recipe) -> bool:
 
 
 def compared_reward(rollout: Rollout, recipe: Recipe) -> ComparedReward:
-    """The rewards that the zero-variance filter compares: the episode's, and each turn's if turns are credited.
+    """The rewards that the zero-variance filter compares: the episode's, and each turn's if turns
+    are credited.
 
     Turns without a reward at the end do not count, as a longer answer is no other reward.
     """
@@ -42,17 +45,19 @@ def turn_credited(
     is_kept: NDArray[np.bool_],
     recipe: Recipe,
 ) -> dict[int, SequenceAdvantages]:
-    """Return the token advantages of the kept rollouts by index; nothing if the recipe credits whole episodes.
+    """Return the token advantages of the kept rollouts by index; nothing if the recipe credits
+    whole episodes.
 
-    `shaped` [R] is the reward with a length penalty, `group` [R] the index of the prompt. A rollout of one answer is an
-    episode of one turn.
+    `shaped` [R] is the reward with a length penalty, `group` [R] the index of the prompt. A rollout
+    of one answer is an episode of one turn.
     """
     credit = recipe.episodes.credit
     if not isinstance(credit, TurnCredit) or not uses_turn_credit(recipe):
         return {}
     kept_indices = np.flatnonzero(is_kept)
     returns = [
-        turn_returns(_turn_rewards(rollouts[index]), float(shaped[index]), credit.discount) for index in kept_indices
+        turn_returns(_turn_rewards(rollouts[index]), float(shaped[index]), credit.discount)
+        for index in kept_indices
     ]
     advantages = turn_advantages(recipe.advantage_normalisation, returns, group[kept_indices])
     return {

@@ -18,15 +18,18 @@ from rollcast.rollouts.records import (
 )
 
 MAX_GROUP_SECONDS = 7 * 86_400.0
-"""Longest grading, longest time of an episode in its environment or in sampling, and longest time between a group's
-begin and end: the group may be handed over, outlive outages and weekends without a trainer, and end on a clock that was
-set back or is another machine's. A longer time would spoil the pacing and the sums of seconds."""
+"""Longest grading, longest time of an episode in its environment or in sampling, and longest time
+between a group's begin and end: the group may be handed over, outlive outages and weekends without
+a trainer, and end on a clock that was set back or is another machine's. A longer time would spoil
+the pacing and the sums of seconds."""
 WHOLE_ENDS = frozenset({EpisodeEnd.ANSWERED, EpisodeEnd.DONE})
 TRUNCATED_ENDS = frozenset({EpisodeEnd.TOKENS, EpisodeEnd.TURNS, EpisodeEnd.SECONDS})
 
 
 def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
-    """Return a sentence if an episode was answered without its environment, or one answer as an episode."""
+    """Return a sentence if an episode was answered without its environment, or one answer as an
+    episode.
+    """
     expected_name = task.episode.environment if task.episode else None
     for rollout in group.rollouts:
         name = rollout.episode.environment if rollout.episode else None
@@ -34,15 +37,20 @@ def environment_defect(group: RolloutGroup, task: PromptTask) -> str | None:
             continue
         if name is None:
             return (
-                f"rollout {rollout.index} is one answer; the task asked for an episode in the environment "
+                f"rollout {rollout.index} is one answer; the task asked for an episode in the "
+                "environment "
                 f"{expected_name!r}"
             )
         if expected_name is None:
             return (
-                f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the task asked for one "
+                f"rollout {rollout.index} is an episode in the environment {name[:200]!r}; the "
+                "task asked for one "
                 "answer"
             )
-        return f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for {expected_name!r}"
+        return (
+            f"rollout {rollout.index} is of the environment {name[:200]!r}; the task asked for "
+            f"{expected_name!r}"
+        )
     return None
 
 
@@ -56,29 +64,45 @@ def recorded_prompts(rollout: Rollout) -> list[TokenIds]:
 
 
 def episode_defect(
-    rollout: Rollout, episode: Episode, task: PromptTask, max_length: int, *, may_mask_sampled: bool = False
+    rollout: Rollout,
+    episode: Episode,
+    task: PromptTask,
+    max_length: int,
+    *,
+    may_mask_sampled: bool = False,
 ) -> str | None:
     """Return the defect of one episode, or None.
 
-    max_length: tokens of prompt and completion of a sequence. may_mask_sampled: its environment may take the loss from
-    tokens that the policy sampled.
+    max_length: tokens of prompt and completion of a sequence. may_mask_sampled: its environment may
+    take the loss from tokens that the policy sampled.
     """
     return (
         _budget_defect(rollout, episode, task, max_length)
         or _end_defect(rollout, episode)
         or _turns_defect(episode)
-        or next(filter(None, (_mask_defect(sequence, task, may_mask_sampled) for sequence in rollout.sequences)), None)
+        or next(
+            filter(
+                None,
+                (_mask_defect(sequence, task, may_mask_sampled) for sequence in rollout.sequences),
+            ),
+            None,
+        )
     )
 
 
-def _budget_defect(rollout: Rollout, episode: Episode, task: PromptTask, max_length: int) -> str | None:
+def _budget_defect(
+    rollout: Rollout, episode: Episode, task: PromptTask, max_length: int
+) -> str | None:
     """An episode may end before its first token, and is then not trained on."""
     total = 0
     for sequence in rollout.sequences:
         length = len(sequence.token_ids)
         num_prompt = len(rollout.sequence_prompt(sequence, task.prompt_token_ids))
         if num_prompt + length > max_length:
-            return f"has a sequence of {num_prompt} + {length} tokens, and the longest may have {max_length}"
+            return (
+                f"has a sequence of {num_prompt} + {length} tokens, and the longest may have "
+                f"{max_length}"
+            )
         total += length
     if total > task.length.max_tokens:
         return f"has {total} tokens, at most {task.length.max_tokens} are allowed in an episode"
@@ -113,14 +137,22 @@ def _turns_defect(episode: Episode) -> str | None:
     for number, turn in enumerate(episode.turns):
         # Tool calls of one turn: a generator makes half as many at most
         if not 0 <= turn.malformed_calls <= turn.tool_calls <= 64:
-            return f"has {turn.malformed_calls} malformed of {turn.tool_calls} calls in turn {number}"
+            return (
+                f"has {turn.malformed_calls} malformed of {turn.tool_calls} calls in turn {number}"
+            )
         if not abs(turn.reward) <= max_turn_reward:
-            return f"has a reward of {turn.reward:g} for turn {number}, more than {max_turn_reward:g}"
+            return (
+                f"has a reward of {turn.reward:g} for turn {number}, more than {max_turn_reward:g}"
+            )
     return None
 
 
-def _mask_defect(sequence: Rollout | Branch, task: PromptTask, may_mask_sampled: bool) -> str | None:
-    """Given tokens and the phrase that ends thinking carry no loss, and only some environments take it from others."""
+def _mask_defect(
+    sequence: Rollout | Branch, task: PromptTask, may_mask_sampled: bool
+) -> str | None:
+    """Given tokens and the phrase that ends thinking carry no loss, and only some environments take
+    it from others.
+    """
     has_loss = np.ones(len(sequence.token_ids), dtype=np.bool_)
     for start, end in sequence.loss_masked:
         has_loss[start:end] = False
@@ -132,8 +164,12 @@ def _mask_defect(sequence: Rollout | Branch, task: PromptTask, may_mask_sampled:
                 return "was interrupted with another phrase than its task's"
         if leg.kind in (LegKind.GIVEN, LegKind.PHRASE):
             is_sampled[leg.start : leg.end] = False
-    # No given token may have loss. Whether every sampled one must have it depends on the environment.
+    # No given token may have loss. Whether every sampled one must have it depends on the
+    # environment.
     is_wrong = has_loss > is_sampled if may_mask_sampled else has_loss != is_sampled
     if is_wrong.any():
-        return f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were not sampled"
+        return (
+            f"has the loss-mask ranges {str(sequence.loss_masked)[:200]}, and other tokens were "
+            "not sampled"
+        )
     return None

@@ -20,10 +20,21 @@ def count_episode(exporter: Exporter, episode: Episode) -> None:
     if is_lost(episode):
         exporter.add(episode_metrics.EPISODES_LOST, environment=name)
     exporter.observe(episode_metrics.EPISODE_TURNS, len(episode.turns), environment=name)
-    exporter.observe(episode_metrics.EPISODE_TOOL_CALLS, num_tool_calls([episode]), environment=name)
-    exporter.add(episode_metrics.EPISODE_MALFORMED_CALLS, num_malformed_calls([episode]), environment=name)
-    exporter.add(episode_metrics.EPISODE_SECONDS, episode.environment_seconds, environment=name, part="environment")
-    exporter.add(episode_metrics.EPISODE_SECONDS, episode.sampling_seconds, environment=name, part="sampling")
+    exporter.observe(
+        episode_metrics.EPISODE_TOOL_CALLS, num_tool_calls([episode]), environment=name
+    )
+    exporter.add(
+        episode_metrics.EPISODE_MALFORMED_CALLS, num_malformed_calls([episode]), environment=name
+    )
+    exporter.add(
+        episode_metrics.EPISODE_SECONDS,
+        episode.environment_seconds,
+        environment=name,
+        part="environment",
+    )
+    exporter.add(
+        episode_metrics.EPISODE_SECONDS, episode.sampling_seconds, environment=name, part="sampling"
+    )
     exporter.add(episode_metrics.EPISODE_RESTARTS, episode.restarts, environment=name)
     exporter.add(episode_metrics.EPISODE_BRANCHES, len(episode.branches), environment=name)
 
@@ -34,7 +45,10 @@ def is_lost(episode: Episode) -> bool:
 
 
 def statistics_of_episodes(episodes: Sequence[Episode]) -> dict[str, float]:
-    """The fields of a step's record that are about episodes. Empty without any; a share of nothing is left out."""
+    """The fields of a step's record that are about episodes.
+
+    Empty without any; a share of nothing is left out.
+    """
     if not episodes:
         return {}
     calls = num_tool_calls(episodes)

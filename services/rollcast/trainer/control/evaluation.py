@@ -1,11 +1,13 @@
-"""Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and downstream sets.
+"""Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and
+downstream sets.
 
-    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close -> EvaluationRecord(s)
+    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close ->
+    EvaluationRecord(s)
 
-An evaluation is closed when every group came back or was given up, or at its deadline with the answers so far; time
-without any generator or without Redis does not count. Several may be open at the same time. One of a mixture ends in a
-point of the whole, the weighted mean of its parts, and in one of each part. Prompts of several environments also give
-one of each environment.
+An evaluation is closed when every group came back or was given up, or at its deadline with the
+answers so far; time without any generator or without Redis does not count. Several may be open at
+the same time. One of a mixture ends in a point of the whole, the weighted mean of its parts, and in
+one of each part. Prompts of several environments also give one of each environment.
 """
 
 import math
@@ -38,10 +40,11 @@ class EvaluationPlan:
     """Weights of a mixture's parts by their names; empty = one data set."""
 
     def is_due(self, step: int, *, at_start: bool, asked_step: int, evaluated_step: int) -> bool:
-        """Due at every N-th step, and at the start also if a restart lost the answers to the last one.
+        """Due at every N-th step, and at the start also if a restart lost the answers to the last
+        one.
 
-        `asked_step`, `evaluated_step`: steps of the newest evaluation that was asked for and that was closed; -1 =
-        none.
+        `asked_step`, `evaluated_step`: steps of the newest evaluation that was asked for and that
+        was closed; -1 = none.
         """
         lost = at_start and evaluated_step < step - step % self.every_steps
         return (step % self.every_steps == 0 or lost) and max(asked_step, evaluated_step) < step
@@ -50,10 +53,15 @@ class EvaluationPlan:
 def evaluation_plans(tasks: Tasks, checkpoint_every_steps: int) -> tuple[EvaluationPlan, ...]:
     """The curve's plan first, then those of the downstream sets."""
     weights = (
-        {mixture_part.dataset.name: mixture_part.weight for mixture_part in tasks.parts} if len(tasks.parts) > 1 else {}
+        {mixture_part.dataset.name: mixture_part.weight for mixture_part in tasks.parts}
+        if len(tasks.parts) > 1
+        else {}
     )
     curve = EvaluationPlan(
-        tasks.dataset.name, tasks.evaluation.every_steps, tasks.evaluation.rollouts_per_prompt, weights
+        tasks.dataset.name,
+        tasks.evaluation.every_steps,
+        tasks.evaluation.rollouts_per_prompt,
+        weights,
     )
     return curve, *(
         EvaluationPlan(
@@ -94,7 +102,9 @@ class OpenEvaluation:
     """Sequences of tasks that failed too often."""
 
     def waits_for(self, sequence: int) -> bool:
-        return sequence in self.tasks and sequence not in self.groups and sequence not in self.given_up
+        return (
+            sequence in self.tasks and sequence not in self.groups and sequence not in self.given_up
+        )
 
     @property
     def unanswered(self) -> set[int]:
@@ -109,7 +119,8 @@ class Closed:
     """Label of the whole."""
     step: int
     evaluation: EvaluationRecord | None
-    """The point of the whole. None if no completion with a verdict came back, or none of some part of a mixture."""
+    """The point of the whole. None if no completion with a verdict came back, or none of some part
+    of a mixture."""
     parts: tuple[EvaluationRecord, ...]
     """The points that have verdicts: of a mixture's parts, then of environments."""
     unanswered: list[int]
@@ -142,7 +153,11 @@ class OpenEvaluations:
         return self._asked_steps.get(plan.dataset, -1)
 
     def unanswered_tasks(self) -> dict[int, PromptTask]:
-        return {sequence: item.tasks[sequence] for item in self._open for sequence in sorted(item.unanswered)}
+        return {
+            sequence: item.tasks[sequence]
+            for item in self._open
+            for sequence in sorted(item.unanswered)
+        }
 
     @property
     def pending(self) -> bool:
@@ -154,7 +169,9 @@ class OpenEvaluations:
         self._open.append(OpenEvaluation(plan, moment, by_sequence, self._deadline_seconds))
 
     def find_wanted_task(self, sequence: int) -> PromptTask | None:
-        """The task if its answer is still wanted; None if it has one, or if a lost incarnation asked for it."""
+        """The task if its answer is still wanted; None if it has one, or if a lost incarnation
+        asked for it.
+        """
         item = self._waiting_for(sequence)
         return item.tasks[sequence] if item else None
 
@@ -170,7 +187,9 @@ class OpenEvaluations:
         return True
 
     def note_failures(self, sequence: int, count: int) -> bool:
-        """Note that a wanted task has failed `count` times by now; False = that was one too many, it is given up."""
+        """Note that a wanted task has failed `count` times by now; False = that was one too many,
+        it is given up.
+        """
         item = self._waiting_for(sequence)
         assert item is not None, sequence
         task = item.tasks[sequence]
@@ -183,8 +202,8 @@ class OpenEvaluations:
     def close_finished(self, *, generators: bool, away_seconds: float = 0.0) -> list[Closed]:
         """Close the evaluations that are complete or out of time, oldest first.
 
-        `generators`: whether any is at work; the time since the last call counts only then. `away_seconds`: of that
-        time, how long Redis was away; it does not count either.
+        `generators`: whether any is at work; the time since the last call counts only then.
+        `away_seconds`: of that time, how long Redis was away; it does not count either.
         """
         now_seconds = self._clock()
         elapsed = max(0.0, now_seconds - self._looked_at - away_seconds)
@@ -206,7 +225,9 @@ class OpenEvaluations:
         # A mean without one of its parts would be of another mixture.
         if overall_point is not None and plan.weights:
             overall_point = (
-                _weighted_mean(overall_point, parts, plan.weights) if len(parts) == len(plan.weights) else None
+                _weighted_mean(overall_point, parts, plan.weights)
+                if len(parts) == len(plan.weights)
+                else None
             )
         of_environments = [
             self._point(item, ENVIRONMENT_PREFIX + name, sequences)
@@ -217,7 +238,9 @@ class OpenEvaluations:
         sampled = tuple(item.groups[task] for task in _sampled_tasks(item) if task in item.groups)
         return Closed(plan.dataset, item.moment.step, overall_point, points, unanswered, sampled)
 
-    def _point(self, item: OpenEvaluation, dataset: str, sequences: Collection[int]) -> EvaluationRecord | None:
+    def _point(
+        self, item: OpenEvaluation, dataset: str, sequences: Collection[int]
+    ) -> EvaluationRecord | None:
         """The reading of some of the evaluation's tasks; None without a verdict."""
         groups = [item.groups[sequence] for sequence in sequences if sequence in item.groups]
         rewards = []
@@ -237,7 +260,9 @@ class OpenEvaluations:
             dataset=dataset,
             **asdict(item.moment),
             pass_rate=pass_rate,
-            environment_reward=self._environment_reward(pass_rate, [item.tasks[sequence] for sequence in sequences]),
+            environment_reward=self._environment_reward(
+                pass_rate, [item.tasks[sequence] for sequence in sequences]
+            ),
             environment_metrics=_mean_metrics_of_one(groups),
             standard_error=sampling_standard_error(rewards),
             standard_error_new_prompts=clustered_standard_error(rewards),
@@ -256,9 +281,14 @@ class OpenEvaluations:
         )
 
     def _environment_reward(self, pass_rate: float, tasks: Sequence[PromptTask]) -> float | None:
-        """The pass rate on the scale of the one environment that rewards all tasks; None if there is no such scale."""
+        """The pass rate on the scale of the one environment that rewards all tasks; None if there
+        is no such scale.
+        """
         # A verifier's reward has no other scale.
-        names = {None if task.episode is None or task.verifier else task.episode.environment for task in tasks}
+        names = {
+            None if task.episode is None or task.verifier else task.episode.environment
+            for task in tasks
+        }
         name = names.pop() if len(names) == 1 else None
         low, high = self._reward_ranges.get(name or "", (0.0, 1.0))
         return None if (low, high) == (0.0, 1.0) else low + (high - low) * pass_rate
@@ -270,7 +300,9 @@ def make_open_evaluations(run: str, tasks: Tasks) -> OpenEvaluations:
 
 
 def _mean_metrics_of_one(groups: Sequence[RolloutGroup]) -> dict[str, float]:
-    """The own numbers of the environment that all episodes have; empty if they have several, or none."""
+    """The own numbers of the environment that all episodes have; empty if they have several, or
+    none.
+    """
     episodes = episodes_of(groups)
     return mean_metrics(episodes) if len({episode.environment for episode in episodes}) == 1 else {}
 
@@ -292,23 +324,28 @@ def _sampled_tasks(item: OpenEvaluation) -> list[int]:
 def sequences_by_environment(item: OpenEvaluation) -> dict[str, list[int]]:
     """The task sequences of each environment.
 
-    Empty if all tasks have the same one, whose curve is that of the whole; and for a downstream set: it has one curve.
+    Empty if all tasks have the same one, whose curve is that of the whole; and for a downstream
+    set: it has one curve.
     """
     environment_sequences: defaultdict[str, list[int]] = defaultdict(list)
     for sequence, task in item.tasks.items():
         if task.episode is not None:
             environment_sequences[task.episode.environment].append(sequence)
-    is_whole = any(len(sequences) == len(item.tasks) for sequences in environment_sequences.values())
+    is_whole = any(
+        len(sequences) == len(item.tasks) for sequences in environment_sequences.values()
+    )
     if is_whole or item.plan.dataset.startswith(DOWNSTREAM_PREFIX):
         return {}
     return dict(sorted(environment_sequences.items()))
 
 
 def _weighted_mean(
-    overall_point: EvaluationRecord, parts: Mapping[str, EvaluationRecord], weights: Mapping[str, float]
+    overall_point: EvaluationRecord,
+    parts: Mapping[str, EvaluationRecord],
+    weights: Mapping[str, float],
 ) -> EvaluationRecord:
-    """`overall_point` with the mean of the parts' pass rates and its standard error; the parts are sampled
-    independently.
+    """`overall_point` with the mean of the parts' pass rates and its standard error; the parts are
+    sampled independently.
     """
     total = sum(weights.values())
     shares = {name: weight / total for name, weight in weights.items()}
@@ -321,13 +358,18 @@ def _weighted_mean(
             shares, {name: part_point.standard_error for name, part_point in parts.items()}
         ),
         standard_error_new_prompts=_weighted_standard_error(
-            shares, {name: part_record.standard_error_new_prompts for name, part_record in parts.items()}
+            shares,
+            {name: part_record.standard_error_new_prompts for name, part_record in parts.items()},
         ),
     )
 
 
-def _weighted_standard_error(shares: Mapping[str, float], errors: Mapping[str, float | None]) -> float | None:
-    """The standard error of the parts' weighted mean, the root of sum (share error)^2; None if a part's is unknown."""
+def _weighted_standard_error(
+    shares: Mapping[str, float], errors: Mapping[str, float | None]
+) -> float | None:
+    """The standard error of the parts' weighted mean, the root of sum (share error)^2; None if a
+    part's is unknown.
+    """
     variance = 0.0
     for name, share in shares.items():
         error = errors[name]
@@ -340,9 +382,10 @@ def _weighted_standard_error(shares: Mapping[str, float], errors: Mapping[str, f
 def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float:
     """Standard error of the mean of the prompts' mean rewards, the prompts held fixed.
 
-    `rewards`: for each prompt its completions' rewards in [0, 1]. The variance within a prompt is estimated without
-    bias from its completions. A single completion says nothing of it: the variance of a completion of any prompt takes
-    its place, which is p (1 - p) if rewards are 0 and 1, and never too small.
+    `rewards`: for each prompt its completions' rewards in [0, 1]. The variance within a prompt is
+    estimated without bias from its completions. A single completion says nothing of it: the
+    variance of a completion of any prompt takes its place, which is p (1 - p) if rewards are 0 and
+    1, and never too small.
     """
     overall = float(np.mean([values.mean() for values in rewards]))
     of_any_prompt = overall * (1 - overall)
@@ -356,12 +399,15 @@ def sampling_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float6
     return float(np.sqrt(variance)) / len(rewards)
 
 
-def clustered_standard_error(rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]]) -> float | None:
+def clustered_standard_error(
+    rewards: Sequence[np.ndarray[Any, np.dtype[np.float64]]],
+) -> float | None:
     """Standard error of the mean of the prompts' mean rewards, the prompts drawn from many alike.
 
-    s / sqrt(P), with s^2 = sum_p (m_p - m)^2 / (P - 1) over the mean rewards m_p of the P prompts and their mean m:
-    completions of one prompt are a cluster (Miller, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2).
-    `rewards` as above. None for a single prompt, which says nothing about others.
+    s / sqrt(P), with s^2 = sum_p (m_p - m)^2 / (P - 1) over the mean rewards m_p of the P prompts
+    and their mean m: completions of one prompt are a cluster (Miller, "Adding Error Bars to Evals",
+    arXiv 2411.00640, section 2.2). `rewards` as above. None for a single prompt, which says nothing
+    about others.
     """
     if len(rewards) < 2:
         return None

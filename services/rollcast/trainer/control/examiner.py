@@ -1,4 +1,6 @@
-"""Asks for evaluations when they are due, and records their results: the curve, downstream sets, `stop_when`."""
+"""Asks for evaluations when they are due, and records their results: the curve, downstream sets,
+`stop_when`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,12 +61,17 @@ class Examiner:
     def ask_last(self) -> None:
         """Ask for every evaluation that the final weights did not have yet."""
         for plan in self._plans:
-            newest = max(self._open_evaluations.asked_step(plan), self._state.progress.newest_evaluation(plan.dataset))
+            newest = max(
+                self._open_evaluations.asked_step(plan),
+                self._state.progress.newest_evaluation(plan.dataset),
+            )
             if newest < self._state.progress.step:
                 self._ask(plan)
 
     def close_finished(self, *, generators: bool, away_seconds: float) -> None:
-        for closed in self._open_evaluations.close_finished(generators=generators, away_seconds=away_seconds):
+        for closed in self._open_evaluations.close_finished(
+            generators=generators, away_seconds=away_seconds
+        ):
             self._record(closed)
 
     def _ask(self, plan: EvaluationPlan) -> None:
@@ -73,7 +80,9 @@ class Examiner:
         ledger = self._state.ledger
         compute = self._state.compute
         tasks = [
-            self._maker.make(ledger.take_sequence(), item, plan.rollouts_per_prompt, Purpose.EVAL, step)
+            self._maker.make(
+                ledger.take_sequence(), item, plan.rollouts_per_prompt, Purpose.EVAL, step
+            )
             for item in book.values()
         ]
         moment = Moment(

@@ -1,4 +1,5 @@
-"""Watches the generators between decisions: counts their devices, and takes tasks back from those that fail or lag.
+"""Watches the generators between decisions: counts their devices, and takes tasks back from those
+that fail or lag.
 
     removed by the publisher -> fence      their tasks go on elsewhere immediately
     claims not renewed       -> sweep      owners that died without being members
@@ -38,7 +39,10 @@ log = get_logger()
 
 @dataclass(eq=False)
 class Fleet:
-    """The generators, seen from the trainer. `fence` comes from the publisher's thread, all else from the main one."""
+    """The generators, seen from the trainer.
+
+    `fence` comes from the publisher's thread, all else from the main one.
+    """
 
     _state: TrainerState
     _queue: TrainerQueue
@@ -77,33 +81,46 @@ class Fleet:
             self._reporter.no_generator()
         self.count_compute()
         self._pacing.observe_rates(member.decode_tokens_per_second for member in members)
-        overdue = self._pacing.overdue(self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at)
+        overdue = self._pacing.overdue(
+            self._intake.snapshot.claims, time.time(), redis_back_at=self._redis_back_at
+        )
         if overdue:
             log.warning("groups took longer than any working generator needs", tasks=overdue)
             self._count_redone(self._queue.redo(overdue, "overdue").redone)
         # Between two sweeps for claims that are not renewed
         if time.monotonic() - self._swept_at > 5.0:
             self._swept_at = time.monotonic()
-            # No claim could be renewed while Redis was away, or be seen before this trainer started.
+            # No claim could be renewed while Redis was away, or be seen before this trainer
+            # started.
             silent_seconds = MAX_SILENT_HEARTBEATS * self.settings.heartbeat_timeout_seconds
             if time.time() - self._redis_back_at > silent_seconds:
                 self._count_redone(self._queue.sweep(silent_seconds).redone)
         return away_seconds
 
     def count_compute(self) -> None:
-        """Every generator that has announced itself is allocated, joined or not, and was while its engine started."""
+        """Every generator that has announced itself is allocated, joined or not, and was while its
+        engine started.
+        """
         members = self.publisher.members()
         now_seconds = time.monotonic()
         new = [member for member in members if member.name not in self._counted]
         self._counted.update(member.name for member in new)
-        new_devices = [now_seconds - member.allocated_since for member in new for _ in range(self.devices_each)]
+        new_devices = [
+            now_seconds - member.allocated_since for member in new for _ in range(self.devices_each)
+        ]
         self._state.compute.tick(len(members) * self.devices_each, new_devices)
 
     def hand_over(self, state: PipelineState, waited_for: Collection[int]) -> None:
-        """Let slow generators hand over groups that they would finish too late; arguments as `groups_to_move`."""
-        able = [member for member in self.publisher.members() if member.joined and not member.draining]
+        """Let slow generators hand over groups that they would finish too late; arguments as
+        `groups_to_move`.
+        """
+        able = [
+            member for member in self.publisher.members() if member.joined and not member.draining
+        ]
         snapshot = self._intake.snapshot
-        outlook = self._pacing.outlook(sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values()))
+        outlook = self._pacing.outlook(
+            sum(item.purpose is Purpose.TRAIN for item in snapshot.waiting.values())
+        )
         # There must be another generator that takes a group over.
         if len(able) < 2 or outlook is None:
             return
@@ -118,31 +135,47 @@ class Fleet:
             waited_for=waited_for,
             now_seconds=time.time(),
         )
-        requested = self._hand_overs.request(moves, self._state.ledger.outstanding, self.publisher.hand_over)
+        requested = self._hand_overs.request(
+            moves, self._state.ledger.outstanding, self.publisher.hand_over
+        )
         for generator, sequences in requested.items():
-            log.info("a slow generator hands groups over", generator=generator, tasks=len(sequences))
+            log.info(
+                "a slow generator hands groups over", generator=generator, tasks=len(sequences)
+            )
             self._reporter.mark("handed_over", generator=generator, tasks=sequences)
 
     @contextmanager
     def broadcasts_kept_away(self) -> Iterator[None]:
-        """Broadcasts that would share GPUs with the learner's collectives go first, or wait for their end."""
+        """Broadcasts that would share GPUs with the learner's collectives go first, or wait for
+        their end.
+        """
         if not self.is_sharded_over_gpus:
             yield
             return
         started = time.monotonic()
-        with self.publisher.kept_away(self._state.published.step, self.settings.acknowledge_timeout_seconds):
+        with self.publisher.kept_away(
+            self._state.published.step, self.settings.acknowledge_timeout_seconds
+        ):
             self._reporter.record_wait(time.monotonic() - started, "weights")
             yield
 
     def fence(self, generator: str, reason: str) -> None:
-        """A generator was removed: others take its tasks. Waits for Redis until a stop is requested."""
+        """A generator was removed: others take its tasks.
+
+        Waits for Redis until a stop is requested.
+        """
         while not self.stop_requested():
             try:
                 redispatch = self._queue.fence(generator, reason)
             except QueueAway:
                 time.sleep(AWAY_RETRY_SECONDS)
                 continue
-            log.warning("generator removed", generator=generator, reason=reason, redone=len(redispatch.redone))
+            log.warning(
+                "generator removed",
+                generator=generator,
+                reason=reason,
+                redone=len(redispatch.redone),
+            )
             self._count_redone(redispatch.redone)
             return
 

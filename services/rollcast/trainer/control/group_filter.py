@@ -1,7 +1,8 @@
 """The recipe's own filter, asked once about each group.
 
-A group is decided on when it comes back, up to three times: for the count of useful groups, for a refill, and for a
-teacher. The batch decides again. A filter need not answer twice the same, so its first answer stays.
+A group is decided on when it comes back, up to three times: for the count of useful groups, for a
+refill, and for a teacher. The batch decides again. A filter need not answer twice the same, so its
+first answer stays.
 """
 
 from weakref import WeakKeyDictionary
@@ -12,7 +13,10 @@ from rollcast.rollouts.records import RolloutGroup
 
 
 class GroupFilter:
-    """Remembers the answer for as long as the group exists. A recipe without a filter of its own keeps all."""
+    """Remembers the answer for as long as the group exists.
+
+    A recipe without a filter of its own keeps all.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self._filter_part = recipe.filter

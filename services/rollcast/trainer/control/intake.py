@@ -1,16 +1,20 @@
-"""Receives the groups that come back from the generators and compares them with the tasks that were dispatched.
+"""Receives the groups that come back from the generators and compares them with the tasks that were
+dispatched.
 
 read --> of an evaluation --> OpenEvaluations, off the queue immediately
-     --> of training -------> ready until the schedule puts it into a batch, in training until it is settled
-                              filtered, if those do not count towards a batch: until `take_filtered`
-                              at the teacher, if an endpoint distils: until it has answered, then ready
+     --> of training -------> ready until the schedule puts it into a batch, in training until it is
+                              settled filtered, if those do not count towards a batch: until
+                              `take_filtered` at the teacher, if an endpoint distils: until it has
+                              answered, then ready
      --> unknown, twice ----> off the queue, counted
      --> lost version ------> off the queue, counted; the task is dispatched again
-     --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead at the third
+     --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead
+     at the third
      --> unreadable --------> buried by the queue, counted; likewise
 
 reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
-                                                              missing ones (Redis lost them) are dispatched again
+                                                              missing ones (Redis lost them) are
+                                                              dispatched again
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -51,7 +55,8 @@ class Intake:
     teacher: TeacherClient | None = None
     """Asked about every group that can go into a batch; None = no endpoint distils."""
     has_own_rollouts: bool = False
-    """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine runs."""
+    """Whether rollouts of this incarnation's weights came: earlier ones do not show that an engine
+    runs."""
     generated_tokens: dict[Purpose, int] = field(default_factory=lambda: dict.fromkeys(Purpose, 0))
     snapshot: Outstanding = field(default_factory=Outstanding)
     """Wire 1 as of the last reconciliation."""
@@ -86,7 +91,11 @@ class Intake:
         while deliveries:
             for delivery in deliveries:
                 self._route(delivery)
-            deliveries = self._queue.read(max_groups_per_read, 0.0) if len(deliveries) == max_groups_per_read else []
+            deliveries = (
+                self._queue.read(max_groups_per_read, 0.0)
+                if len(deliveries) == max_groups_per_read
+                else []
+            )
         if self.teacher is not None:
             for sequence in self.teacher.answered_sequences():
                 # Others are ready already, and stay answered until a batch takes them.
@@ -101,7 +110,9 @@ class Intake:
         if group.purpose is Purpose.EVAL:
             # Tokens of training are consumed when their group is settled.
             self._exporter.add(trainer_metrics.CONSUMED_TOKENS, tokens)
-        elif any(version.incarnation == self._state.history.incarnation for version in group.versions):
+        elif any(
+            version.incarnation == self._state.history.incarnation for version in group.versions
+        ):
             self.has_own_rollouts = True
         if task := self._open_evaluations.find_wanted_task(group.sequence):
             self._route_evaluation(delivery, task)
@@ -118,7 +129,9 @@ class Intake:
         if prompt_id is None or sequence in self._settled:
             self._discard(delivery, "duplicate")
         # Compared with the dispatch that it names: another incarnation may have had other settings.
-        elif defect := self.find_defect(group, self._state.ledger.own_task(group, self.make_task(sequence, prompt_id))):
+        elif defect := self.find_defect(
+            group, self._state.ledger.own_task(group, self.make_task(sequence, prompt_id))
+        ):
             self._refuse(delivery, defect)
             if self._state.ledger.refuse(sequence) == MAX_FAILURES:
                 self.count_outcome("dead", sequence, self._state.ledger.settle(sequence))
@@ -165,7 +178,10 @@ class Intake:
         self._exporter.add(trainer_metrics.GROUPS, outcome="defective")
 
     def take_filtered(self) -> list[Delivery]:
-        """Groups that came since the last call and count towards no batch. They stay outstanding until settled."""
+        """Groups that came since the last call and count towards no batch.
+
+        They stay outstanding until settled.
+        """
         filtered_deliveries = list(self._filtered.values())
         self._filtered = {}
         return filtered_deliveries
@@ -186,9 +202,13 @@ class Intake:
         self._refused.clear()
 
     def queued_bytes(self) -> int:
-        """Bytes of finished training groups in Redis, read or not, without those held for the next checkpoint."""
+        """Bytes of finished training groups in Redis, read or not, without those held for the next
+        checkpoint.
+        """
         finished = self.snapshot.finished.items()
-        return sum(item.num_bytes for sequence, item in finished if sequence not in self._state.ledger.held)
+        return sum(
+            item.num_bytes for sequence, item in finished if sequence not in self._state.ledger.held
+        )
 
     def reconcile(self) -> None:
         self.reconcile_evaluation()
@@ -197,11 +217,16 @@ class Intake:
             [*self.snapshot.sequences, *self.ready, *self._at_teacher, *self._training]
         )
         if missing_sequences:
-            log.warning("tasks without an answer that could be used are dispatched again", tasks=len(missing_sequences))
+            log.warning(
+                "tasks without an answer that could be used are dispatched again",
+                tasks=len(missing_sequences),
+            )
             self._dispatch_again(missing_sequences)
 
     def reconcile_evaluation(self) -> None:
-        """A new snapshot; dead tasks are buried, evaluation tasks that are missing are asked again."""
+        """A new snapshot; dead tasks are buried, evaluation tasks
+        that are missing are asked again.
+        """
         # Before the snapshot, so that settled groups are not in it.
         self.remove_done()
         self.snapshot = self._queue.outstanding()
@@ -209,11 +234,14 @@ class Intake:
             self._bury_dead()
         unanswered = self._open_evaluations.unanswered_tasks()
         if lost := unanswered.keys() - self.snapshot.sequences:
-            log.warning("evaluation tasks were missing from Redis and are asked again", tasks=len(lost))
+            log.warning(
+                "evaluation tasks were missing from Redis and are asked again", tasks=len(lost)
+            )
             self._queue.dispatch([unanswered[sequence] for sequence in sorted(lost)])
 
     def _bury_dead(self) -> None:
-        """Tasks that failed too often are given up. Those with an unreadable answer are asked again.
+        """Tasks that failed too often are given up. Those with an unreadable answer are asked
+        again.
 
         The purpose of a task is that of its dispatch, whatever the queue's record says.
         """
@@ -234,9 +262,13 @@ class Intake:
         self._queue.retire(list(self.snapshot.dead))
 
     def _dispatch_again(self, sequences: Iterable[int]) -> None:
-        tasks = [self.make_task(sequence, self._state.ledger.outstanding[sequence]) for sequence in sequences]
+        tasks = [
+            self.make_task(sequence, self._state.ledger.outstanding[sequence])
+            for sequence in sequences
+        ]
         for task in tasks:
-            # Failures go with the task, so that the last one allowed is noticed wherever it happens.
+            # Failures go with the task, so that the last one allowed is noticed wherever it
+            # happens.
             task.attempt = self._state.ledger.refused.get(task.sequence, 0)
             self._state.ledger.note_dispatch(task)
         for sequence in self._queue.dispatch(tasks):
@@ -248,10 +280,16 @@ class Intake:
 
     def _group(self, sequence: int) -> Group:
         delivery_maps = (self.ready, self._at_teacher, self._training)
-        if delivery := next((deliveries[sequence] for deliveries in delivery_maps if sequence in deliveries), None):
+        if delivery := next(
+            (deliveries[sequence] for deliveries in delivery_maps if sequence in deliveries), None
+        ):
             return Group(sequence, delivery.group.first_version.step, ready=sequence in self.ready)
         snapshot = self.snapshot
-        item = snapshot.claims.get(sequence) or snapshot.waiting.get(sequence) or snapshot.finished.get(sequence)
+        item = (
+            snapshot.claims.get(sequence)
+            or snapshot.waiting.get(sequence)
+            or snapshot.finished.get(sequence)
+        )
         first = item.first_version if item is not None else None
         # Not started, or by a lost version: then it will be started again.
         if first is None or not self._state.history.survives(first):
@@ -271,17 +309,24 @@ class Intake:
         return sequence in self._at_teacher
 
     def teacher_logprobs(self, sequences: Iterable[int]) -> dict[int, TeacherLogprobs] | None:
-        """The teacher's answers on groups of a batch, once; a group that it was not asked about is absent.
+        """The teacher's answers on groups of a batch, once; a group that it was not asked about is
+        absent.
 
         None = no endpoint distils.
         """
         if self.teacher is None:
             return None
         answers_by_sequence = {sequence: self.teacher.take(sequence) for sequence in sequences}
-        return {sequence: answers for sequence, answers in answers_by_sequence.items() if answers is not None}
+        return {
+            sequence: answers
+            for sequence, answers in answers_by_sequence.items()
+            if answers is not None
+        }
 
     def give_up(self, sequences: Sequence[int]) -> None:
-        """Give up groups that can no longer be used in time; their prompts are dispatched again before new ones."""
+        """Give up groups that can no longer be used in time; their prompts are dispatched again
+        before new ones.
+        """
         self._queue.retire(sequences)
         for sequence in sequences:
             if delivery := self.ready.pop(sequence, None) or self._at_teacher.pop(sequence, None):

@@ -5,10 +5,10 @@
                         v   |                                  |
               lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> owed -> dispatched
 
-The number of outstanding tasks is never stored: this ledger (kept with the checkpoint) is compared with Redis. Used
-groups whose tokens all survive a restart stay on the queue until the next checkpoint (`held`). The others are removed
-immediately: after a restart they would be worthless.
-"""
+The number of outstanding tasks is never stored: this ledger (kept with the checkpoint) is compared
+with Redis. Used groups whose tokens all survive a restart stay on the queue until the next
+checkpoint (`held`). The others are removed immediately: after a restart they would be worthless.
+"""  # noqa: E501
 
 import hashlib
 import math
@@ -19,7 +19,14 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from rollcast.rollouts.records import EpisodeTask, LengthBudget, PromptTask, RolloutGroup, Sampling, TokenIds
+from rollcast.rollouts.records import (
+    EpisodeTask,
+    LengthBudget,
+    PromptTask,
+    RolloutGroup,
+    Sampling,
+    TokenIds,
+)
 
 MAX_SEQUENCE_DIGITS = 15
 """Wire 1 takes no longer sequence for a task."""
@@ -32,7 +39,8 @@ StreamId = Annotated[str, Field(pattern=r"^\d{1,20}-\d{1,20}$")]
 class DispatchRecord:
     """The request of one dispatch of a task, with which its answer is compared.
 
-    Another incarnation of the trainer may dispatch the same task with other settings, and an answer to either may come.
+    Another incarnation of the trainer may dispatch the same task with other settings, and an answer
+    to either may come.
     """
 
     incarnation: int
@@ -47,10 +55,17 @@ class DispatchRecord:
     """Budget of an episode; 0 without an environment."""
 
     def task_for(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
-        """`task` as this dispatch asked for it. The prompt is the group's own if it has the digest."""
+        """`task` as this dispatch asked for it.
+
+        The prompt is the group's own if it has the digest.
+        """
         is_same_prompt = token_digest(group.prompt_token_ids) == self.prompt_digest
         # No answer is compared with messages and seconds, so those of a dispatch are not kept.
-        episode = EpisodeTask(self.environment, "", self.max_turns, math.inf) if self.environment else None
+        episode = (
+            EpisodeTask(self.environment, "", self.max_turns, math.inf)
+            if self.environment
+            else None
+        )
         return replace(
             task,
             incarnation=self.incarnation,
@@ -75,7 +90,8 @@ class Ledger:
     refused: dict[Sequence, int] = field(default_factory=dict)
     """Task sequence -> answers that could not be used, of the outstanding tasks that had any."""
     asked: dict[Sequence, list[DispatchRecord]] = field(default_factory=dict)
-    """Task sequence -> what each incarnation that dispatched it asked for, of every outstanding task."""
+    """Task sequence -> what each incarnation that dispatched it asked for, of every outstanding
+    task."""
     held: dict[Sequence, StreamId] = field(default_factory=dict)
     """Used or filtered, on the queue until the next checkpoint: task sequence -> stream id."""
     owed: list[str] = field(default_factory=list)
@@ -100,13 +116,18 @@ class Ledger:
             max_turns=task.episode.max_turns if task.episode else 0,
         )
         # One record for each incarnation: an answer names the one that asked.
-        other_records = [item for item in self.asked.get(task.sequence, []) if item.incarnation != task.incarnation]
+        other_records = [
+            item
+            for item in self.asked.get(task.sequence, [])
+            if item.incarnation != task.incarnation
+        ]
         self.asked[task.sequence] = [*other_records, dispatch_record]
 
     def own_task(self, group: RolloutGroup, task: PromptTask) -> PromptTask:
         """The task that the group answers: as the incarnation that it names dispatched it.
 
-        `task` as it would be dispatched now. It is returned if the group names an incarnation that never dispatched it.
+        `task` as it would be dispatched now. It is returned if the group names an incarnation that
+        never dispatched it.
         """
         for dispatch_record in self.asked.get(group.sequence, ()):
             if dispatch_record.incarnation == group.incarnation:

@@ -1,6 +1,7 @@
 """Counts the episodes that environments lose after an answered turn, and says so if they are many.
 
-Those episodes cost tokens and teach nothing. If a mistake of the model ends them, it is never punished.
+Those episodes cost tokens and teach nothing. If a mistake of the model ends them, it is never
+punished.
 """
 
 import re
@@ -29,7 +30,10 @@ class LostEpisodes:
         self._num_written: dict[str, int] = {}
 
     def note(self, group: RolloutGroup) -> None:
-        """Count the episodes of a group that answers its task. Raises UserError if the disk refuses."""
+        """Count the episodes of a group that answers its task.
+
+        Raises UserError if the disk refuses.
+        """
         for rollout in group.rollouts:
             episode = rollout.episode
             if episode is None:
@@ -54,7 +58,9 @@ class LostEpisodes:
             losses = self._losses()
             write_losses(self._folder, losses)
             (own,) = (loss for loss in losses if loss.environment == name)
-            log.error("episodes are lost after an answered turn", environment=name, said=own.sentence())
+            log.error(
+                "episodes are lost after an answered turn", environment=name, said=own.sentence()
+            )
 
     def _losses(self) -> list[EpisodeLosses]:
         losses = []
@@ -74,7 +80,10 @@ class LostEpisodes:
 
 
 def own_exit_code(reason: str) -> int | None:
-    """The exit code by which a program ended itself. None = a signal, a refused request, or another reason."""
+    """The exit code by which a program ended itself.
+
+    None = a signal, a refused request, or another reason.
+    """
     match = _EXIT_CODE.search(reason)
     # 126 and more are a shell's own codes and signals, which are never the model's mistake.
     return int(match[1]) if match is not None and int(match[1]) < 126 else None

@@ -1,4 +1,6 @@
-"""How long steps and groups take: the longest group in steps, how many groups are enough, when one counts as lost."""
+"""How long steps and groups take: the longest group in steps, how many groups are enough, when one
+counts as lost.
+"""
 
 import math
 from collections import deque
@@ -18,10 +20,11 @@ from rollcast.trainer.control.hand_over import GroupOutlook
 
 
 def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: float) -> float:
-    """The longest wait for a verdict: all slots of a generator end together, and each grading takes all its time.
+    """The longest wait for a verdict: all slots of a generator end together, and each grading takes
+    all its time.
 
-    Verifiers that answer immediately take no time; services have a deadline that includes the wait for them.
-    `grading_seconds`: the longest that one grading may take.
+    Verifiers that answer immediately take no time; services have a deadline that includes the wait
+    for them. `grading_seconds`: the longest that one grading may take.
     """
     verifiers = Verifiers.from_tasks(tasks)
     longest_seconds = 0.0
@@ -38,8 +41,9 @@ def longest_verdict_seconds(tasks: Tasks, *, num_slots: int, grading_seconds: fl
 def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     """The most time that an episode takes in addition to its sampling; 0 without environments.
 
-    One try waits for an environment to be free and to be ready, as long as an episode may last and once more for slots
-    of the engine, for a last call and the reward. An environment that fails begins the whole episode again.
+    One try waits for an environment to be free and to be ready, as long as an episode may last and
+    once more for slots of the engine, for a last call and the reward. An environment that fails
+    begins the whole episode again.
     """
     longest_seconds = 0.0
     for environment in tasks.environments:
@@ -49,8 +53,13 @@ def longest_episode_seconds(tasks: Tasks, episodes: Episodes) -> float:
     return longest_seconds
 
 
-def longest_other_seconds(tasks: Tasks, recipe: Recipe, num_slots: int, grading_seconds: float) -> float:
-    """The most time that a group takes besides its sampling. Arguments as for `longest_verdict_seconds`."""
+def longest_other_seconds(
+    tasks: Tasks, recipe: Recipe, num_slots: int, grading_seconds: float
+) -> float:
+    """The most time that a group takes besides its sampling.
+
+    Arguments as for `longest_verdict_seconds`.
+    """
     verdict = longest_verdict_seconds(tasks, num_slots=num_slots, grading_seconds=grading_seconds)
     return verdict + longest_episode_seconds(tasks, recipe.episodes)
 
@@ -59,9 +68,15 @@ class Pacing:
     """Recent step and group durations, in seconds."""
 
     def __init__(
-        self, recipe: Recipe, max_staleness: int, drop_after_budgets: float, other_seconds: float = 0.0
+        self,
+        recipe: Recipe,
+        max_staleness: int,
+        drop_after_budgets: float,
+        other_seconds: float = 0.0,
     ) -> None:
-        """`other_seconds`: the longest that a group takes besides its sampling: in environments, and at its grading."""
+        """`other_seconds`: the longest that a group takes besides its sampling: in environments,
+        and at its grading.
+        """
         self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._token_budget = recipe.max_completion_tokens
@@ -71,18 +86,23 @@ class Pacing:
         num_recent_steps = 16
         self._step_seconds: deque[float] = deque(maxlen=num_recent_steps)
         self._group_seconds: deque[list[float]] = deque(maxlen=num_recent_steps)
-        """Lifetimes of each recent step's groups, with those filtered and replaced since the step before."""
+        """Lifetimes of each recent step's groups, with those filtered and replaced since the step
+        before."""
         self._longest_tokens: deque[int] = deque(maxlen=num_recent_steps)
         """Length of each recent step's longest rollout."""
         self._slowest_rate: float | None = None
 
     def step_made(self, seconds: float, groups: Sequence[RolloutGroup]) -> None:
-        """`seconds`: from the step before to this one, waits for stragglers excluded. `groups`: all that it took,
-        with those that were filtered and that others took the place of."""
+        """`seconds`: from the step before to this one, waits for stragglers excluded. `groups`: all
+        that it took, with those that were filtered and that others took the place of."""
         self._step_seconds.append(seconds)
         # A clock may have been set back.
-        self._group_seconds.append([max(0.0, group.finished_at - group.started_at) for group in groups])
-        self._longest_tokens.append(max(rollout.num_tokens for group in groups for rollout in group.rollouts))
+        self._group_seconds.append(
+            [max(0.0, group.finished_at - group.started_at) for group in groups]
+        )
+        self._longest_tokens.append(
+            max(rollout.num_tokens for group in groups for rollout in group.rollouts)
+        )
 
     def _typical_step(self) -> float:
         # Above 0, because lifetimes are divided by it.
@@ -96,7 +116,9 @@ class Pacing:
         return [seconds / step for groups in self._group_seconds for seconds in groups]
 
     def _groups_taken(self) -> float:
-        """Groups that a recent step took on average: more than P where filtered ones do not count towards a batch."""
+        """Groups that a recent step took on average: more than P where filtered ones do not count
+        towards a batch.
+        """
         return sum(map(len, self._group_seconds)) / len(self._group_seconds)
 
     def longest_ratio(self) -> float:
@@ -117,7 +139,8 @@ class Pacing:
     def outlook(self, waiting: int) -> GroupOutlook | None:
         """Expectations for a group under way; None = nothing is known yet.
 
-        `waiting`: number of unclaimed training tasks. They are claimed as fast as steps take groups.
+        `waiting`: number of unclaimed training tasks. They are claimed as fast as steps take
+        groups.
         """
         if not self._step_seconds or not self._longest_tokens:
             return None
@@ -133,16 +156,21 @@ class Pacing:
         """Decode rates of one rollout, as the present generators report them; 0 = unknown."""
         self._slowest_rate = min((rate for rate in tokens_per_second if rate > 0), default=None)
 
-    def overdue(self, claims: Mapping[int, Claim], now_seconds: float, *, redis_back_at: float) -> list[int]:
-        """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate), at least a minute,
-        plus the time that environments and grading may take.
+    def overdue(
+        self, claims: Mapping[int, Claim], now_seconds: float, *, redis_back_at: float
+    ) -> list[int]:
+        """Tasks that take longer than a working generator needs: 3 x (token budget / slowest rate),
+        at least a minute, plus the time that environments and grading may take.
 
         `redis_back_at`: end of the last outage of Redis; no group could be handed in before.
         """
         if self._slowest_rate is None:
             return []
-        deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets)
-        # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer than a small budget
+        deadline = drop_deadline_seconds(
+            self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets
+        )
+        # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer
+        # than a small budget
         allowed = max(60.0, deadline) + self._other_seconds
         return [
             sequence

@@ -1,4 +1,5 @@
-"""The training groups under way, from dispatch to settlement. The schedule decides, the ledger accounts.
+"""The training groups under way, from dispatch to settlement. The schedule decides, the ledger
+accounts.
 
 dispatch -> (generators) -> collect -> decide: Wait(reason)
                                                Batch -> take -> (update) -> settle: used | filtered
@@ -59,7 +60,9 @@ class GroupPipeline:
     _last_step_at: float = field(default_factory=time.monotonic)
 
     def collect(self, block_seconds: float = 0.0) -> None:
-        """Read finished groups; those that count towards no batch return their credit immediately."""
+        """Read finished groups; those that count towards no batch return their credit
+        immediately.
+        """
         self.intake.collect(block_seconds)
         if self.intake.has_own_rollouts:
             self._state.compute.rollouts_came()
@@ -72,18 +75,25 @@ class GroupPipeline:
             self._reporter.note_replaced_groups(len(self._replaced))
 
     def wait(self, block_seconds: float, reason: WaitReason) -> None:
-        """`collect`; the time that it took counts under `reason`, without that for which Redis was away."""
+        """`collect`; the time that it took counts under `reason`, without that for which Redis was
+        away.
+        """
         started = time.monotonic()
         away_before = self._queue.away_seconds
         self.collect(block_seconds)
         away_seconds = self._queue.away_seconds - away_before
         seconds = max(0.0, time.monotonic() - started - away_seconds)
-        if reason in (WaitReason.STRAGGLER, WaitReason.TEACHER):  # the next step does not count it as its own
+        if reason in (
+            WaitReason.STRAGGLER,
+            WaitReason.TEACHER,
+        ):  # the next step does not count it as its own
             self._straggler_seconds += seconds
         self._reporter.record_wait(seconds, reason)
 
     def reason(self, wait: Wait) -> WaitReason:
-        """Why the trainer waits: for the teacher, if the schedule lacks only groups that are there."""
+        """Why the trainer waits: for the teacher, if the schedule lacks only groups
+        that are there.
+        """
         num_at_teacher = self.intake.num_at_teacher
         match wait.reason:
             case WaitReason.STRAGGLER:
@@ -98,8 +108,8 @@ class GroupPipeline:
     def reconcile(self, acknowledged: int | None) -> PipelineState:
         """Compare the ledger with Redis; returns what the schedule decides on.
 
-        `acknowledged`: the oldest step that any generator may sample with, read before this call: a claim that is not
-        seen yet counts as the oldest possible.
+        `acknowledged`: the oldest step that any generator may sample with, read before this call: a
+        claim that is not seen yet counts as the oldest possible.
         """
         self.intake.reconcile()
         return PipelineState(
@@ -111,15 +121,19 @@ class GroupPipeline:
         )
 
     def dispatch(self, count: int) -> None:
-        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the queue is.
+        """Dispatch up to `count` prompts, owed ones first; one batch always may, however full the
+        queue is.
 
-        So may all while nothing is under way: only a step empties the queue then, and the schedule may wait for these.
+        So may all while nothing is under way: only a step empties the queue then, and the schedule
+        may wait for these.
         """
         queued_bytes = self.intake.queued_bytes()
         ledger = self._state.ledger
         curriculum = self._state.curriculum
         num_outstanding = len(ledger.outstanding)
-        is_any_under_way = num_outstanding > max(len(self.intake.ready), self._recipe.prompts_per_step - 1)
+        is_any_under_way = num_outstanding > max(
+            len(self.intake.ready), self._recipe.prompts_per_step - 1
+        )
         if count and queued_bytes > self._max_bytes and is_any_under_way:
             self._reporter.back_pressure(queued_bytes)
             return
@@ -127,7 +141,9 @@ class GroupPipeline:
         drawn = (curriculum.draw() for _ in range(count - len(owed)))
         # A curriculum that is exhausted draws None.
         prompt_ids = [*owed, *(prompt_id for prompt_id in drawn if prompt_id is not None)]
-        numbers = allocated_rollouts(self._recipe, [curriculum.counts(prompt_id) for prompt_id in prompt_ids])
+        numbers = allocated_rollouts(
+            self._recipe, [curriculum.counts(prompt_id) for prompt_id in prompt_ids]
+        )
         tasks = [
             self._make_task(ledger.dispatch(prompt_id, number), prompt_id)
             for prompt_id, number in zip(prompt_ids, numbers, strict=True)
@@ -139,20 +155,26 @@ class GroupPipeline:
         self.send(tasks)
 
     def send(self, tasks: Sequence[PromptTask]) -> None:
-        """Tasks of either purpose. Those that an outage keeps from being sent are missing at the next reconciliation,
-        and sent then."""
+        """Tasks of either purpose. Those that an outage keeps from being sent are missing at the
+        next reconciliation, and sent then."""
         if tasks:
             with suppress(QueueAway):
-                # Before the tasks, so that no sequence is given out twice, whatever is lost after this line.
+                # Before the tasks, so that no sequence is given out twice, whatever is lost after
+                # this line.
                 self._queue.set_state(NEXT_SEQUENCE, str(self._state.ledger.next_sequence).encode())
                 self._queue.dispatch(tasks)
 
     def observe(self, groups: Iterable[RolloutGroup]) -> None:
-        """Every training group that came back counts in its prompt's history, filtered or not; once each."""
+        """Every training group that came back counts in its prompt's history, filtered or not; once
+        each.
+        """
         for group in groups:
             rewards = verdicts(group.rollouts)
             self._state.curriculum.observe(
-                group.prompt_id, reward=sum(rewards), graded=len(rewards), sampled=len(group.rollouts)
+                group.prompt_id,
+                reward=sum(rewards),
+                graded=len(rewards),
+                sampled=len(group.rollouts),
             )
 
     @property
@@ -171,10 +193,15 @@ class GroupPipeline:
         # Replaced groups were observed when they came.
         self.observe(groups)
         teacher = self.intake.teacher_logprobs(sequences)
-        return GroupBatch(deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter))
+        return GroupBatch(
+            deliveries, replaced, assemble(groups, self._recipe, teacher, self._own_filter)
+        )
 
     def settle(self, deliveries: Sequence[Delivery], kept_sequences: frozenset[int]) -> None:
-        """Return the groups' credit. What a restart could still use stays on the queue until the next checkpoint."""
+        """Return the groups' credit.
+
+        What a restart could still use stays on the queue until the next checkpoint.
+        """
         progress = self._state.progress
         for delivery in deliveries:
             group = delivery.group
@@ -183,17 +210,22 @@ class GroupPipeline:
             if is_used:
                 progress.uses[prompt_id] = progress.uses.get(prompt_id, 0) + 1
             self._reporter.record_group_outcome("used" if is_used else "filtered", group)
-            # After a restart from the checkpoint such a group could be used again: all of its tokens survive.
+            # After a restart from the checkpoint such a group could be used again: all of its
+            # tokens survive.
             if all(self._state.is_in_checkpoint(version) for version in group.versions):
                 self._state.ledger.held[group.sequence] = delivery.stream_id
             else:
                 self.intake.done_with([delivery.stream_id])
 
     def note_step(self, batch: GroupBatch) -> float:
-        """A step was made of this batch; returns how many steps the longest recent group lasted, over k - l."""
+        """A step was made of this batch; returns how many steps the longest recent group lasted,
+        over k - l.
+        """
         now_seconds = time.monotonic()
         seconds = now_seconds - self._last_step_at - self._straggler_seconds
-        self._pacing.step_made(seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)])
+        self._pacing.step_made(
+            seconds, [*batch.replaced, *(delivery.group for delivery in batch.deliveries)]
+        )
         self._last_step_at = now_seconds
         self._straggler_seconds = 0.0
         return self._pacing.longest_ratio()

@@ -1,4 +1,6 @@
-"""The controller's part of a checkpoint, besides weights and optimizer: its side of the surviving history."""
+"""The controller's part of a checkpoint, besides weights and optimizer: its side of the surviving
+history.
+"""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields
@@ -20,14 +22,19 @@ Version = Annotated[int, Field(ge=1)]
 
 def _whole_row(stored_row: Any) -> Any:
     """An earlier release wrote the first four numbers alone."""
-    return [*stored_row, *[None] * 4] if isinstance(stored_row, list) and len(stored_row) == 4 else stored_row
+    return (
+        [*stored_row, *[None] * 4]
+        if isinstance(stored_row, list) and len(stored_row) == 4
+        else stored_row
+    )
 
 
 CurveRow = Annotated[
     tuple[float, float, float, float, float | None, float | None, float | None, float | None],
     BeforeValidator(_whole_row),
 ]
-"""Step, pass rate, standard error, device-hours, those of start-ups, devices, trained tokens, truncation ratio."""
+"""Step, pass rate, standard error, device-hours, those of start-ups, devices, trained tokens,
+truncation ratio."""
 
 
 class MalformedProgress(ValueError):  # noqa: N818  (a finding: an older checkpoint may be whole)
@@ -66,7 +73,8 @@ class Progress:
     start_up: float = 0.0
     """Device-hours of `compute_state` spent on start-up."""
     spent_before: float | None = None
-    """Device-hours that went into the model before the run began; no part of `compute_state`. None = not known."""
+    """Device-hours that went into the model before the run began; no part of `compute_state`. None
+    = not known."""
     ledger: Annotated[Ledger, _with_all([item.name for item in fields(Ledger)])] | None = None
     curriculum: CurriculumState | MixtureState | None = None
     split_rules: Version = SPLIT_RULES
@@ -74,7 +82,8 @@ class Progress:
     grading_rules: Version = GRADING_RULES
     """Rules by which answers were graded when the checkpoint was written."""
     prompts: str = ""
-    """Digest of the run's training and held-out prompts; empty in a checkpoint of an earlier release."""
+    """Digest of the run's training and held-out prompts; empty in a checkpoint of an earlier
+    release."""
 
     @property
     def is_restored(self) -> bool:
@@ -98,14 +107,15 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Progress":
-        """Raises UserError for fields of another release that are unknown here, MalformedProgress for a value of a type
-        that no release writes."""
+        """Raises UserError for fields of another release that are unknown here, MalformedProgress
+        for a value of a type that no release writes."""
         # Checkpoints of earlier releases lack these fields.
         data = {"split_rules": FIRST_RULES, "grading_rules": FIRST_RULES, "prompts": ""} | data
         names = {item.name for item in fields(cls)}
         if unknown := data.keys() - names:
             raise UserError(
-                f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not know; "
+                f"checkpoint: holds {', '.join(sorted(unknown))}, which this Rollcast does not "
+                "know; "
                 "resume with the release that wrote it, or a newer one"
             )
         if missing_names := names - data.keys():
@@ -115,11 +125,14 @@ class Progress:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             field_path = ".".join(map(str, first["loc"]))[:200]
-            raise MalformedProgress(f"its controller's {field_path}: {first['msg'][:200]}") from None
+            raise MalformedProgress(
+                f"its controller's {field_path}: {first['msg'][:200]}"
+            ) from None
         newest = {"split_rules": SPLIT_RULES, "grading_rules": GRADING_RULES}
         if newer := [name for name, version in newest.items() if getattr(progress, name) > version]:
             raise UserError(
-                f"checkpoint: {newer[0]} is {getattr(progress, newer[0])}, and this Rollcast knows {newest[newer[0]]} "
+                f"checkpoint: {newer[0]} is {getattr(progress, newer[0])}, and this Rollcast knows "
+                f"{newest[newer[0]]} "
                 "at most; resume with the release that wrote it, or a newer one"
             )
         return progress

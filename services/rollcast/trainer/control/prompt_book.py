@@ -20,7 +20,10 @@ Encode = Callable[[str], Sequence[int]]
 
 
 class PromptBook(dict[str, TokenizedPrompt]):
-    """Usable prompts of a split by id, in the data set's order. Those that are too long are skipped and counted."""
+    """Usable prompts of a split by id, in the data set's order.
+
+    Those that are too long are skipped and counted.
+    """
 
     def __init__(
         self,
@@ -31,22 +34,29 @@ class PromptBook(dict[str, TokenizedPrompt]):
         prompt_format: PromptFormat | None = None,
     ) -> None:
         self._tokenizer = tokenizer
-        usable, self.skipped_too_long = tokenize_prompts(tokenizer, prompts, max_prompt_tokens, prompt_format)
+        usable, self.skipped_too_long = tokenize_prompts(
+            tokenizer, prompts, max_prompt_tokens, prompt_format
+        )
         super().__init__({item.prompt.id: item for item in usable})
         if not self:
             raise UserError(
-                f"recipe.max_prompt_tokens = {max_prompt_tokens}: every one of the {len(prompts)} prompts is longer or "
+                f"recipe.max_prompt_tokens = {max_prompt_tokens}: every one of the {len(prompts)} "
+                "prompts is longer or "
                 "empty; raise it or check the data set"
             )
         lengths = sorted(len(item.token_ids) for item in self.values())
-        self._decile_bounds = [lengths[min(len(lengths) - 1, len(lengths) * i // 10)] for i in range(1, 10)]
+        self._decile_bounds = [
+            lengths[min(len(lengths) - 1, len(lengths) * i // 10)] for i in range(1, 10)
+        ]
 
     def text(self, token_ids: Sequence[int]) -> str:
         """Text that a model read or wrote, special tokens included."""
         return self._tokenizer.decode(token_ids)
 
     def length_decile(self, prompt_id: str) -> int:
-        """0..9 by the prompt's length, known at dispatch: metrics by decile show what happens to long prompts."""
+        """0..9 by the prompt's length, known at dispatch: metrics by decile show what happens to
+        long prompts.
+        """
         return bisect_right(self._decile_bounds, len(self[prompt_id].token_ids))
 
 
@@ -59,7 +69,10 @@ class Books:
 
 
 def shares(book: PromptBook, weights: Mapping[str, float]) -> list[Share]:
-    """The prompts of each part of a mixture. `weights`: of the parts by their names; empty = one data set."""
+    """The prompts of each part of a mixture.
+
+    `weights`: of the parts by their names; empty = one data set.
+    """
     if not weights:
         return [Share("", list(book), 1.0)]
     of_part: dict[str, list[str]] = {name: [] for name in weights}
@@ -78,14 +91,22 @@ class TaskMaker:
         incarnation: int,
         seed: int,
     ) -> None:
-        """`prompt_format`: its system message begins episodes whose prompts lack one. None = no message."""
+        """`prompt_format`: its system message begins episodes whose prompts lack one.
+
+        None = no message.
+        """
         self._recipe = recipe
         self._system = None if prompt_format is None else prompt_format.system
         self._incarnation = incarnation
         self._length = length_budget(recipe, encode, seed)
 
     def make(
-        self, sequence: int, item: TokenizedPrompt, num_rollouts: int, purpose: Purpose, eval_step: int = 0
+        self,
+        sequence: int,
+        item: TokenizedPrompt,
+        num_rollouts: int,
+        purpose: Purpose,
+        eval_step: int = 0,
     ) -> PromptTask:
         return PromptTask(
             sequence=sequence,
@@ -101,7 +122,9 @@ class TaskMaker:
             reference=item.prompt.reference,
             eval_step=eval_step,
             episode=(
-                make_episode_task(item.prompt, self._system, self._recipe.episodes) if item.prompt.environment else None
+                make_episode_task(item.prompt, self._system, self._recipe.episodes)
+                if item.prompt.environment
+                else None
             ),
         )
 
@@ -109,8 +132,8 @@ class TaskMaker:
 def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
     """The budgets that every task carries.
 
-    Raises UserError if a rollout whose thinking is cut at the last position has no room for the phrase and a whole
-    answer behind it. Only the tokenizer knows how many tokens the phrase takes.
+    Raises UserError if a rollout whose thinking is cut at the last position has no room for the
+    phrase and a whole answer behind it. Only the tokenizer knows how many tokens the phrase takes.
     """
     control = recipe.length_control
     if not isinstance(control, Interruption):
@@ -119,8 +142,10 @@ def length_budget(recipe: Recipe, encode: Encode, seed: int) -> LengthBudget:
     needed = control.position[1] + len(phrase) + control.answer_tokens
     if needed > recipe.max_completion_tokens:
         raise UserError(
-            f"recipe.max_completion_tokens = {recipe.max_completion_tokens}: length_control's last position "
-            f"{control.position[1]}, the {len(phrase)} tokens of its phrase and answer_tokens {control.answer_tokens} "
+            f"recipe.max_completion_tokens = {recipe.max_completion_tokens}: length_control's last "
+            "position "
+            f"{control.position[1]}, the {len(phrase)} tokens of its phrase and answer_tokens "
+            f"{control.answer_tokens} "
             f"take {needed}; raise it to that, or lower position or answer_tokens"
         )
     return LengthBudget(

@@ -1,4 +1,6 @@
-"""The trainer's reports: metrics, and the records of the run folder (`rollcast.runfolder.records`)."""
+"""The trainer's reports: metrics, and the records of the run folder
+(`rollcast.runfolder.records`).
+"""
 
 import math
 import time
@@ -100,22 +102,32 @@ class Reporter:
         self.mark("dispatched", tasks=[task.sequence for task in tasks])
 
     def mark(self, event: TaskEvent, **details: Any) -> None:
-        append_line(self._state.folder / files.TASKS, as_json(TaskMark(event, time.time(), **details)))
+        append_line(
+            self._state.folder / files.TASKS, as_json(TaskMark(event, time.time(), **details))
+        )
 
     def record_group_outcome(self, outcome: TaskOutcome, group: RolloutGroup) -> None:
-        """One group used or filtered, with the tokens of its longest rollout, in which a bias by length would show."""
+        """One group used or filtered, with the tokens of its longest rollout, in which a bias by
+        length would show.
+        """
         longest = max(rollout.num_tokens for rollout in group.rollouts)
         self._exporter.add(trainer_metrics.CONSUMED_TOKENS, group.num_tokens)
         episodes = [rollout.episode for rollout in group.rollouts if rollout.episode]
         ends = Counter(str(episode.end) for episode in episodes)
-        failure_reasons = [episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED]
+        failure_reasons = [
+            episode.reason for episode in episodes if episode.end is EpisodeEnd.FAILED
+        ]
         # A longer sentence about a failed environment is cut in tasks.jsonl
         failures = Counter(reason[:300] for reason in failure_reasons)
         details = {"longest": longest, "episodes": dict(ends), "failures": dict(failures)}
         self.count_group(outcome, group.sequence, group.prompt_id, **details)
 
-    def count_group(self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any) -> None:
-        """One group settled or redone; by length and past pass rate too, so that a bias could be seen."""
+    def count_group(
+        self, outcome: TaskOutcome, sequence: int, prompt_id: str, **details: Any
+    ) -> None:
+        """One group settled or redone; by length and past pass rate too, so that a bias could be
+        seen.
+        """
         self._exporter.add(trainer_metrics.GROUPS, outcome=outcome)
         self.mark(outcome, tasks=[sequence], **details)
         self._count_by_bias(outcome, prompt_id)
@@ -126,11 +138,16 @@ class Reporter:
         pass_rate = self._state.curriculum.pass_rate(prompt_id)
         # Groups are counted by the quarter of the past pass rate of their prompt.
         num_pass_rate_bins = 4
-        quarter = "new" if pass_rate is None else str(min(num_pass_rate_bins - 1, int(pass_rate * num_pass_rate_bins)))
+        quarter = (
+            "new"
+            if pass_rate is None
+            else str(min(num_pass_rate_bins - 1, int(pass_rate * num_pass_rate_bins)))
+        )
         self._exporter.add(trainer_metrics.GROUPS_BY_PASS_RATE, outcome=outcome, quarter=quarter)
 
     def batch(self, groups: Sequence[RolloutGroup], replaced: Sequence[RolloutGroup]) -> None:
-        """The batch before any filter, and the groups that were filtered on arrival and replaced by these.
+        """The batch before any filter, and the groups that were filtered on arrival and replaced by
+        these.
 
         That it holds no token older than k is our own invariant.
         """
@@ -161,7 +178,10 @@ class Reporter:
         """`count` groups were filtered on arrival since the last batch; others take their place."""
         # Groups filtered and replaced before one batch, in batches, above which the log warns
         if count > 10 * self._recipe.prompts_per_step and self._may_warn("refill"):
-            log.warning("recipe.refill_filtered: prompt after prompt is all right or all wrong", filtered=count)
+            log.warning(
+                "recipe.refill_filtered: prompt after prompt is all right or all wrong",
+                filtered=count,
+            )
 
     def step(self, stats: UpdateStats, longest_ratio: float) -> None:
         progress = self._state.progress
@@ -187,7 +207,10 @@ class Reporter:
         self._exporter.add(trainer_metrics.CLAMPED_RATIOS, stats.clamped_ratios)
         self._exporter.observe(trainer_metrics.STEP_SECONDS, stats.seconds)
         if longest_ratio > LONGEST_GROUP_WARNING and self._may_warn("longest"):
-            log.warning("the longest groups nearly outlast the staleness window", ratio=round(longest_ratio, 2))
+            log.warning(
+                "the longest groups nearly outlast the staleness window",
+                ratio=round(longest_ratio, 2),
+            )
         record = StepRecord(
             step=progress.step,
             at=time.time(),
@@ -237,11 +260,17 @@ class Reporter:
 
     def evaluation_lost(self, dataset: str, step: int) -> None:
         self._exporter.add(evaluation_metrics.EVAL_LOST, dataset=dataset)
-        log.error("an evaluation has no verdict; its curve has no point there", dataset=dataset, step=step)
+        log.error(
+            "an evaluation has no verdict; its curve has no point there", dataset=dataset, step=step
+        )
 
     def back_pressure(self, queued_bytes: int) -> None:
         if self._may_warn("back-pressure"):
-            log.warning("redis.max_bytes holds dispatch back", queued_bytes=queued_bytes, max_bytes=self.max_bytes)
+            log.warning(
+                "redis.max_bytes holds dispatch back",
+                queued_bytes=queued_bytes,
+                max_bytes=self.max_bytes,
+            )
 
     def record_wait(self, seconds: float, reason: str) -> None:
         self._exporter.add(trainer_metrics.TRAINER_WAIT, seconds, **{"for": reason})

@@ -1,4 +1,5 @@
-"""Completions of an evaluation as text, for people: a single answer whole, an episode turn by turn and token by token.
+"""Completions of an evaluation as text, for people: a single answer whole, an episode turn by turn
+and token by token.
 
 Every text is bounded, whatever the model or an environment wrote.
 """
@@ -9,15 +10,23 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rollcast.rollouts.records import Branch, Episode, LegKind, Rollout, RolloutGroup, Turn
-from rollcast.runfolder.samples import SampledCompletion, SampledEpisode, SampledLeg, SampledTurn, SamplesRecord
+from rollcast.runfolder.samples import (
+    SampledCompletion,
+    SampledEpisode,
+    SampledLeg,
+    SampledTurn,
+    SamplesRecord,
+)
 from rollcast.trainer.control.evaluation import Closed
 
 MAX_CHARACTERS = 4_000
-"""Length of a sampled prompt or completion: single answers of a thousand evaluations stay below 32 MB."""
+"""Length of a sampled prompt or completion: single answers of a thousand evaluations stay below 32
+MB."""
 MAX_TURNS = 32
 """Turns of an episode that are recorded: the first and the last ones."""
 MAX_SAMPLED_TOKENS = 1_000
-"""Sampled tokens of an episode whose texts and log-probs are recorded, 16 bytes each, shared fairly by the turns."""
+"""Sampled tokens of an episode whose texts and log-probs are recorded, 16 bytes each, shared fairly
+by the turns."""
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 """A tokenizer's text for the first bytes of a character whose others are in the next token."""
 Text = Callable[[Sequence[int]], str]
@@ -61,7 +70,8 @@ def _episode(rollout: Rollout, episode: Episode, text: Text) -> SampledEpisode:
     if len(numbered) > MAX_TURNS:
         numbered = numbered[: MAX_TURNS // 2] + numbered[-MAX_TURNS // 2 :]
     num_tokens = fair_limit([turn.end - turn.start for _, turn in numbered], MAX_SAMPLED_TOKENS)
-    # Characters of each given text that are recorded at least, however many turns share MAX_CHARACTERS
+    # Characters of each given text that are recorded at least, however many turns share
+    # MAX_CHARACTERS
     num_characters = max(200, MAX_CHARACTERS // max(1, len(numbered)))
     writer = _TurnWriter(rollout, episode, text, num_tokens, num_characters)
     return SampledEpisode(
@@ -99,14 +109,22 @@ class _TurnWriter:
     """Characters of a given text."""
 
     def turn(self, number: int, turn: Turn) -> SampledTurn:
-        """The turn's own tokens, and those that the environment gave up to the next turn of the sequence."""
+        """The turn's own tokens, and those that the environment gave up to the next turn of the
+        sequence.
+        """
         sequence = self.rollout if turn.sequence == 0 else self.episode.branches[turn.sequence - 1]
-        starts = [other_turn.start for other_turn in self.episode.turns if other_turn.sequence == turn.sequence]
+        starts = [
+            other_turn.start
+            for other_turn in self.episode.turns
+            if other_turn.sequence == turn.sequence
+        ]
         later = [start for start in starts if start > turn.start]
         end = min(later, default=len(sequence.token_ids))
         prompt = ""
         if isinstance(sequence, Branch) and turn.start == min(starts):
-            prompt = shorten_text(self.text(sequence.prompt_token_ids.tolist()), self.max_characters)
+            prompt = shorten_text(
+                self.text(sequence.prompt_token_ids.tolist()), self.max_characters
+            )
         return SampledTurn(
             number=number,
             sequence=turn.sequence,
@@ -119,18 +137,24 @@ class _TurnWriter:
         )
 
     def _sampled_legs(self, sequence: Rollout | Branch, turn: Turn) -> Iterator[SampledLeg]:
-        """The first and the last tokens of the turn, with a leg for those that are left out between them."""
+        """The first and the last tokens of the turn, with a leg for those that are left out between
+        them.
+        """
         num_left_out = turn.end - turn.start - self.max_tokens
         if num_left_out <= 0:
             yield from self._legs(sequence, turn.start, turn.end)
             return
         first_left_out = turn.start + self.max_tokens // 2
         yield from self._legs(sequence, turn.start, first_left_out)
-        yield SampledLeg(str(LegKind.ANSWER), "", [], [], is_trained=True, num_left_out=num_left_out)
+        yield SampledLeg(
+            str(LegKind.ANSWER), "", [], [], is_trained=True, num_left_out=num_left_out
+        )
         yield from self._legs(sequence, first_left_out + num_left_out, turn.end)
 
     def _legs(self, sequence: Rollout | Branch, start: int, end: int) -> Iterator[SampledLeg]:
-        """Tokens [start, end) of a sequence: a leg for each stretch of one kind, version and loss."""
+        """Tokens [start, end) of a sequence: a leg for each stretch of one kind, version
+        and loss.
+        """
         ranges = [(leg.start, leg.end) for leg in sequence.legs]
         ranges += [(span.start, span.end) for span in sequence.version_spans]
         ranges += sequence.loss_masked
@@ -140,8 +164,17 @@ class _TurnWriter:
             yield self._leg(sequence, first, stop)
 
     def _leg(self, sequence: Rollout | Branch, first: int, stop: int) -> SampledLeg:
-        kind = next((leg.kind for leg in sequence.legs if leg.start <= first < leg.end), LegKind.ANSWER)
-        version = next((str(span.version) for span in sequence.version_spans if span.start <= first < span.end), "")
+        kind = next(
+            (leg.kind for leg in sequence.legs if leg.start <= first < leg.end), LegKind.ANSWER
+        )
+        version = next(
+            (
+                str(span.version)
+                for span in sequence.version_spans
+                if span.start <= first < span.end
+            ),
+            "",
+        )
         is_masked = any(low <= first < high for low, high in sequence.loss_masked)
         token_ids = sequence.token_ids[first:stop].tolist()
         if kind is LegKind.GIVEN:
@@ -149,11 +182,20 @@ class _TurnWriter:
             return SampledLeg(str(kind), version, [environment_text], [], is_trained=False)
         # Digits that a reader can use. Adding 0 makes 0 of -0.
         logprobs = [round(float(value), 3) + 0.0 for value in sequence.logprobs[first:stop]]
-        return SampledLeg(str(kind), version, token_texts(token_ids, self.text), logprobs, is_trained=not is_masked)
+        return SampledLeg(
+            str(kind),
+            version,
+            token_texts(token_ids, self.text),
+            logprobs,
+            is_trained=not is_masked,
+        )
 
 
 def token_texts(token_ids: Sequence[int], text: Text) -> list[str]:
-    """The text of each token. A character that several tokens make up is the text of the last of them."""
+    """The text of each token.
+
+    A character that several tokens make up is the text of the last of them.
+    """
     texts = [""] * len(token_ids)
     unfinished: list[int] = []
     for index, token in enumerate(token_ids):

@@ -1,6 +1,8 @@
-"""State that the parts of a controller share, and how the next incarnation makes it of a checkpoint's progress.
+"""State that the parts of a controller share, and how the next incarnation makes it of a
+checkpoint's progress.
 
-incarnation (from Redis) -> history -> curriculum -> ledger; tasks dispatched after the checkpoint are taken back
+incarnation (from Redis) -> history -> curriculum -> ledger; tasks dispatched after the checkpoint
+are taken back
 """
 
 import time
@@ -24,7 +26,8 @@ from rollcast.trainer.control.progress import Progress
 from rollcast.wire.version import PolicyVersion
 
 NEXT_SEQUENCE = "next_sequence"
-"""Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins from."""
+"""Key of wire 1's state: no sequence is given out twice, whatever checkpoint a restart begins
+from."""
 MAX_STORED_DIGITS = MAX_SEQUENCE_DIGITS - 1
 """A digit less than a sequence may have on wire 1, so that those given out from here on fit."""
 log = get_logger()
@@ -32,8 +35,8 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SurvivingHistory:
-    """Which versions' weights the run still descends from: earlier incarnations, each with the last step that survives,
-    and the current one.
+    """Which versions' weights the run still descends from: earlier incarnations, each with the last
+    step that survives, and the current one.
 
     incarnation 1: steps 0 1 2 3 4 5 6 x killed          checkpoint at 4
     incarnation 2:               4 5 6 7 8 x killed      checkpoint at 8
@@ -52,12 +55,17 @@ class SurvivingHistory:
         return first is not None and first <= version.step <= last
 
     def never_was(self, version: PolicyVersion) -> bool:
-        """Whether no such version can have been published: its incarnation began at a later step, or does not exist."""
+        """Whether no such version can have been published: its incarnation began at a later step,
+        or does not exist.
+        """
         first = self._first_step(version.incarnation)
         return version.incarnation < 1 or (first is not None and version.step < first)
 
     def _first_step(self, incarnation: int) -> int | None:
-        """First step of an incarnation: the last surviving step of the one before. None = nothing of it survives."""
+        """First step of an incarnation: the last surviving step of the one before.
+
+        None = nothing of it survives.
+        """
         began = [0, *(last for _, last in self.earlier)]
         numbers = [*(number for number, _ in self.earlier), self.incarnation]
         return dict(zip(numbers, began, strict=True)).get(incarnation)
@@ -90,7 +98,8 @@ class TrainerState:
     """Newest checkpoint that was begun or resumed from. Its step is -1 without a checkpoint."""
     steps_since_start: int = 0
     last_round_at: float = field(default_factory=time.monotonic)
-    """When the loop last began a round, in monotonic seconds; /healthz reports a loop that hangs."""
+    """When the loop last began a round, in monotonic seconds; /healthz reports a loop that
+    hangs."""
 
     @property
     def incarnation(self) -> int:
@@ -113,7 +122,9 @@ class TrainerState:
         """Whether the newest checkpoint's weights descend from `version`."""
         if version.incarnation != self.incarnation:
             return self.history.survives(version)
-        return self.checkpoint.incarnation == self.incarnation and version.step <= self.checkpoint.step
+        return (
+            self.checkpoint.incarnation == self.incarnation and version.step <= self.checkpoint.step
+        )
 
     def progress_to_save(self) -> Progress:
         """`progress`, with everything else that a checkpoint holds brought up to date."""
@@ -128,17 +139,22 @@ class TrainerState:
         return progress
 
 
-def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], progress: Progress) -> TrainerState:
+def resume_state(
+    config: RunConfig, queue: TrainerQueue, parts: list[Share], progress: Progress
+) -> TrainerState:
     """Take the next incarnation and continue from `progress`. `parts`: the training prompts.
 
-    Raises QueueAway if Redis cannot be reached, UserError if the checkpoint or Redis holds what no run wrote.
+    Raises QueueAway if Redis cannot be reached, UserError if the checkpoint or Redis holds what no
+    run wrote.
     """
     # Redis may know of later incarnations, which began and left no checkpoint.
     incarnation = queue.start_incarnation(progress.incarnation + 1)
     # Without a checkpoint nothing of earlier incarnations survives.
     history = SurvivingHistory((), incarnation)
     if progress.is_restored:
-        history = SurvivingHistory(progress.earlier, progress.incarnation).continued_by(incarnation, progress.step)
+        history = SurvivingHistory(progress.earlier, progress.incarnation).continued_by(
+            incarnation, progress.step
+        )
     curriculum = make_curriculum(
         reduce_shares(parts, config.recipe.unique_prompts, seed=config.seed),
         seed=config.seed,
@@ -155,10 +171,14 @@ def resume_state(config: RunConfig, queue: TrainerQueue, parts: list[Share], pro
         ledger=restore_ledger(queue, Keys(config.run, config.redis.scope).state, progress),
         compute=ComputeLedger(
             config.run_folder / COMPUTE,
-            teacher_devices=config.recipe.distillation.devices if config.recipe.distillation is not None else 0,
+            teacher_devices=config.recipe.distillation.devices
+            if config.recipe.distillation is not None
+            else 0,
         ),
         published=PolicyVersion(incarnation, progress.step),
-        checkpoint=PolicyVersion(progress.incarnation, progress.step if progress.is_restored else -1),
+        checkpoint=PolicyVersion(
+            progress.incarnation, progress.step if progress.is_restored else -1
+        ),
     )
 
 
@@ -172,13 +192,15 @@ def _restore_curriculum(curriculum: Curriculum | MixtureCurriculum, progress: Pr
         raise
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise UserError(
-            f"the checkpoint's curriculum is damaged ({type(error).__name__}: {str(error)[:100]}); remove the "
+            f"the checkpoint's curriculum is damaged ({type(error).__name__}: {str(error)[:100]}); "
+            "remove the "
             "checkpoint to resume from an older one"
         ) from error
 
 
 def restore_ledger(queue: TrainerQueue, state_key: str, progress: Progress) -> Ledger:
-    """The checkpoint's ledger. Tasks that a lost history dispatched after it are removed from Redis.
+    """The checkpoint's ledger. Tasks that a lost history dispatched after it are removed from
+    Redis.
 
     `state_key`: Redis key of the trainer's state, for error messages.
     """
@@ -195,7 +217,10 @@ def restore_ledger(queue: TrainerQueue, state_key: str, progress: Progress) -> L
 
 
 def _stored_sequence(queue: TrainerQueue, state_key: str) -> int:
-    """The first sequence that was never given out, as wire 1 knows it. Raises UserError if that is not a number."""
+    """The first sequence that was never given out, as wire 1 knows it.
+
+    Raises UserError if that is not a number.
+    """
     text = queue.get_state(NEXT_SEQUENCE)
     if text is None:
         return 0

@@ -1,12 +1,15 @@
-"""Asks a teacher behind an endpoint for the log-probs of the groups that come back, while they wait in the intake.
+"""Asks a teacher behind an endpoint for the log-probs of the groups that come back, while they wait
+in the intake.
 
-    intake: ask(group) --> thread: one request a rollout, at most `requests` at a time --> answered() --> take(sequence)
+    intake: ask(group) --> thread: one request a rollout, at most `requests` at a time -->
+        answered() --> take(sequence)
 
 A group waits for `deadline_seconds` at most, the time in which its requests have no place included.
 
-Each token sequence of a rollout (an episode may have several) is one prompt of its own token ids to /v1/completions of
-vLLM, with `prompt_logprobs`: its log-probs of the tokens that it is given. A rollout without an answer at its deadline
-is counted, and never trained on: it has no advantage, which is not an advantage of 0.
+Each token sequence of a rollout (an episode may have several) is one prompt of its own token ids to
+/v1/completions of vLLM, with `prompt_logprobs`: its log-probs of the tokens that it is given. A
+rollout without an answer at its deadline is counted, and never trained on: it has no advantage,
+which is not an advantage of 0.
 """
 
 import asyncio
@@ -34,18 +37,19 @@ ANSWER_BYTES = 1 << 16
 WARN_SECONDS = 60.0
 """Between two warnings that rollouts were not answered."""
 SILENT_GROUPS = 8
-"""Groups in a row without any answer that end the run. One may consist of rollouts that the teacher cannot take; eight
-do not, and every further one costs a prompt and makes no step."""
+"""Groups in a row without any answer that end the run. One may consist of rollouts that the teacher
+cannot take; eight do not, and every further one costs a prompt and makes no step."""
 FINAL_STATUSES = frozenset({400, 413})
-"""HTTP answers about one rollout, such as one too long for the teacher. Others are about the server: its token or model
-may be corrected while it is asked again."""
+"""HTTP answers about one rollout, such as one too long for the teacher. Others are about the
+server: its token or model may be corrected while it is asked again."""
 PASSING_OUTCOMES = frozenset({"timeout", "unreachable"})
 """Outcomes of a server that is away or too slow, unless it named a fault of the request."""
 OUTCOMES = ("answered", "unreachable", "refused", "unreadable", "timeout")
 STOP_SECONDS = 10.0
 """How long requests under way may take to be cancelled at the end, and the loop to begin."""
 RolloutLogprobs = tuple[Logprobs, ...]
-"""[L] log pi_teacher of the tokens of each sequence of a rollout. Those of given tokens mean nothing."""
+"""[L] log pi_teacher of the tokens of each sequence of a rollout. Those of given tokens mean
+nothing."""
 TeacherLogprobs = tuple[RolloutLogprobs | None, ...]
 """One entry for each rollout of a group; None if the teacher did not answer all of it."""
 log = get_logger()
@@ -66,7 +70,10 @@ class TeacherClient:
         max_tokens: int,
         is_wanted: Callable[[RolloutGroup], bool] = lambda _: True,
     ) -> None:
-        """`max_tokens`: of prompt and completion. `is_wanted`: whether anything of a group can be trained on."""
+        """`max_tokens`: of prompt and completion.
+
+        `is_wanted`: whether anything of a group can be trained on.
+        """
         self._settings = settings
         self._exporter = exporter
         self._is_wanted = is_wanted
@@ -101,7 +108,8 @@ class TeacherClient:
     def answered_sequences(self) -> list[int]:
         """Task sequences of the groups whose answers are complete, or given up, and not yet taken.
 
-        Raises UserError if the teacher answers nothing any more; PassingError if it may have failed for now.
+        Raises UserError if the teacher answers nothing any more; PassingError if it may have failed
+        for now.
         """
         if self._silent_groups >= SILENT_GROUPS:
             raise self._silent()
@@ -118,13 +126,17 @@ class TeacherClient:
             future.cancel()
 
     def close(self) -> None:
-        """Cancel the requests under way; a teacher that holds one is left behind with its thread."""
+        """Cancel the requests under way; a teacher that holds one is left behind
+        with its thread.
+        """
         for sequence in list(self._answer_futures):
             self.forget(sequence)
         try:
             self._on_loop(self._end()).result(STOP_SECONDS)
         except TimeoutError:
-            log.warning("connections to the teacher could not be closed in time", seconds=STOP_SECONDS)
+            log.warning(
+                "connections to the teacher could not be closed in time", seconds=STOP_SECONDS
+            )
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_SECONDS)
@@ -133,7 +145,9 @@ class TeacherClient:
                 self._loop.close()
 
     async def _end(self) -> None:
-        """Wait for the cancelled requests too: the loop would complain about one that it never saw end."""
+        """Wait for the cancelled requests too: the loop would complain about one that it never saw
+        end.
+        """
         open_tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in open_tasks:
             task.cancel()
@@ -143,11 +157,17 @@ class TeacherClient:
     def _silent(self) -> UserError:
         setting = "recipe.distillation.teacher"
         sentence = (
-            f"{setting}.url = {self._settings.url}: {self._silent_groups} groups in a row got no answer, without which "
-            f"nothing can be trained on ({self._last_failure}); correct the server, or {setting} in the run file"
+            f"{setting}.url = {self._settings.url}: {self._silent_groups} groups in a row got no "
+            "answer, without which "
+            f"nothing can be trained on ({self._last_failure}); correct the server, or {setting} "
+            "in the run file"
         )
         failure = self._last_failure
-        is_outage = failure is not None and failure.outcome in PASSING_OUTCOMES and not failure.is_own_mistake
+        is_outage = (
+            failure is not None
+            and failure.outcome in PASSING_OUTCOMES
+            and not failure.is_own_mistake
+        )
         return PassingError(sentence) if is_outage else UserError(sentence)
 
     async def _ask_group(self, group: RolloutGroup) -> TeacherLogprobs:
@@ -160,7 +180,9 @@ class TeacherClient:
         self._silent_groups = self._silent_groups + 1 if is_silent else 0
         return answers
 
-    async def _ask_rollout(self, task_prompt: TokenIds, rollout: Rollout, deadline: float) -> RolloutLogprobs | None:
+    async def _ask_rollout(
+        self, task_prompt: TokenIds, rollout: Rollout, deadline: float
+    ) -> RolloutLogprobs | None:
         answers: list[Logprobs] = []
         num_tokens = 0
         for sequence in rollout.sequences:
@@ -183,7 +205,9 @@ class TeacherClient:
 
     async def _place_until(self, deadline: float) -> None:
         seconds = self._settings.deadline_seconds
-        busy = NoPlace("timeout", f"{self._settings.url} was busy with other rollouts for {seconds:g} s")
+        busy = NoPlace(
+            "timeout", f"{self._settings.url} was busy with other rollouts for {seconds:g} s"
+        )
         try:
             async with asyncio.timeout_at(deadline):
                 await self._places.acquire()
@@ -208,18 +232,24 @@ class TeacherClient:
         return logprobs
 
     def _note(self, error: NoAnswer) -> None:
-        if self._last_failure is None or not isinstance(error, NoPlace):  # which says nothing about the cause
+        if self._last_failure is None or not isinstance(
+            error, NoPlace
+        ):  # which says nothing about the cause
             self._last_failure = error
         self._exporter.add(trainer_metrics.TEACHER_ROLLOUTS, outcome=error.outcome)
         if time.monotonic() - self._warned_at >= WARN_SECONDS:
             self._warned_at = time.monotonic()
-            log.warning("the teacher gave no log-probs; these rollouts are not trained on", reason=str(error))
+            log.warning(
+                "the teacher gave no log-probs; these rollouts are not trained on",
+                reason=str(error),
+            )
 
 
 def read_logprobs(answer: Any, num_prompt: int, token_ids: TokenIds) -> Logprobs:
     """[L] log-probs of the completion's tokens in vLLM's answer.
 
-    Raises ValueError, KeyError, TypeError or IndexError if it is about other tokens, or if a value is no number.
+    Raises ValueError, KeyError, TypeError or IndexError if it is about other tokens, or if a value
+    is no number.
     """
     rows = answer["choices"][0]["prompt_logprobs"]
     num_asked = num_prompt + len(token_ids)

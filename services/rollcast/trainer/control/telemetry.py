@@ -1,4 +1,6 @@
-"""Metrics of the trainer: batch statistics, staleness, what groups can teach, and the last evaluations."""
+"""Metrics of the trainer: batch statistics, staleness, what groups can teach, and the last
+evaluations.
+"""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -47,17 +49,23 @@ def export_batch(exporter: Exporter, groups: Sequence[RolloutGroup]) -> dict[str
         "completion_tokens_mean": sum(r.num_tokens for r in rollouts) / len(rollouts),
         "ungraded_ratio": 1.0 - len(rewards) / len(rollouts),
     }
-    statistics |= statistics_of_episodes([rollout.episode for rollout in rollouts if rollout.episode is not None])
+    statistics |= statistics_of_episodes(
+        [rollout.episode for rollout in rollouts if rollout.episode is not None]
+    )
     exporter.set(trainer_metrics.REWARD_MEAN, statistics["reward_mean"])
     exporter.set(trainer_metrics.TRUNCATION_RATIO, statistics["truncation_ratio"])
     exporter.set(trainer_metrics.INTERRUPTED_RATIO, statistics["interrupted_ratio"])
     exporter.set(trainer_metrics.COMPLETION_TOKENS_MEAN, statistics["completion_tokens_mean"])
-    exporter.add(trainer_metrics.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN)
+    exporter.add(
+        trainer_metrics.TRUNCATED_MATCHES, truncated_matches(rollouts), purpose=Purpose.TRAIN
+    )
     return statistics
 
 
 def export_ratios(exporter: Exporter, stats: UpdateStats) -> None:
-    """How far the policy that sampled the batch is from the trained one, and what the loss made of that."""
+    """How far the policy that sampled the batch is from the trained one, and what the loss made of
+    that.
+    """
     for side, share in (("low", stats.ratios_cut_low), ("high", stats.ratios_cut_high)):
         if share is not None:
             exporter.set(trainer_metrics.RATIOS_CUT, share, side=side)
@@ -79,7 +87,9 @@ def count_staleness(groups: Sequence[RolloutGroup], step: int) -> Counter[int]:
 
 def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> None:
     """Count the prompts that the evaluation's pass rate lacks. Parts are counted in their whole."""
-    if evaluation.dataset.startswith((evaluation_metrics.PART_PREFIX, evaluation_metrics.ENVIRONMENT_PREFIX)):
+    if evaluation.dataset.startswith(
+        (evaluation_metrics.PART_PREFIX, evaluation_metrics.ENVIRONMENT_PREFIX)
+    ):
         return
     num_asked = evaluation.asked_prompts or 0
     num_graded = evaluation.num_prompts or 0
@@ -91,17 +101,28 @@ def export_lost_prompts(exporter: Exporter, evaluation: EvaluationRecord) -> Non
         "no_verdict": num_asked - num_missing - num_graded,
     }
     for reason, count in lost.items():
-        exporter.add(evaluation_metrics.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason)
-    exporter.add(trainer_metrics.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL)
+        exporter.add(
+            evaluation_metrics.EVAL_PROMPTS_LOST, count, dataset=evaluation.dataset, reason=reason
+        )
+    exporter.add(
+        trainer_metrics.TRUNCATED_MATCHES, evaluation.truncated_matches or 0, purpose=Purpose.EVAL
+    )
 
 
 class GroupSignals:
-    """Counts what the training groups that come back can teach, and warns if none of the first ones is of use."""
+    """Counts what the training groups that come back can teach, and warns if none of the first ones
+    is of use.
+    """
 
     def __init__(
-        self, recipe: Recipe, exporter: Exporter, is_wanted: Callable[[RolloutGroup], bool] = lambda _: True
+        self,
+        recipe: Recipe,
+        exporter: Exporter,
+        is_wanted: Callable[[RolloutGroup], bool] = lambda _: True,
     ) -> None:
-        """`is_wanted`: asks the recipe's own filter, if it has one, about a group that is usable otherwise."""
+        """`is_wanted`: asks the recipe's own filter, if it has one, about a group that is usable
+        otherwise.
+        """
         self._recipe = recipe
         self._is_wanted = is_wanted
         self._exporter = exporter
@@ -121,7 +142,11 @@ class GroupSignals:
             self._recipe,
             compared,
         )
-        if signal is GroupSignal.USABLE and self._recipe.filter is not None and not self._is_wanted(group):
+        if (
+            signal is GroupSignal.USABLE
+            and self._recipe.filter is not None
+            and not self._is_wanted(group)
+        ):
             signal = GroupSignal.FILTERED
         self._counts[str(signal)] += 1
         self._exporter.add(trainer_metrics.GROUP_SIGNALS, signal=str(signal))

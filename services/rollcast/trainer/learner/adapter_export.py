@@ -1,7 +1,8 @@
 """Export of a run with LoRA: the adapter alone, as a folder that PEFT and vLLM read.
 
     adapter_model.safetensors     the adapter's weights, in the model's dtype
-    adapter_config.json           rank, alpha, layers, the base model (a folder's whole path) and its revision
+    adapter_config.json           rank, alpha, layers, the base model (a folder's whole path) and
+                                  its revision
     tokenizer.json, ..            the base's tokenizer and chat template, as they are
 
 `rollcast model merge` makes a whole model of it.
@@ -35,7 +36,9 @@ class AdapterExport(Export):
     def _write_others(self) -> None:
         lora = self._policy.lora
         assert lora is not None
-        layers = sorted({name.rpartition(".")[2] for name in adapted_layers(self._policy.causal_lm)})
+        layers = sorted(
+            {name.rpartition(".")[2] for name in adapted_layers(self._policy.causal_lm)}
+        )
         revision = getattr(stored_config(self._settings), "_commit_hash", None)
         folder = Path(self._settings.path)
         base = str(folder.absolute()) if folder.is_dir() else self._settings.path

@@ -2,8 +2,8 @@
 
     skeleton -> add_adapters -> shard -> read the frozen weights (without_adapters) -> make_adapters
 
-The model's own weights are frozen and in the model's dtype. Adapters are float32, as masters are; the forward pass
-gathers them in the model's dtype, in which they are published.
+The model's own weights are frozen and in the model's dtype. Adapters are float32, as masters are;
+the forward pass gathers them in the model's dtype, in which they are published.
 """
 
 import math
@@ -25,25 +25,45 @@ ADAPTER = "default"
 FILE_PREFIX = "base_model.model."
 """Begins every name in a file of PEFT's, and so on the wire."""
 ABSORBED_LAYERS = ("kv_b_proj",)
-"""vLLM multiplies other matrices by these weights when it has read them, and decodes with the products: it would see no
-adapter of theirs."""
-EXPERT_LAYERS = ("experts", "gate_proj", "up_proj", "gate_up_proj", "down_proj", "w1", "w2", "w3", "gate", "router")
-"""Names of layers of experts and of their routers. PEFT takes such a name of a layer outside of them for that
-of the experts too, and fuses two of them into an adapter of twice the rank."""
+"""vLLM multiplies other matrices by these weights when it has read them, and decodes with the
+products: it would see no adapter of theirs."""
+EXPERT_LAYERS = (
+    "experts",
+    "gate_proj",
+    "up_proj",
+    "gate_up_proj",
+    "down_proj",
+    "w1",
+    "w2",
+    "w3",
+    "gate",
+    "router",
+)
+"""Names of layers of experts and of their routers. PEFT takes such a name of a layer outside of
+them for that of the experts too, and fuses two of them into an adapter of twice the rank."""
 
 
 def add_adapters(causal_lm: Any, lora: Lora) -> None:
-    """Freeze the model and put adapters on its targets. Raises Unsupported if a target cannot have one."""
-    from peft import inject_adapter_in_model  # takes a second, which a run without adapters does not have to wait
+    """Freeze the model and put adapters on its targets.
+
+    Raises Unsupported if a target cannot have one.
+    """
+    from peft import (
+        inject_adapter_in_model,
+    )  # takes a second, which a run without adapters does not have to wait
 
     target_names = _targets(causal_lm, lora)
     causal_lm.requires_grad_(False)
-    inject_adapter_in_model(adapter_config(lora, target_names), causal_lm, ADAPTER, low_cpu_mem_usage=True)
+    inject_adapter_in_model(
+        adapter_config(lora, target_names), causal_lm, ADAPTER, low_cpu_mem_usage=True
+    )
     _check_adapted(causal_lm, lora.rank)
     for layer in adapted_layers(causal_lm).values():
         for factor in (layer.lora_A, layer.lora_B):
             weight = factor[ADAPTER].weight
-            weight.data = weight.data.float()  # of no size yet; PEFT gives it the dtype of the frozen weight
+            weight.data = (
+                weight.data.float()
+            )  # of no size yet; PEFT gives it the dtype of the frozen weight
 
 
 def adapter_config(lora: Lora, targets: list[str], **base: str | None) -> Any:
@@ -67,7 +87,9 @@ def adapted_layers(causal_lm: nn.Module) -> dict[str, Any]:
 
 
 def published_adapters(causal_lm: nn.Module) -> dict[str, str | None]:
-    """The name of each adapter weight in a file of PEFT's, which vLLM reads, by its name in the module."""
+    """The name of each adapter weight in a file of PEFT's, which vLLM reads, by its name in the
+    module.
+    """
     return {
         f"{name}.{factor_name}.{ADAPTER}.weight": f"{FILE_PREFIX}{name}.{factor_name}.weight"
         for name in adapted_layers(causal_lm)
@@ -103,9 +125,11 @@ def adapters_off(policy: nn.Module) -> Iterator[None]:
 
 
 def make_adapters(policy: nn.Module, seed: int, device: torch.device) -> None:
-    """Give sharded adapters their first values, as PEFT does: A is random, B is 0, so that the policy is the base.
+    """Give sharded adapters their first values, as PEFT does: A is random, B is 0, so that the
+    policy is the base.
 
-    Each rank draws a whole A and keeps its rows, so that the values do not depend on the number of ranks.
+    Each rank draws a whole A and keeps its rows, so that the values do not depend on the number of
+    ranks.
     """
     for name, layer in adapted_layers(policy).items():
         drawn = torch.empty(layer.lora_A[ADAPTER].weight.shape)
@@ -130,7 +154,10 @@ def _targets(causal_lm: Any, lora: Lora) -> list[str]:
     """The names among lora.layers that linear layers of the decoder have."""
     layers = decoder_layers(causal_lm)
     linear = {
-        _last(name) for layer in layers for name, module in layer.named_modules() if isinstance(module, nn.Linear)
+        _last(name)
+        for layer in layers
+        for name, module in layer.named_modules()
+        if isinstance(module, nn.Linear)
     }
     experts = {_last(name) for layer in layers for name in _experts(layer)}
     without = set(ABSORBED_LAYERS)
@@ -144,14 +171,25 @@ def _targets(causal_lm: Any, lora: Lora) -> list[str]:
     return sorted(linear & set(lora.layers))
 
 
-def _check_all_linear(layers: list[nn.Module], linear: set[str], without: set[str], *, has_experts: bool) -> None:
+def _check_all_linear(
+    layers: list[nn.Module], linear: set[str], without: set[str], *, has_experts: bool
+) -> None:
     attention = _attention(layers, without)
     if has_experts:
-        raise Unsupported("has experts, which get no adapters (model.lora.targets = all-linear)", _advice(attention))
-    if unknown_names := linear - set(LINEAR_LAYERS):
-        usual = [*attention, *(name for name in LINEAR_LAYERS if name in linear and name not in attention)]
         raise Unsupported(
-            f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} (model.lora.targets = all-linear)",
+            "has experts, which get no adapters (model.lora.targets = all-linear)",
+            _advice(attention),
+        )
+    if unknown_names := linear - set(LINEAR_LAYERS):
+        usual = [
+            *attention,
+            *(name for name in LINEAR_LAYERS if name in linear and name not in attention),
+        ]
+        raise Unsupported(
+            (
+                f"has linear layers of unknown names, {', '.join(sorted(unknown_names))} "
+                "(model.lora.targets = all-linear)"
+            ),
             f"list the targets in model.lora.targets, such as [{', '.join(usual)}]",
         )
 
@@ -159,12 +197,17 @@ def _check_all_linear(layers: list[nn.Module], linear: set[str], without: set[st
 def _check_target(name: str, layers: list[nn.Module], linear: set[str], without: set[str]) -> None:
     if name in linear and name in ABSORBED_LAYERS:
         raise Unsupported(
-            f"has latent attention, which vLLM decodes with the {name} of the base alone (model.lora.targets: {name})",
+            (
+                f"has latent attention, which vLLM decodes with the {name} of the base alone "
+                f"(model.lora.targets: {name})"
+            ),
             f"choose among {', '.join(sorted(linear - without))}",
         )
     if name in without - set(ABSORBED_LAYERS):
         advice = _advice(_attention(layers, without))
-        raise Unsupported(f"has experts, which get no adapters (model.lora.targets: {name})", advice)
+        raise Unsupported(
+            f"has experts, which get no adapters (model.lora.targets: {name})", advice
+        )
     if name not in linear:
         raise Unsupported(
             f"has no linear layer {name!r} in its decoder layers (model.lora.targets)",
@@ -177,18 +220,24 @@ def _advice(attention: list[str]) -> str:
 
 
 def _attention(layers: list[nn.Module], without: set[str]) -> list[str]:
-    """Names of the attention's linear layers, in its order: those in the modules of its output's."""
+    """Names of the attention's linear layers, in its order: those in the modules
+    of its output's.
+    """
     linear_names: dict[str, None] = {}
     for layer in layers:
         for module in layer.modules():
-            linear = [name for name, child in module.named_children() if isinstance(child, nn.Linear)]
+            linear = [
+                name for name, child in module.named_children() if isinstance(child, nn.Linear)
+            ]
             if "o_proj" in linear:
                 linear_names |= dict.fromkeys(linear)
     return [name for name in linear_names if name not in without]
 
 
 def _experts(layer: nn.Module) -> Iterator[str]:
-    """Names of the stacks of three dimensions, as which Transformers keeps experts, and of layers of single experts."""
+    """Names of the stacks of three dimensions, as which Transformers keeps experts, and of layers
+    of single experts.
+    """
     convolutions = {name for name, module in layer.named_modules() if isinstance(module, nn.Conv1d)}
     for name, weight in layer.named_parameters():
         is_stack = weight.dim() == 3 and name.removesuffix(".weight") not in convolutions
@@ -197,7 +246,9 @@ def _experts(layer: nn.Module) -> Iterator[str]:
 
 
 def _check_adapted(causal_lm: nn.Module, rank: int) -> None:
-    """PEFT rewrites the settings for some kinds of model, by which experts would get adapters of another rank."""
+    """PEFT rewrites the settings for some kinds of model, by which experts would get adapters of
+    another rank.
+    """
     for name, layer in adapted_layers(causal_lm).items():
         base = getattr(layer, "base_layer", None)
         assert isinstance(base, nn.Linear), f"{name} is no linear layer"

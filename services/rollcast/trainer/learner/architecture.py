@@ -1,7 +1,8 @@
 """A model as its config describes it, without weights; and whether it can be trained here.
 
-Only the config is read: the model is built on the meta device, and the computation from its body to its logits is tried
-with a head of a few rows. Transformers' loading code takes seconds to import, so the functions that need it import it.
+Only the config is read: the model is built on the meta device, and the computation from its body to
+its logits is tried with a head of a few rows. Transformers' loading code takes seconds to import,
+so the functions that need it import it.
 """
 
 from collections.abc import Iterator
@@ -26,22 +27,31 @@ STACKS = {
     "block_sparse_moe.experts.*.w1.weight": "block_sparse_moe.experts.w13",
     "block_sparse_moe.experts.*.w2.weight": "block_sparse_moe.experts.w2",
 }
-"""Names of each expert's weights in files (of two that are fused the first), and vLLM's name of their stack."""
+"""Names of each expert's weights in files (of two that are fused the first), and vLLM's name of
+their stack."""
 
 
 def read_config(settings: Model) -> Any:
-    """Read the config, with everything random switched off: else the ratio to the generators' log-probs was noise."""
+    """Read the config, with everything random switched off: else the ratio to the generators'
+    log-probs was noise.
+    """
     config = stored_config(settings)
     for name, value in config.to_dict().items():
         # Such as attention_dropout, resid_pdrop and router_jitter_noise.
-        if isinstance(value, float) and ("dropout" in name or name.endswith(("pdrop", "jitter_noise"))):
+        if isinstance(value, float) and (
+            "dropout" in name or name.endswith(("pdrop", "jitter_noise"))
+        ):
             setattr(config, name, 0.0)
     return config
 
 
 def stored_config(settings: Model) -> Any:
-    """The stored config; for a kind of TEXT_MODELS that of the text model, as if it were stored alone."""
-    config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    """The stored config; for a kind of TEXT_MODELS that of the text model, as if it were stored
+    alone.
+    """
+    config = transformers.AutoConfig.from_pretrained(
+        settings.path, trust_remote_code=settings.trust_remote_code
+    )
     if config.model_type not in TEXT_MODELS:
         return config
     text = text_part(config)
@@ -53,12 +63,17 @@ def stored_config(settings: Model) -> Any:
 
 def has_other_parts(settings: Model) -> bool:
     """Whether the files hold more than the text model that is trained."""
-    config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+    config = transformers.AutoConfig.from_pretrained(
+        settings.path, trust_remote_code=settings.trust_remote_code
+    )
     return config.model_type in TEXT_MODELS
 
 
 def skeleton(settings: Model) -> Any:
-    """Return the causal LM on the meta device, in float32. Raises Unsupported, and what Transformers raises."""
+    """Return the causal LM on the meta device, in float32.
+
+    Raises Unsupported, and what Transformers raises.
+    """
     config = read_config(settings)
     _check_kind(config)
     with torch.device("meta"):
@@ -72,12 +87,18 @@ def skeleton(settings: Model) -> Any:
     shorten_chunks(causal_lm)
     renamed = [name for name, published in published_names(causal_lm).items() if published is None]
     if renamed:
-        raise Unsupported(f"stores {len(renamed)} weights in a form that the generators do not take ({renamed[0]})")
+        raise Unsupported(
+            f"stores {len(renamed)} weights in a form that the generators do not take "
+            f"({renamed[0]})"
+        )
     return causal_lm
 
 
 def body(causal_lm: Any) -> Any:
-    """The part that makes the hidden states. Llama 4 calls it otherwise than its `base_model_prefix` says."""
+    """The part that makes the hidden states.
+
+    Llama 4 calls it otherwise than its `base_model_prefix` says.
+    """
     return causal_lm.model if causal_lm.base_model is causal_lm else causal_lm.base_model
 
 
@@ -85,7 +106,8 @@ def logit_shape(config: Any) -> LogitShape:
     """Return the steps from projection to logits in a model of this Hugging Face config."""
     return LogitShape(
         cap=getattr(config, "final_logit_softcapping", None),
-        scale=getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1.0),
+        scale=getattr(config, "logit_scale", None)
+        or 1 / (getattr(config, "logits_scaling", None) or 1.0),
     )
 
 
@@ -96,26 +118,41 @@ def _attention(config: Any) -> str | None:
 
 def _check_kind(config: Any) -> None:
     if type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder:
-        raise Unsupported(f"is not a causal language model: each token of a {config.model_type} sees those after it")
+        raise Unsupported(
+            f"is not a causal language model: each token of a {config.model_type} sees those after "
+            "it"
+        )
     if config.get_text_config() is not config and _has_text_model(config):
         raise Unsupported(
-            f"is a {config.model_type} that takes more than text, and the generators would serve all of it",
-            "give its text model alone, which AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes",
+            (
+                f"is a {config.model_type} that takes more than text, and the generators would "
+                "serve all of it"
+            ),
+            (
+                "give its text model alone, which "
+                "AutoModelForCausalLM.from_pretrained(..).save_pretrained(FOLDER) writes"
+            ),
         )
     quantization = getattr(config, "quantization_config", None)
     if quantization is not None and not is_known(quantization):
         raise Unsupported(
-            f"is quantised by {quantization.get('quant_method')!r}, and of quantised files only FP8 in blocks and "
+            f"is quantised by {quantization.get('quant_method')!r}, and of quantised files only "
+            "FP8 in blocks and "
             "MXFP4 are read",
-            "give its weights as they were before that, or those that AutoModelForCausalLM.from_pretrained(..)"
+            "give its weights as they were before that, or those that "
+            "AutoModelForCausalLM.from_pretrained(..)"
             ".dequantize().save_pretrained(FOLDER) writes",
         )
     if config.model_type in RANDOM_ROUTERS:
-        raise Unsupported(f"is a {config.model_type}, whose routers draw experts at random while they train")
+        raise Unsupported(
+            f"is a {config.model_type}, whose routers draw experts at random while they train"
+        )
 
 
 def _has_text_model(config: Any) -> bool:
-    """Whether Transformers takes the text model alone, under names that the whole model's files do not have."""
+    """Whether Transformers takes the text model alone, under names that the whole model's files do
+    not have.
+    """
     mapping = transformers.AutoModelForCausalLM._model_mapping
     return type(config) in mapping and getattr(mapping[type(config)], "config_class", None) is type(
         config.get_text_config()
@@ -123,7 +160,9 @@ def _has_text_model(config: Any) -> bool:
 
 
 def _check_head(causal_lm: Any) -> None:
-    """Compare the model's own logits with those that the head computes from the same hidden states."""
+    """Compare the model's own logits with those that the head computes
+    from the same hidden states.
+    """
     if getattr(causal_lm.get_output_embeddings(), "bias", None) is not None:
         raise Unsupported("has a bias of the output projection")
     width = causal_lm.get_output_embeddings().weight.shape[1]
@@ -136,9 +175,14 @@ def _check_head(causal_lm: Any) -> None:
     expected = logit_shape(causal_lm.config).apply_(nn.functional.linear(hidden, weight))
     try:
         with torch.no_grad(), _bare(causal_lm, hidden, weight):
-            logits = causal_lm(input_ids=torch.zeros(1, num_probe_tokens, dtype=torch.long), use_cache=False).logits
+            logits = causal_lm(
+                input_ids=torch.zeros(1, num_probe_tokens, dtype=torch.long), use_cache=False
+            ).logits
         is_known = torch.allclose(expected, logits, rtol=0, atol=1e-4 * float(logits.abs().max()))
-    except (RuntimeError, NotImplementedError):  # it uses more weights than these, and they are on no device
+    except (
+        RuntimeError,
+        NotImplementedError,
+    ):  # it uses more weights than these, and they are on no device
         is_known = False
     if not is_known:
         raise Unsupported("computes its logits in another way than its config describes")
@@ -165,19 +209,22 @@ def _bare(causal_lm: Any, hidden: torch.Tensor, weight: torch.Tensor) -> Iterato
 
 
 def published_names(causal_lm: Any) -> dict[str, str | None]:
-    """Return the name under which each weight of a Transformers model travels to the generators, by its name there.
+    """Return the name under which each weight of a Transformers model travels to the generators, by
+    its name there.
 
     Buffers that belong to a model's files are included, such as the bias of a router's choice.
 
-    Transformers renames some weights when it reads them, and says how to undo that; vLLM reads the names of the files.
-    The experts of a layer are one 3-D weight here and one for each expert in the files; vLLM takes the stack too, under
-    a name of its own. None: it is stored in a form that neither is renamed only nor a stack that vLLM knows.
+    Transformers renames some weights when it reads them, and says how to undo that; vLLM reads the
+    names of the files. The experts of a layer are one 3-D weight here and one for each expert in
+    the files; vLLM takes the stack too, under a name of its own. None: it is stored in a form that
+    neither is renamed only nor a stack that vLLM knows.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import PrefixChange, WeightConverter, WeightRenaming
 
     conversions = get_model_conversion_mapping(causal_lm, add_legacy=False)
-    # Whether a file has such a prefix is not known without the file; vLLM takes the model's own names.
+    # Whether a file has such a prefix is not known without the file; vLLM takes the model's own
+    # names.
     undo = [
         conversion.reverse_transform()
         for conversion in reversed(conversions)
@@ -198,7 +245,9 @@ def _published_name(name: str, renamings: list[Any], converters: list[Any]) -> s
     if pattern is None:
         return str(stored)
     (converter,) = (candidate for candidate in converters if pattern in candidate.source_patterns)
-    if not all(isinstance(operation, Chunk | SplitModulelist) for operation in converter.operations):
+    if not all(
+        isinstance(operation, Chunk | SplitModulelist) for operation in converter.operations
+    ):
         return None
     for suffix, stack in STACKS.items():
         if stored.endswith(f".{suffix}"):

@@ -1,8 +1,10 @@
-"""Attention in the learner: the kernel that computes it, and sequences that are packed instead of padded.
+"""Attention in the learner: the kernel that computes it, and sequences that are packed instead of
+padded.
 
-`scaled_dot_product_attention` chooses among torch's kernels by device, dtype and shape. `trainer.attention` puts one of
-them first; the others stay, for layers that it cannot compute. Packed sequences lie one after the other in a single row
-[1, T]. On a GPU flash attention gets their bounds; on a CPU each one is computed by itself.
+`scaled_dot_product_attention` chooses among torch's kernels by device, dtype and shape.
+`trainer.attention` puts one of them first; the others stay, for layers that it cannot compute.
+Packed sequences lie one after the other in a single row [1, T]. On a GPU flash attention gets their
+bounds; on a CPU each one is computed by itself.
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,8 @@ BACKENDS = {
 }
 """torch's kernels by our names."""
 PACKED = "rollcast_packed"
-"""Transformers' name of our attention. It has no mask function, so that Transformers makes no mask for it."""
+"""Transformers' name of our attention. It has no mask function, so that Transformers makes no mask
+for it."""
 NOT_PASSED = -1
 """The model's attention passes no window: some models have it in the mask alone."""
 CHANGES_SCORES = ("s_aux", "softcap", "position_bias")
@@ -67,8 +70,12 @@ def preferring(kernel: AttentionKernel) -> Iterator[None]:
         yield
 
 
-def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, preferred: AttentionKernel) -> str:
-    """Name of the kernel that computes layers without a window, as torch's dispatcher answers now."""
+def kernel_in_use(
+    config: Any, *, dtype: torch.dtype, device: torch.device, preferred: AttentionKernel
+) -> str:
+    """Name of the kernel that computes layers without a window,
+    as torch's dispatcher answers now.
+    """
     if config._attn_implementation == PACKED:
         return "flash, packed" if device.type == "cuda" else "one sequence at a time"
     if config._attn_implementation != "sdpa":
@@ -85,16 +92,26 @@ def kernel_in_use(config: Any, *, dtype: torch.dtype, device: torch.device, pref
         for count, head_size in ((heads, size), (key_heads, size), (key_heads, value_size))
     ]
     # With gradient, as in training: a kernel may have no backward pass for these shapes.
-    query, key, value = (torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes)
+    query, key, value = (
+        torch.zeros(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes
+    )
     with preferring(preferred):
-        chosen = torch._fused_sdp_choice(query, key, value, is_causal=True, enable_gqa=key_heads != heads)
-    return next((name for name, backend in BACKENDS.items() if backend == SDPBackend(chosen)), f"number {chosen}")
+        chosen = torch._fused_sdp_choice(
+            query, key, value, is_causal=True, enable_gqa=key_heads != heads
+        )
+    return next(
+        (name for name, backend in BACKENDS.items() if backend == SDPBackend(chosen)),
+        f"number {chosen}",
+    )
 
 
 def why_not_packed(causal_lm: Any, *, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why the sequences of this model cannot be packed; None = they can."""
     config = causal_lm.config
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    kinds = set(getattr(config, "layer_types", None) or ()) - {
+        "full_attention",
+        "sliding_attention",
+    }
     if kinds:
         return f"this model has layers of the kind {min(kinds)}, which would see other sequences"
     if config._attn_implementation != "sdpa" or not causal_lm._supports_attention_backend:
@@ -114,7 +131,9 @@ def _why_no_flash(config: Any, device: torch.device) -> str | None:
     # Ampere: the first GPUs, by major compute capability, that flash attention runs on.
     least_flash_capability = 8
     if torch.cuda.get_device_capability(device)[0] < least_flash_capability:
-        return f"flash attention needs a GPU of compute capability {least_flash_capability}.0 or more"
+        return (
+            f"flash attention needs a GPU of compute capability {least_flash_capability}.0 or more"
+        )
     return None
 
 
@@ -143,21 +162,30 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Attention of every token to those before it in its own sequence, as Transformers calls it.
 
-    `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1, T, heads,
-    head size]. Raises UserError: the model changes scores in a way that it does not know.
+    `query` [1, heads, T, head size]; `key` and `value` with their own number of heads. Returns [1,
+    T, heads, head size]. Raises UserError: the model changes scores in a way that it does not know.
     """
-    if attention_mask is not None or any(other_arguments.get(name) is not None for name in CHANGES_SCORES):
+    if attention_mask is not None or any(
+        other_arguments.get(name) is not None for name in CHANGES_SCORES
+    ):
         raise UserError(
-            "trainer.packing = true: this model's attention has a mask or scores of its own; set it to false"
+            "trainer.packing = true: this model's attention has a mask or scores of its own; set "
+            "it to false"
         )
     if sliding_window == NOT_PASSED:
         sliding_window = getattr(module, "sliding_window", None) or None
     if query.is_cuda:
         states = (query, key, value)
-        return bounded_flash(*states, cu_seq_lens_q, max_length_q, scaling=scaling, window=sliding_window), None
+        return bounded_flash(
+            *states, cu_seq_lens_q, max_length_q, scaling=scaling, window=sliding_window
+        ), None
     lengths = cu_seq_lens_q.diff().tolist()
-    sequences = zip(*(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True)
-    outputs = [_one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences]
+    sequences = zip(
+        *(torch.split(states, lengths, dim=2) for states in (query, key, value)), strict=True
+    )
+    outputs = [
+        _one_sequence(*states, scaling=scaling, window=sliding_window) for states in sequences
+    ]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
 
@@ -171,8 +199,12 @@ def bounded_flash(
     scaling: float | None,
     window: int | None,
 ) -> Tensor:
-    """All packed sequences in one call of flash attention, which a GPU has; otherwise as `packed_attention`."""
-    from torch.nn.attention.varlen import varlen_attn  # imports torch's compiler, seconds that only a GPU needs
+    """All packed sequences in one call of flash attention, which a GPU has; otherwise as
+    `packed_attention`.
+    """
+    from torch.nn.attention.varlen import (
+        varlen_attn,
+    )  # imports torch's compiler, seconds that only a GPU needs
 
     attended = varlen_attn(
         query[0].transpose(0, 1),
@@ -191,7 +223,9 @@ def bounded_flash(
     return attended[None]
 
 
-def _one_sequence(query: Tensor, key: Tensor, value: Tensor, *, scaling: float | None, window: int | None) -> Tensor:
+def _one_sequence(
+    query: Tensor, key: Tensor, value: Tensor, *, scaling: float | None, window: int | None
+) -> Tensor:
     length = query.shape[2]
     mask = None
     if window is not None and length > window:

@@ -1,8 +1,9 @@
-"""Sequences of rollout groups, cut into micro-batches of bounded size for each rank, and their bytes.
+"""Sequences of rollout groups, cut into micro-batches of bounded size for each rank, and their
+bytes.
 
-A micro-batch is one forward and backward pass of one rank. FSDP's collectives run in lock-step, so every rank gets the
-same number of micro-batches (empty ones at the end) and the i-th ones of all ranks are about equally long.
-Their bytes are those of safetensors: no pickle.
+A micro-batch is one forward and backward pass of one rank. FSDP's collectives run in lock-step, so
+every rank gets the same number of micro-batches (empty ones at the end) and the i-th ones of all
+ranks are about equally long. Their bytes are those of safetensors: no pickle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +19,26 @@ from safetensors.numpy import load, save
 
 from rollcast.recipe.difficulty import CoefficientFactors
 from rollcast.recipe.effective_batch import EffectiveBatch
-from rollcast.rollouts.records import Branch, Logprobs, Rollout, RolloutGroup, RoutedExperts, TokenIds
+from rollcast.rollouts.records import (
+    Branch,
+    Logprobs,
+    Rollout,
+    RolloutGroup,
+    RoutedExperts,
+    TokenIds,
+)
 
 NUMBERS = ("advantage", "weight", "kl_factor", "entropy_factor")
 """Fields of a training sequence that are one number for all of its loss tokens."""
 TokenAdvantages = NDArray[np.float32]
-ARRAYS = ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "routed_experts", "token_advantages")
+ARRAYS = (
+    "prompt_token_ids",
+    "token_ids",
+    "generator_logprobs",
+    "loss_mask",
+    "routed_experts",
+    "token_advantages",
+)
 """Fields of a training sequence that are arrays, or None and then take no byte."""
 
 
@@ -31,7 +46,8 @@ ARRAYS = ("prompt_token_ids", "token_ids", "generator_logprobs", "loss_mask", "r
 class TrainingSequence:
     """One token sequence of a kept rollout: a prompt of P tokens and a completion of L tokens.
 
-    A rollout of one answer is one sequence. An episode has one more for each of its branches, all with its weight.
+    A rollout of one answer is one sequence. An episode has one more for each of its branches, all
+    with its weight.
     """
 
     prompt_token_ids: TokenIds
@@ -50,9 +66,11 @@ class TrainingSequence:
     entropy_factor: float = 1.0
     """Factor of the coefficient of the entropy bonus."""
     routed_experts: RoutedExperts | None = None
-    """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not recorded."""
+    """[P + L - 1, layers, choices] uint8: what the generator's routers chose. None = not
+    recorded."""
     token_advantages: TokenAdvantages | None = None
-    """[L] float32 advantage of each token, used in place of `advantage`. None = all tokens have that."""
+    """[L] float32 advantage of each token, used in place of `advantage`. None = all tokens have
+    that."""
 
     @property
     def num_tokens(self) -> int:
@@ -92,11 +110,12 @@ def training_sequences(
     factors: CoefficientFactors | None = None,
     token_advantages: Mapping[int, Sequence[TokenAdvantages]] = MappingProxyType({}),
 ) -> list[TrainingSequence]:
-    """Return the sequences of the kept rollouts. `effective` and `factors` have one entry per rollout: groups and
-    rollouts in order.
+    """Return the sequences of the kept rollouts. `effective` and `factors` have one entry per
+    rollout: groups and rollouts in order.
 
-    Without factors the coefficients of KL penalty and entropy bonus are the recipe's. `token_advantages`: by index, of
-    the rollouts whose tokens do not share one advantage, [L] for each of their sequences.
+    Without factors the coefficients of KL penalty and entropy bonus are the recipe's.
+    `token_advantages`: by index, of the rollouts whose tokens do not share one advantage, [L] for
+    each of their sequences.
     """
     rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     assert len(rollouts) == len(effective.kept_mask)
@@ -115,7 +134,9 @@ def training_sequences(
                 kl_factor=1.0 if factors is None else float(factors.kl[index]),
                 entropy_factor=1.0 if factors is None else float(factors.entropy[index]),
                 routed_experts=sequence.routed_experts,
-                token_advantages=None if sequence_advantages is None else sequence_advantages[number],
+                token_advantages=None
+                if sequence_advantages is None
+                else sequence_advantages[number],
             )
             if rollout.episode is None:
                 kept_sequences.append(training_sequence)
@@ -126,7 +147,9 @@ def training_sequences(
 
 
 def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
-    """The sequence without the tokens after its last one with loss: what an environment gave there changes nothing."""
+    """The sequence without the tokens after its last one with loss: what an environment gave there
+    changes nothing.
+    """
     length = int(np.flatnonzero(sequence.loss_mask)[-1]) + 1
     # The last token is never an input, so no router has chosen for it.
     inputs = len(sequence.prompt_token_ids) + length - 1
@@ -143,7 +166,9 @@ def _until_last_loss(sequence: TrainingSequence) -> TrainingSequence:
 
 
 def denominator(sequences: Iterable[TrainingSequence]) -> float:
-    """Return sum_t w_t over the whole batch, by which the objective of all micro-batches and ranks is divided."""
+    """Return sum_t w_t over the whole batch, by which the objective of all micro-batches and ranks
+    is divided.
+    """
     return float(sum(sequence.weight * int(sequence.loss_mask.sum()) for sequence in sequences))
 
 
@@ -156,13 +181,17 @@ def packed_tokens(micro_batch: MicroBatch) -> int:
 
 
 def plan_micro_batches(
-    sequences: Sequence[TrainingSequence], *, world_size: int, max_tokens: int, packing: bool = False
+    sequences: Sequence[TrainingSequence],
+    *,
+    world_size: int,
+    max_tokens: int,
+    packing: bool = False,
 ) -> list[list[MicroBatch]]:
     """Return the micro-batches of each rank [world_size], equally many for all.
 
-    A micro-batch has at most `max_tokens` tokens, padding included unless they are packed, or is one longer sequence.
-    Equally long sequences go together; the largest micro-batches are halved until their number is a multiple of
-    `world_size`.
+    A micro-batch has at most `max_tokens` tokens, padding included unless they are packed, or is
+    one longer sequence. Equally long sequences go together; the largest micro-batches are halved
+    until their number is a multiple of `world_size`.
     """
     size = packed_tokens if packing else padded_tokens
     micro_batches: list[MicroBatch] = []
@@ -177,7 +206,10 @@ def plan_micro_batches(
         micro_batches.append(tuple(current))
     while len(micro_batches) % world_size:
         # A single sequence is halved last: its second half is empty.
-        largest = max(range(len(micro_batches)), key=lambda i: (len(micro_batches[i]) > 1, size(micro_batches[i])))
+        largest = max(
+            range(len(micro_batches)),
+            key=lambda i: (len(micro_batches[i]) > 1, size(micro_batches[i])),
+        )
         largest_batch = micro_batches[largest]
         half = (len(largest_batch) + 1) // 2
         micro_batches[largest : largest + 1] = [largest_batch[:half], largest_batch[half:]]
@@ -192,7 +224,9 @@ def plan_micro_batches(
 
 
 def encode_micro_batches(micro_batches: Sequence[MicroBatch], denominator: float) -> bytes:
-    """Return the bytes of one rank's micro-batches; about 9 bytes per completion token, and one for each expert."""
+    """Return the bytes of one rank's micro-batches; about 9 bytes per completion token, and one for
+    each expert.
+    """
     sequences = [sequence for micro_batch in micro_batches for sequence in micro_batch]
     arrays = {
         "counts": np.array([len(micro_batch) for micro_batch in micro_batches], np.int64),

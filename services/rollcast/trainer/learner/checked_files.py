@@ -3,8 +3,8 @@
     __0_0.distcp, .metadata                 the files of torch.distributed.checkpoint
     __0_0.distcp.crc32, .metadata.crc32     size and CRC-32 of each
 
-torch's writer aborts the process if a write fails inside it. So the stream keeps the error and raises it once torch is
-done with the file.
+torch's writer aborts the process if a write fails inside it. So the stream keeps the error and
+raises it once torch is done with the file.
 """
 
 import io
@@ -31,12 +31,16 @@ class CheckedWriter(FileSystemWriter):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.fs = CheckedFileSystem()
-        set_crc32_options(False)  # torch's own checksums are never read and cost half of the processor's time
+        set_crc32_options(
+            False
+        )  # torch's own checksums are never read and cost half of the processor's time
 
 
 class CheckedFileSystem(FileSystem):
     @contextmanager
-    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
+    def create_stream(
+        self, path: str | os.PathLike[str], mode: str
+    ) -> Generator[io.IOBase, None, None]:
         if mode != "wb":
             with super().create_stream(path, mode) as stream:
                 yield stream
@@ -51,7 +55,10 @@ class CheckedFileSystem(FileSystem):
 
 
 class CheckedStream(io.BufferedIOBase):
-    """Counts the bytes written. After the first refused write nothing is written; `end` raises its error."""
+    """Counts the bytes written.
+
+    After the first refused write nothing is written; `end` raises its error.
+    """
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -117,10 +124,15 @@ def data_files(names: Collection[str]) -> list[str]:
 
 
 def files_to_check(names: Collection[str]) -> list[str]:
-    """The files of a checkpoint whose checksum is in another file, in order. Raises ValueError if one lacks it."""
+    """The files of a checkpoint whose checksum is in another file, in order.
+
+    Raises ValueError if one lacks it.
+    """
     needed = [METADATA, *data_files(names)]
     if unchecked_files := [name for name in needed if f"{name}{CHECKSUM}" not in names]:
-        raise ValueError(f"{unchecked_files[0]} has no checksum: {unchecked_files[0]}{CHECKSUM} does not exist")
+        raise ValueError(
+            f"{unchecked_files[0]} has no checksum: {unchecked_files[0]}{CHECKSUM} does not exist"
+        )
     return needed
 
 

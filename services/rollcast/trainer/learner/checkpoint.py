@@ -1,12 +1,15 @@
 """Checkpoints of the learner and of the controller's state, and how they are read.
 
     checkpoints/2.118/             incarnation 2, step 118
-        .metadata, *.distcp        torch.distributed.checkpoint: weights, AdamW moments, random-number states
+        .metadata, *.distcp        torch.distributed.checkpoint: weights, AdamW moments,
+                                   random-number states
         .metadata.crc32, ..        a checksum of each file
-        controller.json            optimizer steps made, and rank 0's own state; its checksum is inside
+        controller.json            optimizer steps made, and rank 0's own state; its checksum is
+                                   inside
 
-`storage` defines their place and when one is whole. No file is used before all of them were compared with their
-checksums. The number of ranks may differ when one is read; random-number states are then left alone.
+`storage` defines their place and when one is whole. No file is used before all of them were
+compared with their checksums. The number of ranks may differ when one is read; random-number states
+are then left alone.
 """
 
 import json
@@ -55,7 +58,8 @@ class DamagedCheckpoint(UserError):  # noqa: N818  (a finding: an older one may 
 class ControllerFile:
     """The controller's state, and how the checkpoint's other files are to be read.
 
-    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller": .., "lora": ..}
+    {"crc32": checksum of what follows, "format": 2, "updates": .., "world_size": .., "controller":
+    .., "lora": ..}
     """
 
     updates: int
@@ -75,13 +79,17 @@ def storage_at(location: Place) -> CheckpointStorage:
         return ObjectStorage(location)
     except OSError as error:
         raise UserError(
-            f"checkpoints at {location} cannot be reached ({error.strerror}); give a folder, or a URL such as "
+            f"checkpoints at {location} cannot be reached ({error.strerror}); give a folder, or a "
+            "URL such as "
             "s3://bucket/path whose library is installed"
         ) from error
 
 
 def checkpoints(location: Place) -> list[Place]:
-    """Return the complete checkpoints, newest version first. Raises UserError if they cannot be listed."""
+    """Return the complete checkpoints, newest version first.
+
+    Raises UserError if they cannot be listed.
+    """
     storage = storage_at(location)
     try:
         return [storage.at(name) for name in storage.names()]
@@ -93,14 +101,19 @@ def checkpoints(location: Place) -> list[Place]:
 
 
 def checkpoint_version(checkpoint: Place) -> PolicyVersion:
-    """Return the version that a complete checkpoint holds. Raises ValueError for any other place."""
+    """Return the version that a complete checkpoint holds.
+
+    Raises ValueError for any other place.
+    """
     return PolicyVersion.parse(_split(checkpoint)[1])
 
 
 def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
-    """Put the learner into the state of a checkpoint; return the controller's. Collective: every rank raises the same.
+    """Put the learner into the state of a checkpoint; return the controller's. Collective: every
+    rank raises the same.
 
-    Raises DamagedCheckpoint if it is, PassingError if the disk fails now, UserError if it belongs to another model.
+    Raises DamagedCheckpoint if it is, PassingError if the disk fails now, UserError if it belongs
+    to another model.
     """
     ranks = learner.ranks
     tensors = state(learner)
@@ -118,7 +131,10 @@ def load_checkpoint(checkpoint: Place, learner: Learner) -> dict[str, Any]:
 
 
 def load_weights(checkpoint: Place, learner: Learner) -> dict[str, Any]:
-    """Give the learner a checkpoint's weights and nothing else; return its controller's state. Otherwise the same."""
+    """Give the learner a checkpoint's weights and nothing else; return its controller's state.
+
+    Otherwise the same.
+    """
     tensors: dict[str, Tensor] = {
         f"{WEIGHTS}{name}": weight.detach() for name, weight in learner.policy.trained_weights()
     }
@@ -126,23 +142,32 @@ def load_weights(checkpoint: Place, learner: Learner) -> dict[str, Any]:
     return _read(checkpoint, learner, tensors, weights_only=True).controller or {}
 
 
-def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool) -> ControllerFile:
+def _read(
+    checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, weights_only: bool
+) -> ControllerFile:
     """Fill `tensors`; return the controller file next to them."""
     folder, name = _split(checkpoint)
     storage = storage_at(folder)
     # First, so that no rank begins to read tensors from damaged files.
-    saved = _read_on_all_ranks(checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks))
+    saved = _read_on_all_ranks(
+        checkpoint, learner, lambda: _checked_controller(storage, name, learner.ranks)
+    )
     shapes = _read_on_all_ranks(checkpoint, learner, lambda: _shapes(storage, name))
     remedy = (
-        "give the model that it was trained from" if weights_only else "resume with the model the run was started with"
+        "give the model that it was trained from"
+        if weights_only
+        else "resume with the model the run was started with"
     )
     if saved.lora != (current_lora := _lora(learner)):
         export = (
-            "that run's export" if saved.lora is None else "the folder that `rollcast model merge` makes of its export"
+            "that run's export"
+            if saved.lora is None
+            else "the folder that `rollcast model merge` makes of its export"
         )
         instead = f", or train from {export}" if weights_only else ""
         raise UserError(
-            f"checkpoint {checkpoint} is of a run with model.lora = {json.dumps(saved.lora)}, and here it is "
+            f"checkpoint {checkpoint} is of a run with model.lora = {json.dumps(saved.lora)}, and "
+            "here it is "
             f"{json.dumps(current_lora)}; give both runs the same{instead}"
         )
     for key, tensor in tensors.items():
@@ -150,17 +175,26 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
         needed = tuple(tensor.shape)
         if not key.startswith(RNG) and stored_shape != needed:
             raise UserError(
-                f"checkpoint {checkpoint} holds {key} with shape {stored_shape}, model.path needs {needed}; {remedy}"
+                f"checkpoint {checkpoint} holds {key} with shape {stored_shape}, model.path needs "
+                f"{needed}; {remedy}"
             )
-    if more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys():  # of a deeper model, say
-        raise UserError(f"checkpoint {checkpoint} holds {min(more)}, which model.path does not have; {remedy}")
+    if (
+        more := {key for key in shapes if key.startswith(WEIGHTS)} - tensors.keys()
+    ):  # of a deeper model, say
+        raise UserError(
+            f"checkpoint {checkpoint} holds {min(more)}, which model.path does not have; {remedy}"
+        )
     same_ranks = saved.world_size == learner.ranks.world_size
-    tensors_to_load = {key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)}
+    tensors_to_load = {
+        key: tensor for key, tensor in tensors.items() if same_ranks or not key.startswith(RNG)
+    }
     failure: Exception | None = None
     try:
         load(tensors_to_load, storage_reader=storage.reader(name))
     except CheckpointException as error:  # raised on every rank if it failed on one
-        if refused := next((cause for cause, _ in error.failures.values() if is_out_of_memory(cause)), None):
+        if refused := next(
+            (cause for cause, _ in error.failures.values() if is_out_of_memory(cause)), None
+        ):
             # The caller makes a sentence of it (`told_what_did_not_fit`).
             raise MemoryError(str(refused)) from error
         failure = disk_failure(error) or ValueError("its tensors cannot be read")
@@ -169,7 +203,9 @@ def _read(checkpoint: Place, learner: Learner, tensors: dict[str, Tensor], *, we
 
 
 def _checked_controller(storage: CheckpointStorage, name: str, ranks: Ranks) -> ControllerFile:
-    """A checkpoint's controller file, after this rank has compared its share of the others with their checksums."""
+    """A checkpoint's controller file, after this rank has compared its share of the others with
+    their checksums.
+    """
     saved = read_controller(storage.controller(name))
     for file in files_to_check(storage.files(name))[ranks.rank :: ranks.world_size]:
         storage.check(name, file)
@@ -180,7 +216,9 @@ def _shapes(storage: CheckpointStorage, name: str) -> dict[str, tuple[int, ...]]
     metadata = storage.reader(name).read_metadata()
     check_metadata(metadata, data_files(storage.files(name)))
     entries = metadata.state_dict_metadata.items()
-    return {key: tuple(entry.size) for key, entry in entries if isinstance(entry, TensorStorageMetadata)}
+    return {
+        key: tuple(entry.size) for key, entry in entries if isinstance(entry, TensorStorageMetadata)
+    }
 
 
 def _split(checkpoint: Place) -> tuple[Place, str]:
@@ -202,7 +240,8 @@ def _read_on_all_ranks(checkpoint: Place, learner: Learner, reader: Callable[[],
         content = reader()
     except UserError as error:  # every rank reads the same words
         raise UserError(
-            f"checkpoint {checkpoint}: {error}; resume with the release that wrote it, or a newer one"
+            f"checkpoint {checkpoint}: {error}; resume with the release that wrote it, or a newer "
+            "one"
         ) from None
     except (OSError, ValueError) as error:
         _agree(checkpoint, learner, error)
@@ -226,7 +265,9 @@ def _agree(checkpoint: Place, learner: Learner, failure: Exception | None) -> No
 
 
 def damage_message(checkpoint: Place, reason: object) -> str:
-    return f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
+    return (
+        f"checkpoint {checkpoint} cannot be read ({reason}); remove it to resume from an older one"
+    )
 
 
 def _buffers(learner: Learner) -> dict[str, Tensor]:
@@ -254,7 +295,9 @@ def state(learner: Learner) -> dict[str, Tensor]:
 
 def disk_failure(error: CheckpointException) -> OSError | None:
     """The file system's error on any rank."""
-    return next((failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None)
+    return next(
+        (failure for failure, _ in error.failures.values() if isinstance(failure, OSError)), None
+    )
 
 
 def controller_text(learner: Learner, controller: dict[str, Any] | None) -> str:
@@ -291,7 +334,11 @@ def read_controller(text: str) -> ControllerFile:
     updates, world_size, controller = (
         controller_fields.get(name, "") for name in ("updates", "world_size", "controller")
     )
-    if not _is_count(updates, 0) or not _is_count(world_size, 1) or not isinstance(controller, dict | None):
+    if (
+        not _is_count(updates, 0)
+        or not _is_count(world_size, 1)
+        or not isinstance(controller, dict | None)
+    ):
         raise ValueError("controller.json lacks updates, world_size or controller")
     lora = controller_fields.get("lora")
     if not isinstance(lora, dict | None):
@@ -306,7 +353,9 @@ def _is_count(value: Any, minimum: int) -> bool:
 def finite_json(text: str | bytes) -> Any:
     """The value. Raises ValueError, in a few words, for anything except JSON of finite numbers."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+        return json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

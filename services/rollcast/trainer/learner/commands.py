@@ -1,14 +1,18 @@
 """Commands from rank 0 to the other ranks, over a key-value store on CPU.
 
     rank 0                              rank r                        keys, n = 0, 1, 2, ...
-    send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of the body
-      own part of the collective         <-->      its part           r/n                kind, chunks, bytes
-    send(...)                                      receive()          deleted by their reader, r/n last
+    send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of
+                                                   the body
+      own part of the collective         <-->      its part           r/n                kind,
+                                         chunks, bytes
+    send(...)                                      receive()          deleted by their reader, r/n
+                                                   last
     stop_asked()                       <--         ask_to_stop()      stop-asked
 
-A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait for rollouts for
-hours, and a collective must not. It does not use the store's own wait, because torch warns about each that ends without
-the key. If rank 0's store is gone the question raises and the process ends.
+A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait
+for rollouts for hours, and a collective must not. It does not use the store's own wait, because
+torch warns about each that ends without the key. If rank 0's store is gone the question raises and
+the process ends.
 """
 
 import struct
@@ -55,12 +59,17 @@ class CommandSender:
         self._sending = threading.Lock()
 
     def send(self, kind: CommandKind, body: bytes | Mapping[int, bytes] = b"") -> None:
-        """Queue a command for every other rank, with one body for all or one for each. Thread-safe; does not wait."""
+        """Queue a command for every other rank, with one body for all or one for each.
+
+        Thread-safe; does not wait.
+        """
         # All ranks must see the commands of two threads in the same order.
         with self._sending:
             for rank in self.followers:
                 data = body if isinstance(body, bytes) else body[rank]
-                chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+                chunks = [
+                    data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)
+                ]
                 for index, chunk in enumerate(chunks):
                     self.store.set(f"{rank}/{self.num_sent}/{index}", chunk)  # type: ignore[arg-type]
                 # Last: a rank that sees the header finds all chunks.
@@ -69,7 +78,9 @@ class CommandSender:
             self.num_sent += 1
 
     def wait_received(self, seconds: float) -> bool:
-        """Wait until every other rank holds the last command; False = one did not take it in time."""
+        """Wait until every other rank holds the last command;
+        False = one did not take it in time.
+        """
         deadline = time.monotonic() + seconds
         waiting = [f"{rank}/{self.num_sent - 1}" for rank in self.followers]
         while waiting := [key for key in waiting if self.store.check([key])]:
@@ -100,8 +111,8 @@ class CommandReceiver:
         meanwhile()
         while not self.store.check([key]):
             waited = time.monotonic() - started_at
-            # The pause is a share of the time waited so far, so that a command of short steps is noticed at most 5 %
-            # late; below a millisecond it would keep a core busy.
+            # The pause is a share of the time waited so far, so that a command of short steps is
+            # noticed at most 5 % late; below a millisecond it would keep a core busy.
             time.sleep(min(MAX_POLL_SECONDS, max(0.001, 0.05 * waited)))
             meanwhile()
         kind, num_chunks, num_bytes = HEADER.unpack(bytes(self.store.get(key)))

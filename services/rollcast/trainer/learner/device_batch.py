@@ -1,4 +1,6 @@
-"""A micro-batch as tensors on the device: its sequences padded to equal length, or packed into one row."""
+"""A micro-batch as tensors on the device: its sequences padded to equal length, or packed into one
+row.
+"""
 
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,7 +20,9 @@ Grid = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DeviceBatch:
-    """One micro-batch on the device: T loss tokens in B rows of S tokens; packed sequences are one row."""
+    """One micro-batch on the device: T loss tokens in B rows of S tokens; packed sequences are one
+    row.
+    """
 
     input_ids: Tensor
     """[B, S]"""
@@ -39,20 +43,29 @@ class DeviceBatch:
     rollout: Tensor
     """[T] index of the sequence."""
     routed_experts: Tensor | None
-    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no sequence."""
+    """[B, S, layers, choices] int16, UNKNOWN_EXPERT if not recorded; None = recorded for no
+    sequence."""
     packing: Packing | None = None
     """Bounds of the packed sequences; None = padded."""
 
 
 def pad_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBatch:
-    """Pad on the right. An empty micro-batch becomes one token without a target: its collectives still take place."""
+    """Pad on the right.
+
+    An empty micro-batch becomes one token without a target: its collectives still take place.
+    """
     longest = max((sequence.num_tokens for sequence in micro_batch), default=1)
     grid = np.zeros((max(len(micro_batch), 1), longest), dtype=np.int64)
-    return _fill(micro_batch, grid, [row * longest for row in range(len(micro_batch))], device, None)
+    return _fill(
+        micro_batch, grid, [row * longest for row in range(len(micro_batch))], device, None
+    )
 
 
 def pack_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBatch:
-    """Lay the sequences one after the other. An empty micro-batch becomes one token without a target."""
+    """Lay the sequences one after the other.
+
+    An empty micro-batch becomes one token without a target.
+    """
     lengths = [sequence.num_tokens for sequence in micro_batch] or [1]
     bounds = list(accumulate(lengths, initial=0))
     packing = Packing(
@@ -65,7 +78,11 @@ def pack_micro_batch(micro_batch: MicroBatch, device: torch.device) -> DeviceBat
 
 
 def _fill(
-    micro_batch: MicroBatch, grid: Grid, starts: list[int], device: torch.device, packing: Packing | None
+    micro_batch: MicroBatch,
+    grid: Grid,
+    starts: list[int],
+    device: torch.device,
+    packing: Packing | None,
 ) -> DeviceBatch:
     """Put the sequences at `starts`, indices into the flattened grid of zeros."""
     # A view: writing to it fills the grid.
@@ -91,9 +108,9 @@ def _fill(
         positions=torch.from_numpy(flat).to(device),
         # Each position is that of the token before its target.
         targets=torch.from_numpy(flat_ids[flat + 1] if len(flat) else flat).to(device),
-        generator_logprobs=torch.from_numpy(np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)).to(
-            device
-        ),
+        generator_logprobs=torch.from_numpy(
+            np.concatenate(logprobs) if logprobs else np.zeros(0, dtype=np.float32)
+        ).to(device),
         advantages=_advantages(micro_batch, counts, device),
         weights=per_token([s.weight for s in micro_batch], np.float64),
         kl_factors=per_token([s.kl_factor for s in micro_batch], np.float64),
@@ -106,7 +123,9 @@ def _fill(
 
 def _advantages(micro_batch: MicroBatch, counts: list[int], device: torch.device) -> Tensor:
     """[T] float64: each token's own where its sequence has them, else that of its rollout."""
-    values = np.repeat(np.asarray([sequence.advantage for sequence in micro_batch], dtype=np.float64), counts)
+    values = np.repeat(
+        np.asarray([sequence.advantage for sequence in micro_batch], dtype=np.float64), counts
+    )
     start = 0
     for sequence, count in zip(micro_batch, counts, strict=True):
         if sequence.token_advantages is not None:
@@ -115,13 +134,19 @@ def _advantages(micro_batch: MicroBatch, counts: list[int], device: torch.device
     return torch.from_numpy(values).to(device)
 
 
-def _experts(micro_batch: MicroBatch, shape: tuple[int, ...], starts: list[int], device: torch.device) -> Tensor | None:
+def _experts(
+    micro_batch: MicroBatch, shape: tuple[int, ...], starts: list[int], device: torch.device
+) -> Tensor | None:
     recorded_experts = [
-        (start, s.routed_experts) for start, s in zip(starts, micro_batch, strict=True) if s.routed_experts is not None
+        (start, s.routed_experts)
+        for start, s in zip(starts, micro_batch, strict=True)
+        if s.routed_experts is not None
     ]
     if not recorded_experts:
         return None
-    padded_experts = np.full((*shape, *recorded_experts[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16)
+    padded_experts = np.full(
+        (*shape, *recorded_experts[0][1].shape[1:]), UNKNOWN_EXPERT, dtype=np.int16
+    )
     flat = padded_experts.reshape(-1, *padded_experts.shape[2:])
     for start, experts in recorded_experts:
         flat[start : start + len(experts)] = experts

@@ -1,9 +1,10 @@
 """Export: a folder that `from_pretrained` reads and servers serve.
 
-Weights in the model's dtype and buffers in their own, under the names of the model's files, in files of a bounded size.
-What of a model is not trained (see `stored_model`) is copied: as it is, or in the model's dtype if the source has it in
-fewer bits. So is every other file: config, generation config, tokenizer, chat templates, code. All ranks walk through
-the weights together. One at a time is gathered, and rank 0 writes a file as soon as it is full.
+Weights in the model's dtype and buffers in their own, under the names of the model's files, in
+files of a bounded size. What of a model is not trained (see `stored_model`) is copied: as it is, or
+in the model's dtype if the source has it in fewer bits. So is every other file: config, generation
+config, tokenizer, chat templates, code. All ranks walk through the weights together. One at a time
+is gathered, and rank 0 writes a file as soon as it is full.
 """
 
 import json
@@ -34,13 +35,36 @@ from rollcast.trainer.learner.quantised_files import dequantise
 from rollcast.trainer.learner.stored_model import StoredModel, read_whole, stored_model
 from rollcast.trainer.learner.stored_tensors import Slices, StoredTensor
 
-WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.index.json")
+WEIGHTS = (
+    "*.safetensors",
+    "*.bin",
+    "*.pt",
+    "*.pth",
+    "*.gguf",
+    "*.h5",
+    "*.msgpack",
+    "*.onnx",
+    "*.index.json",
+)
 """Files of the source that are not copied: other weights than those exported."""
 FOLDERS = ("additional_chat_templates",)
 """Folders of the source that belong to the model; others are checkpoints of other programs."""
 TOKENIZER = (
-    *("tokenizer*", "tokenization_*.py", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
-    *("*.tiktoken", "spiece.model", "sentencepiece*.model", "chat_template.*", *(f"{name}/*" for name in FOLDERS)),
+    *(
+        "tokenizer*",
+        "tokenization_*.py",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.*",
+        "merges.txt",
+    ),
+    *(
+        "*.tiktoken",
+        "spiece.model",
+        "sentencepiece*.model",
+        "chat_template.*",
+        *(f"{name}/*" for name in FOLDERS),
+    ),
 )
 """Files of the source with which texts and chats become tokens."""
 OWN_PARTS = "rollcast_own_parts.json"
@@ -49,7 +73,10 @@ OS_ERROR = re.compile(r"os error (\d+)")
 
 
 class Export:
-    """Writes at rank 0; every rank takes part. An export is there whole or not at all, and replaces an earlier one."""
+    """Writes at rank 0; every rank takes part.
+
+    An export is there whole or not at all, and replaces an earlier one.
+    """
 
     def __init__(
         self,
@@ -60,7 +87,10 @@ class Export:
         own_parts: Mapping[str, OwnPart] = MappingProxyType({}),
         file_bytes: int = EXPORT_FILE_BYTES,
     ) -> None:
-        """`own_parts`: of the recipe, by their settings; `OWN_PARTS` names them. Empty = no such file."""
+        """`own_parts`: of the recipe, by their settings; `OWN_PARTS` names them.
+
+        Empty = no such file.
+        """
         self._policy = policy
         self._settings = settings
         self._folder = folder
@@ -75,7 +105,10 @@ class Export:
             pass
 
     def write(self) -> None:
-        """Rank 0. Raises UserError if the folder cannot be written; the others have done their part by then."""
+        """Rank 0.
+
+        Raises UserError if the folder cannot be written; the others have done their part by then.
+        """
         gathered = self._gather_weights()
         try:
             shutil.rmtree(self._partial, ignore_errors=True)
@@ -96,11 +129,17 @@ class Export:
     def _write_error(self, error: OSError) -> UserError:
         reason = error.strerror or error
         return refused_by_the_world(
-            error, f"export folder {self._folder} cannot be written ({reason}); free space or choose another"
+            error,
+            (
+                f"export folder {self._folder} cannot be written ({reason}); free space or choose "
+                "another"
+            ),
         )
 
     def _gather_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Each weight under Transformers' name, in the model's dtype on the host; one weight at a time."""
+        """Each weight under Transformers' name, in the model's dtype on the host; one weight at a
+        time.
+        """
         for name, weight in self._policy.trained_weights():
             # Narrowed on each rank, so that fewer bytes are gathered.
             narrow = cast(DTensor, weight.detach().to(self._dtype))
@@ -108,26 +147,42 @@ class Export:
         for name, buffer in self._policy.stored_buffers():
             yield name, buffer.cpu()
 
-    def _stored_tensors(self, name: str, full_weight: Tensor, source: StoredModel) -> dict[str, Tensor]:
-        """The form in which the source's files have a weight, such as experts in a stack or one by one."""
+    def _stored_tensors(
+        self, name: str, full_weight: Tensor, source: StoredModel
+    ) -> dict[str, Tensor]:
+        """The form in which the source's files have a weight, such as experts in a stack or one by
+        one.
+        """
         from transformers.core_model_loading import revert_weight_conversion
 
         if name in source.text:
             stored = {name: full_weight}
         else:
             stored = revert_weight_conversion(self._policy.causal_lm, {name: full_weight})
-        return {source.published_name(key): stored_tensor.contiguous() for key, stored_tensor in stored.items()}
+        return {
+            source.published_name(key): stored_tensor.contiguous()
+            for key, stored_tensor in stored.items()
+        }
 
     def _write_weights(self, gathered: Iterator[tuple[str, Tensor]]) -> None:
         source = stored_model(self._settings.path, self._policy.causal_lm)
-        plan = split_torch_state_dict_into_shards(self._shapes(source), max_shard_size=self._file_bytes)
+        plan = split_torch_state_dict_into_shards(
+            self._shapes(source), max_shard_size=self._file_bytes
+        )
         waiting = {file: set(names) for file, names in plan.filename_to_tensors.items()}
         buffered_tensors: dict[str, Tensor] = {}
-        trained = (self._stored_tensors(name, full_weight, source) for name, full_weight in gathered)
-        rest = ({name: read_whole(tensor).to(self._rest_dtype(tensor))} for name, tensor in self._rest(source).items())
+        trained = (
+            self._stored_tensors(name, full_weight, source) for name, full_weight in gathered
+        )
+        rest = (
+            {name: read_whole(tensor).to(self._rest_dtype(tensor))}
+            for name, tensor in self._rest(source).items()
+        )
         for stored in chain(trained, rest):
             buffered_tensors |= stored
-            for file in [file for file, names in waiting.items() if names <= buffered_tensors.keys()]:
+            for file in [
+                file for file, names in waiting.items() if names <= buffered_tensors.keys()
+            ]:
                 save_file(
                     {name: buffered_tensors.pop(name) for name in waiting.pop(file)},
                     self._partial / file,
@@ -137,25 +192,37 @@ class Export:
         assert not waiting
         if plan.is_sharded:
             index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
-            (self._partial / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+            (self._partial / SAFE_WEIGHTS_INDEX_NAME).write_text(
+                json.dumps(index, indent=2, sort_keys=True) + "\n"
+            )
 
     def _shapes(self, source: StoredModel) -> dict[str, Tensor]:
         """Every stored tensor on the meta device; a view would count with the size of its base."""
-        shapes_and_dtypes = {name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()}
-        shapes_and_dtypes |= {name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()}
+        shapes_and_dtypes = {
+            name: (weight.shape, self._dtype) for name, weight in self._policy.trained_weights()
+        }
+        shapes_and_dtypes |= {
+            name: (buffer.shape, buffer.dtype) for name, buffer in self._policy.stored_buffers()
+        }
         shapes: dict[str, Tensor] = {}
         for name, (shape, dtype) in shapes_and_dtypes.items():
-            stored = self._stored_tensors(name, torch.empty(shape, dtype=dtype, device="meta"), source)
+            stored = self._stored_tensors(
+                name, torch.empty(shape, dtype=dtype, device="meta"), source
+            )
             shapes |= {
                 key: torch.empty(stored_tensor.shape, dtype=dtype, device="meta")
                 for key, stored_tensor in stored.items()
             }
         for name, tensor in self._rest(source).items():
-            shapes[name] = torch.empty(tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta")
+            shapes[name] = torch.empty(
+                tensor.get_shape(), dtype=self._rest_dtype(tensor), device="meta"
+            )
         return shapes
 
     def _rest(self, source: StoredModel) -> dict[str, Slices]:
-        return dequantise(source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None))
+        return dequantise(
+            source.rest, getattr(self._policy.causal_lm.config, "quantization_config", None)
+        )
 
     def _rest_dtype(self, tensor: Slices) -> torch.dtype:
         from transformers.modeling_utils import str_to_torch_dtype
@@ -165,10 +232,14 @@ class Export:
         return cast(torch.dtype, str_to_torch_dtype[tensor.dtype])
 
     def _write_others(self) -> None:
-        """End tokens and sampling defaults are in the generation config alone, so the source's own is copied."""
+        """End tokens and sampling defaults are in the generation config alone, so the source's own
+        is copied.
+        """
         settings = self._settings
         self._copy_from_source()
-        config = transformers.AutoConfig.from_pretrained(settings.path, trust_remote_code=settings.trust_remote_code)
+        config = transformers.AutoConfig.from_pretrained(
+            settings.path, trust_remote_code=settings.trust_remote_code
+        )
         for part_config in (config, config.get_text_config()):
             part_config.dtype = settings.dtype
             if hasattr(part_config, "quantization_config"):  # the exported weights are not
@@ -178,9 +249,14 @@ class Export:
     def _copy_from_source(self, patterns: Sequence[str] = ("*",)) -> None:
         """Copy the source's files of these patterns that hold no weights."""
         source = Path(self._settings.path)
-        if not source.is_dir():  # fetched when the run began, so it is cached even without a network
+        if (
+            not source.is_dir()
+        ):  # fetched when the run began, so it is cached even without a network
             source = Path(snapshot_download(self._settings.path, ignore_patterns=[*WEIGHTS, "*/*"]))
-        for path in [*source.iterdir(), *(path for name in FOLDERS for path in (source / name).glob("*"))]:
+        for path in [
+            *source.iterdir(),
+            *(path for name in FOLDERS for path in (source / name).glob("*")),
+        ]:
             is_wanted = any(path.match(pattern) for pattern in patterns)
             if path.is_file() and is_wanted and not any(path.match(pattern) for pattern in WEIGHTS):
                 target = self._partial / path.relative_to(source)
@@ -189,7 +265,10 @@ class Export:
 
     def _write_own_parts(self) -> None:
         if self._own_parts:
-            parts = {setting: own_part.model_dump(mode="json") for setting, own_part in self._own_parts.items()}
+            parts = {
+                setting: own_part.model_dump(mode="json")
+                for setting, own_part in self._own_parts.items()
+            }
             (self._partial / OWN_PARTS).write_text(json.dumps(parts, indent=1) + "\n")
 
 

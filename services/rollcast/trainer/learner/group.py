@@ -1,11 +1,12 @@
 """The learner's ranks as one object.
 
     rank 0     build -> restore? -> ( update | stage | save | export )* -> stop
-    others     build -> follow, which does its part of each of these until stop; asked to stop, it notifies rank 0
+    others     build -> follow, which does its part of each of these until stop; asked to stop, it
+               notifies rank 0
                lane thread: sends staged rows, as rank 0's publisher orders
 
-Every call at rank 0 first sends a command, then takes part in the same collectives as the others; calls come from one
-thread. Between calls no rank waits inside a collective.
+Every call at rank 0 first sends a command, then takes part in the same collectives as the others;
+calls come from one thread. Between calls no rank waits inside a collective.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ from rollcast.trainer.learner.batch import (
     plan_micro_batches,
 )
 from rollcast.trainer.learner.checkpoint import load_checkpoint, load_weights, storage_at
-from rollcast.trainer.learner.commands import CommandKind, CommandReceiver, CommandSender, RankCommand
+from rollcast.trainer.learner.commands import (
+    CommandKind,
+    CommandReceiver,
+    CommandSender,
+    RankCommand,
+)
 from rollcast.trainer.learner.export import Export
 from rollcast.trainer.learner.learner import Learner
 from rollcast.trainer.learner.model import stage_shard, weight_specs
@@ -66,7 +72,9 @@ END_PATIENCE_SECONDS = 10.0
 log = get_logger()
 
 
-def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, seed: int = 0) -> Learner:
+def build_learner(
+    model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, seed: int = 0
+) -> Learner:
     """The model's share of this rank with its optimizer. `seed` makes the adapters of model.lora.
 
     Raises UserError if it cannot be read, or does not fit.
@@ -75,15 +83,25 @@ def build_learner(model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, 
         policy = read_policy(model, recipe, trainer, ranks, dtype=torch.float32, seed=seed)
     reference = None
     if recipe.kl:
-        with told_what_did_not_fit("this rank's share of the reference policy (recipe.kl)", MORE_RANKS):
+        with told_what_did_not_fit(
+            "this rank's share of the reference policy (recipe.kl)", MORE_RANKS
+        ):
             reference = read_reference(recipe.kl, model, recipe, trainer, ranks, trained=policy)
     teacher = None
     distillation = recipe.distillation
     if distillation is not None and isinstance(distillation.teacher, FolderTeacher):
         path = distillation.teacher.path
-        with told_what_did_not_fit(f"this rank's share of the teacher (recipe.distillation) {path!r}", MORE_RANKS):
+        with told_what_did_not_fit(
+            f"this rank's share of the teacher (recipe.distillation) {path!r}", MORE_RANKS
+        ):
             teacher = read_teacher(
-                path, distillation.coefficient, model, recipe, trainer, ranks, vocab_size=policy.vocab_size
+                path,
+                distillation.coefficient,
+                model,
+                recipe,
+                trainer,
+                ranks,
+                vocab_size=policy.vocab_size,
             )
     return Learner(
         policy,
@@ -111,26 +129,42 @@ class LearnerGroup:
         self.buckets = plan_buckets(self.specs, config.weights.bucket_bytes)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             self.slots = StagingSlots(self._published_rows())
-        """This rank's rows of the versions that are published. Only the first replica's ranks have any."""
+        """This rank's rows of the versions that are published. Only the first replica's ranks have
+        any."""
         location = checkpoint_place(config.run_folder, config.trainer.checkpoints)
-        self.saver = CheckpointSaver(learner, storage_at(location), keep=config.trainer.keep_checkpoints)
+        self.saver = CheckpointSaver(
+            learner, storage_at(location), keep=config.trainer.keep_checkpoints
+        )
         self.sender = CommandSender(self.ranks.store, self.ranks.world_size)
         self._lane_sender = CommandSender(self.ranks.lane_store, self.ranks.num_shards)
 
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks) -> LearnerGroup:
-        """Read, shard and wrap the model on this rank. Raises UserError if it cannot be read, or does not fit."""
-        group = cls(config, build_learner(config.model, config.recipe, config.trainer, ranks, seed=config.seed))
+        """Read, shard and wrap the model on this rank.
+
+        Raises UserError if it cannot be read, or does not fit.
+        """
+        group = cls(
+            config,
+            build_learner(config.model, config.recipe, config.trainer, ranks, seed=config.seed),
+        )
         group.reserve()
         return group
 
     def reserve(self) -> None:
-        """Take what checkpoints are copied into, before the first step. Raises UserError if it does not fit."""
-        with told_what_did_not_fit("the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS):
+        """Take what checkpoints are copied into, before the first step.
+
+        Raises UserError if it does not fit.
+        """
+        with told_what_did_not_fit(
+            "the copy of weights and optimizer that a checkpoint is written from", MORE_RANKS
+        ):
             self.saver.reserve()
 
     def _published_rows(self) -> tuple[BucketSpec, ...]:
-        """The rows that this rank sends to the generators; further replicas hold the same rows, and send none."""
+        """The rows that this rank sends to the generators; further replicas hold the same rows, and
+        send none.
+        """
         if self.ranks.rank >= self.ranks.num_shards:
             return ()
         return shard_buckets(self.buckets, self.ranks.rank, self.ranks.num_shards)
@@ -146,7 +180,9 @@ class LearnerGroup:
         replay = self.learner.policy.replay
         return None if replay is None else replay.routing
 
-    def update(self, sequences: Sequence[TrainingSequence], between: Callable[[], None] = lambda: None) -> UpdateStats:
+    def update(
+        self, sequences: Sequence[TrainingSequence], between: Callable[[], None] = lambda: None
+    ) -> UpdateStats:
         """Make one optimizer step on the kept rollouts of a batch; at least one must carry loss.
 
         `between` is called here, on rank 0, after each of its micro-batches.
@@ -161,7 +197,10 @@ class LearnerGroup:
         )
         other_ranks = range(1, self.ranks.world_size)
         # Before its own part: the others are needed in the first collective.
-        self.sender.send(CommandKind.UPDATE, {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks})
+        self.sender.send(
+            CommandKind.UPDATE,
+            {rank: encode_micro_batches(ranks[rank], total) for rank in other_ranks},
+        )
         return self._update(ranks[0], total, between)
 
     @property
@@ -174,7 +213,8 @@ class LearnerGroup:
         self._order(CommandKind.STAGE, json.dumps([slot, *version]))
 
     def save(self, version: PolicyVersion, controller: dict[str, Any]) -> Future[Place]:
-        """Begin to write a checkpoint with the controller's state (JSON); the one before is waited for.
+        """Begin to write a checkpoint with the controller's state (JSON); the one before is waited
+        for.
 
         The result is its place. UserError, here or as the result: the disk is full or not writable.
         """
@@ -187,17 +227,26 @@ class LearnerGroup:
         return self.saver.begin(version, controller)
 
     def restore(self, checkpoint: Place) -> dict[str, Any]:
-        """Continue from a checkpoint; return the controller's state. Raises UserError if it does not fit."""
+        """Continue from a checkpoint; return the controller's state.
+
+        Raises UserError if it does not fit.
+        """
         controller: dict[str, Any] = self._order(CommandKind.RESTORE, str(checkpoint))
         return controller
 
     def take_weights(self, checkpoint: Place) -> dict[str, Any]:
-        """Begin with another run's weights; return its controller's state. Raises UserError if they do not fit."""
+        """Begin with another run's weights; return its controller's state.
+
+        Raises UserError if they do not fit.
+        """
         controller: dict[str, Any] = self._order(CommandKind.TAKE_WEIGHTS, str(checkpoint))
         return controller
 
     def export(self, folder: Path) -> None:
-        """Write the weights as a Hugging Face folder, adapters as PEFT's. Raises UserError if that fails."""
+        """Write the weights as a Hugging Face folder, adapters as PEFT's.
+
+        Raises UserError if that fails.
+        """
         self._order(CommandKind.EXPORT, str(folder))
 
     def _order(self, kind: CommandKind, body: str) -> Any:
@@ -208,19 +257,22 @@ class LearnerGroup:
     def stop(self, ending: TrainerEnding) -> None:
         """Let the other ranks return `ending` from `follow`, and wait until they have read it.
 
-        A checkpoint that is being written is waited for. After a failure they may hang in a collective: then not long.
+        A checkpoint that is being written is waited for. After a failure they may hang in a
+        collective: then not long.
         """
         self.saver.wait_written(END_PATIENCE_SECONDS if ending is TrainerEnding.FAILED else None)
         self._lane_sender.send(CommandKind.STOP)
         self.sender.send(CommandKind.STOP, str(ending.value).encode())
-        if ending is not TrainerEnding.FAILED and not self.sender.wait_received(END_PATIENCE_SECONDS):
+        if ending is not TrainerEnding.FAILED and not self.sender.wait_received(
+            END_PATIENCE_SECONDS
+        ):
             log.warning("not every rank has read how the run ended", ending=ending.name.lower())
 
     def follow(self, stop_requested: Callable[[], bool] = lambda: False) -> TrainerEnding:
         """Ranks above 0: carry out rank 0's commands until it stops; returns how the run ended.
 
-        Raises UserError if this rank cannot do its part of an update, or has not the memory for a command.
-        When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
+        Raises UserError if this rank cannot do its part of an update, or has not the memory for a
+        command. When `stop_requested` turns true, rank 0 is notified and ends all ranks in order.
         """
         receiver = CommandReceiver(self.ranks.store, self.ranks.rank)
         lane = None
@@ -240,9 +292,14 @@ class LearnerGroup:
                 except UserError as error:
                     if command.kind is CommandKind.UPDATE or isinstance(error, OutOfMemory):
                         # Perhaps of this rank alone: the process must end, and the others with it.
-                        log.error("this rank cannot go on", command=command.kind.name.lower(), error=str(error))
+                        log.error(
+                            "this rank cannot go on",
+                            command=command.kind.name.lower(),
+                            error=str(error),
+                        )
                         raise
-                    # Otherwise every rank raises it together; rank 0 reports it and decides how to go on.
+                    # Otherwise every rank raises it together; rank 0 reports it and decides how to
+                    # go on.
         except DistNetworkError as error:
             log.error("rank 0 is gone", error=" ".join(str(error).split())[:200])
             return TrainerEnding.FAILED
@@ -255,7 +312,9 @@ class LearnerGroup:
         return TrainerEnding(int(command.body))
 
     def _carry_out(self, command: RankCommand) -> Any:
-        """This rank's part of a command; returns the controller's state of a checkpoint that was read."""
+        """This rank's part of a command; returns the controller's state of a checkpoint that was
+        read.
+        """
         match command.kind:
             case CommandKind.UPDATE:
                 self._update(*decode_micro_batches(command.body))
@@ -268,7 +327,9 @@ class LearnerGroup:
             case CommandKind.RESTORE:
                 return self._read(parse_location(command.body.decode()), "", load_checkpoint)
             case CommandKind.TAKE_WEIGHTS:
-                return self._read(parse_location(command.body.decode()), " (model.from_run)", load_weights)
+                return self._read(
+                    parse_location(command.body.decode()), " (model.from_run)", load_weights
+                )
             case CommandKind.EXPORT:
                 self._export(Path(command.body.decode()))
         return None
@@ -277,7 +338,9 @@ class LearnerGroup:
         write = partial(stage_shard, self.learner.policy)
         with told_what_did_not_fit(STAGED, MORE_RANKS):
             self.slots.fill(slot, version, self.config.weights.bucket_timeout_seconds, write)
-        dist.all_reduce(torch.zeros(1))  # on the host: rank 0 publishes only what every rank has staged
+        dist.all_reduce(
+            torch.zeros(1)
+        )  # on the host: rank 0 publishes only what every rank has staged
 
     def _lane_orders(self) -> Iterator[bytes]:
         """Until rank 0 says that the run has ended, or is gone."""
@@ -287,7 +350,10 @@ class LearnerGroup:
                 yield command.body
 
     def _update(
-        self, micro_batches: Sequence[MicroBatch], total: float, between: Callable[[], None] = lambda: None
+        self,
+        micro_batches: Sequence[MicroBatch],
+        total: float,
+        between: Callable[[], None] = lambda: None,
     ) -> UpdateStats:
         trainer = self.config.trainer
         remedies = f"lower trainer.tokens_per_micro_batch (now {trainer.tokens_per_micro_batch})"
@@ -297,14 +363,23 @@ class LearnerGroup:
             return self.learner.update(micro_batches, total, between)
 
     def _read(
-        self, checkpoint: Place, setting: str, read_state: Callable[[Place, Learner], dict[str, Any]]
+        self,
+        checkpoint: Place,
+        setting: str,
+        read_state: Callable[[Place, Learner], dict[str, Any]],
     ) -> dict[str, Any]:
-        with told_what_did_not_fit(f"this rank's part of the checkpoint {checkpoint}{setting}", MORE_RANKS):
+        with told_what_did_not_fit(
+            f"this rank's part of the checkpoint {checkpoint}{setting}", MORE_RANKS
+        ):
             return read_state(checkpoint, self.learner)
 
     def _export(self, folder: Path) -> None:
         """Rank 0 gathers weight by weight and holds a file of them in host memory."""
         kind = Export if self.learner.policy.lora is None else AdapterExport
-        export = kind(self.learner.policy, self.config.model, folder, own_parts=self.config.recipe.own_parts)
-        with told_what_did_not_fit("a weight gathered for the export", "give each trainer machine more memory"):
+        export = kind(
+            self.learner.policy, self.config.model, folder, own_parts=self.config.recipe.own_parts
+        )
+        with told_what_did_not_fit(
+            "a weight gathered for the export", "give each trainer machine more memory"
+        ):
             export.write() if self.ranks.rank == 0 else export.take_part()

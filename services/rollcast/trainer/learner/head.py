@@ -1,12 +1,13 @@
-"""The language-model head: log-probabilities of given tokens without the [T, V] tensor of their logits.
+"""The language-model head: log-probabilities of given tokens without the [T, V] tensor of their
+logits.
 
-T tokens, V entries of the vocabulary, H hidden size. At most `chunk_tokens` rows of logits exist together; the backward
-pass computes them again.
+T tokens, V entries of the vocabulary, H hidden size. At most `chunk_tokens` rows of logits exist
+together; the backward pass computes them again.
 
-FP32 head (arXiv 2510.13786, section 3.2): operands in the model's precision, products accumulated and returned in
-float32, the same definition as the generators'. On CUDA that is one matrix product with a float32 output, on CPU the
-operands are widened first: the same number up to the order of summation. The steps
-after the product (cap, scale) use the product's precision, as in vLLM.
+FP32 head (arXiv 2510.13786, section 3.2): operands in the model's precision, products accumulated
+and returned in float32, the same definition as the generators'. On CUDA that is one matrix product
+with a float32 output, on CPU the operands are widened first: the same number up to the order of
+summation. The steps after the product (cap, scale) use the product's precision, as in vLLM.
 """
 
 from collections.abc import Callable
@@ -50,7 +51,8 @@ class HeadSettings:
     """The logits are divided by it."""
     chunk_tokens: int
     compiler: str | None
-    """torch.compile's backend for everything between the matrix products. None = it is not compiled."""
+    """torch.compile's backend for everything between the matrix products. None = it is not
+    compiled."""
 
     def between_products(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as this head calls it."""
@@ -58,7 +60,9 @@ class HeadSettings:
 
 
 class Head(nn.Module):
-    """Replaces a causal LM's output projection; `weight` [V, H] stays the same parameter, tied or not."""
+    """Replaces a causal LM's output projection; `weight` [V, H] stays the same parameter, tied or
+    not.
+    """
 
     def __init__(
         self,
@@ -75,7 +79,8 @@ class Head(nn.Module):
         self.settings = HeadSettings(precision, shape, temperature, chunk_tokens, compiler)
 
     def forward(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (log pi(target_t) [T], entropy_t [T] in nats) of softmax(logits / temperature), both with gradient.
+        """Return (log pi(target_t) [T], entropy_t [T] in nats) of softmax(logits / temperature),
+        both with gradient.
 
         `hidden` [T, H]; `targets` [T] int64. Results are float32 (float64 for a float64 model).
         """
@@ -87,7 +92,8 @@ class Head(nn.Module):
 
 class _ChunkedLogprobs(torch.autograd.Function):
     """With p = softmax(z / temperature):  d log p_y / d z = (onehot(y) - p) / temperature,
-    d entropy / d z = -p (log p + entropy) / temperature, which is computed only if a loss uses it."""
+    d entropy / d z = -p (log p + entropy) / temperature, which is computed only if a loss uses it.
+    """
 
     @staticmethod
     def forward(
@@ -102,7 +108,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
         for start in range(0, num_tokens, settings.chunk_tokens):
             rows = slice(start, start + settings.chunk_tokens)
             logits = product.logits(rows)
-            logprobs[rows], entropy[rows], normaliser[rows] = summarise(logits, targets[rows], settings.temperature)
+            logprobs[rows], entropy[rows], normaliser[rows] = summarise(
+                logits, targets[rows], settings.temperature
+            )
         ctx.save_for_backward(hidden, weight, targets, normaliser, entropy)
         ctx.settings = settings
         # An entropy that no loss uses then has no gradient, and `backward` leaves its term out.
@@ -119,7 +127,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
         product = _Product(hidden, weight, settings)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = None
-        if ctx.needs_input_grad[1]:  # a frozen head needs none, and it is as large as the head in float32
+        if ctx.needs_input_grad[
+            1
+        ]:  # a frozen head needs none, and it is as large as the head in float32
             grad_weight = torch.zeros(weight.shape, dtype=product.wide, device=weight.device)
         differentiate = settings.between_products(_grad_of_products)
         for start in range(0, hidden.shape[0], settings.chunk_tokens):
@@ -135,7 +145,12 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 settings.temperature,
             )
             product.backward(rows, grad_products, grad_hidden, grad_weight)
-        return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None
+        return (
+            grad_hidden,
+            None if grad_weight is None else grad_weight.to(weight.dtype),
+            None,
+            None,
+        )
 
 
 @cache
@@ -145,7 +160,9 @@ def _compile(function: Callable[..., Any], compiler: str) -> Callable[..., Any]:
 
 
 def _summary(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return [C] log-probs of the targets, entropies and normalisers of a chunk; overwrites `logits` [C, V]."""
+    """Return [C] log-probs of the targets, entropies and normalisers of a chunk; overwrites
+    `logits` [C, V].
+    """
     logits = logits.div_(temperature)
     normaliser = logits.logsumexp(dim=1)
     logprobs = logits.gather(1, targets[:, None])[:, 0] - normaliser
@@ -165,7 +182,10 @@ def _grad_of_products(
     shape: LogitShape,
     temperature: float,
 ) -> Tensor:
-    """Return [C, V] the gradient with respect to W h, written over the chunk's `logits`. All others are [C]."""
+    """Return [C, V] the gradient with respect to W h, written over the chunk's `logits`.
+
+    All others are [C].
+    """
     factor = (grad_logprobs[:, None] * (shape.scale / temperature)).to(logits.dtype)
     slope = shape.cap_slope(logits)
     own_logprobs = logits.div_(temperature).sub_(normaliser[:, None])
@@ -202,7 +222,9 @@ class _Product:
             products = torch.mm(self.hidden[rows], self.weight.t())
         return self.shape.apply_(products).to(self.wide)
 
-    def backward(self, rows: slice, grad_products: Tensor, grad_hidden: Tensor, grad_weight: Tensor | None) -> None:
+    def backward(
+        self, rows: slice, grad_products: Tensor, grad_hidden: Tensor, grad_weight: Tensor | None
+    ) -> None:
         narrow = grad_products.to(self.weight.dtype)
         grad_hidden[rows] = torch.mm(narrow, self.weight).to(grad_hidden.dtype)
         if grad_weight is None:

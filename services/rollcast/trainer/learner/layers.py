@@ -1,10 +1,12 @@
-"""How a decoder layer is computed: which of its results are kept for the backward pass, and whether it is compiled.
+"""How a decoder layer is computed: which of its results are kept for the backward pass, and whether
+it is compiled.
 
     layer(hidden) -> FSDP gathers the weights -> [compiled] -> [recomputed] -> the layer's own code
 
-A layer is compiled by itself: all layers have the same code, so that one compilation serves them all. Lengths are
-dynamic, so that a micro-batch of another length needs no other one. The compiled code fuses norms, rotary embeddings,
-activations and residuals, which needs no library of fused kernels.
+A layer is compiled by itself: all layers have the same code, so that one compilation serves them
+all. Lengths are dynamic, so that a micro-batch of another length needs no other one. The compiled
+code fuses norms, rotary embeddings, activations and residuals, which needs no library of fused
+kernels.
 """
 
 from functools import partial
@@ -12,7 +14,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from rollcast.config.services import Recomputation
 
@@ -30,7 +36,8 @@ KEPT_RESULTS = frozenset(
         "torch_attn::_varlen_attn",
     }
 )
-"""Operations whose results selective recomputation keeps: they take nearly all of a layer's time."""
+"""Operations whose results selective recomputation keeps: they take nearly all of a layer's
+time."""
 
 
 def decoder_layers(causal_lm: Any) -> list[nn.Module]:
@@ -40,7 +47,9 @@ def decoder_layers(causal_lm: Any) -> list[nn.Module]:
 
 
 def recompute(layer: nn.Module, mode: Recomputation) -> None:
-    """Let the layer keep its input alone, with `mode` "selective" also the results of KEPT_RESULTS."""
+    """Let the layer keep its input alone, with `mode` "selective" also the results
+    of KEPT_RESULTS.
+    """
     if mode is False:
         return
     settings: dict[str, Any] = {"use_reentrant": False}
@@ -51,11 +60,16 @@ def recompute(layer: nn.Module, mode: Recomputation) -> None:
 
 def compile_layer(layer: nn.Module, compiler: str) -> None:
     """Compile the layer's own code, recomputation included; FSDP's hooks stay outside."""
-    # Variants of a layer's code: its kinds, with and without gradient, and one row or one token, which torch treats
-    # apart. Beyond torch's own limit of 8 it would compute the others uncompiled.
+    # Variants of a layer's code: its kinds, with and without gradient, and one row or one token,
+    # which torch treats apart. Beyond torch's own limit of 8 it would compute the others
+    # uncompiled.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     layer.forward = torch.compile(layer.forward, backend=compiler, dynamic=True)
 
 
 def _policy(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operation.name() in KEPT_RESULTS else CheckpointPolicy.PREFER_RECOMPUTE
+    return (
+        CheckpointPolicy.MUST_SAVE
+        if operation.name() in KEPT_RESULTS
+        else CheckpointPolicy.PREFER_RECOMPUTE
+    )

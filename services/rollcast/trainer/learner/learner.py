@@ -1,9 +1,10 @@
 """One optimizer step on one batch: forward, loss, backward, clip, AdamW.
 
-The objective of the batch is J = sum_t w_t J_t / D with D = sum_t w_t over all micro-batches of all ranks, and J_t the
-loss's term with what regularises it (`rollcast.recipe.regularisation`). D is known before the first forward pass, so
-each micro-batch contributes -sum_t w_t J_t / D to the gradient; FSDP averages over the W ranks, which the factor W
-undoes. The gradient therefore depends neither on W nor on the cut into micro-batches.
+The objective of the batch is J = sum_t w_t J_t / D with D = sum_t w_t over all micro-batches of all
+ranks, and J_t the loss's term with what regularises it (`rollcast.recipe.regularisation`). D is
+known before the first forward pass, so each micro-batch contributes -sum_t w_t J_t / D to the
+gradient; FSDP averages over the W ranks, which the factor W undoes. The gradient therefore depends
+neither on W nor on the cut into micro-batches.
 """
 
 import math
@@ -31,15 +32,22 @@ from rollcast.trainer.learner.batch import MicroBatch
 from rollcast.trainer.learner.device_batch import DeviceBatch, pack_micro_batch, pad_micro_batch
 from rollcast.trainer.learner.model import Policy
 from rollcast.trainer.learner.ranks import Ranks
-from rollcast.trainer.learner.step_sums import MicroBatchSums, Sums, UpdateStats, over_all_ranks, ratio_shares
+from rollcast.trainer.learner.step_sums import (
+    MicroBatchSums,
+    Sums,
+    UpdateStats,
+    over_all_ranks,
+    ratio_shares,
+)
 from rollcast.trainer.learner.teacher import HeldTeacher
 
 
 class Reference:
-    """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained policy.
+    """The reference policy of a KL penalty: frozen, in the model's dtype, sharded like the trained
+    policy.
 
-    With LoRA it is the trained policy itself with its adapters off. Nothing of it is saved or published: a resumed run
-    reads it from its folder again.
+    With LoRA it is the trained policy itself with its adapters off. Nothing of it is saved or
+    published: a resumed run reads it from its folder again.
     """
 
     def __init__(self, policy: Policy, coefficient: float, estimator: Estimator = "k3") -> None:
@@ -52,8 +60,12 @@ class Reference:
     def logprobs(self, batch: DeviceBatch) -> Tensor:
         """Return [T] log pi_ref of the targets, without gradient. Collective."""
         with torch.no_grad(), adapters_off(self.policy):
-            logprobs, _ = self.policy(batch.input_ids, batch.positions, batch.targets, packing=batch.packing)
-        for module in self.policy.modules():  # without a backward pass nothing else frees the gathered weights
+            logprobs, _ = self.policy(
+                batch.input_ids, batch.positions, batch.targets, packing=batch.packing
+            )
+        for module in (
+            self.policy.modules()
+        ):  # without a backward pass nothing else frees the gathered weights
             if isinstance(module, FSDPModule):
                 module.reshard()
         return cast(Tensor, logprobs)
@@ -76,8 +88,9 @@ class Learner:
         attention: AttentionKernel = "auto",
         packing: bool = False,
     ) -> None:
-        """`reference`: the policy that a KL penalty pulls towards. `teacher`: its log-probs are part of the advantages.
-        None and 0.0 cost nothing. `packing`: the policies were read for packed sequences."""
+        """`reference`: the policy that a KL penalty pulls towards. `teacher`: its log-probs are
+        part of the advantages. None and 0.0 cost nothing. `packing`: the policies were read for
+        packed sequences."""
         self.policy = policy
         self.settings = settings
         self.loss = loss
@@ -105,24 +118,31 @@ class Learner:
         )
 
     def update(
-        self, micro_batches: Sequence[MicroBatch], denominator: float, between: Callable[[], None] = lambda: None
+        self,
+        micro_batches: Sequence[MicroBatch],
+        denominator: float,
+        between: Callable[[], None] = lambda: None,
     ) -> UpdateStats:
         """Make one optimizer step.
 
-        `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the whole batch. `between`
-        is called after each micro-batch, outside any collective.
+        `micro_batches`: this rank's, as many as every other rank has. `denominator`: D, of the
+        whole batch. `between` is called after each micro-batch, outside any collective.
         """
         started = time.perf_counter()
         measured = []
         with preferring(self.attention):
             for index, micro_batch in enumerate(micro_batches):
                 if self.ranks.has_replicas:
-                    # Each replica adds its gradients up by itself first: one reduction over machines a step.
-                    cast(FSDPModule, self.policy).set_requires_all_reduce(index == len(micro_batches) - 1)
+                    # Each replica adds its gradients up by itself first: one reduction over
+                    # machines a step.
+                    cast(FSDPModule, self.policy).set_requires_all_reduce(
+                        index == len(micro_batches) - 1
+                    )
                 measured.append(self._add_gradient(micro_batch, denominator))
                 between()
         totals, largest_gap = over_all_ranks(measured)
-        # The gradient was divided by it, so that ranks with other tokens than planned would scale it wrongly.
+        # The gradient was divided by it, so that ranks with other tokens than planned would scale
+        # it wrongly.
         assert math.isclose(totals.weight, denominator, rel_tol=1e-4), (totals.weight, denominator)
         grad_norm = self._clip()
         rate = learning_rate(self.settings, self.updates)
@@ -168,8 +188,11 @@ class Learner:
             rollout=batch.rollout,
         )
         corrected = correct(self.corrections, inputs)
-        total, kl = self._objective(corrected.inputs, inputs.weights, batch, entropy, reference_logprobs)
-        # Before the backward pass: a loss that counts rollouts makes the host wait for all queued work.
+        total, kl = self._objective(
+            corrected.inputs, inputs.weights, batch, entropy, reference_logprobs
+        )
+        # Before the backward pass: a loss that counts rollouts makes the host wait for all queued
+        # work.
         low, high = cut_tokens(self.loss, corrected.inputs)
         is_clamped = self._clamped_token_mask(corrected.inputs, inputs.weights, reference_logprobs)
         # FSDP averages over the ranks, which their number undoes.
@@ -199,7 +222,10 @@ class Learner:
         entropy: Tensor,
         reference_logprobs: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return sum_t w_t J_t with what regularises it, and the weighted KL. `weights` [T]: before corrections."""
+        """Return sum_t w_t J_t with what regularises it, and the weighted KL.
+
+        `weights` [T]: before corrections.
+        """
         total = objective(self.loss, inputs)[0]
         kl = torch.zeros_like(total)
         if self.reference is not None and reference_logprobs is not None:
@@ -219,20 +245,28 @@ class Learner:
         return total, kl
 
     @torch.no_grad()
-    def _clamped_token_mask(self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None) -> Tensor:
-        """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not differentiated."""
+    def _clamped_token_mask(
+        self, inputs: LossInputs, weights: Tensor, reference_logprobs: Tensor | None
+    ) -> Tensor:
+        """Return [T] bool, the tokens at which a ratio of the objective overflows: counted, not
+        differentiated.
+        """
         clamped = self.loss.clamped_tokens(inputs)
         if reference_logprobs is None:
             return clamped
-        return clamped | clamped_kl(inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights)
+        return clamped | clamped_kl(
+            inputs.logprobs, inputs.generator_logprobs, reference_logprobs, weights
+        )
 
     def _clip(self) -> float:
         """Scale the gradients to the greatest allowed global norm; return the norm before.
 
-        In float64: squares of float32 overflow from 1.8e19 on, which one token of an extreme ratio reaches, and a norm
-        that is not finite would cost its whole batch.
+        In float64: squares of float32 overflow from 1.8e19 on, which one token of an extreme ratio
+        reaches, and a norm that is not finite would cost its whole batch.
         """
-        gradients = [weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)]
+        gradients = [
+            weight.grad.to_local() for weight in self.weights if isinstance(weight.grad, DTensor)
+        ]
         norms = torch._foreach_norm(gradients, dtype=torch.float64)
         squares = torch.stack(norms).square().sum()
         # Over all ranks, since replicas must not differ by a rounding; each has the same gradients.

@@ -1,12 +1,13 @@
-"""The policy: a Hugging Face causal LM, sharded over the ranks, that returns log-probabilities of given tokens.
+"""The policy: a Hugging Face causal LM, sharded over the ranks, that returns log-probabilities of
+given tokens.
 
     B sequences, S padded length, H hidden size, T tokens whose log-probability is wanted
 
-Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask is needed. With
-`trainer.packing` they lie one after the other, and attention gets their bounds.
-Master weights are float32; the forward pass runs in the model's dtype; gradients are reduced in float32.
-Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses are not computed: only the recipe's
-objective is trained.
+Sequences are padded on the right and attention is causal, so no token ever sees padding and no mask
+is needed. With `trainer.packing` they lie one after the other, and attention gets their bounds.
+Master weights are float32; the forward pass runs in the model's dtype; gradients are reduced in
+float32. Experts stay the fused 3-D weights of Transformers. A router's auxiliary losses are not
+computed: only the recipe's objective is trained.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,9 @@ class Policy(nn.Module):
         """Dtype of the forward pass."""
         self.lora = lora
         """Settings of the adapters; None = every weight is trained."""
-        self._published = published_names(causal_lm) if lora is None else published_adapters(causal_lm)
+        self._published = (
+            published_names(causal_lm) if lora is None else published_adapters(causal_lm)
+        )
         causal_lm.set_output_embeddings(head)
         self.replay = replay
         """Replays recorded expert choices; None = the routers choose themselves."""
@@ -64,15 +67,19 @@ class Policy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return (log-probabilities [T], entropies [T]) of `targets` [T].
 
-        `input_ids` [B, S]; `positions` [T]: index into the flattened [B * S] of the token BEFORE each target.
-        `routed_experts`: see `RouterReplay.use`; ignored without a replay. `packing`: bounds of packed sequences, for a
-        policy that was made for them.
+        `input_ids` [B, S]; `positions` [T]: index into the flattened [B * S] of the token BEFORE
+        each target. `routed_experts`: see `RouterReplay.use`; ignored without a replay. `packing`:
+        bounds of packed sequences, for a policy that was made for them.
         """
         if self.replay is not None:
             self.replay.use(routed_experts)
         bounds = {} if packing is None else packing.as_arguments()
-        hidden = body(self.causal_lm)(input_ids=input_ids, use_cache=False, **bounds).last_hidden_state
-        logprobs, entropy = self.causal_lm.get_output_embeddings()(hidden.flatten(0, 1)[positions], targets)
+        hidden = body(self.causal_lm)(
+            input_ids=input_ids, use_cache=False, **bounds
+        ).last_hidden_state
+        logprobs, entropy = self.causal_lm.get_output_embeddings()(
+            hidden.flatten(0, 1)[positions], targets
+        )
         return logprobs, entropy
 
     @property
@@ -81,7 +88,10 @@ class Policy(nn.Module):
 
     @property
     def is_tied(self) -> bool:
-        return self.causal_lm.get_output_embeddings().weight is self.causal_lm.get_input_embeddings().weight
+        return (
+            self.causal_lm.get_output_embeddings().weight
+            is self.causal_lm.get_input_embeddings().weight
+        )
 
     def named_weights(self) -> Iterator[tuple[str, DTensor]]:
         """Yield (name in the module, sharded weight), frozen ones too; tied weights once."""
@@ -90,7 +100,9 @@ class Policy(nn.Module):
             yield name.removeprefix("causal_lm."), parameter
 
     def trained_weights(self) -> Iterator[tuple[str, DTensor]]:
-        """The float32 master weights among `named_weights`: all of them, or those of the adapters."""
+        """The float32 master weights among `named_weights`: all of them, or those
+        of the adapters.
+        """
         return ((name, weight) for name, weight in self.named_weights() if weight.requires_grad)
 
     def published_weights(self) -> Iterator[tuple[str, DTensor]]:
@@ -99,9 +111,11 @@ class Policy(nn.Module):
             yield self._published_name(name), weight
 
     def stored_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (Transformers' name, buffer) of those that a model's files hold, such as the bias of a router's choice.
+        """Yield (Transformers' name, buffer) of those that a model's files hold, such as the bias
+        of a router's choice.
 
-        Every rank has them whole. Training does not change them, so with adapters they stay in the base's own files.
+        Every rank has them whole. Training does not change them, so with adapters they stay in the
+        base's own files.
         """
         if self.lora is not None:
             return
@@ -110,12 +124,19 @@ class Policy(nn.Module):
                 yield name, buffer
 
     def published_buffers(self) -> Iterator[tuple[str, DTensor]]:
-        """`stored_buffers` under the names that the generators know, in rows over the ranks like the weights."""
+        """`stored_buffers` under the names that the generators know, in rows over the ranks like
+        the weights.
+        """
         weight = self.causal_lm.get_output_embeddings().weight
         everywhere = [Replicate()] * weight.device_mesh.ndim
         for name, buffer in self.stored_buffers():
-            replicated_buffer = DTensor.from_local(buffer, weight.device_mesh, everywhere, run_check=False)
-            yield self._published_name(name), replicated_buffer.redistribute(placements=weight.placements)
+            replicated_buffer = DTensor.from_local(
+                buffer, weight.device_mesh, everywhere, run_check=False
+            )
+            yield (
+                self._published_name(name),
+                replicated_buffer.redistribute(placements=weight.placements),
+            )
 
     def _published_name(self, name: str) -> str:
         published = self._published[name]
@@ -137,11 +158,12 @@ def shard_policy(
     packing: bool = False,
     lora: Lora | None = None,
 ) -> Policy:
-    """Return the model as a policy sharded over `mesh`: one FSDP unit per decoder layer, one for an untied head.
+    """Return the model as a policy sharded over `mesh`: one FSDP unit per decoder layer, one for an
+    untied head.
 
-    A model on the meta device stays there: each rank's part has its shape, and no memory. `compiler`: torch.compile's
-    backend for layers and head; None = neither is compiled. `packing`: for packed sequences. `lora`: the settings of
-    the adapters that the model has.
+    A model on the meta device stays there: each rank's part has its shape, and no memory.
+    `compiler`: torch.compile's backend for layers and head; None = neither is compiled. `packing`:
+    for packed sequences. `lora`: the settings of the adapters that the model has.
     """
     weight = causal_lm.get_output_embeddings().weight
     head = Head(
@@ -152,7 +174,9 @@ def shard_policy(
         chunk_tokens=logits_chunk_tokens,
         compiler=compiler,
     )
-    policy = Policy(causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None, lora)
+    policy = Policy(
+        causal_lm, head, dtype, RouterReplay(causal_lm) if router_replay else None, lora
+    )
     if packing:
         if reason := why_not_packed(causal_lm, dtype=dtype, device=torch.device(mesh.device_type)):
             raise UserError(f"trainer.packing = true: {reason}; set it to false")
@@ -175,13 +199,17 @@ def shard_policy(
     return policy
 
 
-def _prepared_layers(causal_lm: Any, recomputation: Recomputation, compiler: str | None) -> list[nn.Module]:
+def _prepared_layers(
+    causal_lm: Any, recomputation: Recomputation, compiler: str | None
+) -> list[nn.Module]:
     """The decoder layers, recomputed and compiled as asked. Raises UserError if they cannot be."""
     layers = decoder_layers(causal_lm)
     if compiler is not None and (reason := _not_compiled(causal_lm, layers)):
         raise UserError(f"trainer.compile = true: {reason}; set it to false")
     if recomputation and not layers:
-        raise UserError("trainer.activation_checkpointing: this model names no decoder layers; set it to false")
+        raise UserError(
+            "trainer.activation_checkpointing: this model names no decoder layers; set it to false"
+        )
     for layer in layers:
         recompute(layer, recomputation)
         if compiler is not None:
@@ -194,13 +222,20 @@ def _not_compiled(causal_lm: Any, layers: Sequence[nn.Module]) -> str | None:
     if not layers:
         return "this model names no decoder layers"
     if any(parameter.dim() == 3 for parameter in causal_lm.parameters()):
-        return "this model has weights of three dimensions, such as stacked experts, whose code is not compiled"
+        return (
+            "this model has weights of three dimensions, such as stacked experts, whose code is "
+            "not compiled"
+        )
     return None
 
 
 def weight_specs(policy: Policy, dtype: str) -> tuple[TensorSpec, ...]:
-    """The published weights as `dtype` ("bfloat16"), and buffers as they are, under the names the generators know."""
-    weights = [TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights()]
+    """The published weights as `dtype` ("bfloat16"), and buffers as they are, under the names the
+    generators know.
+    """
+    weights = [
+        TensorSpec(name, dtype, tuple(weight.shape)) for name, weight in policy.published_weights()
+    ]
     buffers = [
         TensorSpec(name, str(buffer.dtype).removeprefix("torch."), tuple(buffer.shape))
         for name, buffer in policy.published_buffers()
@@ -216,7 +251,8 @@ def stage_shard(policy: Policy, snapshot: Snapshot) -> None:
     weights = dict(policy.published_weights()) | dict(policy.published_buffers())
     with torch.no_grad():
         for name, rows in snapshot.views():
-            # Converted on the device, so that half of the bytes cross the bus; in pieces, so that it takes little.
+            # Converted on the device, so that half of the bytes cross the bus; in pieces, so that
+            # it takes little.
             numbers = PIECE_BYTES // rows.element_size()
             local_weight = weights[name].to_local().view(-1)
             for packed, piece in zip(

@@ -1,8 +1,9 @@
 """Checkpoints behind a URL that fsspec knows: s3://bucket/path, gs://bucket/path.
 
-Objects cannot be renamed. They are written under the checkpoint's own name, the controller's state last: a checkpoint
-is whole if it has that file, which is removed first when the checkpoint is. Credentials and addresses are those of the
-library behind the protocol, from its environment variables and files.
+Objects cannot be renamed. They are written under the checkpoint's own name, the controller's state
+last: a checkpoint is whole if it has that file, which is removed first when the checkpoint is.
+Credentials and addresses are those of the library behind the protocol, from its environment
+variables and files.
 """
 
 import errno
@@ -29,7 +30,9 @@ NO_CACHE = {"use_listings_cache": False}
 
 @contextmanager
 def as_os_error() -> Iterator[None]:
-    """Errors of the library behind a protocol concern the network, and may pass; those of credentials do not."""
+    """Errors of the library behind a protocol concern the network, and may pass; those of
+    credentials do not.
+    """
     try:
         yield
     except Exception as error:
@@ -44,7 +47,9 @@ class ObjectFiles(FileSystem):
     """The file system for torch: with a checksum next to each file, and without folders."""
 
     @contextmanager
-    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Generator[io.IOBase, None, None]:
+    def create_stream(
+        self, path: str | os.PathLike[str], mode: str
+    ) -> Generator[io.IOBase, None, None]:
         with as_os_error():
             if mode != "wb":
                 with super().create_stream(path, mode) as stream:
@@ -64,7 +69,9 @@ class ObjectFiles(FileSystem):
 
 class ObjectWriter(FsspecWriter):
     def __init__(self, path: str) -> None:
-        super().__init__(path, sync_files=False)  # without a local file, torch would sync all disks of the machine
+        super().__init__(
+            path, sync_files=False
+        )  # without a local file, torch would sync all disks of the machine
         files = ObjectFiles()
         self.path = files.init_path(path, **NO_CACHE, **_folders(path))
         self.fs = cast(Any, files)
@@ -110,7 +117,12 @@ class ObjectStorage:
     def check(self, name: str, file: str) -> None:
         path = self._path(name, file)
         with as_os_error(), self._fs.open(path, "rb") as data:
-            check(file, self._fs.size(path), data, bytes(self._fs.cat_file(f"{path}{CHECKSUM}")).decode())
+            check(
+                file,
+                self._fs.size(path),
+                data,
+                bytes(self._fs.cat_file(f"{path}{CHECKSUM}")).decode(),
+            )
 
     def reader(self, name: str) -> ObjectReader:
         return ObjectReader(self.at(name))

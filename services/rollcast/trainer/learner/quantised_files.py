@@ -1,7 +1,10 @@
-"""Weights that are stored in 8 or 4 bits, as the numbers that they stand for. Each rank computes its own slices.
+"""Weights that are stored in 8 or 4 bits, as the numbers that they stand for. Each rank computes
+its own slices.
 
-FP8 (DeepSeek-V3, Qwen3)   NAME, and NAME_scale_inv with one factor for each block of it; also of a stack of matrices
-MXFP4 (gpt-oss)            NAME_blocks, two numbers a byte, and NAME_scales, an exponent for each 32 of them
+FP8 (DeepSeek-V3, Qwen3)   NAME, and NAME_scale_inv with one factor for each block of it; also of a
+                           stack of matrices
+MXFP4 (gpt-oss)            NAME_blocks, two numbers a byte, and NAME_scales, an exponent for each 32
+                           of them
 """
 
 from collections.abc import Mapping
@@ -30,10 +33,14 @@ FP4_NUMBERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 def is_known(quantization: Mapping[str, Any]) -> bool:
     """Whether files of this quantization_config can be read."""
     method = quantization.get("quant_method")
-    return method == "mxfp4" or (method == "fp8" and quantization.get("weight_block_size") is not None)
+    return method == "mxfp4" or (
+        method == "fp8" and quantization.get("weight_block_size") is not None
+    )
 
 
-def dequantise(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | None) -> dict[str, Slices]:
+def dequantise(
+    stored: Mapping[str, Slices], quantization: Mapping[str, Any] | None
+) -> dict[str, Slices]:
     """The tensors without scales, under the names that an unquantised model's files have.
 
     Raises Unsupported for a tensor of few bits whose scales are not there.
@@ -46,7 +53,9 @@ def dequantise(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | N
             rows, columns = quantization["weight_block_size"]
             weight = name.removesuffix(FP8_SCALES)
             if weight in stored:
-                tensors[weight] = _block_scaled(weight, stored[weight], tensors.pop(name), (rows, columns))
+                tensors[weight] = _block_scaled(
+                    weight, stored[weight], tensors.pop(name), (rows, columns)
+                )
         elif method == "mxfp4" and name.endswith(MXFP4_BLOCKS):
             weight = name.removesuffix(MXFP4_BLOCKS)
             scales = f"{weight}{MXFP4_SCALES}"
@@ -62,14 +71,17 @@ def dequantise(stored: Mapping[str, Slices], quantization: Mapping[str, Any] | N
     return tensors
 
 
-def _block_scaled(name: str, numbers: Slices, factors: Slices, block: tuple[int, int]) -> "BlockScaled":
+def _block_scaled(
+    name: str, numbers: Slices, factors: Slices, block: tuple[int, int]
+) -> "BlockScaled":
     """Raises Unsupported if there is no factor for each block."""
     *stack, num_rows, num_columns = numbers.get_shape()
     # Rounded up, because blocks at the edges may be cut.
     expected = [*stack, -(-num_rows // block[0]), -(-num_columns // block[1])]
     if factors.get_shape() != expected or factors.get_dtype() not in FACTORS:
         raise Unsupported(
-            f"stores {name}{FP8_SCALES} as {factors.get_shape()} of {factors.get_dtype()}, where weight_block_size = "
+            f"stores {name}{FP8_SCALES} as {factors.get_shape()} of {factors.get_dtype()}, where "
+            "weight_block_size = "
             f"{list(block)} asks for {expected} of {' or '.join(FACTORS)}",
             "give a model in 16 bits",
         )
@@ -78,7 +90,8 @@ def _block_scaled(name: str, numbers: Slices, factors: Slices, block: tuple[int,
 
 @dataclass(frozen=True, slots=True)
 class BlockScaled:
-    """A matrix times the factor of each of its blocks; those at its lower and right edge may be cut.
+    """A matrix times the factor of each of its blocks; those at its lower and right edge may be
+    cut.
 
     Or a stack of such matrices [E, R, C], with factors of their own.
     """
@@ -98,7 +111,10 @@ class BlockScaled:
         shape = self.get_shape()
         *stack, rows, columns = _every_slice(slices, len(shape))
         factors = self.factors[(*stack, slice(None), slice(None))].float()
-        for dimension, kept_slice, size in ((-2, rows, self.block[0]), (-1, columns, self.block[1])):
+        for dimension, kept_slice, size in (
+            (-2, rows, self.block[0]),
+            (-1, columns, self.block[1]),
+        ):
             indices = torch.arange(shape[dimension])[kept_slice]
             factors = factors.index_select(dimension, indices // size)
         return self.numbers[slices].float() * factors
@@ -106,7 +122,9 @@ class BlockScaled:
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4Stack:
-    """The experts of a layer, which Transformers has transposed: E experts, R rows of C = 32 G columns as [E, C, R]."""
+    """The experts of a layer, which Transformers has transposed: E experts, R rows of C = 32 G
+    columns as [E, C, R].
+    """
 
     blocks: Slices
     """uint8 [E, R, G, 16]"""
@@ -125,7 +143,9 @@ class Mxfp4Stack:
         shape = self.get_shape()
         experts, columns, rows = _every_slice(slices, len(shape))
         expert_indices = range(shape[0])[experts]
-        dense_stack = torch.empty(len(expert_indices), len(range(shape[1])[columns]), len(range(shape[2])[rows]))
+        dense_stack = torch.empty(
+            len(expert_indices), len(range(shape[1])[columns]), len(range(shape[2])[rows])
+        )
         # One by one, because steps between take many times the memory of the file.
         for index, expert in enumerate(expert_indices):
             dense_stack[index] = self._expert(expert, rows).T[columns]
@@ -143,6 +163,9 @@ class Mxfp4Stack:
 
 
 def _every_slice(slices: Any, num_dimensions: int) -> list[slice]:
-    """One slice for each dimension. `slices`: an ellipsis, or a tuple of slices of the first dimensions."""
+    """One slice for each dimension.
+
+    `slices`: an ellipsis, or a tuple of slices of the first dimensions.
+    """
     leading_slices = () if slices is Ellipsis else tuple(slices)
     return [*leading_slices, *[slice(None)] * (num_dimensions - len(leading_slices))]

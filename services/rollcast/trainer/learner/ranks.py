@@ -18,7 +18,9 @@ from rollcast.telemetry.gpus import expected_gpus, unusable
 
 _SOURCE_LINE = re.compile(r"^\[[^\]]*\] ?")
 """Line of gloo's source at the begin of its messages."""
-_LOST_PEER = re.compile(r"gloo.*(closed by peer|reset by peer|Broken pipe|Timed out|timeout|refused)", re.I | re.S)
+_LOST_PEER = re.compile(
+    r"gloo.*(closed by peer|reset by peer|Broken pipe|Timed out|timeout|refused)", re.I | re.S
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,20 @@ class Ranks:
     world_size: int
     device: torch.device
     mesh: DeviceMesh
-    """[world_size]: parameters are sharded over it. [replicas, shards] with `trainer.shard_ranks`: each replica is
-    sharded, and consecutive ranks are one replica."""
+    """[world_size]: parameters are sharded over it. [replicas, shards] with `trainer.shard_ranks`:
+    each replica is sharded, and consecutive ranks are one replica."""
     store: Store
-    """Key-value store on CPU that all ranks reach; it has its own connection, apart from the collectives'."""
+    """Key-value store on CPU that all ranks reach; it has its own connection, apart from the
+    collectives'."""
     lane_store: Store
     """`store` with a connection of its own, for the thread that publishes weights."""
 
     @property
     def num_shards(self) -> int:
-        """Ranks that share one copy of the weights. Rank r holds the rows of shard r modulo this number."""
+        """Ranks that share one copy of the weights.
+
+        Rank r holds the rows of shard r modulo this number.
+        """
         return self.mesh.size(self.mesh.ndim - 1)
 
     @property
@@ -60,12 +66,15 @@ class Ranks:
         dist.destroy_process_group()
 
 
-def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_ranks: int | None = None) -> Ranks:
-    """Join the ranks that torchrun's environment names; without that environment this process is the only rank.
+def join_ranks(
+    *, timeout_seconds: float, threads: int | None = None, shard_ranks: int | None = None
+) -> Ranks:
+    """Join the ranks that torchrun's environment names; without that environment this process is
+    the only rank.
 
-    `timeout_seconds` is the deadline of every collective. `shard_ranks`: as in the trainer's settings. A single rank
-    opens no port for its store. Raises UserError if the ranks cannot be grouped, or if this process must have GPUs
-    (`telemetry.gpus`) and its own cannot be used.
+    `timeout_seconds` is the deadline of every collective. `shard_ranks`: as in the trainer's
+    settings. A single rank opens no port for its store. Raises UserError if the ranks cannot be
+    grouped, or if this process must have GPUs (`telemetry.gpus`) and its own cannot be used.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -73,14 +82,17 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_rank
     device = _own_device(int(os.environ.get("LOCAL_RANK", "0")))
     store: Store
     if "RANK" in os.environ:
-        store, rank, world_size = next(rendezvous("env://", timeout=timedelta(seconds=timeout_seconds)))
+        store, rank, world_size = next(
+            rendezvous("env://", timeout=timedelta(seconds=timeout_seconds))
+        )
     else:
         store = HashStore()
         rank = 0
         world_size = 1
     if shard_ranks is not None and world_size % shard_ranks:
         raise UserError(
-            f"trainer.shard_ranks = {shard_ranks}: it does not divide the {world_size} trainer ranks; set it to the "
+            f"trainer.shard_ranks = {shard_ranks}: it does not divide the {world_size} trainer "
+            "ranks; set it to the "
             "ranks of one machine, or to null"
         )
     dist.init_process_group(
@@ -100,17 +112,27 @@ def join_ranks(*, timeout_seconds: float, threads: int | None = None, shard_rank
             _set_pg_timeout(timedelta(seconds=timeout_seconds), mesh.get_group(dimension))
     # A connection serialises its callers, and a rank waits in it for its next command.
     commands, lanes = (store if world_size == 1 else store.clone() for _ in range(2))  # type: ignore[attr-defined]
-    return Ranks(rank, world_size, device, mesh, PrefixStore("learner", commands), PrefixStore("lanes", lanes))
+    return Ranks(
+        rank,
+        world_size,
+        device,
+        mesh,
+        PrefixStore("learner", commands),
+        PrefixStore("lanes", lanes),
+    )
 
 
 def lost_rank(error: RuntimeError) -> PassingError | None:
-    """The sentence for a collective or a store that failed because another rank is gone; None = it is another error."""
+    """The sentence for a collective or a store that failed because another rank is gone; None = it
+    is another error.
+    """
     if not isinstance(error, dist.DistError) and not _LOST_PEER.search(str(error)):
         return None
     # Characters of torch's message
     error_text = _SOURCE_LINE.sub("", str(error).strip().splitlines()[0]).split(". ")[0][:200]
     return PassingError(
-        f"another trainer rank ended or does not answer ({error_text}); see its own log, or its launcher's"
+        f"another trainer rank ended or does not answer ({error_text}); see its own log, or its "
+        "launcher's"
     )
 
 
@@ -122,13 +144,17 @@ def _own_device(local_rank: int) -> torch.device:
     if not num_gpus and not expected:
         return torch.device("cpu")
     if not expected and num_gpus <= local_rank:
-        raise UserError(f"LOCAL_RANK = {local_rank}: torch finds {num_gpus} GPUs here; start at most as many ranks")
+        raise UserError(
+            f"LOCAL_RANK = {local_rank}: torch finds {num_gpus} GPUs here; start at most as many "
+            "ranks"
+        )
     if num_gpus < max(expected, local_rank + 1):
         raise unusable(built_for, f"torch finds {num_gpus} of {max(expected, local_rank + 1)}")
     device = torch.device("cuda", local_rank)
     try:
         torch.cuda.set_device(device)
-        # The first work on a card shows what counting does not: one that has failed, or that another process keeps.
+        # The first work on a card shows what counting does not: one that has failed, or that
+        # another process keeps.
         torch.zeros(1, device=device)
         torch.cuda.synchronize(device)
     except RuntimeError as error:

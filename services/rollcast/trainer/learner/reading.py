@@ -1,9 +1,11 @@
 """Reads a model's folder into a sharded policy: each rank reads only its own slices of the weights.
 
-    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast -> other buffers
+    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast ->
+    other buffers
 
-Transformers' loader supports sharded parameters: it asks each stored tensor for this rank's slice alone, and stacks
-only the experts that this rank holds. Here it reads one parameter after the other.
+Transformers' loader supports sharded parameters: it asks each stored tensor for this rank's slice
+alone, and stacks only the experts that this rank holds. Here it reads one parameter after the
+other.
 """
 
 import os
@@ -59,8 +61,9 @@ def read_policy(
 ) -> Policy:
     """Read and shard a model: parameters in `dtype`, buffers as the model makes them. Collective.
 
-    `frozen`: for forward passes alone. With model.lora the model's own weights are frozen and in the model's dtype, and
-    `seed` makes the adapters. Raises UserError if it cannot be read or cannot be trained here.
+    `frozen`: for forward passes alone. With model.lora the model's own weights are frozen and in
+    the model's dtype, and `seed` makes the adapters. Raises UserError if it cannot be read or
+    cannot be trained here.
     """
     disable_progress_bar()
     lora = None if frozen else settings.lora
@@ -69,7 +72,9 @@ def read_policy(
         _check_whole(Path(settings.path))
         causal_lm = skeleton(settings)
         for parameter in causal_lm.parameters():  # of no size yet
-            parameter.data = parameter.data.to(dtype if lora is None else getattr(torch, settings.dtype))
+            parameter.data = parameter.data.to(
+                dtype if lora is None else getattr(torch, settings.dtype)
+            )
         causal_lm.requires_grad_(not frozen)
         if lora is not None:
             _check_base(settings, causal_lm)
@@ -94,8 +99,9 @@ def read_policy(
         with without_adapters(causal_lm):
             _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
         make_adapters(policy, seed, ranks.device)
-        # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate it now. Otherwise the
-        # first step would, and the buffers that checkpoints reserved for the old memory would be lost.
+        # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate
+        # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
+        # old memory would be lost.
         policy.load_state_dict({}, strict=False)
     except Unsupported as error:
         raise UserError(f"model.path = {settings.path!r} {error}") from error
@@ -120,13 +126,19 @@ def _unreadable(path: str, error: Exception) -> UserError:
 def _check_whole(folder: Path) -> None:
     """Raises Unsupported for the export of a run with model.lora."""
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
-        raise Unsupported("is an adapter alone", "give the folder that `rollcast model merge` makes of it")
+        raise Unsupported(
+            "is an adapter alone", "give the folder that `rollcast model merge` makes of it"
+        )
 
 
 def _check_base(settings: Model, causal_lm: Any) -> None:
-    """Raises Unsupported if vLLM would read another base from the files of `model.path` than the trainer does."""
+    """Raises Unsupported if vLLM would read another base from the files of `model.path` than the
+    trainer does.
+    """
     if has_other_parts(settings):  # vLLM does not know the text model by the names of the whole one
-        raise Unsupported("has more parts than its text model (model.lora)", "give its text model alone")
+        raise Unsupported(
+            "has more parts than its text model (model.lora)", "give its text model alone"
+        )
     if hasattr(causal_lm.config, "quantization_config"):
         raise Unsupported("is quantised, and model.lora is set", "give the model in 16 bits")
 
@@ -136,7 +148,8 @@ def _check_experts(policy: Policy, ranks: Ranks) -> None:
     for name, weight in policy.named_weights():
         if weight.dim() == 3 and weight.shape[0] < ranks.num_shards:
             raise UserError(
-                f"{ranks.num_shards} trainer ranks are more than the {weight.shape[0]} experts of a layer ({name}); "
+                f"{ranks.num_shards} trainer ranks are more than the {weight.shape[0]} experts of "
+                f"a layer ({name}); "
                 f"give the trainer at most {weight.shape[0]} ranks"
             )
 
@@ -156,15 +169,17 @@ def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.de
         dtype=dtype,
         weight_mapping=get_model_conversion_mapping(causal_lm),
     )
-    # Without threads, which run ahead of the stacking of experts by any number of layers: with them a rank held up to
-    # 0.8 GB more than its shard of 1.2 GB, and was no quicker (`python -m lab.start`).
+    # Without threads, which run ahead of the stacking of experts by any number of layers: with them
+    # a rank held up to 0.8 GB more than its shard of 1.2 GB, and was no quicker (`python -m
+    # lab.start`).
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     report, _ = convert_and_load_state_dict_in_model(causal_lm, dict(stored), loading)
     report = causal_lm._finalize_model_loading(causal_lm, loading, report)
     unset_keys = sorted(report.missing_keys)
     if unset_keys:
         raise UserError(
-            f"model.path = {causal_lm.config.name_or_path!r} lacks {len(unset_keys)} weights, first {unset_keys[0]!r}; "
+            f"model.path = {causal_lm.config.name_or_path!r} lacks {len(unset_keys)} weights, "
+            f"first {unset_keys[0]!r}; "
             "give a complete model"
         )
     if policy.is_tied is not is_tied:
@@ -176,12 +191,19 @@ def _read_weights(policy: Policy, stored: Mapping[str, Slices], device: torch.de
 
 
 def read_reference(
-    settings: KlPenalty, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, trained: Policy
+    settings: KlPenalty,
+    model: Model,
+    recipe: Recipe,
+    trainer: Trainer,
+    ranks: Ranks,
+    *,
+    trained: Policy,
 ) -> Reference:
-    """Read and shard the reference policy. Raises UserError if it cannot be read or has another vocabulary.
+    """Read and shard the reference policy. Raises UserError if it cannot be read or has another
+    vocabulary.
 
-    `model` and `trained`: the trained one, which is its own reference if the settings name no other. With LoRA it is
-    that without a second copy: its adapters are turned off.
+    `model` and `trained`: the trained one, which is its own reference if the settings name no
+    other. With LoRA it is that without a second copy: its adapters are turned off.
     """
     path = settings.reference or model.path
     if trained.lora is not None and path == model.path:
@@ -189,16 +211,25 @@ def read_reference(
     policy = _read_frozen(path, "recipe.kl.reference", model, recipe, trainer, ranks)
     if policy.vocab_size != trained.vocab_size:
         raise UserError(
-            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of "
+            f"recipe.kl.reference = {path!r} has a vocabulary of {policy.vocab_size}, model.path "
+            "one of "
             f"{trained.vocab_size}; give a model with the same tokenizer"
         )
     return Reference(policy, settings.coefficient, settings.estimator)
 
 
 def read_teacher(
-    path: str, coefficient: float, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks, *, vocab_size: int
+    path: str,
+    coefficient: float,
+    model: Model,
+    recipe: Recipe,
+    trainer: Trainer,
+    ranks: Ranks,
+    *,
+    vocab_size: int,
 ) -> HeldTeacher:
-    """Read and shard the teacher of a distillation. Raises UserError if it cannot be read or has fewer tokens.
+    """Read and shard the teacher of a distillation. Raises UserError if it cannot be read or has
+    fewer tokens.
 
     It may have more: models of one family and tokenizer pad their vocabularies to different sizes.
     """
@@ -206,17 +237,22 @@ def read_teacher(
     policy = _read_frozen(path, setting, model, recipe, trainer, ranks)
     if policy.vocab_size < vocab_size:
         raise UserError(
-            f"{setting} = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of {vocab_size}; give a "
+            f"{setting} = {path!r} has a vocabulary of {policy.vocab_size}, model.path one of "
+            f"{vocab_size}; give a "
             "teacher with the same tokenizer"
         )
     return HeldTeacher(Reference(policy, 0.0).logprobs, coefficient)
 
 
-def _read_frozen(path: str, setting: str, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks) -> Policy:
+def _read_frozen(
+    path: str, setting: str, model: Model, recipe: Recipe, trainer: Trainer, ranks: Ranks
+) -> Policy:
     """Read a model for forward passes alone. UserError names `setting`."""
     frozen = model.model_copy(update={"path": path})
     try:
-        policy = read_policy(frozen, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True)
+        policy = read_policy(
+            frozen, recipe, trainer, ranks, dtype=getattr(torch, model.dtype), frozen=True
+        )
     except UserError as error:
         raise type(error)(str(error).replace("model.path", setting)) from error
     policy.eval()

@@ -1,9 +1,10 @@
 """The chunks in which the trainer computes a recurrent layer (GatedDeltaNet: Qwen3-Next, Qwen3.5).
 
-Transformers' own code sums the logarithms of the decays over a chunk, and takes differences of these sums. With strong
-decays the sum over its 64 tokens is some hundred, and a float32 of that size is exact to 3e-5 alone. The norm behind it
-made that an error of 2e-4 in a log-probability, when a random model was compared with float64. With 32 tokens it was
-3e-5, and the layer took less time. flash-linear-attention ignores the number.
+Transformers' own code sums the logarithms of the decays over a chunk, and takes differences of
+these sums. With strong decays the sum over its 64 tokens is some hundred, and a float32 of that
+size is exact to 3e-5 alone. The norm behind it made that an error of 2e-4 in a log-probability,
+when a random model was compared with float64. With 32 tokens it was 3e-5, and the layer took less
+time. flash-linear-attention ignores the number.
 """
 
 import sys

@@ -1,11 +1,13 @@
 """Router replay: the learner's routers send a token to the experts that the generator's sent it to.
 
-A router decides by small differences: if two scores are nearly equal, rounding on one side flips the choice, and the
-token's log-prob jumps. With the choice replayed the scores are still the learner's own, and gradients flow through
-them; only the selection of experts is the generator's (arXiv 2510.11370, "Rollout Routing Replay").
+A router decides by small differences: if two scores are nearly equal, rounding on one side flips
+the choice, and the token's log-prob jumps. With the choice replayed the scores are still the
+learner's own, and gradients flow through them; only the selection of experts is the generator's
+(arXiv 2510.11370, "Rollout Routing Replay").
 
-A router's own code runs, except that its last `topk` returns the recorded choices. Earlier ones choose groups of
-experts (DeepSeek-V3, GLM-4 MoE). If the choice is by score and bias, the weights are still of the scores alone.
+A router's own code runs, except that its last `topk` returns the recorded choices. Earlier ones
+choose groups of experts (DeepSeek-V3, GLM-4 MoE). If the choice is by score and bias, the weights
+are still of the scores alone.
 """
 
 import inspect
@@ -21,18 +23,26 @@ from rollcast.trainer.learner.batch import Routing
 from rollcast.trainer.learner.unsupported import Unsupported
 
 UNKNOWN_EXPERT = -1
-"""Means that the router chooses itself: for padding, and for the last token, which is never an input."""
+"""Means that the router chooses itself: for padding, and for the last token, which is never an
+input."""
 TOPK = (torch.topk, Tensor.topk)
 
 
 class RouterReplay:
-    """The routers of a model on the meta device. `use` sets their choices from then on, recomputation included."""
+    """The routers of a model on the meta device.
+
+    `use` sets their choices from then on, recomputation included.
+    """
 
     def __init__(self, causal_lm: nn.Module) -> None:
         """Raises Unsupported if the routers do not choose by `topk`."""
-        routers = [module for module in causal_lm.modules() if type(module).__name__.endswith("Router")]
+        routers = [
+            module for module in causal_lm.modules() if type(module).__name__.endswith("Router")
+        ]
         if not routers:
-            raise Unsupported("has no router that recipe.router_replay knows", "set recipe.router_replay to false")
+            raise Unsupported(
+                "has no router that recipe.router_replay knows", "set recipe.router_replay to false"
+            )
         shapes = {_chosen_by(router) for router in routers}
         if len(shapes) != 1:
             raise Unsupported("has routers of several kinds", "set recipe.router_replay to false")
@@ -43,7 +53,9 @@ class RouterReplay:
             router.forward = partial(self._route, layer, router.forward)
 
     def use(self, chosen: Tensor | None) -> None:
-        """`chosen` [B, S, layers, choices] int16, UNKNOWN_EXPERT if a router chooses itself; None = all do."""
+        """`chosen` [B, S, layers, choices] int16, UNKNOWN_EXPERT if a router chooses itself; None =
+        all do.
+        """
         self._chosen = chosen
 
     def _route(self, layer: int, forward: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -55,7 +67,10 @@ class RouterReplay:
 
 
 class _Choices(TorchFunctionMode):
-    """Records the arguments of each `topk`. That of number `step` returns `experts` [T, choices] with their scores."""
+    """Records the arguments of each `topk`.
+
+    That of number `step` returns `experts` [T, choices] with their scores.
+    """
 
     def __init__(self, experts: Tensor | None = None, step: int = 0) -> None:
         super().__init__()
@@ -63,7 +78,8 @@ class _Choices(TorchFunctionMode):
         self._step = step
         self.topk_arguments: list[tuple[int, int]] = []
         self.values: Tensor | None = None
-        """The result of the last `topk`, if nothing is replayed: a leaf, which shows what depends on it."""
+        """The result of the last `topk`, if nothing is replayed: a leaf, which shows what depends
+        on it."""
 
     def __torch_function__(
         self,
@@ -100,11 +116,16 @@ def _chosen_by(router: nn.Module) -> tuple[int, int, int]:
     with torch.enable_grad(), choices:
         router_outputs = router(token, *biases)
     if not choices.topk_arguments or choices.topk_arguments[-1][0] != experts:
-        raise Unsupported(f"has routers ({name}) whose choice of experts recipe.router_replay does not find", remedy)
+        raise Unsupported(
+            f"has routers ({name}) whose choice of experts recipe.router_replay does not find",
+            remedy,
+        )
     steps = len(choices.topk_arguments)
     # Of several steps the last one sees the scores of the chosen groups alone (DeepSeek-V2).
     if steps > 1 and _depends_on(choices.values, router_outputs):
-        raise Unsupported(f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy)
+        raise Unsupported(
+            f"has routers ({name}) that weigh experts by the scores of its own groups alone", remedy
+        )
     return steps, *choices.topk_arguments[-1]
 
 
@@ -112,4 +133,7 @@ def _depends_on(leaf: Tensor | None, outputs: Sequence[Tensor]) -> bool:
     """Whether one of these was computed from the leaf."""
     assert leaf is not None
     total = sum(output.sum() for output in outputs if output.requires_grad)
-    return isinstance(total, Tensor) and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None
+    return (
+        isinstance(total, Tensor)
+        and torch.autograd.grad(total, leaf, allow_unused=True)[0] is not None
+    )

@@ -1,7 +1,8 @@
 """Reads a checkpoint's `.metadata` without running any code that it names.
 
-torch pickles it, and a pickle can call any function of any module. Here a small machine knows the operations that
-torch's own files consist of and makes the few kinds of objects that they hold. Anything else is refused.
+torch pickles it, and a pickle can call any function of any module. Here a small machine knows the
+operations that torch's own files consist of and makes the few kinds of objects that they hold.
+Anything else is refused.
 """
 
 import math
@@ -17,11 +18,33 @@ from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 
 _OPERATIONS = (
-    *(pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.MARK),
-    *(pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.SHORT_BINUNICODE, pickle.BINUNICODE),
+    *(
+        pickle.PROTO,
+        pickle.FRAME,
+        pickle.STOP,
+        pickle.NONE,
+        pickle.NEWTRUE,
+        pickle.NEWFALSE,
+        pickle.MARK,
+    ),
+    *(
+        pickle.BININT,
+        pickle.BININT1,
+        pickle.BININT2,
+        pickle.LONG1,
+        pickle.SHORT_BINUNICODE,
+        pickle.BINUNICODE,
+    ),
     *(pickle.EMPTY_TUPLE, pickle.EMPTY_LIST, pickle.EMPTY_DICT),
     *(pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3),
-    *(pickle.MEMOIZE, pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.STACK_GLOBAL),
+    *(
+        pickle.MEMOIZE,
+        pickle.BINPUT,
+        pickle.LONG_BINPUT,
+        pickle.BINGET,
+        pickle.LONG_BINGET,
+        pickle.STACK_GLOBAL,
+    ),
 )
 """Operations of torch's own files that call no function; `_Machine` has its own of the others."""
 _RECORDS: dict[str, type[Any]] = {
@@ -75,14 +98,21 @@ def check_metadata(metadata: dcp.Metadata, data_files: Collection[str]) -> None:
     Entries of another kind are refused because torch would unpickle them.
     """
     try:
-        file_ranges = {(index.fqn, index.offset): file_range for index, file_range in metadata.storage_data.items()}
+        file_ranges = {
+            (index.fqn, index.offset): file_range
+            for index, file_range in metadata.storage_data.items()
+        }
         for name, tensor in metadata.state_dict_metadata.items():
             if not isinstance(tensor, dcp.TensorStorageMetadata):
                 raise ValueError(f".metadata is damaged: {name[:200]} is not a tensor")
             _check_tensor(name, tensor)
-            _check_file_ranges([file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files)
+            _check_file_ranges(
+                [file_ranges[name, chunk.offsets] for chunk in tensor.chunks], data_files
+            )
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f".metadata is damaged: {type(error).__name__} {str(error)[:100]}") from None
+        raise ValueError(
+            f".metadata is damaged: {type(error).__name__} {str(error)[:100]}"
+        ) from None
 
 
 def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
@@ -103,7 +133,9 @@ def _check_tensor(name: str, tensor: dcp.TensorStorageMetadata) -> None:
 def _check_file_ranges(file_ranges: list[_StorageInfo], data_files: Collection[str]) -> None:
     for file_range in file_ranges:
         if file_range.relative_path not in data_files:
-            raise ValueError(f"{str(file_range.relative_path)[:200]}, which .metadata names, does not exist")
+            raise ValueError(
+                f"{str(file_range.relative_path)[:200]}, which .metadata names, does not exist"
+            )
         if (
             not (isinstance(file_range.offset, int) and isinstance(file_range.length, int))
             or min(file_range.offset, file_range.length) < 0
@@ -119,7 +151,9 @@ class _Named:
 
 
 class _Machine(pickle._Unpickler):
-    """Python's own reader of pickles, but for the operations that could run code of the file's choice."""
+    """Python's own reader of pickles, but for the operations that could run code of the file's
+    choice.
+    """
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
@@ -145,7 +179,9 @@ class _Machine(pickle._Unpickler):
 
     def _setitems(self) -> None:
         items = self.pop_mark()
-        _require_type(self.stack[-1], dict).update({_key(key): value for key, value in list(pairwise(items))[::2]})
+        _require_type(self.stack[-1], dict).update(
+            {_key(key): value for key, value in list(pairwise(items))[::2]}
+        )
 
     def _make(self) -> None:
         arguments = _require_type(self.stack.pop(), tuple)
@@ -168,7 +204,9 @@ class _Machine(pickle._Unpickler):
         else:
             raise ValueError(f"a state for {type(instance).__name__}")
 
-    dispatch: ClassVar[Any] = {operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS} | {
+    dispatch: ClassVar[Any] = {
+        operation[0]: pickle._Unpickler.dispatch[operation[0]] for operation in _OPERATIONS
+    } | {
         pickle.APPEND[0]: _append,
         pickle.APPENDS[0]: _appends,
         pickle.SETITEM[0]: _setitem,
@@ -187,7 +225,11 @@ def _require_type(value: Any, kind: type[Any]) -> Any:
 
 def _key(key: Any) -> Any:
     """Raises ValueError for other keys, whose hashing may never end."""
-    is_index = type(key) is dcp.MetadataIndex and type(key.fqn) is str and type(key.offset) in (torch.Size, type(None))
+    is_index = (
+        type(key) is dcp.MetadataIndex
+        and type(key.fqn) is str
+        and type(key.offset) in (torch.Size, type(None))
+    )
     if type(key) is not str and not is_index:
         raise ValueError(f"{type(key).__name__} as a key")
     return key

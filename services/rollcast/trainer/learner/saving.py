@@ -1,9 +1,11 @@
 """Checkpoints written while training goes on: whole or absent.
 
     save -> copy to the host (blocks) -> training goes on
-                                      -> a thread of every rank writes its part -> rank 0 completes the checkpoint
+                                      -> a thread of every rank writes its part -> rank 0 completes
+                                      the checkpoint
 
-The thread has a process group of its own: its collectives never meet training's. One checkpoint is written at a time.
+The thread has a process group of its own: its collectives never meet training's. One checkpoint is
+written at a time.
 """
 
 import errno
@@ -22,7 +24,12 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.runfolder.files import Place
 from rollcast.telemetry.logging import get_logger
-from rollcast.trainer.learner.checkpoint import CheckpointStorage, controller_text, disk_failure, state
+from rollcast.trainer.learner.checkpoint import (
+    CheckpointStorage,
+    controller_text,
+    disk_failure,
+    state,
+)
 from rollcast.trainer.learner.learner import Learner
 from rollcast.wire.version import PolicyVersion
 
@@ -45,14 +52,17 @@ class CheckpointSaver:
         self._write_future: Future[Place] | None = None
 
     def reserve(self) -> None:
-        """Take the memory that checkpoints are copied into: new pages would make the first copy many times as long."""
+        """Take the memory that checkpoints are copied into: new pages would make the first copy
+        many times as long.
+        """
         self._stager.stage(state(self._learner))
 
     def begin(self, version: PolicyVersion, controller: dict[str, Any] | None) -> Future[Place]:
         """Copy the learner's state and begin to write it; the one before must be done. Collective.
 
-        `controller` counts at rank 0. The result is the checkpoint's place, or the UserError of a disk that is full or
-        not writable, which is raised on every rank if the disk refuses immediately; nothing half-written is left.
+        `controller` counts at rank 0. The result is the checkpoint's place, or the UserError of a
+        disk that is full or not writable, which is raised on every rank if the disk refuses
+        immediately; nothing half-written is left.
         """
         name = str(version)
         tensors = state(self._learner)
@@ -67,12 +77,18 @@ class CheckpointSaver:
             process_group=self._group,
             async_stager=self._stager,
         )
-        cast("Future[Any]", upload).add_done_callback(lambda done: self._end(done, write_future, name, text))
+        cast("Future[Any]", upload).add_done_callback(
+            lambda done: self._end(done, write_future, name, text)
+        )
         self._write_future = write_future
         return write_future
 
-    def replace_controller(self, version: PolicyVersion, controller: dict[str, Any]) -> Place | None:
-        """Rank 0: if `version` was saved already, replace the controller's state alone: the weights are equal."""
+    def replace_controller(
+        self, version: PolicyVersion, controller: dict[str, Any]
+    ) -> Place | None:
+        """Rank 0: if `version` was saved already, replace the controller's state alone: the weights
+        are equal.
+        """
         name = str(version)
         try:
             # A run that ends without a further step saves the same version twice.
@@ -99,22 +115,32 @@ class CheckpointSaver:
             if is_first:
                 self._storage.abandon(name)
             refusal = disk_failure(error) if isinstance(error, CheckpointException) else error
-            write_future.set_exception(self._write_error(refusal) if isinstance(refusal, OSError) else error)
+            write_future.set_exception(
+                self._write_error(refusal) if isinstance(refusal, OSError) else error
+            )
             return
         if is_first:
             self._remove_old_ones()
         write_future.set_result(self._storage.at(name))
 
     def _remove_old_ones(self) -> None:
-        """Remove old checkpoints. One that cannot be removed now is tried again after the next checkpoint."""
+        """Remove old checkpoints.
+
+        One that cannot be removed now is tried again after the next checkpoint.
+        """
         try:
             for older in self._storage.names()[self._keep :]:
                 self._storage.remove(older)
         except OSError as error:
-            log.warning("old checkpoints stay for now", place=str(self._storage.location), error=str(error))
+            log.warning(
+                "old checkpoints stay for now", place=str(self._storage.location), error=str(error)
+            )
 
     def _at_rank_0(self, action: Callable[[], None]) -> None:
-        """Run `action` at rank 0; raise UserError on every rank if it was refused. Rank 0 knows the reason in words."""
+        """Run `action` at rank 0; raise UserError on every rank if it was refused.
+
+        Rank 0 knows the reason in words.
+        """
         refusal: OSError | None = None
         if self._learner.ranks.rank == 0:
             try:
@@ -125,11 +151,14 @@ class CheckpointSaver:
         number = torch.tensor([0 if refusal is None else refusal.errno or errno.EIO])
         dist.broadcast(number, src=0)
         if number.item():
-            raise self._write_error(refusal or OSError(int(number.item()), os.strerror(int(number.item()))))
+            raise self._write_error(
+                refusal or OSError(int(number.item()), os.strerror(int(number.item())))
+            )
 
     def _write_error(self, error: OSError) -> UserError:
         location = self._storage.location
         reason = error.strerror or str(error)
         return refused_by_the_world(
-            error, f"checkpoint folder {location} cannot be written ({reason}); {self._storage.remedy}"
+            error,
+            f"checkpoint folder {location} cannot be written ({reason}); {self._storage.remedy}",
         )

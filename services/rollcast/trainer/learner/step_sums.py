@@ -1,6 +1,8 @@
-"""Measurements of an update: sums over loss tokens of each micro-batch, added up over all ranks, and the results.
+"""Measurements of an update: sums over loss tokens of each micro-batch, added up over all ranks,
+and the results.
 
-Sums stay on the device until the step's last micro-batch: reading one earlier would make the host wait for the pass.
+Sums stay on the device until the step's last micro-batch: reading one earlier would make the host
+wait for the pass.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class UpdateStats:
     """Results of one update; means are over the loss tokens of the batch."""
 
     applied: bool
-    """False: the gradient was not finite, so the weights and the optimizer were left as they were."""
+    """False: the gradient was not finite, so the weights and the optimizer were left as they
+    were."""
     loss: float
     """-J, regularisation included."""
     grad_norm: float
@@ -39,26 +42,35 @@ class UpdateStats:
     """Per rank."""
     seconds: float
     kl: float | None = None
-    """Nats per token to the reference policy, weighted like the loss. None: the recipe has no KL penalty."""
+    """Nats per token to the reference policy, weighted like the loss. None: the recipe has no KL
+    penalty."""
     clamped_ratios: int = 0
-    """Loss tokens at which a ratio of the objective overflowed and was clamped (`rollcast.recipe.ratios`)."""
+    """Loss tokens at which a ratio of the objective overflowed and was clamped
+    (`rollcast.recipe.ratios`)."""
     teacher_kl: float | None = None
-    """Nats per loss token: mean of log pi_gen - log pi_teacher. None: no teacher is held by the ranks."""
+    """Nats per loss token: mean of log pi_gen - log pi_teacher. None: no teacher is held by the
+    ranks."""
     ratios_cut_low: float | None = 0.0
-    """Share of the loss tokens whose gradient the loss's lower clip removed. None, here and below: the loss is a
-    function of the user's own."""
+    """Share of the loss tokens whose gradient the loss's lower clip removed. None, here and below:
+    the loss is a function of the user's own."""
     ratios_cut_high: float | None = 0.0
-    """Share of the loss tokens whose gradient the upper clip removed, or whose ratio was truncated."""
+    """Share of the loss tokens whose gradient the upper clip removed, or whose ratio was
+    truncated."""
     ratios_masked: float = 0.0
     """Share of the loss tokens that `recipe.corrections.mask` left out."""
     effective_sample_share: float = 1.0
-    """(sum rho)^2 / (n sum rho^2) over the n loss tokens, rho = pi_train / pi_gen: 1 if all ratios are equal."""
+    """(sum rho)^2 / (n sum rho^2) over the n loss tokens, rho = pi_train / pi_gen: 1 if all ratios
+    are equal."""
     generator_kl: float = 0.0
-    """Nats per token, KL(pi_gen || pi_train): the mean of rho - 1 - log rho (`rollcast.recipe.ratios`)."""
+    """Nats per token, KL(pi_gen || pi_train): the mean of rho - 1 - log rho
+    (`rollcast.recipe.ratios`)."""
 
 
 class Sums(NamedTuple, Generic[Number]):
-    """Sums over loss tokens. `Number`: float64 scalars on the device of one micro-batch, or floats of the batch."""
+    """Sums over loss tokens.
+
+    `Number`: float64 scalars on the device of one micro-batch, or floats of the batch.
+    """
 
     objective: Number
     """sum_t w_t J_t, regularisation included."""
@@ -80,7 +92,8 @@ class Sums(NamedTuple, Generic[Number]):
 
 
 def ratio_shares(totals: Sums[float], *, names_cuts: bool) -> dict[str, Any]:
-    """Return the fields of `UpdateStats` about the batch's ratios. No token is effective if all ratios underflow.
+    """Return the fields of `UpdateStats` about the batch's ratios. No token is effective if all
+    ratios underflow.
 
     `names_cuts`: whether the loss names the tokens that it cuts.
     """
@@ -105,8 +118,13 @@ class MicroBatchSums:
 
 
 def over_all_ranks(measured: Sequence[MicroBatchSums]) -> tuple[Sums[float], float]:
-    """Return the sums over all micro-batches of all ranks, and the largest gap. Collective; the host waits here."""
-    totals = torch.stack([torch.stack(list(micro_batch_sums.sums)) for micro_batch_sums in measured]).sum(0)
+    """Return the sums over all micro-batches of all ranks, and the largest gap.
+
+    Collective; the host waits here.
+    """
+    totals = torch.stack(
+        [torch.stack(list(micro_batch_sums.sums)) for micro_batch_sums in measured]
+    ).sum(0)
     largest_gap = torch.stack([batch_sums.largest_gap for batch_sums in measured]).max()
     dist.all_reduce(totals)
     dist.all_reduce(largest_gap, dist.ReduceOp.MAX)

@@ -33,7 +33,10 @@ def newest_first(names: list[str]) -> list[str]:
 
 
 class FolderStorage:
-    """Every method raises OSError; `name`: the version, as "2.118". A checkpoint is written under another name."""
+    """Every method raises OSError; `name`: the version, as "2.118".
+
+    A checkpoint is written under another name.
+    """
 
     remedy = "free space there, or change `folder` or trainer.checkpoints"
     """The end of the sentence for a user who cannot write there."""

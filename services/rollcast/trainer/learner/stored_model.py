@@ -4,8 +4,8 @@
     language_model.model.layers.0.NAME   Llama 4, Mistral 3   -> model.layers.0.NAME
     model.visual.NAME, mtp.NAME          the rest
 
-The rest is what takes images, and what predicts further tokens. It is never read for training. An export copies it, so
-that it has the form in which the model was published.
+The rest is what takes images, and what predicts further tokens. It is never read for training. An
+export copies it, so that it has the form in which the model was published.
 """
 
 import re
@@ -23,7 +23,8 @@ TEXT_PREFIXES = {
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
 }
-"""Beginnings of the text model's names in the files of a model that takes more than text, and in its own."""
+"""Beginnings of the text model's names in the files of a model that takes more than text, and in
+its own."""
 HEAD = "lm_head."
 """Beginning of the head's name in both, if the whole model has it outside of its text model."""
 
@@ -38,13 +39,18 @@ class StoredModel:
     """By their names in the files."""
 
     def published_name(self, name: str) -> str:
-        """The name in the files of a tensor of the text model. As it is, if no file has this name."""
+        """The name in the files of a tensor of the text model.
+
+        As it is, if no file has this name.
+        """
         return self.text[name].name if name in self.text else name
 
 
 def stored_model(path: str, causal_lm: Any) -> StoredModel:
     """The files are fetched from the hub if `path` is a name there. `causal_lm`: the text model."""
-    return split_text_tensors(stored_tensors(path), causal_lm._keys_to_ignore_on_load_unexpected or ())
+    return split_text_tensors(
+        stored_tensors(path), causal_lm._keys_to_ignore_on_load_unexpected or ()
+    )
 
 
 def split_text_tensors(tensors: Mapping[str, StoredTensor], ignored: Iterable[str]) -> StoredModel:

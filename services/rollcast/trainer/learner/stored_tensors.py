@@ -23,9 +23,11 @@ class Slices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of a safetensors file. Each slice is read on request, and the file is mapped only meanwhile.
+    """A tensor of a safetensors file. Each slice is read on request, and the file is mapped only
+    meanwhile.
 
-    Transformers would keep the files mapped until all is read: pages that count as this process's memory.
+    Transformers would keep the files mapped until all is read: pages that count as this process's
+    memory.
     """
 
     file: str
@@ -45,13 +47,19 @@ class StoredTensor:
 
 
 def stored_tensors(path: str) -> dict[str, StoredTensor]:
-    """Every tensor of the model's safetensors files, which are fetched from the hub if `path` is a name there."""
+    """Every tensor of the model's safetensors files, which are fetched from the hub if `path` is a
+    name there.
+    """
     single_file = cached_file(path, SAFE_WEIGHTS_NAME, _raise_exceptions_for_missing_entries=False)
     index = cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False)
     if single_file is None and index is None:
-        raise FileNotFoundError(f"neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME} is there")
+        raise FileNotFoundError(
+            f"neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME} is there"
+        )
     tensors = {}
-    for name in [single_file] if single_file is not None else get_checkpoint_shard_files(path, index)[0]:
+    for name in (
+        [single_file] if single_file is not None else get_checkpoint_shard_files(path, index)[0]
+    ):
         with safe_open(name, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118  (no mapping)
                 tensor = file.get_slice(key)

@@ -1,4 +1,6 @@
-"""The teacher of a distillation that the trainer's ranks hold: it scores each micro-batch before the policy does."""
+"""The teacher of a distillation that the trainer's ranks hold: it scores each micro-batch before
+the policy does.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,10 +30,14 @@ class HeldTeacher:
         teacher_logprobs = self.logprobs(batch).double()
         self._reverse_kls.append(token_reverse_kl(generator_logprobs, teacher_logprobs).sum())
         self._num_tokens += len(batch.targets)
-        return distillation_advantages(batch.advantages, generator_logprobs, teacher_logprobs, self.coefficient)
+        return distillation_advantages(
+            batch.advantages, generator_logprobs, teacher_logprobs, self.coefficient
+        )
 
     def take_reverse_kl(self) -> float:
-        """Return the mean of log pi_gen - log pi_teacher over the loss tokens of all ranks since the last call."""
+        """Return the mean of log pi_gen - log pi_teacher over the loss tokens of all ranks since
+        the last call.
+        """
         sums = torch.stack(self._reverse_kls).sum()
         totals = torch.stack([sums, torch.full_like(sums, self._num_tokens)])
         dist.all_reduce(totals)

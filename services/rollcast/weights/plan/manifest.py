@@ -1,7 +1,8 @@
-"""The content of a version: tensors in order, packed into buckets of one dtype; and its protobuf form.
+"""The content of a version: tensors in order, packed into buckets of one dtype; and its protobuf
+form.
 
-Both sides derive every offset from the bucket plan, so only raw bytes travel, followed by the trailer of
-`rollcast.weights.transport.lane_transfer`.
+Both sides derive every offset from the bucket plan, so only raw bytes travel, followed by the
+trailer of `rollcast.weights.transport.lane_transfer`.
 """
 
 import math
@@ -28,7 +29,8 @@ DTYPE_BYTES = {
 """torch dtypes that may travel, without the prefix, and their size in bytes."""
 
 PIECE_BYTES = 64 << 20
-"""Larger buckets (one huge tensor) are sent in pieces of this size, so that a deadline is always that of a piece."""
+"""Larger buckets (one huge tensor) are sent in pieces of this size, so that a deadline is always
+that of a piece."""
 MAX_BYTES = 1 << 44
 
 
@@ -70,11 +72,17 @@ class Manifest:
 
 
 def plan_buckets(specs: Iterable[TensorSpec], bucket_bytes: int) -> tuple[BucketSpec, ...]:
-    """Cut tensors, in order, into buckets of one dtype and at most `bucket_bytes`; a larger tensor has its own."""
+    """Cut tensors, in order, into buckets of one dtype and at most `bucket_bytes`; a larger tensor
+    has its own.
+    """
     buckets: list[list[TensorSpec]] = []
     num_bytes = 0
     for spec in specs:
-        if not buckets or num_bytes + spec.num_bytes > bucket_bytes or spec.dtype != buckets[-1][0].dtype:
+        if (
+            not buckets
+            or num_bytes + spec.num_bytes > bucket_bytes
+            or spec.dtype != buckets[-1][0].dtype
+        ):
             buckets.append([])
             num_bytes = 0
         buckets[-1].append(spec)
@@ -106,24 +114,32 @@ def manifest_from_proto(message: weights_pb2.Manifest) -> Manifest:
 
 
 def _bucket_to_proto(bucket: BucketSpec) -> weights_pb2.Bucket:
-    tensors = [weights_pb2.Tensor(name=t.name, dtype=t.dtype, shape=t.shape) for t in bucket.tensors]
+    tensors = [
+        weights_pb2.Tensor(name=t.name, dtype=t.dtype, shape=t.shape) for t in bucket.tensors
+    ]
     return weights_pb2.Bucket(tensors=tensors, num_bytes=bucket.num_bytes)
 
 
 def _bucket_from_proto(message: weights_pb2.Bucket) -> BucketSpec:
     bucket = BucketSpec(tuple(_tensor_from_proto(tensor) for tensor in message.tensors))
-    # A bucket is viewed as one dtype at both ends: its tensors' offsets are multiples of the item size.
+    # A bucket is viewed as one dtype at both ends: its tensors' offsets are multiples of the item
+    # size.
     if len({tensor.dtype for tensor in bucket.tensors}) != 1:
         raise ManifestError("manifest: a bucket is empty or mixes dtypes")
     # The two ends would cut the bytes into different pieces and wait for each other.
     if bucket.num_bytes != message.num_bytes:
-        raise ManifestError(f"manifest: a bucket says {message.num_bytes} bytes, its tensors need {bucket.num_bytes}")
+        raise ManifestError(
+            f"manifest: a bucket says {message.num_bytes} bytes, its tensors need "
+            f"{bucket.num_bytes}"
+        )
     return bucket
 
 
 def _tensor_from_proto(message: weights_pb2.Tensor) -> TensorSpec:
     if message.dtype not in DTYPE_BYTES:
-        raise ManifestError(f"manifest: dtype {message.dtype!r} of {message.name!r} is not one that travels")
+        raise ManifestError(
+            f"manifest: dtype {message.dtype!r} of {message.name!r} is not one that travels"
+        )
     return TensorSpec(message.name, message.dtype, tuple(message.shape))
 
 
@@ -133,9 +149,12 @@ def total_bytes(buckets: Sequence[BucketSpec]) -> int:
 
 
 def apply_seconds(timeout_seconds: float, num_bytes: int) -> float:
-    """How long a version of `num_bytes` may take to be applied, if one without bytes may take `timeout_seconds`."""
-    # An apply that is slower counts as stuck. One worker that copies from host memory without page locks reaches 8
-    # GB/s. Up to eight share the machine's memory, and before the first apply each locks the pages.
+    """How long a version of `num_bytes` may take to be applied, if one without bytes may take
+    `timeout_seconds`.
+    """
+    # An apply that is slower counts as stuck. One worker that copies from host memory without page
+    # locks reaches 8 GB/s. Up to eight share the machine's memory, and before the first apply each
+    # locks the pages.
     return timeout_seconds + num_bytes / 1_000_000_000
 
 

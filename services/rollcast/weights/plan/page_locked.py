@@ -1,4 +1,5 @@
-"""Page-locked host memory: the copy engine of a GPU reads and writes it at the speed of the bus, next to the kernels.
+"""Page-locked host memory: the copy engine of a GPU reads and writes it at the speed of the bus,
+next to the kernels.
 
 If the system refuses to lock pages, copies are slower, but still correct.
 """
@@ -19,7 +20,8 @@ log = get_logger()
 
 def lock_pages(snapshot: Snapshot) -> None:
     """Lock its pages as long as it lives. Does nothing on a machine without a GPU."""
-    # torch's own allocator of such memory rounds up to a power of two: 4.3 GB for a shard of 2.1 GB.
+    # torch's own allocator of such memory rounds up to a power of two: 4.3 GB for a shard of 2.1
+    # GB.
     address = snapshot.memory.data_ptr()
     size = snapshot.memory.numel()
     if not size or not torch.cuda.is_available():
@@ -44,9 +46,11 @@ def page_locked(size: int) -> torch.Tensor:
 
 
 def _clear_last_error() -> None:
-    """CUDA keeps the error of a failed call, and torch would raise it after this thread's next kernel.
+    """CUDA keeps the error of a failed call, and torch would raise it after this thread's next
+    kernel.
 
-    torch has no cudaGetLastError, which clears it. But torch calls it after every kernel: so launch one here.
+    torch has no cudaGetLastError, which clears it. But torch calls it after every kernel: so launch
+    one here.
     """
     with suppress(RuntimeError):
         torch.zeros(1, device="cuda")
@@ -55,4 +59,8 @@ def _clear_last_error() -> None:
 def _report(refused: int, size: int) -> None:
     if refused not in _reported:
         _reported.add(refused)
-        log.warning("host memory cannot be page-locked; copies to the GPU take longer", bytes=size, cuda_error=refused)
+        log.warning(
+            "host memory cannot be page-locked; copies to the GPU take longer",
+            bytes=size,
+            cuda_error=refused,
+        )

@@ -1,6 +1,8 @@
-"""Which bytes of a version a trainer rank holds: FSDP shards a tensor of n rows over W ranks like torch.chunk.
+"""Which bytes of a version a trainer rank holds: FSDP shards a tensor of n rows over W ranks like
+torch.chunk.
 
-Rank r has rows [r c, (r + 1) c) of every tensor, with c = ceil(n / W); the last ranks may have fewer, or none.
+Rank r has rows [r c, (r + 1) c) of every tensor, with c = ceil(n / W); the last ranks may have
+fewer, or none.
 """
 
 import math
@@ -16,8 +18,12 @@ def shard_rows(num_rows: int, rank: int, world_size: int) -> tuple[int, int]:
     return min(rank * chunk, num_rows), min((rank + 1) * chunk, num_rows)
 
 
-def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> tuple[BucketSpec, ...]:
-    """The buckets that `rank` stages and sends: only its rows of every tensor, packed back to back."""
+def shard_buckets(
+    buckets: Sequence[BucketSpec], rank: int, world_size: int
+) -> tuple[BucketSpec, ...]:
+    """The buckets that `rank` stages and sends: only its rows of every tensor,
+    packed back to back.
+    """
 
     def rows(shape: tuple[int, ...]) -> tuple[int, ...]:
         # A scalar is one row, which rank 0 holds.
@@ -27,14 +33,17 @@ def shard_buckets(buckets: Sequence[BucketSpec], rank: int, world_size: int) -> 
         return (end - start, *shape[1:])
 
     return tuple(
-        BucketSpec(tuple(replace(spec, shape=rows(spec.shape)) for spec in bucket.tensors)) for bucket in buckets
+        BucketSpec(tuple(replace(spec, shape=rows(spec.shape)) for spec in bucket.tensors))
+        for bucket in buckets
     )
 
 
 def shard_segments(bucket: BucketSpec, rank: int, world_size: int) -> list[tuple[int, int]]:
-    """Places of the packed bytes of `rank` in the whole bucket: (offset, length), in order, none empty or adjoining.
+    """Places of the packed bytes of `rank` in the whole bucket: (offset, length), in order, none
+    empty or adjoining.
 
-    A rank that holds everything has a single segment, so its pieces need not pass through other memory.
+    A rank that holds everything has a single segment, so its pieces need not pass through other
+    memory.
     """
     segments: list[tuple[int, int]] = []
     offset = 0

@@ -1,4 +1,6 @@
-"""One version, or one rank's rows of it, in preallocated, reused buffers; views into them are the tensors."""
+"""One version, or one rank's rows of it, in preallocated, reused buffers; views into them are the
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ from rollcast.wire.version import PolicyVersion
 class Snapshot:
     """Bytes in one memory.
 
-    `buffers[i]`: uint8, [specs[i].num_bytes]. `version`: the version that a sender's bytes are; None while they are
-    being written.
+    `buffers[i]`: uint8, [specs[i].num_bytes]. `version`: the version that a sender's bytes are;
+    None while they are being written.
     """
 
     def __init__(self, specs: Sequence[BucketSpec], memory: torch.Tensor, path: str = "") -> None:
-        """memory: uint8 [memory_bytes(specs)]. path: the file that other processes read it from; empty = none."""
+        """memory: uint8 [memory_bytes(specs)]. path: the file that other processes read it from;
+        empty = none.
+        """
         self.specs = tuple(specs)
         self.memory = memory
         self.path = path
@@ -36,20 +40,27 @@ class Snapshot:
 
     @classmethod
     def on(cls, device: torch.device, specs: Sequence[BucketSpec]) -> Snapshot:
-        """A snapshot in new memory of `device`. Raises MemoryError or RuntimeError if it does not fit."""
+        """A snapshot in new memory of `device`.
+
+        Raises MemoryError or RuntimeError if it does not fit.
+        """
         size = memory_bytes(specs)
         if device.type == "cpu":
             # Zeroing takes the pages now, not when the first version is written.
             return cls(specs, new_pages(size).zero_())
-        # Not zeroed: that would be queued on the caller's stream, and could run after other streams have written.
+        # Not zeroed: that would be queued on the caller's stream, and could run after other streams
+        # have written.
         memory = torch.empty(size, dtype=torch.uint8, device=device)
         if device.type == "cuda":
-            # Other streams write into it. What this stream still does to reused memory must be over by then.
+            # Other streams write into it. What this stream still does to reused memory must be over
+            # by then.
             torch.cuda.current_stream(device).synchronize()
         return cls(specs, memory)
 
     def bucket_views(self, index: int) -> Iterator[tuple[TensorSpec, torch.Tensor]]:
-        """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the bucket."""
+        """Tensors of one bucket, in order, each a view of the buffer: write into it to fill the
+        bucket.
+        """
         buffer = self.buffers[index]
         offset = 0
         for spec in self.specs[index].tensors:
@@ -64,7 +75,11 @@ class Snapshot:
     @cached_property
     def _views(self) -> list[tuple[str, torch.Tensor]]:
         # Made once: thousands of them would lengthen the pause of every version.
-        return [(spec.name, view) for index in range(len(self.specs)) for spec, view in self.bucket_views(index)]
+        return [
+            (spec.name, view)
+            for index in range(len(self.specs))
+            for spec, view in self.bucket_views(index)
+        ]
 
 
 def new_pages(size: int) -> torch.Tensor:

@@ -1,16 +1,20 @@
-"""A generator's side of weight sync: one gRPC stream to trainer rank 0 for as long as the generator lives.
+"""A generator's side of weight sync: one gRPC stream to trainer rank 0 for as long as the generator
+lives.
 
-    run():  connect -> Announce -> Welcome -> (Join -> Joined, Publish -> ... -> Acknowledge)*   reconnect with back-off
+    run():  connect -> Announce -> Welcome -> (Join -> Joined, Publish -> ... -> Acknowledge)*
+            reconnect with back-off
                                                     |  stream breaks, trainer restarts ------------^
                                                     |  Leave without our request: fenced, new name ^
                                                     |  Leave at our request: the end
 
 One session has four tasks:
 
-    listen                    reads the stream. HandOver goes to the engine immediately, Join and Publish are queued
+    listen                    reads the stream. HandOver goes to the engine immediately, Join and
+                              Publish are queued
     carry out                 Join and Publish, one at a time (`Reception`)
     heartbeats                from the engine's workers
-    heartbeats, applying      the last known ones again, because workers that load a version do not answer
+    heartbeats, applying      the last known ones again, because workers that load a version do not
+                              answer
 
 A session may end at any moment. Only applying is never cut off: the next session waits for it.
 """
@@ -43,9 +47,11 @@ Send = Callable[[weights_pb2.FromGenerator], Awaitable[None]]
 
 CONNECT_SECONDS = 10.0
 LEAVE_WITHOUT_STREAM_SECONDS = CONNECT_SECONDS / 5
-"""How long a leaving member without a stream waits for one. A trainer that has ended cannot confirm."""
+"""How long a leaving member without a stream waits for one. A trainer that has ended cannot
+confirm."""
 MIN_LOG_SECONDS = 1.0
-"""Length of an outage from which it is logged again, each time it has doubled: the trainer may have ended for good."""
+"""Length of an outage from which it is logged again, each time it has doubled: the trainer may have
+ended for good."""
 REPORT_SECONDS = 5.0
 """Interval of a starting generator's reports, and the deadline of one."""
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
@@ -59,11 +65,13 @@ def new_key() -> bytes:
 
 
 async def report_starting(rpc: Rpc, key: bytes) -> None:
-    """Report to the trainer, as soon as there is one, that this process exists. Runs until it is cancelled.
+    """Report to the trainer, as soon as there is one, that this process exists. Runs until it is
+    cancelled.
 
     So the trainer counts a generator's start-up, see `rollcast.weights.sender.sightings`.
     """
-    # What the trainer or a certificate refuses is not reported here, because the member's session meets it too.
+    # What the trainer or a certificate refuses is not reported here, because the member's session
+    # meets it too.
     with suppress(UserError):
         async with open_channel_async(rpc) as channel:
             stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
@@ -71,7 +79,10 @@ async def report_starting(rpc: Rpc, key: bytes) -> None:
             while True:
                 with suppress(grpc.aio.AioRpcError):
                     await stub.Starting(
-                        presence, metadata=call_metadata(rpc), timeout=REPORT_SECONDS, wait_for_ready=True
+                        presence,
+                        metadata=call_metadata(rpc),
+                        timeout=REPORT_SECONDS,
+                        wait_for_ready=True,
                     )
                 await asyncio.sleep(REPORT_SECONDS)
 
@@ -87,8 +98,9 @@ class _LeftError(Exception):
 class WeightMember:
     """Keeps a generator a member of the weight group until it leaves.
 
-    run() ends in three ways: `leave` was confirmed or its time was over; UserError (wrong token, lm_head mismatch: a
-    mistake of configuration), of which OutOfMemory is one; EngineStuckError, or whatever error the engine raised.
+    run() ends in three ways: `leave` was confirmed or its time was over; UserError (wrong token,
+    lm_head mismatch: a mistake of configuration), of which OutOfMemory is one; EngineStuckError, or
+    whatever error the engine raised.
     """
 
     def __init__(
@@ -119,7 +131,9 @@ class WeightMember:
         self._key = new_key() if key is None else key
         self._reception = Reception(engine, weights, exporter, self._export_version)
         self._incarnation: int | None = None
-        self._announced: PolicyVersion | None = None  # the newest that this incarnation has announced
+        self._announced: PolicyVersion | None = (
+            None  # the newest that this incarnation has announced
+        )
         self._heartbeat = weights_pb2.Heartbeat()  # the last one
         self._leaving: str | None = None
         self._send: Send | None = None  # of the current session
@@ -134,25 +148,35 @@ class WeightMember:
 
     @property
     def joined(self) -> bool:
-        """Whether the stream to the trainer is open, a join succeeded on it, and no join or reception failed since:
-        claim nothing otherwise. A running join changes nothing, or every newcomer would stop all generators."""
+        """Whether the stream to the trainer is open, a join succeeded on it, and no join or
+        reception failed since: claim nothing otherwise. A running join changes nothing, or every
+        newcomer would stop all generators."""
         return self._reception.joined
 
     @property
     def ready(self) -> bool:
-        """Whether it is in a group, holds weights of the trainer's incarnation, and is not leaving."""
-        has_current_weights = self.version is not None and self.version.incarnation == self._incarnation
+        """Whether it is in a group, holds weights of the trainer's incarnation,
+        and is not leaving.
+        """
+        has_current_weights = (
+            self.version is not None and self.version.incarnation == self._incarnation
+        )
         return self.joined and has_current_weights and self._leaving is None
 
     def readiness(self, max_staleness: int) -> tuple[bool, str]:
-        """The answer of /readyz: `ready`, and at most `max_staleness` steps older than the newest version announced."""
+        """The answer of /readyz: `ready`, and at most `max_staleness` steps older than the newest
+        version announced.
+        """
         if self.version is None or not self.ready:
             return False, "waiting for weights of the trainer"
         lag_steps = 0 if self._announced is None else self._announced.step - self.version.step
         if lag_steps > max_staleness:
             return (
                 False,
-                f"holds version {self.version}, {lag_steps} steps behind the trainer; at most {max_staleness} do",
+                (
+                    f"holds version {self.version}, {lag_steps} steps behind the trainer; at most "
+                    f"{max_staleness} do"
+                ),
             )
         return True, f"holds version {self.version}"
 
@@ -162,7 +186,10 @@ class WeightMember:
         await self._reception.leave_groups()
 
     async def leave(self, reason: str, timeout_seconds: float) -> bool:
-        """Ask to leave and take part until the trainer confirms; run() then ends. False = it did not in time."""
+        """Ask to leave and take part until the trainer confirms; run() then ends.
+
+        False = it did not in time.
+        """
         self._leaving = reason
         if self._send is None:
             timeout_seconds = min(timeout_seconds, LEAVE_WITHOUT_STREAM_SECONDS)
@@ -192,7 +219,9 @@ class WeightMember:
             except (grpc.aio.AioRpcError, TimeoutError, ConnectionError) as error:
                 if isinstance(error, grpc.aio.AioRpcError) and error.code() in _REFUSED:
                     where = f"{self._rpc.host}:{self._rpc.port}"
-                    raise UserError(f"the trainer at {where} refuses this generator: {error.details()}") from None
+                    raise UserError(
+                        f"the trainer at {where} refuses this generator: {error.details()}"
+                    ) from None
                 # It was connected: the trainer is probably back soon.
                 if self._send is not None:
                     pause_seconds = min_reconnect_pause_seconds
@@ -201,9 +230,14 @@ class WeightMember:
                 away_seconds = time.monotonic() - away_since
                 if away_seconds >= next_log_seconds:
                     reason = _describe(error)
-                    log.warning("weight sync is not connected; trying again", reason=reason, away_seconds=away_seconds)
+                    log.warning(
+                        "weight sync is not connected; trying again",
+                        reason=reason,
+                        away_seconds=away_seconds,
+                    )
                     next_log_seconds = max(MIN_LOG_SECONDS, 2 * away_seconds)
-                # At random, so that the generators of a run do not connect to a restarted trainer all together.
+                # At random, so that the generators of a run do not connect to a restarted trainer
+                # all together.
                 with suppress(TimeoutError):
                     await within(pause_seconds * random.uniform(0.5, 1.0), self._over.wait())
                 pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -214,7 +248,11 @@ class WeightMember:
                 self._send = None
 
     async def _come_back_as_new(self, reason: str) -> None:
-        log.warning("fenced by the trainer; coming back as a new generator", generator=self.name, reason=reason)
+        log.warning(
+            "fenced by the trainer; coming back as a new generator",
+            generator=self.name,
+            reason=reason,
+        )
         self._reception.joined = False
         await self._reception.leave_groups()
         if self.version is not None:
@@ -257,7 +295,10 @@ class WeightMember:
     async def _receive_welcome(self, message: Any) -> None:
         welcome = self._unless_over(message).welcome
         if mismatch := wire_mismatch(generator=WIRE_VERSION, trainer=welcome.wire):
-            raise UserError(f"this generator refuses the trainer at {self._rpc.host}:{self._rpc.port}: {mismatch}")
+            raise UserError(
+                f"this generator refuses the trainer at {self._rpc.host}:{self._rpc.port}: "
+                f"{mismatch}"
+            )
         former_incarnation = self._incarnation
         self._incarnation = welcome.incarnation
         log.info("weight sync is connected", generator=self.name, incarnation=welcome.incarnation)
@@ -293,11 +334,17 @@ class WeightMember:
     async def _send_heartbeats(self, send: Send) -> None:
         while True:
             try:
-                self._heartbeat = await within(self._settings.heartbeat_timeout_seconds, self._engine.heartbeat())
+                self._heartbeat = await within(
+                    self._settings.heartbeat_timeout_seconds, self._engine.heartbeat()
+                )
             except TimeoutError:
-                # Workers that load a version do not answer, which `_send_heartbeats_while_applying` covers.
+                # Workers that load a version do not answer, which `_send_heartbeats_while_applying`
+                # covers.
                 if not self._reception.is_applying:
-                    log.warning("the engine's workers do not answer; no heartbeat is sent", generator=self.name)
+                    log.warning(
+                        "the engine's workers do not answer; no heartbeat is sent",
+                        generator=self.name,
+                    )
                 continue
             await send(weights_pb2.FromGenerator(heartbeat=self._heartbeat))
             await asyncio.sleep(self._settings.heartbeat_seconds)
@@ -311,7 +358,9 @@ class WeightMember:
                 busy.MergeFrom(self._heartbeat)
                 await send(weights_pb2.FromGenerator(heartbeat=busy))
 
-    async def _carry_out(self, commands: asyncio.Queue[weights_pb2.FromTrainer], send: Send) -> None:
+    async def _carry_out(
+        self, commands: asyncio.Queue[weights_pb2.FromTrainer], send: Send
+    ) -> None:
         while True:
             message = await commands.get()
             if message.WhichOneof("kind") == "join":
@@ -323,7 +372,9 @@ class WeightMember:
 
     def _export_version(self) -> None:
         if self.version is not None:
-            self._exporter.set(generator_metrics.POLICY_STEP, self.version.step, generator=self.name)
+            self._exporter.set(
+                generator_metrics.POLICY_STEP, self.version.step, generator=self.name
+            )
 
     def _announcement(self) -> weights_pb2.FromGenerator:
         announce = weights_pb2.Announce(

@@ -1,10 +1,13 @@
-"""Copies from the host into a model: queued on the current stream one after another, none waited for.
+"""Copies from the host into a model: queued on the current stream one after another, none waited
+for.
 
-A model's own loading code copies one tensor at a time and waits for each. Within `QueuedCopies` the same code queues
-its copies, and the caller synchronizes the stream once, at the end. Until then the source must not be written.
+A model's own loading code copies one tensor at a time and waits for each. Within `QueuedCopies` the
+same code queues its copies, and the caller synchronizes the stream once, at the end. Until then the
+source must not be written.
 
-A slice that is not one stretch of memory (a worker's part of a row-parallel weight) would first be gathered in new
-memory of the host, by one processor. Here whole stretches cross the bus, and the GPU takes its part out of them.
+A slice that is not one stretch of memory (a worker's part of a row-parallel weight) would first be
+gathered in new memory of the host, by one processor. Here whole stretches cross the bus, and the
+GPU takes its part out of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +17,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 MAX_SCRATCH_BYTES = 64 << 20
-"""Memory of the GPU for stretches on their way, unless one row is longer. As large as a piece of a broadcast."""
+"""Memory of the GPU for stretches on their way, unless one row is longer. As large as a piece of a
+broadcast."""
 
 
 class QueuedCopies(TorchFunctionMode):
@@ -45,19 +49,24 @@ def queue_copy(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy `source` on the host into `target` on the device; returns before it has happened."""
     if source.is_contiguous() or target.shape != source.shape or 0 in source.stride():
         target.copy_(source, non_blocking=True)
-    # Shorter stretches are not copied one by one: a call costs several microseconds, in which the bus moves this much
+    # Shorter stretches are not copied one by one: a call costs several microseconds, in which the
+    # bus moves this much
     elif source[0].is_contiguous() and source[0].nbytes >= (64 << 10):
         for target_part, source_part in zip(target, source, strict=True):
             target_part.copy_(source_part, non_blocking=True)
     else:
         rows = max(1, MAX_SCRATCH_BYTES // (source.stride(0) * source.element_size()))
-        for target_rows, source_rows in zip(torch.split(target, rows), torch.split(source, rows), strict=True):
+        for target_rows, source_rows in zip(
+            torch.split(target, rows), torch.split(source, rows), strict=True
+        ):
             _copy_through_scratch(target_rows, source_rows)
 
 
 def _copy_through_scratch(target: torch.Tensor, source: torch.Tensor) -> None:
     """Move the stretch of memory that `source` is in, and take `source` out of it there."""
-    last = sum((size - 1) * stride for size, stride in zip(source.shape, source.stride(), strict=True))
+    last = sum(
+        (size - 1) * stride for size, stride in zip(source.shape, source.stride(), strict=True)
+    )
     stretch = source.as_strided((last + 1,), (1,))
     scratch = stretch.to(target.device, non_blocking=True)
     target.copy_(scratch.as_strided(source.shape, source.stride()))

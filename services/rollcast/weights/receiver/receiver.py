@@ -2,15 +2,18 @@
 
     idle --join--> joining --> joined --receive--> receiving --> staged --apply/skip--> joined
                       \\__________________failed (until the next join)_____/
-    abandon: from any state back to idle; a version that was half received, or not applied yet, is discarded
+    abandon: from any state back to idle; a version that was half received, or not applied yet, is
+        discarded
 
-Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch has a GroupWorker,
-which opens its group, fills its rows of the staged version and verifies their checksum. The lanes open one by one, in
-the same order at every receiver. An abandoned worker may still be inside a broadcast. The staged memory is used again
-only when that worker no longer touches it, else new memory is made: a dead epoch never writes into a live one.
+Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch
+has a GroupWorker, which opens its group, fills its rows of the staged version and verifies their
+checksum. The lanes open one by one, in the same order at every receiver. An abandoned worker may
+still be inside a broadcast. The staged memory is used again only when that worker no longer touches
+it, else new memory is made: a dead epoch never writes into a live one.
 
-The staged version is either on the device, where every worker has its own receiver and applying is quick, or once in
-host memory that all workers of the generator share (`in_host_memory`); then one receiver serves them all.
+The staged version is either on the device, where every worker has its own receiver and applying is
+quick, or once in host memory that all workers of the generator share (`in_host_memory`); then one
+receiver serves them all.
 """
 
 import threading
@@ -24,7 +27,14 @@ from google.protobuf.message import DecodeError
 
 from rollcast.weights.plan.manifest import BucketSpec, Manifest, ManifestError, manifest_from_proto
 from rollcast.weights.plan.snapshot import Snapshot, memory_bytes
-from rollcast.weights.receiver.weight_engine import FAILED, JOINED, JOINING, RECEIVING, STAGED, ReceiveState
+from rollcast.weights.receiver.weight_engine import (
+    FAILED,
+    JOINED,
+    JOINING,
+    RECEIVING,
+    STAGED,
+    ReceiveState,
+)
 from rollcast.weights.transport.group_worker import GroupWorker
 from rollcast.weights.transport.lane_transfer import plan_turns, receive
 from rollcast.weights.transport.process_group import (
@@ -45,7 +55,8 @@ def on_device(device: torch.device, specs: tuple[BucketSpec, ...]) -> Snapshot:
         return Snapshot.on(device, specs)
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the latter
         raise NoRoomError(
-            f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit next to the "
+            f"weights.stage = device: a version of {memory_bytes(specs) / 1e9:.1f} GB does not fit "
+            "next to the "
             f"engine on {device}; set it to host, or lower generator.gpu_memory_utilization"
         ) from error
 
@@ -53,7 +64,8 @@ def on_device(device: torch.device, specs: tuple[BucketSpec, ...]) -> Snapshot:
 class Receiver:
     """Lives in one worker process; every method returns immediately, so the engine keeps stepping.
 
-    All arguments and results survive any RPC: messages are the serialised protobuf (`join.SerializeToString()`).
+    All arguments and results survive any RPC: messages are the serialised protobuf
+    (`join.SerializeToString()`).
     """
 
     def __init__(
@@ -65,7 +77,8 @@ class Receiver:
     ) -> None:
         """device: where groups receive. worker: index of this receiver in the generator.
 
-        make_memory: makes the memory to stage in, when that of an earlier call was released; None = on `device`.
+        make_memory: makes the memory to stage in, when that of an earlier call was released; None =
+        on `device`.
         """
         self._device = device
         self._worker = worker
@@ -85,12 +98,17 @@ class Receiver:
         # A damaged message may ask for any number
         fits = rank < message.world_size and 0 < message.lanes <= 4096
         if message.backend not in ("gloo", "nccl") or not fits:
-            self._state = ReceiveState(FAILED, message.epoch, reason="the join message contradicts itself")
+            self._state = ReceiveState(
+                FAILED, message.epoch, reason="the join message contradicts itself"
+            )
             return
         backend: Backend = "nccl" if message.backend == "nccl" else "gloo"
         # gloo carries the bytes through host memory, whatever they are received for.
         if backend == "nccl" and backend_for(self._device) != "nccl":
-            reason = f"the trainer sends over {backend}, which this generator on {self._device} cannot receive"
+            reason = (
+                f"the trainer sends over {backend}, which this generator on {self._device} cannot "
+                "receive"
+            )
             self._state = ReceiveState(FAILED, message.epoch, reason=reason)
             return
         addresses = [
@@ -128,7 +146,10 @@ class Receiver:
             try:
                 message = weights_pb2.Publish.FromString(publish)
                 if self._state.status != JOINED or message.epoch != epoch:
-                    raise GroupError(f"asked to receive in epoch {message.epoch} while {self._state.status} in {epoch}")
+                    raise GroupError(
+                        f"asked to receive in epoch {message.epoch} while {self._state.status} in "
+                        f"{epoch}"
+                    )
                 manifest = manifest_from_proto(message.manifest)
             except (DecodeError, ManifestError, GroupError) as error:
                 self._state = ReceiveState(FAILED, epoch, reason=str(error))
@@ -137,7 +158,8 @@ class Receiver:
             self._lanes_pending = len(lanes)
         success = ReceiveState(STAGED, epoch)
         started = time.perf_counter()
-        # Lane 0 makes the memory on its own thread, because that may take long; the other lanes wait for it.
+        # Lane 0 makes the memory on its own thread, because that may take long; the other lanes
+        # wait for it.
         staging_future: Future[tuple[Snapshot, LaneTurns]] = Future()
         for lane in lanes:
             received = lane.submit(partial(self._receive_lane, lanes, manifest, staging_future))
@@ -157,7 +179,8 @@ class Receiver:
         assert self._staged is not None
         with torch.no_grad():
             load_weights(self._staged.views())
-        # Copies are queued on the engine's stream: before they end, their source must not be received into again.
+        # Copies are queued on the engine's stream: before they end, their source must not be
+        # received into again.
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
         self.skip()
@@ -177,15 +200,21 @@ class Receiver:
         for lane in lanes:
             lane.abandon()
         with self._lock:
-            self._lanes_abandoned = [lane for lane in (*self._lanes_abandoned, *lanes) if not lane.wait_released()]
+            self._lanes_abandoned = [
+                lane for lane in (*self._lanes_abandoned, *lanes) if not lane.wait_released()
+            ]
 
     def _lane_ended(
         self, lanes: list[GroupWorker], success: ReceiveState, started: float, future: Future[None]
     ) -> None:
-        """One lane is open, or has received its rows. The last lane makes it a success, a failed one a failure."""
+        """One lane is open, or has received its rows.
+
+        The last lane makes it a success, a failed one a failure.
+        """
         error = future.exception()
         with self._lock:
-            # Abandoned, or another lane has failed: a late lane must not overwrite the state of the next epoch.
+            # Abandoned, or another lane has failed: a late lane must not overwrite the state of the
+            # next epoch.
             if lanes is not self._lanes or self._state.status == FAILED:
                 return
             self._lanes_pending -= 1
@@ -195,7 +224,9 @@ class Receiver:
                 )
             elif self._lanes_pending == 0 and success.status == STAGED:
                 assert self._staged is not None
-                self._state = success._replace(seconds=time.perf_counter() - started, path=self._staged.path)
+                self._state = success._replace(
+                    seconds=time.perf_counter() - started, path=self._staged.path
+                )
             elif self._lanes_pending == 0:
                 self._state = success
 
@@ -211,17 +242,25 @@ class Receiver:
         if group.address.lane == 0:
             try:
                 turns = plan_turns(manifest.buckets, group.address.num_lanes)
-                staging_future.set_result((self._stage(lanes, manifest.buckets, patience_seconds / 2), turns))
+                staging_future.set_result(
+                    (self._stage(lanes, manifest.buckets, patience_seconds / 2), turns)
+                )
             except BaseException as error:
                 staging_future.set_exception(error)
         try:
             staged, turns = staging_future.result(patience_seconds)
         except TimeoutError:
-            raise GroupError(f"no memory for version {manifest.version} within {patience_seconds:g} s") from None
+            raise GroupError(
+                f"no memory for version {manifest.version} within {patience_seconds:g} s"
+            ) from None
         receive(group, staged, manifest.version, turns)
 
-    def _stage(self, lanes: list[GroupWorker], specs: tuple[BucketSpec, ...], patience_seconds: float) -> Snapshot:
-        """Memory to receive into: the former one if no abandoned lane can still write into it, else new memory."""
+    def _stage(
+        self, lanes: list[GroupWorker], specs: tuple[BucketSpec, ...], patience_seconds: float
+    ) -> Snapshot:
+        """Memory to receive into: the former one if no abandoned lane can still write into it, else
+        new memory.
+        """
         deadline = time.monotonic() + patience_seconds
         with self._lock:
             abandoned = list(self._lanes_abandoned)
@@ -238,13 +277,18 @@ class Receiver:
                     raise
                 raise GroupError(f"a broken epoch still holds its memory: {error}") from error
             self._keep(lanes, staged)
-            # They write into the former memory, if at all, and must not cost every later epoch new memory.
+            # They write into the former memory, if at all, and must not cost every later epoch new
+            # memory.
             with self._lock:
-                self._lanes_abandoned = [lane for lane in self._lanes_abandoned if lane not in abandoned]
+                self._lanes_abandoned = [
+                    lane for lane in self._lanes_abandoned if lane not in abandoned
+                ]
         return staged
 
     def _keep(self, lanes: list[GroupWorker], staged: Snapshot | None) -> None:
-        """Raises GroupError if the epoch was abandoned: it must not replace the memory of its successor."""
+        """Raises GroupError if the epoch was abandoned: it must not replace the memory of its
+        successor.
+        """
         with self._lock:
             if lanes is not self._lanes:
                 raise GroupError("abandoned")

@@ -1,10 +1,12 @@
-"""The engine's part of a membership: it joins groups, receives versions and applies them, one command at a time.
+"""The engine's part of a membership: it joins groups, receives versions and applies them, one
+command at a time.
 
 Join     join    -> poll .. joined                                    -> Joined
 Publish  receive -> poll .. staged -> apply, or skip if it is held    -> Acknowledge
-both             -> poll .. failed                                    -> Failed: rank 0 makes a new epoch
+both             -> poll .. failed                                    -> Failed: rank 0 makes a new
+                 epoch
                  -> a newer epoch was announced -> abandon            -> no answer: this epoch is over
-"""
+"""  # noqa: E501
 
 import asyncio
 import time
@@ -16,7 +18,14 @@ from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import apply_seconds, num_pieces
-from rollcast.weights.receiver.weight_engine import FAILED, JOINED, STAGED, ReceiverVerb, ReceiveState, WeightEngine
+from rollcast.weights.receiver.weight_engine import (
+    FAILED,
+    JOINED,
+    STAGED,
+    ReceiverVerb,
+    ReceiveState,
+    WeightEngine,
+)
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion
 
@@ -26,12 +35,15 @@ MAX_POLL_SECONDS = 0.025
 
 
 class EngineStuckError(RuntimeError):
-    """Applying weights failed or did not end: the engine's weights are unknown, the process must restart."""
+    """Applying weights failed or did not end: the engine's weights are unknown, the process must
+    restart.
+    """
 
 
 async def within(seconds: float, work: Awaitable[Result]) -> Result:
     """The result of `work`. Raises TimeoutError."""
-    # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes in the same turn of the loop.
+    # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes in the same turn
+    # of the loop.
     async with asyncio.timeout(seconds):
         return await work
 
@@ -40,7 +52,11 @@ class Reception:
     """The version that the engine holds, and the group that it is in."""
 
     def __init__(
-        self, engine: WeightEngine, settings: Weights, exporter: Exporter, on_applied: Callable[[], None]
+        self,
+        engine: WeightEngine,
+        settings: Weights,
+        exporter: Exporter,
+        on_applied: Callable[[], None],
     ) -> None:
         """`on_applied`: called after `version` has changed."""
         self.version: PolicyVersion | None = None
@@ -64,7 +80,9 @@ class Reception:
         """Enter the groups of an epoch; returns the answer, None = a newer epoch was announced."""
         # The lanes end by themselves at the first of these; the second is for whoever comes last.
         deadline_seconds = join.opening_timeout_seconds + 2 * join.timeout_seconds
-        state = await self._complete("join", join.SerializeToString(), join.epoch, JOINED, deadline_seconds)
+        state = await self._complete(
+            "join", join.SerializeToString(), join.epoch, JOINED, deadline_seconds
+        )
         if state is None:
             return None
         if state.status == FAILED:
@@ -81,7 +99,9 @@ class Reception:
         pieces = num_pieces(sizes)
         self._apply_seconds = apply_seconds(self._settings.acknowledge_timeout_seconds, sum(sizes))
         deadline_seconds = (pieces + 1) * self._settings.bucket_timeout_seconds
-        state = await self._complete("receive", publish.SerializeToString(), publish.epoch, STAGED, deadline_seconds)
+        state = await self._complete(
+            "receive", publish.SerializeToString(), publish.epoch, STAGED, deadline_seconds
+        )
         if state is None:
             return None
         if state.no_room:
@@ -93,12 +113,17 @@ class Reception:
             version=publish.manifest.version,
             epoch=publish.epoch,
             receive_seconds=state.seconds,
-            pause_seconds=await self._apply_or_skip(PolicyVersion.from_proto(publish.manifest.version)),
+            pause_seconds=await self._apply_or_skip(
+                PolicyVersion.from_proto(publish.manifest.version)
+            ),
         )
         return weights_pb2.FromGenerator(acknowledge=acknowledge)
 
     async def leave_groups(self) -> None:
-        """Wait for the running apply, then leave all groups. Raises TimeoutError, EngineStuckError."""
+        """Wait for the running apply, then leave all groups.
+
+        Raises TimeoutError, EngineStuckError.
+        """
         await self.finish_applying()
         await self.call("abandon")
 
@@ -121,14 +146,22 @@ class Reception:
         return await self.in_time(self._engine.call_receivers(verb, *message))
 
     async def in_time(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a call of the engine that should return immediately. Raises TimeoutError."""
+        """The result of a call of the engine that should return immediately.
+
+        Raises TimeoutError.
+        """
         return await within(self._settings.bucket_timeout_seconds, work)
 
     async def _complete(
-        self, verb: ReceiverVerb, message: bytes, epoch: int, target_status: str, deadline_seconds: float
+        self,
+        verb: ReceiverVerb,
+        message: bytes,
+        epoch: int,
+        target_status: str,
+        deadline_seconds: float,
     ) -> ReceiveState | None:
-        """Start a join or a reception, and poll until it is `target_status` or failed; None = a newer epoch was
-        announced.
+        """Start a join or a reception, and poll until it is `target_status` or failed; None = a
+        newer epoch was announced.
         """
         if epoch != self.newest_epoch:
             return None
@@ -142,13 +175,16 @@ class Reception:
                     if state.status in (target_status, FAILED):
                         return state
                     waited = time.monotonic() - started
-                    # The interval is a share of the time waited so far, so that completion is noticed at most 5 % late;
-                    # below 2 ms it would keep a core busy.
+                    # The interval is a share of the time waited so far, so that completion is
+                    # noticed at most 5 % late; below 2 ms it would keep a core busy.
                     await asyncio.sleep(min(max(0.002, 0.05 * waited), MAX_POLL_SECONDS))
         except TimeoutError:
-            reason = f"the engine was {state.status} after {deadline_seconds} s, not {target_status}"
+            reason = (
+                f"the engine was {state.status} after {deadline_seconds} s, not {target_status}"
+            )
             return ReceiveState(FAILED, epoch, reason=reason)
-        # A newer Join is queued: leave the dead groups now, so that it does not wait for their deadlines.
+        # A newer Join is queued: leave the dead groups now, so that it does not wait for their
+        # deadlines.
         await self.call("abandon")
         return None
 
@@ -169,7 +205,9 @@ class Reception:
         self._exporter.observe(generator_metrics.WEIGHT_PAUSE_SECONDS, pause_seconds)
         return pause_seconds
 
-    def _failure_message(self, state: ReceiveState, version: Any = None) -> weights_pb2.FromGenerator:
+    def _failure_message(
+        self, state: ReceiveState, version: Any = None
+    ) -> weights_pb2.FromGenerator:
         # The receiver is in no group until the next join, so nothing may be claimed.
         self.joined = False
         failure = weights_pb2.Failed(epoch=state.epoch, version=version, reason=state.reason)

@@ -1,4 +1,6 @@
-"""The methods that weight sync calls on an engine, which the generator has over vLLM, and tests over plain tensors."""
+"""The methods that weight sync calls on an engine, which the generator has over vLLM, and tests
+over plain tensors.
+"""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -7,8 +9,8 @@ from rollcast.wire import weights_pb2
 from rollcast.wire.version import PolicyVersion, Surviving
 
 ReceiverVerb = Literal["join", "receive", "poll", "skip", "abandon"]
-"""The methods of `Receiver` that an engine calls on its workers as they are. `apply`, the sixth, needs the engine's
-pause."""
+"""The methods of `Receiver` that an engine calls on its workers as they are. `apply`, the sixth,
+needs the engine's pause."""
 
 JOINING = "joining"
 JOINED = "joined"
@@ -20,9 +22,11 @@ _SLOWEST_FIRST = (FAILED, IDLE, JOINING, JOINED, RECEIVING, STAGED)
 
 
 class ReceiveState(NamedTuple):
-    """`idle -> joining -> joined -> receiving -> staged -> joined` (after apply); `failed` from any of the busy ones.
+    """`idle -> joining -> joined -> receiving -> staged -> joined` (after apply); `failed` from any
+    of the busy ones.
 
-    Any RPC carries its strings and numbers; `ReceiveState(*values)` restores it from the list that an RPC made of it.
+    Any RPC carries its strings and numbers; `ReceiveState(*values)` restores it from the list that
+    an RPC made of it.
     """
 
     status: str = IDLE
@@ -39,21 +43,28 @@ class ReceiveState(NamedTuple):
 
 
 def merge_states(states: Sequence[ReceiveState]) -> ReceiveState:
-    """One generator's state: that of its slowest worker; failed if any failed. `seconds` is the longest."""
+    """One generator's state: that of its slowest worker; failed if any failed.
+
+    `seconds` is the longest.
+    """
     assert states
-    # Of several failures one for lack of memory wins: it may have caused the others, and it is not tried again.
+    # Of several failures one for lack of memory wins: it may have caused the others, and it is not
+    # tried again.
     slowest = min(states, key=lambda state: (_SLOWEST_FIRST.index(state.status), not state.no_room))
     return slowest._replace(seconds=max(state.seconds for state in states))
 
 
 class WeightEngine(Protocol):
-    """The engine for the member. Calls of `call_receivers` and `apply` never overlap; each must return in time."""
+    """The engine for the member.
+
+    Calls of `call_receivers` and `apply` never overlap; each must return in time.
+    """
 
     async def call_receivers(self, verb: ReceiverVerb, *message: bytes) -> ReceiveState:
         """Call the method on every worker's receiver.
 
-        `message`: the serialised Join or Publish for `join` and `receive`, else nothing. Returns `merge_states` of the
-        receivers' states after the call.
+        `message`: the serialised Join or Publish for `join` and `receive`, else nothing. Returns
+        `merge_states` of the receivers' states after the call.
         """
         ...
 
@@ -72,19 +83,22 @@ class WeightEngine(Protocol):
         ...
 
     async def incarnation_changed(self, incarnation: int, history: Sequence[Surviving]) -> None:
-        """Abort rollouts that hold a token of a version that does not survive (`survives`), now and when claimed later.
+        """Abort rollouts that hold a token of a version that does not survive (`survives`), now and
+        when claimed later.
 
         Called at the first welcome too: tasks handed back by other generators may hold such tokens.
         """
 
     async def hand_over(self, sequences: Sequence[int]) -> None:
-        """Hand these tasks back with the rollouts so far; unknown ones are ignored. Returns immediately.
+        """Hand these tasks back with the rollouts so far; unknown ones are ignored. Returns
+        immediately.
 
         May overlap with the calls above.
         """
 
     async def change_owner(self, reason: str) -> str:
-        """The trainer gave this generator's tasks to others: abort all rollouts; returns the new owner name.
+        """The trainer gave this generator's tasks to others: abort all rollouts; returns the new
+        owner name.
 
         Claim new tasks only under the new name.
         """

@@ -1,7 +1,9 @@
-"""One epoch: some generators and the lanes over which every trainer rank sends to them, fixed for its life.
+"""One epoch: some generators and the lanes over which every trainer rank sends to them, fixed for
+its life.
 
     Epoch(...)  seats get Join, every rank opens its lane  -> over when all have answered Joined
-    broadcast   seats get Publish, every rank sends        -> over when all have answered Acknowledge
+    broadcast   seats get Publish, every rank sends        -> over when all have answered
+                Acknowledge
     dropped     the lanes are closed; a half sent version is lost
 
 The publishing group of all members and the private group of a joiner are both epochs.
@@ -21,12 +23,19 @@ from rollcast.weights.sender.lanes import Lanes, no_room_to_send, send_slot
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.staging import StagingSlots
 from rollcast.weights.transport.group_worker import GroupWorker
-from rollcast.weights.transport.process_group import Backend, GroupAddress, NoRoomError, RendezvousStore
+from rollcast.weights.transport.process_group import (
+    Backend,
+    GroupAddress,
+    NoRoomError,
+    RendezvousStore,
+)
 from rollcast.wire import weights_pb2
 
 
 class Epoch:
-    """Made and used by the publisher's control thread, which holds the roster's lock wherever seats are touched."""
+    """Made and used by the publisher's control thread, which holds the roster's lock wherever seats
+    are touched.
+    """
 
     def __init__(
         self,
@@ -44,7 +53,8 @@ class Epoch:
         self.number = number
         self.seats = tuple(seats)
         world_size = 1 + sum(seat.num_workers for seat in seats)
-        # Rank 0 of every lane is the trainer rank that sends; a generator's workers have consecutive ranks.
+        # Rank 0 of every lane is the trainer rank that sends; a generator's workers have
+        # consecutive ranks.
         rank = 1
         for seat in seats:
             seat.epoch = number
@@ -100,7 +110,9 @@ class Epoch:
         self._lanes.drop(self.number)
 
     def give_up(self, reason: str) -> None:
-        """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is left behind."""
+        """Stop waiting for rank 0's part: a member is lost, or it does not end and its thread is
+        left behind.
+        """
         self._given_up = reason
         self.worker.abandon()
 
@@ -121,11 +133,15 @@ class Epoch:
     def failed(self) -> bool:
         """Whether rank 0 or a seat has reported that this group is broken."""
         broken = bool(self._given_up) or (self.work.done() and self.work.exception() is not None)
-        return broken or any(seat.answer is not None and not seat.answer.good for seat in self.seats)
+        return broken or any(
+            seat.answer is not None and not seat.answer.good for seat in self.seats
+        )
 
     @property
     def no_room(self) -> OutOfMemory | None:
-        """The error if rank 0's own part ran out of memory: another epoch would fail in the same way."""
+        """The error if rank 0's own part ran out of memory: another epoch would fail in the same
+        way.
+        """
         error = self.work.exception() if self.work.done() else None
         return no_room_to_send(error) if isinstance(error, NoRoomError) else None
 
@@ -140,5 +156,9 @@ class Epoch:
         elif self.work.done() and self.work.exception() is not None:
             reasons.append(f"trainer: {self.work.exception()}")
         answers = [(seat.name, seat.answer) for seat in self.seats]
-        reasons += [f"{name}: {answer.reason}" for name, answer in answers if answer is not None and not answer.good]
+        reasons += [
+            f"{name}: {answer.reason}"
+            for name, answer in answers
+            if answer is not None and not answer.good
+        ]
         return reasons

@@ -1,12 +1,14 @@
-"""The lanes of the trainer's other ranks: each sends its own rows, so that every network card carries its share.
+"""The lanes of the trainer's other ranks: each sends its own rows, so that every network card
+carries its share.
 
     rank 0, control thread                      rank r, lane thread
       open(epoch, ..)     -- LaneOrder -->        enters lane r of the epoch
       send(epoch, slot)   -- LaneOrder -->        broadcasts what its slot holds
-      drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the group is over
+      drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the
+                          group is over
 
-There is no answer. A lane that does not open, breaks or sends the wrong version fails at the receivers, which report
-it. A rank that dies or has no memory to send from ends the trainer.
+There is no answer. A lane that does not open, breaks or sends the wrong version fails at the
+receivers, which report it. A rank that dies or has no memory to send from ends the trainer.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from rollcast.wire.version import PolicyVersion
 
 @dataclass(frozen=True)
 class LaneOrder:
-    """Exactly one of: open a lane (`address`), send a version (`version`), drop the lane (neither)."""
+    """Exactly one of: open a lane (`address`), send a version (`version`),
+    drop the lane (neither).
+    """
 
     epoch: int
     address: GroupAddress | None = None
@@ -80,7 +84,9 @@ log = get_logger()
 class LaneSender:
     """Another rank's end: carries out `orders` on its own thread until they end."""
 
-    def __init__(self, rank: int, slots: StagingSlots, device: torch.device, orders: Iterator[bytes]) -> None:
+    def __init__(
+        self, rank: int, slots: StagingSlots, device: torch.device, orders: Iterator[bytes]
+    ) -> None:
         self._rank = rank
         self._slots = slots
         self._device = device
@@ -117,7 +123,9 @@ class LaneSender:
         elif order.version is not None:
             # A worker's jobs run in order, so the version waits until the group is open.
             job = partial(send_slot, self._slots, order.slot, order.version)
-            self._workers[order.epoch].submit(job).add_done_callback(partial(self._note, order.epoch))
+            self._workers[order.epoch].submit(job).add_done_callback(
+                partial(self._note, order.epoch)
+            )
         elif (dropped := self._workers.pop(order.epoch, None)) is not None:
             self._slots.let_go(dropped)
 
@@ -132,7 +140,11 @@ class LaneSender:
 def no_room_to_send(error: NoRoomError) -> OutOfMemory:
     """The error with which a trainer rank ends."""
     memory_use = "the part of a version that is being sent to the generators"
-    return out_of_memory(memory_use, "lower trainer.tokens_per_micro_batch, or give the trainer more ranks", str(error))
+    return out_of_memory(
+        memory_use,
+        "lower trainer.tokens_per_micro_batch, or give the trainer more ranks",
+        str(error),
+    )
 
 
 def send_slot(slots: StagingSlots, slot: int, version: PolicyVersion, group: WeightGroup) -> None:

@@ -1,4 +1,6 @@
-"""Which generators are removed and why: silent, disconnected, hung, failing ones are fenced, leavers are confirmed."""
+"""Which generators are removed and why: silent, disconnected, hung, failing ones are fenced,
+leavers are confirmed.
+"""
 
 import threading
 import time
@@ -16,7 +18,9 @@ log = get_logger()
 
 
 class Removals:
-    """Calls `on_removed(generator, reason)` once for each removal, on its own thread, because it may wait for Redis."""
+    """Calls `on_removed(generator, reason)` once for each removal, on its own thread, because it
+    may wait for Redis.
+    """
 
     def __init__(self, on_removed: Callable[[str, str], None]) -> None:
         self._on_removed = on_removed
@@ -40,13 +44,18 @@ class Removals:
             try:
                 self._on_removed(*removed)
             except Exception:
-                log.exception("on_removed failed; the sweep of idle claims will find its tasks", generator=removed[0])
+                log.exception(
+                    "on_removed failed; the sweep of idle claims will find its tasks",
+                    generator=removed[0],
+                )
 
 
 class Membership:
     """Not thread-safe: the publisher holds its lock around every call."""
 
-    def __init__(self, roster: Roster, removals: Removals, settings: Weights, exporter: Exporter) -> None:
+    def __init__(
+        self, roster: Roster, removals: Removals, settings: Weights, exporter: Exporter
+    ) -> None:
         self._roster = roster
         self._removals = removals
         self._patience_seconds = settings.heartbeat_timeout_seconds
@@ -58,10 +67,12 @@ class Membership:
     def look_for_faults(self, suspects: Collection[Seat], newest: PolicyVersion | None) -> bool:
         """Fence failing generators; returns whether there were any.
 
-        `suspects`: seats that have not answered for a group that failed. `newest`: the newest version, for the metrics.
+        `suspects`: seats that have not answered for a group that failed. `newest`: the newest
+        version, for the metrics.
         """
         now_seconds = time.monotonic()
-        # A long gap since the last look: this process was frozen, so that it heard nothing proves nothing.
+        # A long gap since the last look: this process was frozen, so that it heard nothing proves
+        # nothing.
         if now_seconds - self._looked_at > self._patience_seconds / 2:
             for seat in self._roster:
                 seat.heard_at = now_seconds
@@ -69,13 +80,19 @@ class Membership:
         self._looked_at = now_seconds
         is_any_fenced = False
         for seat in self._roster:
-            fault = seat.fault(now_seconds, self._patience_seconds, self._suspicion_seconds, seat in suspects)
+            fault = seat.fault(
+                now_seconds, self._patience_seconds, self._suspicion_seconds, seat in suspects
+            )
             if fault is not None:
                 self.fence(seat, fault)
                 is_any_fenced = True
         members = [seat.member(newest) for seat in self._roster]
-        self._exporter.set(trainer_metrics.GENERATORS, sum(member.joined for member in members), state="joined")
-        self._exporter.set(trainer_metrics.GENERATORS, sum(member.ready for member in members), state="ready")
+        self._exporter.set(
+            trainer_metrics.GENERATORS, sum(member.joined for member in members), state="joined"
+        )
+        self._exporter.set(
+            trainer_metrics.GENERATORS, sum(member.ready for member in members), state="ready"
+        )
         return is_any_fenced
 
     def fence(self, seat: Seat, fault: Fault) -> None:

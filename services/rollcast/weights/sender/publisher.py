@@ -1,20 +1,26 @@
-"""Publishing of weights at trainer rank 0: the only place that decides membership, epochs and broadcasts.
+"""Publishing of weights at trainer rank 0: the only place that decides membership, epochs and
+broadcasts.
 
-    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a generator
-    control thread   the only one that changes members, epochs and `current`; each turn, in this order:
-                       1. a published version waits      -> it becomes `current` (an older waiting one is skipped)
+    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a
+                     generator
+    control thread   the only one that changes members, epochs and `current`; each turn, in this
+                     order:
+                       1. a published version waits      -> it becomes `current` (an older waiting
+                          one is skipped)
                        2. leavers                        -> confirm
                        3. members != those of the epoch  -> make the next epoch
-                       4. a member is behind `current`   -> broadcast, await acknowledgements; on failure drop the
-                                                            epoch: the next turn makes a new one and sends again
-                       5. joiners waited long enough     -> `current` through private groups, then they are members
+                       4. a member is behind `current`   -> broadcast, await acknowledgements; on
+                          failure drop the epoch: the next turn makes a new one and sends again
+                       5. joiners waited long enough     -> `current` through private groups, then
+                          they are members
     group workers    one thread for each group, the only ones inside a collective
     stream threads   two for each generator: they record its messages and wake the control thread
     removal thread   calls `on_removed`, which may wait for Redis
 
-A turn depends only on the state, so a publish may be interrupted anywhere: members that are behind are served again. A
-frozen generator fails the broadcast after one bucket's deadline, is silent by then, and is fenced. A frozen trainer
-finds all generators silent when it wakes up, and forgives them instead.
+A turn depends only on the state, so a publish may be interrupted anywhere: members that are behind
+are served again. A frozen generator fails the broadcast after one bucket's deadline, is silent by
+then, and is fenced. A frozen trainer finds all generators silent when it wakes up, and forgives
+them instead.
 """
 
 import threading
@@ -31,7 +37,14 @@ from rollcast.connections.grpc import start_server
 from rollcast.telemetry import wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.plan.manifest import Manifest, TensorSpec, apply_seconds, num_pieces, plan_buckets, total_bytes
+from rollcast.weights.plan.manifest import (
+    Manifest,
+    TensorSpec,
+    apply_seconds,
+    num_pieces,
+    plan_buckets,
+    total_bytes,
+)
 from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
 from rollcast.weights.sender.membership import Membership, Removals
@@ -72,10 +85,11 @@ class Publisher:
         shares_gpu: bool = False,
         secret_place: str | None = None,
     ) -> None:
-        """history: surviving (incarnation, last_step) of older incarnations. device: the groups send from it.
-        slots: of this rank, filled by the learner. lanes: of all ranks. secret_place: as for `start_server`.
-        on_removed: see `Removals`; called when a generator was fenced or has left. shares_gpu: a generator uses
-        `device` too. Raises UserError: weights.transport cannot work here.
+        """history: surviving (incarnation, last_step) of older incarnations. device: the groups
+        send from it. slots: of this rank, filled by the learner. lanes: of all ranks. secret_place:
+        as for `start_server`. on_removed: see `Removals`; called when a generator was fenced or has
+        left. shares_gpu: a generator uses `device` too. Raises UserError: weights.transport cannot
+        work here.
         """
         self._settings = weights
         self._incarnation = incarnation
@@ -84,7 +98,10 @@ class Publisher:
         self._welcome = weights_pb2.Welcome(
             incarnation=incarnation,
             wire=WIRE_VERSION,
-            history=[weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step) for i, last_step in history],
+            history=[
+                weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
+                for i, last_step in history
+            ],
         )
         self._lm_head = lm_head
         self._device = device
@@ -96,7 +113,9 @@ class Publisher:
         self._slots = slots
         pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
         self._transfer_seconds = pieces * weights.bucket_timeout_seconds
-        self._acknowledge_seconds = apply_seconds(weights.acknowledge_timeout_seconds, total_bytes(self._buckets))
+        self._acknowledge_seconds = apply_seconds(
+            weights.acknowledge_timeout_seconds, total_bytes(self._buckets)
+        )
 
         self._staging = Staging()
         self._changed = threading.Condition()  # guards everything below
@@ -115,8 +134,12 @@ class Publisher:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
         self._roster.sightings.open(time.monotonic())
         self._store = RendezvousStore(self._rpc.bind)
-        register = partial(add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings))
-        self._server, port = start_server(self._rpc, register, setting="rpc.port", secret_place=self._secret_place)
+        register = partial(
+            add_WeightSyncServicer_to_server, WeightSyncService(self, self._roster.sightings)
+        )
+        self._server, port = start_server(
+            self._rpc, register, setting="rpc.port", secret_place=self._secret_place
+        )
         self._thread = threading.Thread(target=self._control, name="weight-control", daemon=True)
         self._thread.start()
         self._removals.start()
@@ -145,13 +168,19 @@ class Publisher:
         return self._staging.stage()
 
     def publish(self, slot: int, version: PolicyVersion) -> None:
-        """Hand over a slot that every rank has filled; returns immediately. Generators join after the first call."""
+        """Hand over a slot that every rank has filled; returns immediately.
+
+        Generators join after the first call.
+        """
         assert version.incarnation == self._incarnation, version
         self._staging.offer(slot, version)
         self._notify()
 
     def members(self) -> list[Member]:
-        """Every generator that has a place, joined or not yet. Raises OutOfMemory if no version can be sent."""
+        """Every generator that has a place, joined or not yet.
+
+        Raises OutOfMemory if no version can be sent.
+        """
         newest = self._staging.newest()
         with self._changed:
             if self._no_room is not None:
@@ -159,12 +188,16 @@ class Publisher:
             return [seat.member(newest) for seat in self._roster]
 
     def lowest_step(self) -> int | None:
-        """Oldest step that any generator may sample with, reconnecting ones included; None if none has weights."""
+        """Oldest step that any generator may sample with, reconnecting ones included; None if none
+        has weights.
+        """
         with self._changed:
             return self._roster.lowest_step()
 
     def hand_over(self, generator: str, sequences: Sequence[int]) -> bool:
-        """Ask for these tasks back, unfinished; False = not asked, because that generator has no place or no stream."""
+        """Ask for these tasks back, unfinished; False = not asked, because that generator has no
+        place or no stream.
+        """
         with self._changed:
             return self._roster.hand_over(generator, sequences)
 
@@ -174,8 +207,13 @@ class Publisher:
             return self._changed.wait_for(lambda: self._all_have(step), timeout_seconds)
 
     def kept_away(self, step: int, timeout_seconds: float) -> AbstractContextManager[None]:
-        """Nothing is sent in this context. Waits until `step` was acknowledged and no generator is due to join."""
-        return self._sharing.pause(lambda: not self._all_have(step) or bool(self._due_joiners()), timeout_seconds)
+        """Nothing is sent in this context.
+
+        Waits until `step` was acknowledged and no generator is due to join.
+        """
+        return self._sharing.pause(
+            lambda: not self._all_have(step) or bool(self._due_joiners()), timeout_seconds
+        )
 
     def _all_have(self, step: int) -> bool:
         lowest = self._roster.lowest_step()
@@ -183,15 +221,21 @@ class Publisher:
 
     # Messages of the streams (SyncEvents)
 
-    def handle_announcement(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None:
+    def handle_announcement(
+        self, announce: weights_pb2.Announce, outgoing: Outgoing
+    ) -> Seat | None:
         with self._changed:
             if isinstance(seat := self._roster.admit(announce, outgoing, time.monotonic()), Seat):
                 seat.send(weights_pb2.FromTrainer(welcome=self._welcome))
-                log.info("a generator announced itself", generator=seat.name, holds=str(seat.version))
+                log.info(
+                    "a generator announced itself", generator=seat.name, holds=str(seat.version)
+                )
                 self._notify()
                 return seat
             if seat is not None:
-                log.warning("a generator was refused", generator=announce.generator, reason=seat.reason)
+                log.warning(
+                    "a generator was refused", generator=announce.generator, reason=seat.reason
+                )
                 outgoing.put(seat)
             return None
 
@@ -212,7 +256,10 @@ class Publisher:
                     if self._current is not None and version == self._current.version:
                         seat.acknowledge(message.acknowledge.epoch, version)
                 case "failed":
-                    seat.respond(message.failed.epoch, SeatAnswer(good=False, reason=message.failed.reason[:500]))
+                    seat.respond(
+                        message.failed.epoch,
+                        SeatAnswer(good=False, reason=message.failed.reason[:500]),
+                    )
                 case "leaving":
                     seat.leaving = True
             self._notify()
@@ -231,7 +278,8 @@ class Publisher:
             try:
                 idle = not self._turn()
             except Exception:
-                # Without this thread the run would stop silently; a turn starts from the state, so it can be repeated.
+                # Without this thread the run would stop silently; a turn starts from the state, so
+                # it can be repeated.
                 log.exception("a turn of weight sync failed")
                 self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason="control")
                 idle = True
@@ -257,7 +305,8 @@ class Publisher:
         with self._sharing.broadcasting() as may_begin:
             if not may_begin:
                 return has_leavers
-            # A member is behind after a publish, and again if its acknowledgement was lost with the epoch.
+            # A member is behind after a publish, and again if its acknowledgement was lost with the
+            # epoch.
             is_any_behind = any(seat.version != self._current.version for seat in joined)
             if joined and self._epoch is None:
                 self._epoch = next(iter(self._open([joined])), None)
@@ -267,7 +316,8 @@ class Publisher:
                     self._drop_epoch()
                 else:
                     self._exporter.observe(
-                        wire_metrics.WEIGHT_SYNC_SECONDS, time.monotonic() - self._staging.current_offered_at
+                        wire_metrics.WEIGHT_SYNC_SECONDS,
+                        time.monotonic() - self._staging.current_offered_at,
                     )
             if joiners:
                 self._admit(joiners, self._current)
@@ -277,26 +327,40 @@ class Publisher:
         return self._roster.due_joiners(time.monotonic() - self._settings.coalesce_seconds)
 
     def _admit(self, joiners: list[Seat], current: Manifest) -> None:
-        """Bring joiners to `current`, each through a private group, several at a time; then they are members."""
+        """Bring joiners to `current`, each through a private group, several at a time; then they
+        are members.
+        """
         # One whose groups broke must show that it can receive, whatever it holds.
-        late_joiners = [seat for seat in joiners if seat.version != current.version or seat.failures]
-        # Each group has pieces on every rank's device, and together they must not exceed PIECE_BYTES.
+        late_joiners = [
+            seat for seat in joiners if seat.version != current.version or seat.failures
+        ]
+        # Each group has pieces on every rank's device, and together they must not exceed
+        # PIECE_BYTES.
         at_once = pieces_at_once(self._lanes.count)
         for first in range(0, len(late_joiners), at_once):
             # The others join after the update that waits.
             if first and self._sharing.is_awaited:
                 break
-            groups = self._open([[seat] for seat in self._roster.still_joining(late_joiners[first : first + at_once])])
+            groups = self._open(
+                [
+                    [seat]
+                    for seat in self._roster.still_joining(late_joiners[first : first + at_once])
+                ]
+            )
             self._send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self._slots)
         with self._changed:
             for seat in joiners:
-                seat.joined = seat in self._roster and seat.version == current.version and not seat.failures
+                seat.joined = (
+                    seat in self._roster and seat.version == current.version and not seat.failures
+                )
             self._notify()
 
     def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
-        """Make one epoch for each group of seats; returns those that did not fail or lose a seat."""
+        """Make one epoch for each group of seats; returns those that did not fail
+        or lose a seat.
+        """
         epochs = []
         with self._changed:
             for seats in groups:
@@ -330,8 +394,8 @@ class Publisher:
     def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
         """Wait until rank 0's part is over and every seat has answered or was removed.
 
-        own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A seat that has not
-        answered `apply_seconds` after that is fenced.
+        own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A
+        seat that has not answered `apply_seconds` after that is fenced.
         """
         other_lanes_seconds = own_seconds if self._lanes.count > 1 else 0.0
         is_opening = phase == "join"
@@ -346,16 +410,23 @@ class Publisher:
                     for epoch in epochs:
                         epoch.give_up_if_lost(self._roster)
                 working = [epoch for epoch in epochs if epoch.working]
-                # The others of a group that does not open would answer at their deadline only: the next Join ends it.
+                # The others of a group that does not open would answer at their deadline only: the
+                # next Join ends it.
                 awaited_epochs = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
-                owing = [seat for epoch in awaited_epochs for seat in epoch.unanswered_seats() if seat in self._roster]
+                owing = [
+                    seat
+                    for epoch in awaited_epochs
+                    for seat in epoch.unanswered_seats()
+                    if seat in self._roster
+                ]
                 now_seconds = time.monotonic()
                 # Everything is sent: from now on the seats have a limited time to answer.
                 if not working and answers_deadline is None:
                     answers_deadline = now_seconds + other_lanes_seconds + self._acknowledge_seconds
                 if not working and not owing:
                     break
-                # The thread is stuck in a collective that its own deadline does not end: it is left behind.
+                # The thread is stuck in a collective that its own deadline does not end: it is left
+                # behind.
                 if working and now_seconds > own_deadline:
                     for epoch in working:
                         epoch.give_up("hangs")
@@ -368,14 +439,19 @@ class Publisher:
             self._note_failures(epochs, phase)
 
     def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
-        """Report the groups that failed, and count them against the generators that may be the cause."""
+        """Report the groups that failed, and count them against the generators that may be the
+        cause.
+        """
         failed_epochs = [epoch for epoch in epochs if epoch.failed]
         for epoch in failed_epochs:
-            log.warning("a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons())
+            log.warning(
+                "a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons()
+            )
             self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason=phase)
             self._no_room = self._no_room or epoch.no_room
         if failed_epochs:
-            # Pause before the next attempt, or a peer that fails immediately would keep this thread busy.
+            # Pause before the next attempt, or a peer that fails immediately would keep this thread
+            # busy.
             self._changed.wait(FAULT_CHECK_SECONDS)
             # The stream of a member that died may end a little later than its group.
             self._look_for_faults(epochs)

@@ -1,9 +1,11 @@
-"""The generators and the state of each. Not thread-safe: the publisher holds the lock and passes the time.
+"""The generators and the state of each. Not thread-safe: the publisher holds the lock and passes
+the time.
 
 announce --> waiting --(caught up by a private group)--> joined --(asks to leave, confirmed)--> gone
                 |  ^                                       |
                 |  +-- its stream broke, then reconnected -+
-                +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name never returns
+                +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name
+                never returns
 """
 
 import hmac
@@ -20,7 +22,8 @@ from rollcast.wire.version import WIRE_VERSION, PolicyVersion, Surviving, surviv
 
 Fault = Literal["silent", "disconnected", "hung", "unacknowledged", "failed"]
 MAX_FAILURES = 3
-"""Broken groups in a row that count against a generator (`Roster.blame`), after which it is fenced."""
+"""Broken groups in a row that count against a generator (`Roster.blame`), after which it is
+fenced."""
 NAME_TAKEN = "another generator of this name is alive"
 """Reason for refusing an announcement."""
 
@@ -84,7 +87,10 @@ class Seat:
     heartbeat: weights_pb2.Heartbeat = field(default_factory=weights_pb2.Heartbeat)
 
     def may_be_taken_over(self, key: bytes) -> bool:
-        """Whether an announcement under this name is from the same process. Without a key: whether its stream broke."""
+        """Whether an announcement under this name is from the same process.
+
+        Without a key: whether its stream broke.
+        """
         return hmac.compare_digest(self.key, key) if self.key else not self.connected
 
     def send(self, message: weights_pb2.FromTrainer) -> None:
@@ -116,9 +122,10 @@ class Seat:
     ) -> Fault | None:
         """Why it must be fenced; None = it need not.
 
-        patience_seconds: longest silence, and longest standstill of an engine with work. suspicion_seconds: the shorter
-        time that applies while its stream is broken, or while a group failed that it has not reported (`suspected`). If
-        both are true it is fenced immediately.
+        patience_seconds: longest silence, and longest standstill of an engine with work.
+        suspicion_seconds: the shorter time that applies while its stream is broken, or while a
+        group failed that it has not reported (`suspected`). If both are true it is fenced
+        immediately.
         """
         silent = now_seconds - self.heard_at
         if not self.connected and (suspected or silent > suspicion_seconds):
@@ -156,7 +163,12 @@ class Roster:
     """All seats, and the names that were fenced."""
 
     def __init__(
-        self, incarnation: int, lm_head: str, history: Sequence[tuple[int, int]] = (), *, router_replay: bool = False
+        self,
+        incarnation: int,
+        lm_head: str,
+        history: Sequence[tuple[int, int]] = (),
+        *,
+        router_replay: bool = False,
     ) -> None:
         self._incarnation = incarnation
         self._history = [Surviving(*entry) for entry in history]
@@ -176,7 +188,9 @@ class Roster:
         return [seat for seat in self if seat.joined]
 
     def due_joiners(self, arrival_cutoff: float) -> list[Seat]:
-        """Generators that wait to join, once one of them has waited since `arrival_cutoff`: others may join with it."""
+        """Generators that wait to join, once one of them has waited since `arrival_cutoff`: others
+        may join with it.
+        """
         waiting = self.still_joining([seat for seat in self if not seat.joined])
         return waiting if any(seat.arrived_at <= arrival_cutoff for seat in waiting) else []
 
@@ -193,14 +207,18 @@ class Roster:
 
     def lowest_step(self) -> int | None:
         """Oldest step that any engine may sample with; None if no engine has weights."""
-        # One whose stream broke goes on sampling until it is fenced, and claims until it notices. One without weights
-        # claims nothing, nor does one whose weights a restart lost, because it withdraws them.
+        # One whose stream broke goes on sampling until it is fenced, and claims until it notices.
+        # One without weights claims nothing, nor does one whose weights a restart lost, because it
+        # withdraws them.
         return min((seat.version.step for seat in self if seat.version is not None), default=None)
 
     def admit(
         self, announce: weights_pb2.Announce, outgoing: Outgoing, now_seconds: float
     ) -> Seat | SeatRefusal | None:
-        """Give a place. None = it must come back under a new name: this one was fenced, or its owner is alive."""
+        """Give a place.
+
+        None = it must come back under a new name: this one was fenced, or its owner is alive.
+        """
         if (refusal := self._refusal(announce)) is not None:
             return refusal
         name = announce.generator
@@ -210,11 +228,14 @@ class Roster:
             outgoing.put(leave_message(NAME_TAKEN if is_taken else self._fenced[name]))
             outgoing.put(None)
             return None
-        announced_version = PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        announced_version = (
+            PolicyVersion.from_proto(announce.version) if announce.HasField("version") else None
+        )
         # Weights of lost steps count as none: the generator withdraws them.
         version = (
             announced_version
-            if announced_version is not None and survives(announced_version, self._incarnation, self._history)
+            if announced_version is not None
+            and survives(announced_version, self._incarnation, self._history)
             else None
         )
         claimed_since = now_seconds - announce.uncounted_seconds
@@ -252,15 +273,25 @@ class Roster:
             return SeatRefusal(mismatch)
         max_name_bytes = 256
         max_workers = 1024
-        if not 0 < len(announce.generator.encode()) <= max_name_bytes or not 0 < announce.num_workers <= max_workers:
-            return SeatRefusal(f"announce: the name needs 1-{max_name_bytes} bytes, num_workers 1-{max_workers}")
+        if (
+            not 0 < len(announce.generator.encode()) <= max_name_bytes
+            or not 0 < announce.num_workers <= max_workers
+        ):
+            return SeatRefusal(
+                f"announce: the name needs 1-{max_name_bytes} bytes, num_workers 1-{max_workers}"
+            )
         if len(announce.key) > MAX_KEY_BYTES:
-            return SeatRefusal(f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}")
+            return SeatRefusal(
+                f"announce: key has {len(announce.key)} bytes; it may have {MAX_KEY_BYTES}"
+            )
         if not 0 <= announce.uncounted_seconds < math.inf:
-            return SeatRefusal(f"announce: uncounted_seconds = {announce.uncounted_seconds} is not a duration")
+            return SeatRefusal(
+                f"announce: uncounted_seconds = {announce.uncounted_seconds} is not a duration"
+            )
         if announce.lm_head != self._lm_head:
             return SeatRefusal(
-                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the trainer; "
+                f"recipe.lm_head = {announce.lm_head!r} at the generator, {self._lm_head!r} at the "
+                "trainer; "
                 "give both the same run file"
             )
         if announce.router_replay != self._router_replay:
@@ -271,15 +302,18 @@ class Roster:
         return None
 
     def blame(self, seats: Sequence[Seat]) -> None:
-        """Count a broken group against the seats that were not well in it, if no lost generator explains it.
+        """Count a broken group against the seats that were not well in it, if no lost generator
+        explains it.
 
-        All members of a group see the same error, whoever causes it. So those of a common group must acknowledge in a
-        private one before they are members again: there the cause is alone, and a success clears the others.
+        All members of a group see the same error, whoever causes it. So those of a common group
+        must acknowledge in a private one before they are members again: there the cause is alone,
+        and a success clears the others.
         """
         if any(seat not in self for seat in seats):
             return
         for seat in seats:
-            # Rank 0 gives up an opening before the seats do: one that could not come has not answered yet.
+            # Rank 0 gives up an opening before the seats do: one that could not come has not
+            # answered yet.
             if seat.answer is None or not seat.answer.good:
                 seat.failures += 1
                 seat.joined = seat.joined and len(seats) == 1
@@ -289,7 +323,9 @@ class Roster:
         self._drop(seat, "left")
 
     def fence(self, seat: Seat, reason: str) -> None:
-        """Remove it permanently; a later announcement under this name is refused with the reason."""
+        """Remove it permanently; a later announcement under this name is refused
+        with the reason.
+        """
         self._fenced[seat.name] = reason
         self._drop(seat, reason)
 

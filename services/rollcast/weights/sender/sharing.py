@@ -1,7 +1,9 @@
 """Broadcasts and the collectives of an update on the same GPUs: never both at the same time.
 
-    control thread   with broadcasting() as may_begin: publishes, brings joiners to the current version
-    main thread      with held(..): the update. Broadcasts that are due go first, later ones wait for its end
+    control thread   with broadcasting() as may_begin: publishes, brings joiners to the current
+                     version
+    main thread      with held(..): the update. Broadcasts that are due go first, later ones wait
+                     for its end
 
 The control thread never waits here, because it also looks for faults.
 """
@@ -25,7 +27,9 @@ class Sharing:
 
     @contextmanager
     def broadcasting(self) -> Iterator[bool]:
-        """Yields whether groups may be opened and sent to now; if not, the caller asks again later."""
+        """Yields whether groups may be opened and sent to now; if not,
+        the caller asks again later.
+        """
         with self._changed:
             may_begin = not self._is_held
             self._is_broadcasting |= may_begin
@@ -39,16 +43,22 @@ class Sharing:
 
     @contextmanager
     def pause(self, is_due: Callable[[], bool], timeout_seconds: float) -> Iterator[None]:
-        """Keep broadcasts away. Waits for due ones at most `timeout_seconds`, and for a running one until it ends."""
+        """Keep broadcasts away.
+
+        Waits for due ones at most `timeout_seconds`, and for a running one until it ends.
+        """
         with self._changed:
-            # After the timeout no due broadcast is waited for: generators that do not answer must not stop training.
-            self._changed.wait_for(lambda: not self._is_broadcasting and not is_due(), timeout_seconds)
+            # After the timeout no due broadcast is waited for: generators that do not answer must
+            # not stop training.
+            self._changed.wait_for(
+                lambda: not self._is_broadcasting and not is_due(), timeout_seconds
+            )
             # Nothing new begins from here on.
             self._is_held = True
         try:
             with self._changed:
-                # A running one has deadlines of its own. To drop its groups would not be quicker: they end by the same
-                # deadlines, and the version would have to be sent again.
+                # A running one has deadlines of its own. To drop its groups would not be quicker:
+                # they end by the same deadlines, and the version would have to be sent again.
                 self._changed.wait_for(lambda: not self._is_broadcasting)
             yield
         finally:

@@ -1,31 +1,39 @@
-"""Generator processes as the trainer itself has seen them: how much of its start-up time each may claim.
+"""Generator processes as the trainer itself has seen them: how much of its start-up time each may
+claim.
 
-its engine starts -- Starting(key), every few seconds -------------------> seen
-it announces itself with the start-up time that no trainer has counted --> believed as far back as it was seen
+its engine starts -- Starting(key), every few seconds -------------------> seen it announces itself
+with the start-up time that no trainer has counted --> believed as far back as it was seen
 """
 
 import math
 import threading
 
 LAPSE_SECONDS = 30.0
-"""A process that is not heard of for longer counts as seen for the first time when it is heard of again."""
+"""A process that is not heard of for longer counts as seen for the first time when it is heard of
+again."""
 UNSEEN_SECONDS = 120.0
-"""Time that a process may claim beyond that, once: it can report only when its modules are loaded, which took 64 s on a
-busy machine."""
+"""Time that a process may claim beyond that, once: it can report only when its modules are loaded,
+which took 64 s on a busy machine."""
 EARLY_SECONDS = 30.0
-"""After the trainer's port opened: processes that existed before are heard of by then, and are believed."""
+"""After the trainer's port opened: processes that existed before are heard of by then, and are
+believed."""
 MAX_PROCESSES = 4_096
 """Remembered processes; for one more, the one heard of longest ago is forgotten."""
 MAX_KEY_BYTES = 64
 
 
 class Sightings:
-    """Since when each process has been seen, by its key. Thread-safe; the caller passes the time."""
+    """Since when each process has been seen, by its key.
+
+    Thread-safe; the caller passes the time.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._opened_at: float | None = None
-        self._seen_intervals: dict[bytes, tuple[float, float]] = {}  # since when it is seen without a lapse, and last
+        self._seen_intervals: dict[
+            bytes, tuple[float, float]
+        ] = {}  # since when it is seen without a lapse, and last
 
     def open(self, now_seconds: float) -> None:
         """The trainer's port opens. Until then every claim is believed."""
@@ -41,7 +49,10 @@ class Sightings:
             since, last = self._seen_intervals.pop(
                 key, (-math.inf if is_early else now_seconds - UNSEEN_SECONDS, now_seconds)
             )
-            self._seen_intervals[key] = (since if now_seconds - last <= LAPSE_SECONDS else now_seconds, now_seconds)
+            self._seen_intervals[key] = (
+                since if now_seconds - last <= LAPSE_SECONDS else now_seconds,
+                now_seconds,
+            )
             while len(self._seen_intervals) > MAX_PROCESSES:
                 del self._seen_intervals[next(iter(self._seen_intervals))]
 

@@ -1,9 +1,13 @@
-"""The two snapshots of a trainer rank's rows in host memory: training never writes into one that is being sent.
+"""The two snapshots of a trainer rank's rows in host memory: training never writes into one that is
+being sent.
 
-Every rank has two slots with its own rows, in the published dtype. Rank 0 decides for all ranks which slot is used:
+Every rank has two slots with its own rows, in the published dtype. Rank 0 decides for all ranks
+which slot is used:
 
-spare --stage()--> learners fill --offer()--> waiting --take()--> current, until the next take: broadcast, sent again
-  ^                                              |                    |    after a failure, given to joiners
+spare --stage()--> learners fill --offer()--> waiting --take()--> current, until the next take:
+broadcast, sent again
+  ^                                              |                    |    after a failure, given to
+                                                 joiners
   +---- stage(): withdrawn, a newer one follows -+                    |
   +------------------------- take(): its successor is current -------+
 """
@@ -28,26 +32,38 @@ log = get_logger()
 
 
 class StagingSlots:
-    """The slots of one rank; thread-safe. Before a slot is written again, dropped groups are waited for."""
+    """The slots of one rank; thread-safe.
+
+    Before a slot is written again, dropped groups are waited for.
+    """
 
     def __init__(self, shard: Sequence[BucketSpec]) -> None:
         """`shard`: this rank's rows of every bucket."""
         self._lock = threading.Lock()
         self._shard = shard
         self._snapshots = [self._make_snapshot(), self._make_snapshot()]
-        self._readers: dict[GroupWorker, set[int]] = {}  # of dropped groups, with the slots that they may still read
+        self._readers: dict[
+            GroupWorker, set[int]
+        ] = {}  # of dropped groups, with the slots that they may still read
 
     def __getitem__(self, slot: int) -> Snapshot:
         return self._snapshots[slot]
 
     def fill(
-        self, slot: int, version: PolicyVersion, patience_seconds: float, write: Callable[[Snapshot], None]
+        self,
+        slot: int,
+        version: PolicyVersion,
+        patience_seconds: float,
+        write: Callable[[Snapshot], None],
     ) -> None:
         """Let `write` fill a slot; waits at most `patience_seconds` for dropped groups."""
-        # A dropped group may still read the slot inside a collective: its memory is then left to it.
+        # A dropped group may still read the slot inside a collective: its memory is then left to
+        # it.
         stuck = self._still_reading(slot, patience_seconds)
         if stuck:
-            log.warning("a broken group still holds its buffers; new ones are made", groups=len(stuck))
+            log.warning(
+                "a broken group still holds its buffers; new ones are made", groups=len(stuck)
+            )
             self._snapshots[slot] = self._make_snapshot()
             # Their buffers are no slot any more, so that they never hold this one up again.
             with self._lock:
@@ -68,21 +84,30 @@ class StagingSlots:
         # Its thread takes until the deadline of a piece to notice, and may read a slot until then.
         with self._lock:
             self._readers = {
-                reader: slots for reader, slots in self._readers.items() if slots and not reader.wait_released()
+                reader: slots
+                for reader, slots in self._readers.items()
+                if slots and not reader.wait_released()
             }
             self._readers[worker] = set(range(len(self._snapshots)))
 
     def wait_for_readers(self, patience_seconds: float) -> int:
         """Wait until dropped groups are over; returns how many are not."""
         deadline = time.monotonic() + patience_seconds
-        return max(len(self._still_reading(slot, deadline - time.monotonic())) for slot in range(len(self._snapshots)))
+        return max(
+            len(self._still_reading(slot, deadline - time.monotonic()))
+            for slot in range(len(self._snapshots))
+        )
 
     def _still_reading(self, slot: int, patience_seconds: float) -> list[GroupWorker]:
         """Wait until dropped groups no longer read a slot; returns those that still do."""
         with self._lock:
             readers = [reader for reader, slots in self._readers.items() if slot in slots]
         deadline = time.monotonic() + patience_seconds
-        return [reader for reader in readers if not reader.wait_released(max(0.0, deadline - time.monotonic()))]
+        return [
+            reader
+            for reader in readers
+            if not reader.wait_released(max(0.0, deadline - time.monotonic()))
+        ]
 
     def _make_snapshot(self) -> Snapshot:
         snapshot = Snapshot.on(CPU, self._shard)
@@ -91,7 +116,9 @@ class StagingSlots:
 
 
 class Staging:
-    """Rank 0's view of the slots; thread-safe: the learner stages and offers, the control thread takes and sends."""
+    """Rank 0's view of the slots; thread-safe: the learner stages and offers, the control thread
+    takes and sends.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

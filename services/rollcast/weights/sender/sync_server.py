@@ -1,7 +1,10 @@
-"""The gRPC service WeightSync: one bidirectional stream for each generator, turned into calls and a queue.
+"""The gRPC service WeightSync: one bidirectional stream for each generator, turned into calls and a
+queue.
 
-    handler thread:  outgoing queue --> stream        ends at None, at a SeatRefusal, or when the call ends
-    reader thread:   stream --> announced(...) once, then received(seat, message); at the end disconnected(seat)
+    handler thread:  outgoing queue --> stream        ends at None, at a SeatRefusal, or when the
+                     call ends
+    reader thread:   stream --> announced(...) once, then received(seat, message); at the end
+                     disconnected(seat)
 
 Neither thread decides anything.
 """
@@ -25,7 +28,9 @@ log = get_logger()
 class SyncEvents(Protocol):
     """The publisher's reactions to the streams' messages; called from many threads."""
 
-    def handle_announcement(self, announce: weights_pb2.Announce, outgoing: Outgoing) -> Seat | None: ...
+    def handle_announcement(
+        self, announce: weights_pb2.Announce, outgoing: Outgoing
+    ) -> Seat | None: ...
     def handle_message(self, seat: Seat, message: weights_pb2.FromGenerator) -> None: ...
     def handle_disconnect(self, seat: Seat) -> None: ...
 
@@ -44,13 +49,17 @@ class WeightSyncService(weights_pb2_grpc.WeightSyncServicer):
         # False if the call has ended already: nothing would end the reading of the queue.
         if not context.add_callback(lambda: outgoing.put(None)):
             return
-        threading.Thread(target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(request_iterator, outgoing), name="weight-sync", daemon=True
+        ).start()
         # Deadline for the first message; then the call is ended.
         announce_seconds = 10.0
         try:
             message = outgoing.get(timeout=announce_seconds)
         except Empty:
-            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {announce_seconds} s")
+            context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED, f"no announcement within {announce_seconds} s"
+            )
         while message is not None:
             if isinstance(message, SeatRefusal):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.reason)

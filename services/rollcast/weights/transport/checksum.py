@@ -1,13 +1,16 @@
-"""A 64-bit checksum of the sent bytes, fast on CPUs and GPUs. Both ends of a group must use the same kind of device.
+"""A 64-bit checksum of the sent bytes, fast on CPUs and GPUs. Both ends of a group must use the
+same kind of device.
 
     on a CPU         XXH3 (64 bits) of all bytes, one after the other
-    on a GPU         from h = 0 each buffer's number of bytes and then its row sums are folded, in order:
-                     h = h * FNV_PRIME_64 + s modulo 2^64. A row is ROW_WORDS little-endian 64-bit words w[i], the
+    on a GPU         from h = 0 each buffer's number of bytes and then its row sums are folded, in
+                     order:
+                     h = h * FNV_PRIME_64 + s modulo 2^64. A row is ROW_WORDS little-endian 64-bit
+                     words w[i], the
                      last row padded with zero bytes, and its sum s = sum_i w[i] * a[i] with
                      a[i] = (i * GOLDEN_RATIO_64) | 1
 
-Since every a[i] and FNV_PRIME_64 are odd, a change in one word always changes h on a GPU; any other change is missed
-with probability about 2^-64. It detects faults, not forgery.
+Since every a[i] and FNV_PRIME_64 are odd, a change in one word always changes h on a GPU; any other
+change is missed with probability about 2^-64. It detects faults, not forgery.
 """
 
 from collections.abc import Iterable
@@ -38,7 +41,9 @@ class ProcessorChecksum:
 
 
 class GpuChecksum:
-    """Checksum of the buffers added so far, of sums that GPUs compute in parallel; any device can compute it."""
+    """Checksum of the buffers added so far, of sums that GPUs compute in parallel; any device can
+    compute it.
+    """
 
     def __init__(self) -> None:
         self._value = 0
@@ -60,9 +65,11 @@ def checksum_on(device: torch.device) -> Checksum:
 
 
 class ChecksumBeside:
-    """On a CPU, computed on its own thread while the next piece is sent or received; a GPU is fast enough without.
+    """On a CPU, computed on its own thread while the next piece is sent or received; a GPU is fast
+    enough without.
 
-    Use it in a `with` statement. A buffer must not change until the next one is added, or `wait` has returned.
+    Use it in a `with` statement. A buffer must not change until the next one is added, or `wait`
+    has returned.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -107,7 +114,9 @@ def _row_sums(buffer: torch.Tensor) -> list[int]:
     rows = buffer[:full].view(torch.int64).view(-1, ROW_WORDS)
     # Multiply and sum, because CUDA has no integer matrix product.
     # Few kernel launches, and at most as much scratch memory as a piece of a version (64 MiB)
-    sums = [(row_block * weights).sum(dim=1) for row_block in torch.split(rows, 512)] if full else []
+    sums = (
+        [(row_block * weights).sum(dim=1) for row_block in torch.split(rows, 512)] if full else []
+    )
     if full < buffer.numel():
         last = torch.zeros(row_bytes, dtype=torch.uint8, device=buffer.device)
         last[: buffer.numel() - full] = buffer[full:]

@@ -1,16 +1,20 @@
-"""One group and the only thread that makes its collective calls, so that no other thread ever blocks in one.
+"""One group and the only thread that makes its collective calls, so that no other thread ever
+blocks in one.
 
     GroupWorker(...)      thread: open the group, after that of the lane before -> `opened` done
         submit(job)       thread: job(group) -> its future done, with the result or the error
         abandon()         returns immediately. thread: stops waiting, closes the group, ends
-    The first failure ends the thread too. The thread itself closes the group, since an abort of NCCL takes half a
+    The first failure ends the thread too. The thread itself closes the group, since an abort of
+    NCCL takes half a
     second; the lanes of an epoch do it side by side.
 
-`wait_released` reports when the caller's memory is free again: after the close, or immediately if no job can have
-begun. A thread that is still inside the opening of NCCL or gloo therefore holds up nothing.
+`wait_released` reports when the caller's memory is free again: after the close, or immediately if
+no job can have begun. A thread that is still inside the opening of NCCL or gloo therefore holds up
+nothing.
 
-The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But an interpreter that
-ends while a thread is inside gloo aborts, so the end of the process waits up to 6 s for these threads.
+The thread is a daemon: one that hangs (a dead NCCL peer) cannot block the end of the process. But
+an interpreter that ends while a thread is inside gloo aborts, so the end of the process waits up to
+6 s for these threads.
 """
 
 from __future__ import annotations
@@ -29,7 +33,12 @@ import torch
 
 from rollcast.config.out_of_memory import is_out_of_memory
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.transport.process_group import GroupAddress, GroupError, NoRoomError, WeightGroup
+from rollcast.weights.transport.process_group import (
+    GroupAddress,
+    GroupError,
+    NoRoomError,
+    WeightGroup,
+)
 
 Result = TypeVar("Result")
 
@@ -38,18 +47,26 @@ log = get_logger()
 
 
 class GroupWorker:
-    def __init__(self, address: GroupAddress, device: torch.device, previous_lane: GroupWorker | None = None) -> None:
+    def __init__(
+        self, address: GroupAddress, device: torch.device, previous_lane: GroupWorker | None = None
+    ) -> None:
         """Start to open the group; `opened` is done when it is open.
 
-        after: the lane before this one at the same receiver. NCCL needs one order of opening at all members.
+        after: the lane before this one at the same receiver. NCCL needs one order of opening at all
+        members.
         """
         self.address = address
         self.opened: Future[None] = Future()
-        # set_device wants a number, and a piece is received in place only if its device is the same as the group's.
+        # set_device wants a number, and a piece is received in place only if its device is the same
+        # as the group's.
         is_unnumbered = device.type == "cuda" and device.index is None
-        self._device = torch.device("cuda", torch.cuda.current_device()) if is_unnumbered else device
+        self._device = (
+            torch.device("cuda", torch.cuda.current_device()) if is_unnumbered else device
+        )
         self._started_at = time.monotonic()
-        self._jobs: SimpleQueue[tuple[Callable[[WeightGroup], Any], Future[Any]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[WeightGroup], Any], Future[Any]] | None] = (
+            SimpleQueue()
+        )
         self._lock = threading.Lock()  # guards the three below and the end of the queue
         self._is_open = False
         self._is_over = False
@@ -79,10 +96,14 @@ class GroupWorker:
         return future
 
     def abandon(self) -> None:
-        """Leave the group; returns immediately. May be called from any thread and more than once."""
+        """Leave the group; returns immediately.
+
+        May be called from any thread and more than once.
+        """
         with self._lock:
             self._abandoned_at = self._abandoned_at or time.monotonic()
-            # Before the end of the queue, so that jobs which still wait in it fail instead of being sent.
+            # Before the end of the queue, so that jobs which still wait in it fail instead of being
+            # sent.
             self._abandoned.set()
             self._jobs.put(None)
             is_opening = not self._is_open
@@ -98,7 +119,8 @@ class GroupWorker:
     def is_lingering(self) -> bool:
         """Whether its thread lives although it was abandoned long ago."""
         since = self._abandoned_at
-        # A thread that lives longer after it was abandoned is reported: longer than opening and abort may take together
+        # A thread that lives longer after it was abandoned is reported: longer than opening and
+        # abort may take together
         return since is not None and time.monotonic() - since > 120.0 and self._thread.is_alive()
 
     def join(self, timeout_seconds: float) -> None:
@@ -133,9 +155,13 @@ class GroupWorker:
             self._turn.wait(self.address.opening_seconds)
             if not previous_opening.done() or previous_opening.exception() is not None:
                 raise self._error("the lane before it was not opened")
-        return WeightGroup(self.address, self._device, self._abandoned, time.monotonic() - self._started_at)
+        return WeightGroup(
+            self.address, self._device, self._abandoned, time.monotonic() - self._started_at
+        )
 
-    def _perform(self, group: WeightGroup, job: Callable[[WeightGroup], Any], future: Future[Any]) -> GroupError | None:
+    def _perform(
+        self, group: WeightGroup, job: Callable[[WeightGroup], Any], future: Future[Any]
+    ) -> GroupError | None:
         result = None
         failure = None
         try:
@@ -170,12 +196,16 @@ class GroupWorker:
                 _conclude(item[1], None, self._error("abandoned"))
 
     def _strip_traceback(self, error: Exception) -> GroupError:
-        """The error without its traceback, whose frames would keep the group and its connections open."""
+        """The error without its traceback, whose frames would keep the group and its connections
+        open.
+        """
         # Distinguished, because a new group would fail in the same way.
         if is_out_of_memory(error):
             # Characters of torch's message
             text = " ".join(str(error).split())[:300]
-            return NoRoomError(f"epoch {self.address.epoch}: out of memory while a version travelled ({text})")
+            return NoRoomError(
+                f"epoch {self.address.epoch}: out of memory while a version travelled ({text})"
+            )
         if not isinstance(error, GroupError):
             log.exception("a weight group failed in an unexpected way", epoch=self.address.epoch)
         return type(error)(str(error)) if isinstance(error, GroupError) else GroupError(str(error))
@@ -188,8 +218,9 @@ class GroupWorker:
 def _lane_stream(device: torch.device, lane: int) -> torch.cuda.Stream:
     """The stream on which a lane copies, so that it never waits for the model's kernels.
 
-    Kept for all its groups: torch has 32 streams of each priority, and hands the same ones out again after that. NCCL's
-    are of the other priority: a lane that shared one would wait for the broadcast of another lane.
+    Kept for all its groups: torch has 32 streams of each priority, and hands the same ones out
+    again after that. NCCL's are of the other priority: a lane that shared one would wait for the
+    broadcast of another lane.
     """
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 

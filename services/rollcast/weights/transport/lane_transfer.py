@@ -1,12 +1,15 @@
-"""How the bytes of a version travel over one lane: rank r's rows of every bucket, piece by piece, then the trailer.
+"""How the bytes of a version travel over one lane: rank r's rows of every bucket, piece by piece,
+then the trailer.
 
     root        its packed rows --(copied to the group's device)--> broadcast
-    receivers   broadcast --> straight into the whole version if the piece is one stretch of it, else through a
+    receivers   broadcast --> straight into the whole version if the piece is one stretch of it,
+                else through a
                 scratch piece
 
-The trailer is (incarnation, step, checksum) of the sent bytes, so that a receiver detects bytes of another version. It
-is sent only if the buffers still hold that version when the last piece has been read. PIECES_IN_FLIGHT pieces of a lane
-travel at the same time; on either side no more than these are on the device beyond the version.
+The trailer is (incarnation, step, checksum) of the sent bytes, so that a receiver detects bytes of
+another version. It is sent only if the buffers still hold that version when the last piece has been
+read. PIECES_IN_FLIGHT pieces of a lane travel at the same time; on either side no more than these
+are on the device beyond the version.
 """
 
 from collections import deque
@@ -47,15 +50,19 @@ def send(group: WeightGroup, shard: Snapshot, version: PolicyVersion) -> None:
         while group.in_flight:
             group.finish()
         total = checksum.wait() if staged_checksum is None else staged_checksum
-    # Without the trailer no receiver accepts the pieces that were read while the next version was staged.
+    # Without the trailer no receiver accepts the pieces that were read while the next version was
+    # staged.
     if shard.version != version:
         raise GroupError(f"version {version} was overwritten by {shard.version} while it was sent")
     trailer = [signed_word(number) for number in (*version, total)]
     group.broadcast(torch.tensor(trailer, device=group.device).view(torch.uint8))
 
 
-def receive(group: WeightGroup, snapshot: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None) -> None:
-    """Fill the rows of `snapshot` that this lane carries. `turns`: those of all lanes; None = this is the only one.
+def receive(
+    group: WeightGroup, snapshot: Snapshot, version: PolicyVersion, turns: LaneTurns | None = None
+) -> None:
+    """Fill the rows of `snapshot` that this lane carries. `turns`: those of all lanes; None = this
+    is the only one.
 
     Raises GroupError, also if the received bytes are not those of `version`.
     """
@@ -74,7 +81,9 @@ def receive(group: WeightGroup, snapshot: Snapshot, version: PolicyVersion, turn
         turns.give_up()
         raise
     if (incarnation, step) != version:
-        raise GroupError(f"version {version} was announced, {incarnation}.{step} came over lane {lane}")
+        raise GroupError(
+            f"version {version} was announced, {incarnation}.{step} came over lane {lane}"
+        )
     if sent_total != signed_word(total):
         raise GroupError(f"version {version}: the checksum of the bytes from lane {lane} is wrong")
 
@@ -91,10 +100,13 @@ class _Arrivals:
         self._num_begun = 0
 
     def begin(self, stretches: list[torch.Tensor]) -> None:
-        """Start to receive one piece into the uint8 stretches of the version that it consists of, in order."""
+        """Start to receive one piece into the uint8 stretches of the version that it consists of,
+        in order.
+        """
         while len(self._arriving) == PIECES_IN_FLIGHT:
             self._finish()
-        # A lane that waits for its turn with a piece on its way would hold up the lanes that it waits for.
+        # A lane that waits for its turn with a piece on its way would hold up the lanes that it
+        # waits for.
         while self._arriving and not self._turns.may_begin(self._lane):
             self._finish()
         self._turns.begin(self._lane, self._group.address.timeout_seconds)
@@ -107,7 +119,9 @@ class _Arrivals:
             self._finish()
 
     def _memory(self, stretches: list[torch.Tensor]) -> torch.Tensor:
-        """The memory that receives the piece: the version itself if it is one stretch of it, else scratch memory."""
+        """The memory that receives the piece: the version itself if it is one stretch of it, else
+        scratch memory.
+        """
         if len(stretches) == 1 and _can_receive_into(stretches[0], self._group):
             return stretches[0]
         # The thread of the checksum may still read the former piece in the scratch memory.
@@ -129,11 +143,18 @@ class _Arrivals:
             stretch.copy_(stretch_bytes)
 
 
-def plan_turns(specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None) -> LaneTurns:
-    """The order in which one receiver takes a version's pieces and trailers. `at_once`: as for `LaneTurns`."""
+def plan_turns(
+    specs: Sequence[BucketSpec], num_lanes: int, at_once: int | None = None
+) -> LaneTurns:
+    """The order in which one receiver takes a version's pieces and trailers.
+
+    `at_once`: as for `LaneTurns`.
+    """
 
     def count(lane: int) -> int:
-        sizes = (sum(length for _, length in shard_segments(bucket, lane, num_lanes)) for bucket in specs)
+        sizes = (
+            sum(length for _, length in shard_segments(bucket, lane, num_lanes)) for bucket in specs
+        )
         return 1 + sum(len(list(_pieces(size, num_lanes))) for size in sizes)
 
     return LaneTurns([count(lane) for lane in range(num_lanes)], at_once)
@@ -159,7 +180,9 @@ def _receive_trailer(group: WeightGroup) -> list[int]:
 
 
 def _can_receive_into(stretch: torch.Tensor, group: WeightGroup) -> bool:
-    """Whether it is on the group's device and aligned, because a GPU's checksum reads whole words."""
+    """Whether it is on the group's device and aligned,
+    because a GPU's checksum reads whole words.
+    """
     return stretch.device == group.device and stretch.storage_offset() % WORD_BYTES == 0
 
 

@@ -1,7 +1,9 @@
-"""Members of a group meet in the store before they connect, because only this wait can end at any time.
+"""Members of a group meet in the store before they connect, because only this wait can end at any
+time.
 
-Connecting is a call of gloo or NCCL that returns when all members have come, or at a deadline of its own. A member that
-disappears after it was asked to join would block a thread of every other member until then.
+Connecting is a call of gloo or NCCL that returns when all members have come, or at a deadline of
+its own. A member that disappears after it was asked to join would block a thread of every other
+member until then.
 """
 
 import threading
@@ -13,7 +15,9 @@ from rollcast.weights.transport.errors import GroupError
 MAX_POLL_SECONDS = 0.05
 
 
-def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event) -> None:
+def meet(
+    store: Any, *, rank: int, world_size: int, deadline: float, abandoned: threading.Event
+) -> None:
     """Return when all ranks are here. `deadline`: monotonic seconds. Raises GroupError."""
     store.set(_key(rank), "here")
     keys = [_key(peer_rank) for peer_rank in range(world_size)]
@@ -21,12 +25,16 @@ def meet(store: Any, *, rank: int, world_size: int, deadline: float, abandoned: 
     while not store.check(keys):
         now_seconds = time.monotonic()
         if now_seconds > deadline:
-            absent = [str(absent_rank) for absent_rank, key in enumerate(keys) if not store.check([key])]
+            absent = [
+                str(absent_rank) for absent_rank, key in enumerate(keys) if not store.check([key])
+            ]
             if not absent:
                 return
-            raise GroupError(f"rank {', '.join(absent)} did not come within {now_seconds - started:.1f} s")
-        # The interval is a share of the time waited so far, so that the last member is noticed at most 10 % late; below
-        # a millisecond it would keep a core busy.
+            raise GroupError(
+                f"rank {', '.join(absent)} did not come within {now_seconds - started:.1f} s"
+            )
+        # The interval is a share of the time waited so far, so that the last member is noticed at
+        # most 10 % late; below a millisecond it would keep a core busy.
         interval = min(max(0.001, 0.1 * (now_seconds - started)), MAX_POLL_SECONDS)
         if abandoned.wait(interval):
             raise GroupError("abandoned while it was opened")

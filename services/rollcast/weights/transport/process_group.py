@@ -1,16 +1,21 @@
-"""A process group that touches none of torch.distributed's global state, with a deadline on every wait.
+"""A process group that touches none of torch.distributed's global state, with a deadline on every
+wait.
 
-    WeightGroup(..)     connect to the store -> meet the other members there -> connect to them -> greet
+    WeightGroup(..)     connect to the store -> meet the other members there -> connect to them ->
+                        greet
         begin(piece)    up to a few pieces travel at the same time
         finish()        wait for the oldest of them
-        close()         NCCL: abort, which takes half a second. gloo: close the connections, which wakes the peers
+        close()         NCCL: abort, which takes half a second. gloo: close the connections, which
+                        wakes the peers
 
-The collectives of the trainer and of vLLM are not affected: each group is made, used and dropped on its own, under its
-own prefix of one TCPStore at trainer rank 0. CPUs use gloo, GPUs NCCL; the code differs only in how a wait is bounded.
-Over gloo the bytes travel in host memory, also if the version is on a GPU.
+The collectives of the trainer and of vLLM are not affected: each group is made, used and dropped on
+its own, under its own prefix of one TCPStore at trainer rank 0. CPUs use gloo, GPUs NCCL; the code
+differs only in how a wait is bounded. Over gloo the bytes travel in host memory, also if the
+version is on a GPU.
 
-The store does not check credentials. It listens on rpc.bind only, and its prefix is random and sent over gRPC only, so
-that other processes and former runs do not enter a group by accident. It does not stop an attacker, who can list keys.
+The store does not check credentials. It listens on rpc.bind only, and its prefix is random and sent
+over gRPC only, so that other processes and former runs do not enter a group by accident. It does
+not stop an attacker, who can list keys.
 """
 
 import secrets
@@ -34,13 +39,22 @@ from rollcast.weights.transport.errors import GroupError, NoRoomError
 from rollcast.weights.transport.meeting import meet
 from rollcast.weights.transport.nccl import make_nccl
 
-__all__ = ["Backend", "GroupAddress", "GroupError", "NoRoomError", "RendezvousStore", "WeightGroup", "backend_for"]
+__all__ = [
+    "Backend",
+    "GroupAddress",
+    "GroupError",
+    "NoRoomError",
+    "RendezvousStore",
+    "WeightGroup",
+    "backend_for",
+]
 
 Backend = Literal["gloo", "nccl"]
 CPU = torch.device("cpu")
 PIECES_IN_FLIGHT = 2
-"""Pieces of one lane that travel at the same time: while one is on the wire, the next is copied and its call is made.
-A third would only take more memory, since a copy to the device is faster than the wire."""
+"""Pieces of one lane that travel at the same time: while one is on the wire, the next is copied and
+its call is made. A third would only take more memory, since a copy to the device is faster than the
+wire."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +76,13 @@ class GroupAddress:
 
 
 def backend_for(
-    device: torch.device, transport: Literal["auto", "nccl", "gloo"] = "auto", *, shares_gpu: bool = False
+    device: torch.device,
+    transport: Literal["auto", "nccl", "gloo"] = "auto",
+    *,
+    shares_gpu: bool = False,
 ) -> Backend:
-    """The backend that carries the weights of a trainer rank on `device`. `transport`: the setting of weights.
+    """The backend that carries the weights of a trainer rank on `device`. `transport`: the setting
+    of weights.
 
     `shares_gpu`: a generator uses the same GPU. Raises UserError: NCCL is wanted and cannot work.
     """
@@ -84,7 +102,9 @@ def why_not_nccl(device: torch.device, *, shares_gpu: bool) -> str:
 
 
 class RendezvousStore:
-    """The TCPStore for the rendezvous of groups: listens on a free port of `bind` as long as it is referenced."""
+    """The TCPStore for the rendezvous of groups: listens on a free port of `bind` as long as it is
+    referenced.
+    """
 
     def __init__(self, bind: str) -> None:
         """Raises UserError if `bind` is not an address of this machine."""
@@ -107,12 +127,16 @@ class WeightGroup:
     """One group. Blocking calls, made from one thread; `abort` from any."""
 
     def __init__(
-        self, address: GroupAddress, device: torch.device, abandoned: threading.Event | None = None, waited: float = 0.0
+        self,
+        address: GroupAddress,
+        device: torch.device,
+        abandoned: threading.Event | None = None,
+        waited: float = 0.0,
     ) -> None:
         """Meet the other members. Raises GroupError if they do not come in time.
 
-        device: where versions are. abandoned: set by another thread to end every wait that can be ended.
-        waited: seconds of the opening that have passed already.
+        device: where versions are. abandoned: set by another thread to end every wait that can be
+        ended. waited: seconds of the opening that have passed already.
         """
         self.address = address
         # Both ends of a lane compute checksums on the device that the bytes travel between.
@@ -137,7 +161,9 @@ class WeightGroup:
         return len(self._in_flight)
 
     def scratch(self, index: int, size: int) -> torch.Tensor:
-        """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as writing them."""
+        """One of several memories for pieces on their way, uint8 [size]: new pages cost as much as
+        writing them.
+        """
         scratch_memory = self._scratch.get(index)
         if scratch_memory is None or scratch_memory.numel() < size:
             scratch_memory = self._new_memory(size)
@@ -145,7 +171,10 @@ class WeightGroup:
         return scratch_memory[:size]
 
     def begin(self, piece: torch.Tensor) -> None:
-        """Start to send (rank 0) or to fill (others) a uint8 buffer on `device`. Raises GroupError."""
+        """Start to send (rank 0) or to fill (others) a uint8 buffer on `device`.
+
+        Raises GroupError.
+        """
         if self._abandoned.is_set():
             raise self._error("abandoned")
         try:
@@ -176,12 +205,14 @@ class WeightGroup:
         self._abandoned.set()
 
     def close(self) -> None:
-        """Leave the group, after which it touches no memory; on the group's own thread, because it takes time."""
+        """Leave the group, after which it touches no memory; on the group's own thread, because it
+        takes time.
+        """
         self._abandoned.set()
         if self.address.backend == "nccl" and self._group is not None:
             self._group.abort()
-        # gloo has no abort: its calls end at their deadlines. They are waited for here, because the destructor of the
-        # group would do it without letting other threads of Python run.
+        # gloo has no abort: its calls end at their deadlines. They are waited for here, because the
+        # destructor of the group would do it without letting other threads of Python run.
         if self.address.backend == "gloo":
             for work, _ in self._in_flight:
                 with suppress(RuntimeError):
@@ -194,7 +225,10 @@ class WeightGroup:
         self._forget()
 
     def _forget(self) -> None:
-        """Delete the lane's keys, because the store outlives all epochs. Whoever still connects would fail anyway."""
+        """Delete the lane's keys, because the store outlives all epochs.
+
+        Whoever still connects would fail anyway.
+        """
         if self.address.rank == 0 and self._store is not None:
             with suppress(RuntimeError):
                 for key in self._store.list_keys():
@@ -205,7 +239,9 @@ class WeightGroup:
         if self._page_locked:
             return page_locked(size)
         return (
-            new_pages(size) if self.device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=self.device)
+            new_pages(size)
+            if self.device.type == "cpu"
+            else torch.empty(size, dtype=torch.uint8, device=self.device)
         )
 
     def _open(self, deadline: float) -> None:
@@ -213,7 +249,13 @@ class WeightGroup:
         connection = self._connect(deadline)
         store = PrefixStore(f"{address.store_prefix}/{address.epoch}/{address.lane}", connection)
         self._store = store
-        meet(store, rank=address.rank, world_size=address.world_size, deadline=deadline, abandoned=self._abandoned)
+        meet(
+            store,
+            rank=address.rank,
+            world_size=address.world_size,
+            deadline=deadline,
+            abandoned=self._abandoned,
+        )
         if address.backend == "gloo":
             self._group = ProcessGroupGloo(store, address.rank, address.world_size, self._timeout)
         else:
@@ -229,15 +271,19 @@ class WeightGroup:
         self._greet(deadline)
 
     def _connect(self, deadline: float) -> TCPStore:
-        """A connection of its own: a store serves one caller at a time, and a rendezvous may wait in it."""
+        """A connection of its own: a store serves one caller at a time, and a rendezvous may wait
+        in it.
+        """
         host = self.address.store_host
         port = self.address.store_port
-        # Deadline of one attempt to reach the store. torch looks names up meanwhile; of many lookups at a time some get
-        # no answer, which costs five seconds.
+        # Deadline of one attempt to reach the store. torch looks names up meanwhile; of many
+        # lookups at a time some get no answer, which costs five seconds.
         one_try = timedelta(seconds=10.0)
         while True:
             try:
-                store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=one_try)
+                store = TCPStore(
+                    host, port, is_master=False, wait_for_workers=False, timeout=one_try
+                )
             except RuntimeError:
                 if self._abandoned.is_set() or time.monotonic() > deadline:
                     raise
@@ -250,8 +296,9 @@ class WeightGroup:
         greeting = torch.tensor([self.address.epoch], dtype=torch.int64, device=self.device)
         sizes = [greeting]
         if self.address.backend == "nccl":
-            # Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at its first use and
-            # then waits for running ones, so the kernels of pieces are loaded while no other lane of the epoch moves.
+            # Size of NCCL's second greeting, as large as the smallest piece. CUDA loads a kernel at
+            # its first use and then waits for running ones, so the kernels of pieces are loaded
+            # while no other lane of the epoch moves.
             sizes.append(torch.zeros(1 << 20, dtype=torch.uint8, device=self.device))
         for tensor in sizes:
             work = self._group.broadcast(tensor, 0, timeout=self._timeout)

@@ -4,10 +4,11 @@
       first         0        1            W-1        the number is the turn
       second        W       W+1          2W-1
 
-A turn may begin once it is one of the MAX_LANES_MOVING turns from the lowest unfinished one on. So the lowest
-unfinished turn may begin at every receiver, and no circle of waits can form. Many NCCL kernels at the same time could
-form one: each would wait for its peers on GPUs that have begun with other lanes. A sender only sees its piece take
-longer: all pieces of a round together are as many bytes as a single lane has on its way.
+A turn may begin once it is one of the MAX_LANES_MOVING turns from the lowest unfinished one on. So
+the lowest unfinished turn may begin at every receiver, and no circle of waits can form. Many NCCL
+kernels at the same time could form one: each would wait for its peers on GPUs that have begun with
+other lanes. A sender only sees its piece take longer: all pieces of a round together are as many
+bytes as a single lane has on its way.
 """
 
 import threading
@@ -25,10 +26,16 @@ class LaneTurns:
     """The turns of one version at one receiver; thread-safe."""
 
     def __init__(self, counts: Sequence[int], at_once: int | None = None) -> None:
-        """`counts`: pieces of each lane. `at_once` lanes or fewer never wait; None = MAX_LANES_MOVING."""
+        """`counts`: pieces of each lane.
+
+        `at_once` lanes or fewer never wait; None = MAX_LANES_MOVING.
+        """
         at_once = at_once or MAX_LANES_MOVING
-        # All lanes' first pieces, then all their second pieces: an order that every receiver derives alone.
-        rounds = sorted((index, lane) for lane, count in enumerate(counts) for index in range(count))
+        # All lanes' first pieces, then all their second pieces: an order that every receiver
+        # derives alone.
+        rounds = sorted(
+            (index, lane) for lane, count in enumerate(counts) for index in range(count)
+        )
         self._order = {piece: turn for turn, piece in enumerate(rounds)}
         self._next = [0] * len(counts)
         self._running_turns: list[deque[int]] = [deque() for _ in counts]
@@ -44,11 +51,16 @@ class LaneTurns:
             return self._has_come(self._order[self._next[lane], lane])
 
     def begin(self, lane: int, patience_seconds: float) -> None:
-        """Wait for the turn of the lane's next piece. Raises GroupError if a lane before it broke or does not move."""
+        """Wait for the turn of the lane's next piece.
+
+        Raises GroupError if a lane before it broke or does not move.
+        """
         with self._changed:
             turn = self._order[self._next[lane], lane]
             self._next[lane] += 1
-            self._changed.wait_for(lambda: self._is_broken or self._has_come(turn), patience_seconds)
+            self._changed.wait_for(
+                lambda: self._is_broken or self._has_come(turn), patience_seconds
+            )
             if not self._has_come(turn):
                 self._break()
                 raise GroupError(f"lane {lane} waited for lanes that do not move")

@@ -3,8 +3,9 @@
     system, messages, tools, tool_choice, stop_sequences, max_tokens, stream    as of a chat completion
     temperature, top_p, top_k, thinking, output_config                          settings of sampling: the run's are used
 
-Thinking is sent with a signature of no meaning, and dropped when a client sends it back, as with other clients.
-"""
+Thinking is sent with a signature of no meaning, and dropped when a client sends it back, as with
+other clients.
+"""  # noqa: E501
 
 import asyncio
 import json
@@ -56,7 +57,9 @@ class AnthropicMessages:
                     return
                 yield event
 
-        async for event in protocol.anthropic_messages().message_stream_converter(None, completion_parts()):
+        async for event in protocol.anthropic_messages().message_stream_converter(
+            None, completion_parts()
+        ):
             yield event
         for error_event in errors:
             error = json.loads(error_event.removeprefix("data: "))["error"]
@@ -73,10 +76,13 @@ async def read_as_chat(
     check_size(body.get("messages"), "messages", body)
     try:
         request = request_class.model_validate(_without_hosted_tools(body))
-        # Reminders within the chat keep their place if the template allows it, so that a history only grows.
+        # Reminders within the chat keep their place if the template allows it, so that a history
+        # only grows.
         has_later_system = any(message.role == "system" for message in request.messages)
         merges = has_later_system and not await _takes_later_system(session, loop)
-        chat = protocol.anthropic_messages().to_chat_completion_request(request, merge_inline_system=merges)
+        chat = protocol.anthropic_messages().to_chat_completion_request(
+            request, merge_inline_system=merges
+        )
     except Exception as error:  # pydantic's and vLLM's own checks
         raise describe_invalid(error) from None
     chat_body: dict[str, Any] = chat.model_dump(exclude_none=True, exclude_unset=True)
@@ -84,22 +90,31 @@ async def read_as_chat(
 
 
 def _without_hosted_tools(body: dict[str, Any]) -> dict[str, Any]:
-    """The body without tools that Anthropic's servers carry out or whose schema only its models know; and without an
-    empty list of tools."""
+    """The body without tools that Anthropic's servers carry out or whose schema only its models
+    know; and without an empty list of tools."""
     tools = body.get("tools")
     if not isinstance(tools, list):
         return body
     own_tools = [
         tool
         for tool in tools
-        if not isinstance(tool, dict) or "input_schema" in tool or tool.get("type") in (None, "custom")
+        if not isinstance(tool, dict)
+        or "input_schema" in tool
+        or tool.get("type") in (None, "custom")
     ]
-    rest = {name: value for name, value in body.items() if name != "tools" and (own_tools or name != "tool_choice")}
+    rest = {
+        name: value
+        for name, value in body.items()
+        if name != "tools" and (own_tools or name != "tool_choice")
+    }
     return {**rest, "tools": own_tools} if own_tools else rest
 
 
 async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.AbstractEventLoop) -> int:
-    """The tokens of a chat with its tools, which is neither sampled nor recorded. Raises RefusedRequestError."""
+    """The tokens of a chat with its tools, which is neither sampled nor recorded.
+
+    Raises RefusedRequestError.
+    """
     chat_body = await read_as_chat(body, session, loop, protocol.anthropic_count())
     # Again, for tools that came within messages.
     check_size(chat_body["messages"], "messages", chat_body)

@@ -1,4 +1,6 @@
-"""The items of OpenAI's responses: those of a request as messages of a chat, those of an answer as items and events."""
+"""The items of OpenAI's responses: those of a request as messages of a chat, those of an answer as
+items and events.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,8 +17,8 @@ def read_items(items: list[Any]) -> Iterator[Any]:
             raise RefusedRequestError(f"input.{index}: is not an object")
         match item.get("type", "message"):
             case "reasoning":
-                # No chat template gets it, as with other clients that send it back. An answer of reasoning alone is an
-                # empty one.
+                # No chat template gets it, as with other clients that send it back. An answer of
+                # reasoning alone is an empty one.
                 if not _belongs_to_answer(items[index + 1 : index + 2]):
                     yield {"role": "assistant", "content": ""}
             case "function_call":
@@ -29,25 +31,33 @@ def read_items(items: list[Any]) -> Iterator[Any]:
             case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
                 yield item
             case kind:
-                raise RefusedRequestError(f"input.{index}.type = {str(kind)[:100]!r}: no such item is served")
+                raise RefusedRequestError(
+                    f"input.{index}.type = {str(kind)[:100]!r}: no such item is served"
+                )
 
 
 def _belongs_to_answer(following: list[Any]) -> bool:
     """Whether the item after a reasoning, if there is one, is of the same answer."""
     return any(
         isinstance(item, dict)
-        and (item.get("type") in ("function_call", "custom_tool_call") or item.get("role") == "assistant")
+        and (
+            item.get("type") in ("function_call", "custom_tool_call")
+            or item.get("role") == "assistant"
+        )
         for item in following
     )
 
 
 def joined_text(content: Any) -> Any:
-    """The content as one text if it has parts of text only: vLLM's conversion keeps the first of an assistant's."""
+    """The content as one text if it has parts of text only: vLLM's conversion keeps the first of an
+    assistant's.
+    """
     if not isinstance(content, list):
         return content
     texts = [
         content_part.get("text")
-        if isinstance(content_part, dict) and content_part.get("type") in ("input_text", "output_text", "text")
+        if isinstance(content_part, dict)
+        and content_part.get("type") in ("input_text", "output_text", "text")
         else None
         for content_part in content
     ]
@@ -58,7 +68,10 @@ def without_grammars(tools: Any) -> list[Any] | None:
     """The tools without the formats that custom ones have for their input; None if none has one."""
     if not isinstance(tools, list):
         return None
-    has_format = [isinstance(tool, dict) and tool.get("type") == "custom" and "format" in tool for tool in tools]
+    has_format = [
+        isinstance(tool, dict) and tool.get("type") == "custom" and "format" in tool
+        for tool in tools
+    ]
     if not any(has_format):
         return None
     return [
@@ -72,7 +85,11 @@ def empty_message() -> Any:
     utils = protocol.responses_utils()
     text = utils.ResponseOutputText(text="", annotations=[], type="output_text")
     return utils.ResponseOutputMessage(
-        id=f"msg_{utils.random_uuid()}", content=[text], role="assistant", status="completed", type="message"
+        id=f"msg_{utils.random_uuid()}",
+        content=[text],
+        role="assistant",
+        status="completed",
+        type="message",
     )
 
 

@@ -5,9 +5,9 @@
     temperature, reasoning, text.format, a custom tool's grammar, ...      settings of sampling: the run's are used
     background, and tools that a host carries out                          refused, or not shown to the model
 
-A response is remembered as the chat that it ends, without the instructions. Reasoning that a client sends back is
-dropped.
-"""
+A response is remembered as the chat that it ends, without the instructions. Reasoning that a client
+sends back is dropped.
+"""  # noqa: E501
 
 import json
 import time
@@ -31,15 +31,39 @@ from rollcast.rollouts.records import Sampling
 Message = dict[str, Any]
 CONVERTED = frozenset(
     {
-        *("model", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream"),
+        *(
+            "model",
+            "instructions",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "max_output_tokens",
+            "stream",
+        ),
         *("temperature", "top_p", "text", "reasoning", "store", "previous_response_id", "metadata"),
     }
 )
-"""Settings that vLLM's class checks. No other list of a body reaches it: it tries many classes for each element."""
+"""Settings that vLLM's class checks. No other list of a body reaches it: it tries many classes for
+each element."""
 IGNORED = frozenset(
     {
-        *("input", "request_id", "background", "include", "truncation", "stream_options", "max_tool_calls"),
-        *("client_metadata", "prompt_cache_retention", "user", "service_tier", "safety_identifier", "prompt_cache_key"),
+        *(
+            "input",
+            "request_id",
+            "background",
+            "include",
+            "truncation",
+            "stream_options",
+            "max_tool_calls",
+        ),
+        *(
+            "client_metadata",
+            "prompt_cache_retention",
+            "user",
+            "service_tier",
+            "safety_identifier",
+            "prompt_cache_key",
+        ),
     }
 )
 """Settings that change no token."""
@@ -61,14 +85,19 @@ class Responses:
         items = body.get("input")
         check_size([items] if isinstance(items, str) else items, "input", body)
         if body.get("background"):
-            raise RefusedRequestError("background = true is not served; wait for the answer, or stream it")
+            raise RefusedRequestError(
+                "background = true is not served; wait for the answer, or stream it"
+            )
         earlier_messages = self._earlier_messages(body.get("previous_response_id"), session)
-        settings = {name: value for name, value in body.items() if name in CONVERTED and value is not None}
+        settings = {
+            name: value for name, value in body.items() if name in CONVERTED and value is not None
+        }
         tools_without_grammar = without_grammars(settings.get("tools"))
         if tools_without_grammar is not None:
             settings["tools"] = tools_without_grammar
         try:
-            # pydantic tries thirty classes for each item of another form, which takes minutes for ten thousand of them.
+            # pydantic tries thirty classes for each item of another form, which takes minutes for
+            # ten thousand of them.
             request = protocol.responses_request().model_validate({**settings, "input": ""})
             utils = protocol.responses_utils()
             new_messages = utils.construct_input_messages(
@@ -81,8 +110,13 @@ class Responses:
             raise describe_invalid(error) from None
         self._request = request
         self._session = session
-        self._messages = [*earlier_messages, *(_as_chat_message(message) for message in new_messages)]
-        instructions = [{"role": "system", "content": request.instructions}] if request.instructions else []
+        self._messages = [
+            *earlier_messages,
+            *(_as_chat_message(message) for message in new_messages),
+        ]
+        instructions = (
+            [{"role": "system", "content": request.instructions}] if request.instructions else []
+        )
         chat_body = _chat_body(body, request, [*instructions, *self._messages], tools)
         if tools_without_grammar is not None:
             chat_body["structured_outputs"] = "the grammar of a custom tool"
@@ -92,7 +126,10 @@ class Responses:
         (choice,) = completion["choices"]
         message = choice["message"]
         output = protocol.responses_utils().build_response_output_items(
-            message.get("reasoning"), message.get("content"), _calls(message), tools=self._request.tools
+            message.get("reasoning"),
+            message.get("content"),
+            _calls(message),
+            tools=self._request.tools,
         )
         if not any(item.type in ANSWER_ITEMS for item in output):
             output.append(empty_message())
@@ -101,7 +138,9 @@ class Responses:
 
     async def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
         events = _Events()
-        processor = protocol.responses_events().SimpleStreamingEventProcessor(tools=self._request.tools)
+        processor = protocol.responses_events().SimpleStreamingEventProcessor(
+            tools=self._request.tools
+        )
         message: Message = {"content": "", "tool_calls": []}
         finish_reason = usage = None
         async for chat_event in parts:
@@ -114,7 +153,9 @@ class Responses:
             if chunk is None:
                 continue
             if "error" in chunk:
-                yield events.write("error", {"code": chunk["error"]["code"], "message": chunk["error"]["message"]})
+                yield events.write(
+                    "error", {"code": chunk["error"]["code"], "message": chunk["error"]["message"]}
+                )
                 return
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
@@ -139,7 +180,8 @@ class Responses:
         messages = session.responses.get(str(response_id))
         if messages is None:
             raise RefusedRequestError(
-                f"previous_response_id = {str(response_id)[:100]!r}: this session has no such response, or it was not "
+                f"previous_response_id = {str(response_id)[:100]!r}: this session has no such "
+                "response, or it was not "
                 "stored; send the whole history as input",
                 404,
                 "previous_response_not_found",
@@ -154,7 +196,8 @@ class Responses:
         answer = {"role": "assistant", "content": message.get("content") or ""}
         if message.get("tool_calls"):
             answer["tool_calls"] = [
-                {name: call[name] for name in ("id", "type", "function")} for call in message["tool_calls"]
+                {name: call[name] for name in ("id", "type", "function")}
+                for call in message["tool_calls"]
             ]
         self._session.responses.add(self._request.request_id, [*self._messages, answer])
 
@@ -169,7 +212,8 @@ class Responses:
         response = protocol.responses_answer().from_request(
             self._request,
             sampling_params=_sampling_params(
-                self._session.task.sampling, self._request.max_output_tokens or self._session.task.max_tokens
+                self._session.task.sampling,
+                self._request.max_output_tokens or self._session.task.max_tokens,
             ),
             model_name=self._model,
             created_time=int(time.time()),
@@ -199,7 +243,10 @@ class _Events:
 
 
 def _chat_body(
-    body: Mapping[str, Any], request: Any, messages: list[Message], tools: list[dict[str, Any]] | None
+    body: Mapping[str, Any],
+    request: Any,
+    messages: list[Message],
+    tools: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
     """The settings of a chat completion that ask for the same."""
     tool_choice = body.get("tool_choice")
@@ -209,7 +256,8 @@ def _chat_body(
     settings = {
         "model": request.model,
         "messages": messages,
-        "tools": [{**tool, "function": _without_none(tool["function"])} for tool in tools or ()] or None,
+        "tools": [{**tool, "function": _without_none(tool["function"])} for tool in tools or ()]
+        or None,
         "tool_choice": tool_choice if tools else None,
         "parallel_tool_calls": body.get("parallel_tool_calls") if tools else None,
         "max_completion_tokens": request.max_output_tokens,
@@ -220,13 +268,19 @@ def _chat_body(
         "response_format": None if (text_format or {}).get("type") == "text" else text_format,
         "reasoning_effort": (body.get("reasoning") or {}).get("effort"),
     }
-    other_settings = {name: value for name, value in body.items() if name not in CONVERTED | IGNORED}
+    other_settings = {
+        name: value for name, value in body.items() if name not in CONVERTED | IGNORED
+    }
     return other_settings | {name: value for name, value in settings.items() if value is not None}
 
 
 def _as_chat_message(message: Mapping[str, Any]) -> Message:
     """The fields of a message that chat completions have; parts of text are joined."""
-    fields = {name: message[name] for name in ("role", "name", "tool_call_id", "tool_calls") if name in message}
+    fields = {
+        name: message[name]
+        for name in ("role", "name", "tool_call_id", "tool_calls")
+        if name in message
+    }
     return {**fields, "content": joined_text(message.get("content"))}
 
 
@@ -236,7 +290,9 @@ def _without_none(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _calls(message: Message) -> list[Any]:
     return [
-        protocol.function_call()(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+        protocol.function_call()(
+            id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"]
+        )
         for call in message.get("tool_calls") or ()
     ]
 
@@ -251,7 +307,9 @@ def _chunk(chat_event: str) -> dict[str, Any] | None:
 
 
 def _sampling_params(sampling: Sampling, max_tokens: int) -> Any:
-    return protocol.sampling_params()(temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens)
+    return protocol.sampling_params()(
+        temperature=sampling.temperature, top_p=sampling.top_p, max_tokens=max_tokens
+    )
 
 
 def _usage(usage: Mapping[str, int]) -> dict[str, Any]:
