@@ -83,7 +83,7 @@ class LiveEnvironment(Protocol):
     async def metrics(self) -> Mapping[Any, Any]:
         """The environment's own numbers of the episode by name, not checked.
 
-        Empty = it has none.
+        Empty = it gives no number.
         """
         ...
 

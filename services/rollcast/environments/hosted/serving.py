@@ -151,7 +151,7 @@ class _Session:
             return {"metrics": {}}
         try:
             values = self._run(function, {})
-            # NumPy's numbers too; the generator leaves out what is none.
+            # NumPy's numbers too; the generator leaves out all else.
             return {
                 "metrics": {str(name): _as_number(value) for name, value in dict(values).items()}
             }

@@ -8,8 +8,7 @@ loop.
     GET  /rollcast/SESSION/v1/models                 the model's name
     POST /rollcast/SESSION/inference/v1/generate     tokens in, tokens out
     POST /rollcast/SESSION/reward                    {"reward": 0.5}
-    POST /rollcast/v1/sessions                       an outside program asks for its next task, with
-                                                     the run's token
+    POST /rollcast/v1/sessions                       the next task of an outside program
     POST /rollcast/SESSION/end                       it reports the end: {}, or {"failed": "why"}
 
     Without /rollcast/SESSION those of /v1 and /inference answer with the run's token, and nothing
