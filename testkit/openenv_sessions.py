@@ -35,6 +35,7 @@ class TrainingTrace(BaseModel):
 class VerifyResult:
     env_reward: float | None = None
     done: bool = False
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -75,8 +75,8 @@ class ScriptedWorld:
     opening: Opening = field(default_factory=lambda: Opening(TOOLS))
     value: Any = 1.0
     """Value that `reward` returns, or exception that it raises."""
-    own_numbers: Mapping[str, Any] = field(default_factory=dict)
-    """Result of `metrics`."""
+    own_numbers: Any = field(default_factory=dict)
+    """Value that `metrics` returns, or exception that it raises."""
     num_calls: int = 0
     num_resets: int = 0
     rows: list[Mapping[str, Any]] = field(default_factory=list)
@@ -99,8 +99,11 @@ class ScriptedWorld:
         value: float | None = self.value
         return value
 
-    async def metrics(self) -> Mapping[str, Any]:
-        return self.own_numbers
+    async def metrics(self) -> Mapping[Any, Any]:
+        if isinstance(self.own_numbers, Exception):
+            raise self.own_numbers
+        numbers: Mapping[Any, Any] = self.own_numbers
+        return numbers
 
 
 @dataclass

@@ -31,7 +31,14 @@ class Walk:
     async def get_metrics(self):
         if self.fails:
             raise RuntimeError("nobody counted")
-        return {"steps": self.steps, "has_arrived": True, "name": "hall", "share": float("nan")}
+        if self.steps > 9:
+            return None
+        return {"steps": self.steps, "has_arrived": True, "name": "hall", "odd": Odd(), 3: 1}
+
+
+class Odd:
+    def __float__(self):
+        raise RuntimeError("no number")
 '''
 PLAIN = WALK.replace("get_metrics", "_own")
 
@@ -47,11 +54,17 @@ async def test_a_class_gives_numbers_of_its_episode(tmp_path: Path) -> None:
             "get_metrics is no tool"
         )
         await one.call("walk", {"steps": 3})
-        metrics = await one.metrics()
-        assert metrics["steps"] == 3.0
-        assert metrics["has_arrived"] == 1.0
-        assert metrics["name"] is None, "a text is no number"
-        assert metrics["share"] != metrics["share"], "checked by the generator"
+        assert await one.metrics() == {
+            "steps": 3.0,
+            "has_arrived": 1.0,
+            "name": None,
+            "odd": None,
+            "3": 1.0,
+        }
+        await one.call("walk", {"steps": 30})
+        with pytest.raises(EnvironmentFailedError, match="get_metrics returned NoneType"):
+            await one.metrics()
+        one = await processes.acquire()
         await one.reset({"fails": True})
         with pytest.raises(EnvironmentFailedError, match="nobody counted"):
             await one.metrics()
@@ -64,4 +77,6 @@ async def test_a_class_without_numbers_is_not_asked(tmp_path: Path) -> None:
     ):
         one = await processes.acquire()
         await one.reset({})
+        asked = one._num_requests
         assert await one.metrics() == {}
+        assert one._num_requests == asked

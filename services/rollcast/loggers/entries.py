@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
-from rollcast.runfolder.records import EvaluationRecord, ForecastRecord, StepRecord
+from rollcast.runfolder.records import (
+    EnvironmentMetrics,
+    EvaluationRecord,
+    ForecastRecord,
+    StepRecord,
+)
 from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 
@@ -47,8 +52,7 @@ def make_step_entry(record: StepRecord, newest: int) -> Entry:
         values["staleness_mean"] = (
             sum(steps * tokens for steps, tokens in record.staleness_tokens.items()) / total
         )
-    for environment, metrics in record.environment_metrics.items():
-        values |= {f"environment/{environment}/{name}": value for name, value in metrics.items()}
+    values |= _name_environment_metrics(record.environment_metrics)
     return replace(
         _entry("train", record.step, record.at, values), is_repeated=record.step <= newest
     )
@@ -63,8 +67,16 @@ def make_evaluation_entry(record: EvaluationRecord) -> Entry:
         "incarnation",
     )  # fmt: skip
     values = {name: getattr(record, name) for name in names}
-    values |= {f"environment/{name}": value for name, value in record.environment_metrics.items()}
+    values |= _name_environment_metrics(record.environment_metrics)
     return _entry(prefix, record.step, record.at, values)
+
+
+def _name_environment_metrics(metrics: EnvironmentMetrics) -> dict[str, float]:
+    return {
+        f"environment/{environment}/{name}": value
+        for environment, named in metrics.items()
+        for name, value in named.items()
+    }
 
 
 def make_samples_entry(record: SamplesRecord) -> Entry:

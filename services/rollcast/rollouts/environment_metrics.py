@@ -8,25 +8,27 @@ from typing import Any
 
 MAX_METRICS = 32
 """For each environment: every name is a time series, and a column of the loggers."""
-MAX_VALUE = 1e12
-"""Either sign. Sums of it stay exact enough for a mean."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 def bound_metrics(values: Mapping[Any, Any]) -> dict[str, float]:
-    """Numbers with usable names, at most MAX_METRICS of them in their order;
-    all else is left out.
+    """Numbers with usable names, at most MAX_METRICS of them in their order.
+
+    All else is left out.
     """
-    usable = {
-        name: float(value) for name, value in values.items() if _is_name(name) and _is_number(value)
-    }
-    return dict(list(usable.items())[:MAX_METRICS])
+    metrics: dict[str, float] = {}
+    for name, value in values.items():
+        if len(metrics) == MAX_METRICS:
+            break
+        if _is_name(name) and _is_number(value):
+            metrics[name] = float(value)
+    return metrics
 
 
 def find_defect(values: Mapping[str, float]) -> str | None:
     """What `bound_metrics` would have left out; None = nothing."""
-    left_out = values.keys() - bound_metrics(values).keys()
-    return f"{len(left_out)} metrics out of bounds" if left_out else None
+    num_left_out = len(values) - len(bound_metrics(values))
+    return f"metrics out of bounds: {num_left_out}" if num_left_out else None
 
 
 def _is_name(name: Any) -> bool:
@@ -35,4 +37,4 @@ def _is_name(name: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     # A flag is 0 or 1. NaN compares as false. An integer may have hundreds of digits.
-    return isinstance(value, int | float) and abs(value) <= MAX_VALUE
+    return isinstance(value, int | float) and abs(value) <= 1e30  # sums of it stay finite

@@ -17,4 +17,7 @@ def episodes_in_words(record: StepRecord) -> tuple[str, ...]:
         words.append(f"{record.malformed_calls_share:.1%} of the calls malformed")
     if record.environment_seconds_share is not None:
         words.append(f"{record.environment_seconds_share:.0%} of their time in environments")
+    for environment, metrics in record.environment_metrics.items():
+        numbers = [f"{name} {value:.3g}" for name, value in list(metrics.items())[:4]]
+        words.append(f"{environment}: {', '.join(numbers)}")
     return tuple(words)

@@ -44,6 +44,19 @@ def _or_unknown(value: object, check: ValidatorFunctionWrapHandler) -> Any:
 
 Unknown = WrapValidator(_or_unknown)
 """An invalid value counts as unknown; the rest of the record is kept."""
+EnvironmentMetrics = dict[str, dict[str, float]]
+"""Environment -> name -> mean of its own number, over the episodes that gave it."""
+
+
+def _or_empty(value: object, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError:
+        return {}
+
+
+NoneGiven = WrapValidator(_or_empty)
+"""Invalid numbers count as none; the rest of the record is kept."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
@@ -63,11 +76,9 @@ class EvaluationRecord:
     """Empty: the folder's run."""
     dataset: str = ""
     environment_reward: Annotated[float | None, Unknown] = None
-    environment_metrics: dict[str, float] = field(default_factory=dict)
-    """Name -> mean of the environment's own number. Empty where prompts of several environments are
-    in one reading."""
     """Mean reward on the environment's own scale. None = that is 0 to 1, or there are several
     environments."""
+    environment_metrics: Annotated[EnvironmentMetrics, NoneGiven] = field(default_factory=dict)
     standard_error: Annotated[Amount | None, Unknown] = None
     """Standard error of the sampling alone: every evaluation has the same prompts. The forecast's,
     which asks how the pass rate on these prompts goes on."""
@@ -172,9 +183,7 @@ class StepRecord:
     """Share of the tool calls."""
     environment_seconds_share: Share | None = None
     """Time in environments, as a share of that and the time in sampling."""
-    environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Environment -> name -> mean of the environment's own number, over the episodes that gave
-    it."""
+    environment_metrics: Annotated[EnvironmentMetrics, NoneGiven] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ EPISODES_LOST = Metric(
 EPISODE_FAILURES = Metric(
     "rollcast_episode_failures_total",
     (
-        "Failures of environments, by stage (start|reset|call|reward); slot: the engine had none "
-        "free in time"
+        "Failures of environments, by stage (start|reset|call|reward|metrics); slot: the engine "
+        "had none free in time"
     ),
     ("environment", "stage"),
 )

@@ -67,7 +67,10 @@ def get_call_reward(answer: Mapping[str, Any]) -> float | None:
 
 def get_metrics(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The numbers of an episode by name; their bounds are the generator's."""
-    return _check_type("set of metrics", answer.get("metrics"), dict)
+    metrics = _check_type("set of metrics", answer.get("metrics"), dict)
+    if len(metrics) > 1_000:  # looking at each would hold up the event loop
+        raise FrameError(f"{len(metrics)} metrics")
+    return metrics
 
 
 def get_tool_result(answer: Mapping[str, Any], *, gives_rewards: bool) -> ToolResult:

@@ -85,23 +85,26 @@ def _load_class_definition(environment: str, code: str) -> Definition:
         make_tool_schema(getattr(environment_class, name), name, environment) for name in names
     )
 
+    gives_call_rewards = hasattr(environment_class, CALL_REWARD)
+    gives_metrics = hasattr(environment_class, METRICS)
+
     def make() -> Instance:
         user_instance = environment_class()
         tools = {name: getattr(user_instance, name) for name in names}
         return Instance(
             tools,
-            *(
-                getattr(user_instance, method, None)
-                for method in (RESET, REWARD, CALL_REWARD, METRICS)
-            ),
+            getattr(user_instance, RESET, None),
+            getattr(user_instance, REWARD, None),
+            getattr(user_instance, CALL_REWARD) if gives_call_rewards else None,
+            getattr(user_instance, METRICS) if gives_metrics else None,
         )
 
     return Definition(
         make,
         schemas,
         environment_class.__module__,
-        gives_call_rewards=hasattr(environment_class, CALL_REWARD),
-        gives_metrics=hasattr(environment_class, METRICS),
+        gives_call_rewards=gives_call_rewards,
+        gives_metrics=gives_metrics,
     )
 
 

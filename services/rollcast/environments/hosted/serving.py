@@ -151,9 +151,14 @@ class _Session:
             return {"metrics": {}}
         try:
             values = self._run(function, {})
-            # NumPy's numbers too; the generator leaves out all else.
+            if not isinstance(values, Mapping):
+                kind = type(values).__name__
+                return {"failed": f"get_metrics returned {kind}; it returns numbers by name"}
             return {
-                "metrics": {str(name): _as_number(value) for name, value in dict(values).items()}
+                "metrics": {
+                    name if isinstance(name, str) else repr(name): _as_number(value)
+                    for name, value in values.items()
+                }
             }
         except OverdueError:
             raise
@@ -184,12 +189,14 @@ def _misfit(tool: str, function: Function, arguments: Mapping[str, Any]) -> dict
 
 
 def _as_number(value: Any) -> float | None:
-    """None = the value is no number."""
+    """The value, NumPy's numbers included; None = it is no number, which the generator counts."""
     if isinstance(value, str | bytes):
         return None
     try:
         return float(value)
-    except (TypeError, ValueError, OverflowError):
+    except OverdueError:
+        raise
+    except Exception:  # its __float__ is the user's own
         return None
 
 

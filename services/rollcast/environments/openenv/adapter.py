@@ -196,9 +196,11 @@ def make_observation_answer(result: Any) -> dict[str, Any]:
 
 
 def metadata_numbers(result: Any) -> dict[str, float]:
-    """OpenEnv's metadata may hold anything."""
-    metadata = result.observation.get("metadata") or result.metadata or {}
-    return {name: value for name, value in metadata.items() if isinstance(value, int | float)}
+    """The numbers in an observation's metadata, which may hold anything; at most a hundred."""
+    candidates = (result.observation.get("metadata"), result.metadata)
+    metadata = next((value for value in candidates if isinstance(value, dict) and value), {})
+    numbers = {name: value for name, value in metadata.items() if isinstance(value, int | float)}
+    return dict(list(numbers.items())[:100])
 
 
 def make_call_answer(result: Any) -> dict[str, Any]:

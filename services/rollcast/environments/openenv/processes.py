@@ -93,7 +93,11 @@ class OpenEnvSession:
             await self._writer.wait_closed()
 
     def _note(self, answer: Mapping[str, Any]) -> float | None:
-        self._metrics = answer.get("metrics") or {}
+        # A refused call has no observation: the numbers of the last one stay.
+        if "metrics" in answer:
+            if not isinstance(answer["metrics"], dict):
+                raise self._mark_failed("its adapter sent metrics that are no numbers by name")
+            self._metrics = answer["metrics"]
         reward = answer.get("reward")
         if reward is None:
             return None

@@ -108,6 +108,20 @@ def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
     )
 
 
+def numbers(values: Any) -> dict[str, float | None]:
+    """At most a hundred values by name; None for one that is no number, which the generator counts.
+
+    A session's `verify` may give anything.
+    """
+    named: dict[str, float | None] = {}
+    for name, value in list(values.items())[:100] if isinstance(values, dict) else ():
+        try:
+            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
+        except Exception:
+            named[str(name)[:100]] = None
+    return named
+
+
 def calls(trace: Any) -> list[list[Any]]:
     """The digest of each call, and the ranges of its own tokens that carry no loss.
 
@@ -201,11 +215,7 @@ class Player:
         return {
             "reward": None if reward is None else float(reward),
             "exit": int(code or 0),
-            "metrics": {
-                name: value
-                for name, value in verdict.metrics.items()
-                if isinstance(value, int | float)
-            },
+            "metrics": numbers(getattr(verdict, "metrics", None)),
             "late": is_late,
             "calls": traced,
         }

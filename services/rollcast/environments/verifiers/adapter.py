@@ -161,13 +161,29 @@ def outcome(episode: Any) -> dict[str, Any]:
     if trace.stop_condition in FAILED_STAGES or None in trace.rewards.values():
         return {"failed": f"no reward was computed ({trace.stop_condition})"}
     reward = float(trace.reward) if trace.rewards else None
-    metrics = {name: value for name, value in trace.metrics.items() if value is not None}
+    metrics = numbers(trace.metrics)
     return {
         "reward": reward,
         "stop": trace.stop_condition,
         "answers": answers(trace),
         "metrics": metrics,
     }
+
+
+def numbers(values: dict[str, Any]) -> dict[str, float | None]:
+    """At most a hundred values by name; None for one that is no number, which the generator counts.
+
+    verifiers' own None, of a metric that was not computed, is left out.
+    """
+    named: dict[str, float | None] = {}
+    for name, value in list(values.items())[:100]:
+        if value is None:
+            continue
+        try:
+            named[str(name)[:100]] = None if isinstance(value, str | bytes) else float(value)
+        except Exception:
+            named[str(name)[:100]] = None
+    return named
 
 
 def answers(trace: Any) -> list[list[Any]]:

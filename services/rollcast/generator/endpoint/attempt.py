@@ -12,6 +12,8 @@ exit. A signal, or a request that was refused just before, is never the model's 
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.config.environments.settings import SessionEnvironment
@@ -86,6 +88,8 @@ class HarnessAttempt:
         self.stage: Stage = "start"
         """The present wait, or the last one."""
         self.graded: Graded | None = None
+        self._own_numbers: Mapping[Any, Any] = {}
+        """Of the program's trace, not checked."""
         """The harness's verdict; None = a verifier gives it."""
 
     @property
@@ -164,6 +168,7 @@ class HarnessAttempt:
             if self.session.task.rewards:
                 self.stage = "reward"
                 self.graded = self._reward()
+            self.record.metrics = self._parts.bound_metrics(self._name, self._own_numbers)
             self.record.end = end
         except UnusableEpisodeError as error:
             self.fail(str(error))
@@ -297,7 +302,7 @@ class HarnessAttempt:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
-        self.record.metrics = self._parts.bound_metrics(self._name, trace.metrics)
+        self._own_numbers = trace.metrics
         is_over = self.session.exceeded_budget is not None
         if isinstance(trace, OpenEnvTrace):
             return self._match_token_trace(

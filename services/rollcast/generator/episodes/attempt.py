@@ -18,7 +18,7 @@ GivenUpError; then too the environment is released.
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
@@ -136,25 +136,32 @@ class EpisodeAttempt:
                 if self._settings.repeats_last_reward and self._last_rewards is not None:
                     turn, rewards = self._last_rewards
                     self.record.reward_turn(turn, sum(rewards[:-1]))
-            self.stage = "reward"
-            self.record.metrics = await self._request_metrics(environment)
             self.record.end = end
             # After a failure or a hand-over the environment may be in any state.
-            is_reusable = True
+            is_reusable = await self._note_metrics(environment)
         except UnusableEpisodeError as error:
             self.fail(str(error))
         finally:
             self.record.environment_seconds = self._waits.environment_seconds
             self._parts.release(environment, is_reusable=is_reusable)
 
-    async def _request_metrics(self, environment: LiveEnvironment) -> Mapping[str, float]:
-        """Raises EnvironmentFailedError, GivenUpError."""
+    async def _note_metrics(self, environment: LiveEnvironment) -> bool:
+        """Ask for the environment's own numbers; returns whether it still works.
+
+        The episode is over: without its numbers it is trained all the same.
+        """
+        self.stage = "metrics"
         seconds = self._settings.call_seconds
         try:
             values = await self._waits.ask(environment.metrics(), seconds + GRACE_SECONDS)
-        except TimeoutError:
-            raise EnvironmentFailedError(f"gave no metrics within {seconds:g} seconds") from None
-        return self._parts.bound_metrics(self._name, values)
+        except GivenUpError:
+            return False
+        except (EnvironmentFailedError, TimeoutError) as error:
+            reason = str(error) or f"gave no metrics within {seconds:g} seconds"
+            self._parts.note_failure(self._name, self.stage, reason)
+            return False
+        self.record.metrics = self._parts.bound_metrics(self._name, values)
+        return True
 
     async def _converse(self, environment: LiveEnvironment) -> EpisodeEnd:
         """Take turns until the episode ends."""

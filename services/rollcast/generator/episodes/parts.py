@@ -21,9 +21,9 @@ MAX_SET_UP_SLOT_SECONDS = 5.0
 """How long an episode that is set up occupies a slot, because it will soon sample. An environment
 that takes longer must not keep the engine idle."""
 
-Stage = Literal["start", "reset", "call", "reward", "slot"]
+Stage = Literal["start", "reset", "call", "reward", "metrics", "slot"]
 """The wait in which an episode failed: for its environment to be free, to be reset, to answer a
-call, to give the reward; or for a slot of the engine."""
+call, to give the reward, or its own numbers after that; or for a slot of the engine."""
 
 log = get_logger()
 
@@ -47,6 +47,7 @@ class EpisodeParts:
     _releases: set[asyncio.Task[None]] = field(default_factory=set)
     _failures: Counter[tuple[str, Stage]] = field(default_factory=Counter)
     _gauges: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _with_metrics_left_out: set[str] = field(default_factory=set)
 
     def release(self, environment: LiveEnvironment, *, is_reusable: bool) -> None:
         """Give an environment back.
@@ -103,10 +104,17 @@ class EpisodeParts:
     def bound_metrics(self, environment: str, values: Mapping[Any, Any]) -> dict[str, float]:
         """The environment's own numbers that can be exported; the others are counted."""
         metrics = bound_metrics(values)
-        if len(metrics) < len(values):
-            num_left_out = len(values) - len(metrics)
-            self.exporter.add(
-                episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment
+        if len(metrics) == len(values):
+            return metrics
+        num_left_out = len(values) - len(metrics)
+        self.exporter.add(
+            episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment
+        )
+        if environment not in self._with_metrics_left_out:
+            self._with_metrics_left_out.add(environment)
+            names = [repr(name)[:80] for name in values if name not in metrics][:5]
+            log.warning(
+                "numbers of an environment are left out", environment=environment, names=names
             )
         return metrics
 

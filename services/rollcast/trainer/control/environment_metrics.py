@@ -7,61 +7,63 @@ from rollcast.rollouts.environment_metrics import MAX_METRICS
 from rollcast.rollouts.records import Episode, RolloutGroup
 from rollcast.telemetry import episode_metrics
 from rollcast.telemetry.exporter import Exporter
+from rollcast.telemetry.logging import get_logger
+
+log = get_logger()
 
 
-def mean_metrics(episodes: Iterable[Episode]) -> dict[str, float]:
-    """Of each number: the mean over the episodes that gave it.
-
-    An episode without a verdict counts too.
-    """
-    values: defaultdict[str, list[float]] = defaultdict(list)
-    for episode in episodes:
-        for name, value in episode.metrics.items():
-            values[name].append(value)
-    return {name: sum(numbers) / len(numbers) for name, numbers in sorted(values.items())}
-
-
-def episodes_of(groups: Iterable[RolloutGroup]) -> list[Episode]:
-    return [
-        rollout.episode
-        for group in groups
-        for rollout in group.rollouts
-        if rollout.episode is not None
-    ]
-
-
-class EnvironmentMetrics:
-    """The numbers of training episodes by environment, exported step by step.
+class MetricMeans:
+    """The mean of each number over the episodes that gave it, by environment and name.
 
     An environment may give other names for each row. Only the first MAX_METRICS of a process are
-    kept, since every name is a time series.
+    kept, since every name is a time series, and a column of the loggers.
     """
 
-    def __init__(self, exporter: Exporter) -> None:
-        self._exporter = exporter
+    def __init__(self) -> None:
         self._names: defaultdict[str, set[str]] = defaultdict(set)
+        self._has_warned: set[str] = set()
 
-    def export(self, groups: Iterable[RolloutGroup]) -> dict[str, dict[str, float]]:
-        """The means of a batch by environment and name."""
-        by_environment: defaultdict[str, list[Episode]] = defaultdict(list)
-        for episode in episodes_of(groups):
-            if episode.metrics:
-                by_environment[episode.environment].append(episode)
+    def mean(self, groups: Iterable[RolloutGroup]) -> dict[str, dict[str, float]]:
+        """Environment -> name -> mean."""
+        values: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for episode in _episodes(groups):
+            for name, value in episode.metrics.items():
+                if self._is_kept(episode.environment, name):
+                    values[episode.environment][name].append(value)
         return {
-            environment: self._export_one(environment, mean_metrics(episodes))
-            for environment, episodes in sorted(by_environment.items())
+            environment: {name: sum(numbers) / len(numbers) for name, numbers in named.items()}
+            for environment, named in values.items()
         }
 
-    def _export_one(self, environment: str, means: dict[str, float]) -> dict[str, float]:
+    def _is_kept(self, environment: str, name: str) -> bool:
         names = self._names[environment]
-        names.update([name for name in means if name not in names][: MAX_METRICS - len(names)])
-        kept = {name: mean for name, mean in means.items() if name in names}
-        for name, mean in kept.items():
-            self._exporter.set(
+        if name in names:
+            return True
+        if len(names) < MAX_METRICS:
+            names.add(name)
+            return True
+        if environment not in self._has_warned:
+            self._has_warned.add(environment)
+            log.warning(
+                "an environment gives more numbers than are kept",
+                environment=environment,
+                left_out=name,
+                kept=MAX_METRICS,
+            )
+        return False
+
+
+def export_means(exporter: Exporter, means: dict[str, dict[str, float]]) -> None:
+    """Those of a batch of training episodes."""
+    for environment, named in means.items():
+        for name, mean in named.items():
+            exporter.set(
                 episode_metrics.ENVIRONMENT_METRIC, mean, environment=environment, metric=name
             )
-        if num_left_out := len(means) - len(kept):
-            self._exporter.add(
-                episode_metrics.EPISODE_METRICS_LEFT_OUT, num_left_out, environment=environment
-            )
-        return kept
+
+
+def _episodes(groups: Iterable[RolloutGroup]) -> list[Episode]:
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    return [rollout.episode for rollout in rollouts if rollout.episode is not None]

@@ -24,7 +24,7 @@ from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.records import GradingStatus, PromptTask, RolloutGroup
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry.evaluation_metrics import DOWNSTREAM_PREFIX, ENVIRONMENT_PREFIX, PART_PREFIX
-from rollcast.trainer.control.environment_metrics import episodes_of, mean_metrics
+from rollcast.trainer.control.environment_metrics import MetricMeans
 from rollcast.trainer.control.pass_rate import truncated_matches, verdicts
 
 
@@ -142,6 +142,7 @@ class OpenEvaluations:
         """ranges: lowest and highest reward of each environment, by its name."""
         self._run = run
         self._reward_ranges = ranges
+        self._metric_means = MetricMeans()
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._open: list[OpenEvaluation] = []
@@ -263,7 +264,7 @@ class OpenEvaluations:
             environment_reward=self._environment_reward(
                 pass_rate, [item.tasks[sequence] for sequence in sequences]
             ),
-            environment_metrics=_mean_metrics_of_one(groups),
+            environment_metrics=self._metric_means.mean(groups),
             standard_error=sampling_standard_error(rewards),
             standard_error_new_prompts=clustered_standard_error(rewards),
             samples=(samples := sum(len(values) for values in rewards)),
@@ -297,14 +298,6 @@ class OpenEvaluations:
 def make_open_evaluations(run: str, tasks: Tasks) -> OpenEvaluations:
     ranges = {environment.name: environment.reward_range for environment in tasks.environments}
     return OpenEvaluations(run, tasks.evaluation.deadline_seconds, ranges)
-
-
-def _mean_metrics_of_one(groups: Sequence[RolloutGroup]) -> dict[str, float]:
-    """The own numbers of the environment that all episodes have; empty if they have several, or
-    none.
-    """
-    episodes = episodes_of(groups)
-    return mean_metrics(episodes) if len({episode.environment for episode in episodes}) == 1 else {}
 
 
 def _sampled_tasks(item: OpenEvaluation) -> list[int]:
@@ -352,7 +345,6 @@ def _weighted_mean(
     return replace(
         overall_point,
         environment_reward=None,
-        environment_metrics={},
         pass_rate=sum(share * parts[name].pass_rate for name, share in shares.items()),
         standard_error=_weighted_standard_error(
             shares, {name: part_point.standard_error for name, part_point in parts.items()}

@@ -31,7 +31,7 @@ from rollcast.telemetry import evaluation_metrics, trainer_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.metric import Metric
-from rollcast.trainer.control.environment_metrics import EnvironmentMetrics
+from rollcast.trainer.control.environment_metrics import MetricMeans, export_means
 from rollcast.trainer.control.intake import Intake
 from rollcast.trainer.control.prompt_book import PromptBook
 from rollcast.trainer.control.state import TrainerState
@@ -67,7 +67,7 @@ class Reporter:
     _batch_environment_metrics: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._environment_metrics = EnvironmentMetrics(self._exporter)
+        self._metric_means = MetricMeans()
         self._series = EvaluationSeries(self._exporter)
 
     def record_start(self) -> None:
@@ -161,7 +161,8 @@ class Reporter:
         self._staleness = dict(counts)
         received_groups = [*replaced, *groups]
         self._batch = export_batch(self._exporter, received_groups)
-        self._batch_environment_metrics = self._environment_metrics.export(received_groups)
+        self._batch_environment_metrics = self._metric_means.mean(received_groups)
+        export_means(self._exporter, self._batch_environment_metrics)
         # Above this share of truncated rollouts a run typically becomes unstable (paper A.15)
         if self._batch["truncation_ratio"] > 0.10 and self._may_warn("truncation"):
             log.warning(
