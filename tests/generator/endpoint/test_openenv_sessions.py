@@ -45,6 +45,7 @@ async def test_reward_branches_and_masks_are_the_sessions(
     async with served(interpreter, tmp_path, arguments={"door": "blue"}) as endpoint:
         sampler, rollout = await played(endpoint, "branches", closed=str(tmp_path / "closed"))
         assert rollout.episode is not None
+        assert rollout.episode.metrics == {"rooms": 2.0}, "the name of the hall is no number"
         assert rollout.episode.end is not EpisodeEnd.FAILED, rollout.episode.reason
         assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 1]
         assert not any(sampled_without_loss(sequence) for sequence in rollout.sequences)
