@@ -232,7 +232,8 @@ async def test_the_tools_of_an_mcp_environment(
     url, _ = serve("adding:app", tmp_path)
     async with environments(url, interpreter) as made:
         environment = await made.acquire("echo")
-        (tool,) = (await environment.reset({})).tools
+        (tool,) = (await environment.reset({"seats": 2, "name": "hall"})).tools
+        assert await environment.metrics() == {"seats": 2}, "of the metadata, the numbers"
         assert tool["function"]["name"] == "add"
         assert tool["function"]["description"] == "Add two numbers."
         assert set(tool["function"]["parameters"]["properties"]) == {"a", "b"}
