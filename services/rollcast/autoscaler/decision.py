@@ -2,11 +2,10 @@
 and the settings.
 
     need         tokens a second that the trainer consumes while it does not wait for a batch. Other
-                 waits reduce it:
-                 more generators would not shorten them.
+                 waits reduce it: more generators would not shorten them.
     capability   tokens a second that one generator delivers. Measured while the trainer waits for
-                 batches because all
-                 generators are full. At other times only a lower bound is measured.
+                 batches because all generators are full. At other times only a lower bound is
+                 measured.
     n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for
                  now samples)
 
