@@ -3,7 +3,7 @@ other processes'.
 
     verl       step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 - critic/score/mean:0.41 - ..
     OpenRLHF   Global step 12: {'policy_loss': 0.1, 'reward': 0.43, ..}
-               Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_pass1': 0.4, ..}
+               Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_pass1': .4, ..}
     TRL        {'loss': 0.01, 'reward': '0.43', .., 'epoch': 0.12}
 
 verl may print a number as `np.float64(0.41)`.
