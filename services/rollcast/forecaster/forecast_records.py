@@ -83,7 +83,7 @@ class ForecastRecords:
                 self.keep_forecast(earlier, look_ahead(earlier, self.grid(earlier)), replayed=True)
 
     def surprise(self, forecast: RunForecast) -> Surprise | None:
-        """How far the newest evaluations are from what was forecast of them."""
+        """The newest evaluations, compared with their earlier forecasts."""
         try:
             return hold_to_account(
                 forecast.evaluations,

@@ -1,4 +1,4 @@
-"""Words of an advice: chances, numbers of evaluations, what it rests on, what would change it."""
+"""Words of an advice: chances, numbers of evaluations, cautions, and the signs of a change."""
 
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import WaitPlan
