@@ -7,8 +7,8 @@ imports the modules, then starts a program for each line of its standard input; 
 process id.
 
 Programs that start others (`rollcast up` its services, a launcher its ranks) fork these of
-themselves. What they do then is what they do as programs: signals, sessions, exit codes and the
-death with a parent are of real processes.
+themselves. These behave as programs do: signals, sessions, exit codes and the death with a parent
+are of real processes.
 """
 
 from __future__ import annotations
