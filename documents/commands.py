@@ -13,11 +13,11 @@ from rollcast.cli.main import SERVICE_EXAMPLES, app
 
 INTRODUCTION = """# Commands
 
-`rollcast --help` lists them, and `rollcast COMMAND --help` prints the same as this page. A mistake is one sentence and
-exit code 2. A fault that may pass by itself, such as a missing server, ends with 1. A run that Ctrl-C ended ends with
-130.
+`rollcast --help` lists them, and `rollcast COMMAND --help` prints the same as this page. A mistake
+is one sentence and exit code 2. A fault that may pass by itself, such as a missing server, ends
+with 1. A run that Ctrl-C ended ends with 130.
 
-"""  # noqa: E501
+"""
 
 
 def commands_page() -> str:

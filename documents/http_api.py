@@ -22,23 +22,25 @@ from rollcast.generator.endpoint import application
 Node = dict[str, Any]
 INTRODUCTION = """# HTTP
 
-Every service answers `/healthz`, `/readyz` and `/metrics`. `/healthz` and `/readyz` answer 200, or 503 with the reason.
-With `http.token`, all pages except these two ask for it: as a bearer token, or in a browser as the password.
+Every service answers `/healthz`, `/readyz` and `/metrics`. `/healthz` and `/readyz` answer 200, or
+503 with the reason. With `http.token`, all pages except these two ask for it: as a bearer token, or
+in a browser as the password.
 
-The forecaster also serves the following. `/` is the live page. A mistake of the caller is a 4xx with one sentence in
-`detail`. `/openapi.json` describes the same for programs.
+The forecaster also serves the following. `/` is the live page. A mistake of the caller is a 4xx
+with one sentence in `detail`. `/openapi.json` describes the same for programs.
 
-"""  # noqa: E501
+"""
 
 ENDPOINT = """## The endpoint of a generator
 
-Of runs with harnesses. SESSION and its token come with a task ([own harness](../episodes.md#your-own-harness)): as
-variables of a program, or as the answer to `POST /rollcast/v1/sessions`: `session`, `base_url`, `reward_url`,
-`end_url`, `token`, `model`, `environment`, `row`. 204 = no task within 30 seconds, ask again. Without
-`/rollcast/SESSION` the first three answer with `http.token`, up to eight calls at a time, never trained. A refusal
-has one sentence in `error.message`.
+Of runs with harnesses. SESSION and its token come with a task ([own
+harness](../episodes.md#your-own-harness)): as variables of a program, or as the answer to `POST
+/rollcast/v1/sessions`: `session`, `base_url`, `reward_url`, `end_url`, `token`, `model`,
+`environment`, `row`. 204 = no task within 30 seconds, ask again. Without `/rollcast/SESSION` the
+first three answer with `http.token`, up to eight calls at a time, never trained. A refusal has one
+sentence in `error.message`.
 
-"""  # noqa: E501
+"""
 
 
 def http_page() -> str:

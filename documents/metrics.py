@@ -7,10 +7,10 @@ from rollcast.telemetry.all_metrics import all_metrics
 
 INTRODUCTION = """# Metrics
 
-Every service serves its own at `/metrics`. Each series also has the label `run`. Alerts and dashboards:
-[monitoring](../monitoring.md).
+Every service serves its own at `/metrics`. Each series also has the label `run`. Alerts and
+dashboards: [monitoring](../monitoring.md).
 
-"""  # noqa: E501
+"""
 
 
 def metrics_page() -> str:

@@ -7,11 +7,12 @@ from rollcast.config.other_names import Counterpart, counterparts
 
 INTRODUCTION = """# Names from other systems
 
-The settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl, and their names here. A run file with one of these names is
-refused, and `rollcast config check` prints the same words, with your value if it means the same here. Other values do
-not: a batch is counted in prompts, steps are optimizer steps, and micro-batches are counted in tokens.
+The settings of TRL, verl, OpenRLHF, NeMo-RL and prime-rl, and their names here. A run file with one
+of these names is refused, and `rollcast config check` prints the same words, with your value if it
+means the same here. Other values do not: a batch is counted in prompts, steps are optimizer steps,
+and micro-batches are counted in tokens.
 
-"""  # noqa: E501
+"""
 
 
 def other_names_page() -> str:

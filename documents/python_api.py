@@ -12,10 +12,10 @@ from rollcast import push
 
 INTRODUCTION = """# Python
 
-`import rollcast` loads nothing heavy. `rollcast.push` needs the standard library alone. The files it reads are those of
-`rollcast fit`: [what can be read](../formats.md).
+`import rollcast` loads nothing heavy. `rollcast.push` needs the standard library alone. The files
+it reads are those of `rollcast fit`: [what can be read](../formats.md).
 
-"""  # noqa: E501
+"""
 LONGEST_LINE = 80
 OFFERED: tuple[tuple[str, Any], ...] = (
     ("rollcast.forecast", rollcast.forecast),

@@ -13,10 +13,11 @@ Node = dict[str, Any]
 HEAD = ("setting", "default", "meaning")
 INTRODUCTION = """# Settings
 
-Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the same as a JSON
-schema. A setting without a default must be given. If a group has several kinds, the kind follows the name.
+Every setting of a run file, made from the code that reads it. `rollcast config schema` prints the
+same as a JSON schema. A setting without a default must be given. If a group has several kinds, the
+kind follows the name.
 
-"""  # noqa: E501
+"""
 _BOUNDS = {
     "minimum": "at least",
     "exclusiveMinimum": "above",

@@ -2,9 +2,10 @@
 
     python examples/scalerl_step.py
 
-    curriculum -> prompts -> sampling -> grading -> effective batch -> loss -> gradient -> clip ->
-         AdamW ^                                              | +------------------- pass rates
-         <--------------+
+    curriculum -> prompts -> sampling -> grading -> effective batch -> loss
+         ^                                              |               |
+         +------------------- pass rates <--------------+               |
+                                             AdamW <- clip <- gradient <+
 
 A run does the same, in several processes: vLLM samples (`rollcast.generator`), prompts and
 completions travel through Redis, `rollcast.trainer.learner` shards the model over ranks, and

@@ -23,56 +23,65 @@ CHART = Path(__file__).parent / "rollcast"
 README = CHART / "README.md"
 INTRODUCTION = """# Chart `rollcast`
 
-One release is one run: a trainer (Indexed Job or JobSet), generators (Deployment), Redis, the forecaster and, if
-wanted, an autoscaler, graders and servers of environments. The walkthrough, upgrades, sizes and networking are in
-`docs/kubernetes.md`.
+One release is one run: a trainer (Indexed Job or JobSet), generators (Deployment), Redis, the
+forecaster and, if wanted, an autoscaler, graders and servers of environments. The walkthrough,
+upgrades, sizes and networking are in `docs/kubernetes.md`.
 
     kubectl create namespace rl
-    helm install demo helm/rollcast -n rl -f helm/rollcast/values-cpu.yaml          # a whole run without a GPU
-    helm install mine helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml       # one node of eight
-    helm install study helm/rollcast -n rl -f helm/rollcast/values-scalerl-8b.yaml  # 64 GPUs generate, 16 train
-    helm install moe helm/rollcast -n rl -f helm/rollcast/values-moe.yaml           # three trainer nodes, TP
+    # a whole run without a GPU
+    helm install demo helm/rollcast -n rl -f helm/rollcast/values-cpu.yaml
+    # one node of eight
+    helm install mine helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml
+    # 64 GPUs generate, 16 train
+    helm install study helm/rollcast -n rl -f helm/rollcast/values-scalerl-8b.yaml
+    # three trainer nodes, TP
+    helm install moe helm/rollcast -n rl -f helm/rollcast/values-moe.yaml
+    # an ablation
     helm install one helm/rollcast -n rl -f helm/rollcast/values-8xh100.yaml \\
-      -f helm/recipes/scalerl-without-cispo.yaml                              # an ablation
+      -f helm/recipes/scalerl-without-cispo.yaml
     helm test demo -n rl
     helm package helm/rollcast && helm push rollcast-0.2.0.tgz oci://registry.example.com/charts
 
-`values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do not fit each other.
-`config`, the run file (`rollcast config schema` describes it), is checked by `rollcast config check` itself, in a Job
-that runs before an install or an upgrade creates or changes anything. If the run file is wrong, Helm stops with "job
-RELEASE-rollcast-check failed" and, from Helm 4 on, prints why. The sentences are also here, until the next try:
+`values.schema.json` refuses unknown names and wrong kinds, `templates/validate.yaml` values that do
+not fit each other. `config`, the run file (`rollcast config schema` describes it), is checked by
+`rollcast config check` itself, in a Job that runs before an install or an upgrade creates or
+changes anything. If the run file is wrong, Helm stops with "job RELEASE-rollcast-check failed" and,
+from Helm 4 on, prints why. The sentences are also here, until the next try:
 
     kubectl -n NAMESPACE logs job/RELEASE-rollcast-check
 
 Fix the values, then `helm upgrade --install`. Without a cluster the same check is
 
-    helm template RELEASE helm/rollcast -f VALUES -s templates/configmap.yaml | yq '.data."run.yaml"' > run.yaml
+    helm template RELEASE helm/rollcast -f VALUES -s templates/configmap.yaml \\
+      | yq '.data."run.yaml"' > run.yaml
     rollcast config check run.yaml --elsewhere
 
-`generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`, `resources`, `extraArgs` and
-the fields of `everyRole`, which sets them once for all six. A role's own value comes first: its keys in maps, its
-entries in lists. Trainer and generator also know `resourceClaims` and `hostNetwork`; the table shows these for the
-generator.
+`generator`, `trainer`, `forecaster`, `autoscaler`, `grader` and `redis` all know `image`,
+`resources`, `extraArgs` and the fields of `everyRole`, which sets them once for all six. A role's
+own value comes first: its keys in maps, its entries in lists. Trainer and generator also know
+`resourceClaims` and `hostNetwork`; the table shows these for the generator.
 
     everyRole:
       nodeSelector: {pool: rl}
       tolerations: [{key: rl, operator: Exists}]
       extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
-      resources: {limits: {cpu: "8"}} # what a namespace's quota asks for, of hooks and Redis's exporter too
+      # what a namespace's quota asks for, of hooks and Redis's exporter too
+      resources: {limits: {cpu: "8"}}
 
-`helm upgrade --reuse-values` keeps the earlier chart's defaults; the chart adds the values that are new
-since, and accepts values that it no longer has and names them in its notes. Arguments of the services are those of
-`appVersion`: a tag of another version may have images that do not know them (exit code 2), and the notes say so.
+`helm upgrade --reuse-values` keeps the earlier chart's defaults; the chart adds the values that are
+new since, and accepts values that it no longer has and names them in its notes. Arguments of the
+services are those of `appVersion`: a tag of another version may have images that do not know them
+(exit code 2), and the notes say so.
 
 | value | default | meaning |
 |---|---|---|
-"""  # noqa: E501
+"""
 ENVIRONMENTS = """
 ## Servers of environments
 
-Each entry of `environments` gets a Deployment, a Service, a NetworkPolicy, a disruption budget and, if wanted, an HPA.
-Only generators reach it, and it reaches nothing unless `egress` says so. Its pods hold no credential of the run, no
-volume of it and no service-account token.
+Each entry of `environments` gets a Deployment, a Service, a NetworkPolicy, a disruption budget and,
+if wanted, an HPA. Only generators reach it, and it reaches nothing unless `egress` says so. Its
+pods hold no credential of the run, no volume of it and no service-account token.
 
     environments:
       - name: echo
@@ -88,28 +97,31 @@ volume of it and no service-account token.
     config:
       tasks:
         environments:
-          - {kind: openenv, name: echo, url: "http://demo-rollcast-env-echo:8000", interpreter: /opt/openenv/bin/python}
+          - {kind: openenv, name: echo, url: "http://demo-rollcast-env-echo:8000",
+             interpreter: /opt/openenv/bin/python}
           - {kind: tools, name: files,
-             mcp: [{name: files, url: "http://demo-rollcast-env-files:8000/mcp", token_variable: FILES_TOKEN}]}
+             mcp: [{name: files, url: "http://demo-rollcast-env-files:8000/mcp",
+                    token_variable: FILES_TOKEN}]}
     generator:
       extraEnv: [{name: FILES_TOKEN, valueFrom: {secretKeyRef: {name: files, key: token}}}]
 
-The notes after an install name the addresses. A token that the run file names is a variable of the generators.
-OpenEnv's client runs in the generators with an `interpreter` of its own, because its packages do not agree with
-vLLM's. The generator image needs a layer with it:
+The notes after an install name the addresses. A token that the run file names is a variable of the
+generators. OpenEnv's client runs in the generators with an `interpreter` of its own, because its
+packages do not agree with vLLM's. The generator image needs a layer with it:
 
     FROM rollcast/generator:0.2.0
     USER root
-    RUN /usr/local/bin/python -m venv /opt/openenv && /opt/openenv/bin/pip install --no-cache-dir openenv==0.10.0
+    RUN /usr/local/bin/python -m venv /opt/openenv \\
+     && /opt/openenv/bin/pip install --no-cache-dir openenv==0.10.0
     USER 1000:1000
 
-Environments of the kinds class and tools, except MCP servers behind an address, have no server: they run in processes
-of the generator pods and share `generator.resources`. Their files and packages are in the generator image or in a
-volume of `generator.extraVolumes`.
+Environments of the kinds class and tools, except MCP servers behind an address, have no server:
+they run in processes of the generator pods and share `generator.resources`. Their files and
+packages are in the generator image or in a volume of `generator.extraVolumes`.
 
 | field | default | meaning |
 |---|---|---|
-"""  # noqa: E501
+"""
 SHOWN_ONCE = {"resources", "extraArgs", "resourceClaims", "hostNetwork"}
 _KEY = re.compile(r"^( *)([A-Za-z][A-Za-z0-9_]*):")
 

@@ -58,6 +58,7 @@ def _of(metric: Metric, *matchers: str, suffix: str = "") -> str:
     return series(metric, RUN, *matchers, suffix=suffix)
 
 
+_MEAN_GAP = _of(trainer_metrics.LOGPROB_GAP, 'statistic="mean"')
 _STEP = f"max by ({_EACH}) ({_of(trainer_metrics.TRAINER_STEP)})"
 
 
@@ -193,10 +194,7 @@ ALERTS = (
     ),
     Alert(
         "RollcastLogprobGap",
-        _while_training(
-            f"""max by ({_EACH}) (avg_over_time({_of(trainer_metrics.LOGPROB_GAP, 'statistic="mean"')}[15m])) """  # noqa: E501
-            f"> {MOST_GAP:g}"
-        ),
+        _while_training(f"max by ({_EACH}) (avg_over_time({_MEAN_GAP}[15m])) > {MOST_GAP:g}"),
         "10m",
         "warning",
         f"trainer and generators differ by {NUMBER} nats a token",

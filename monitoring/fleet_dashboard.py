@@ -63,6 +63,7 @@ def _gpu(metric: str) -> list[Query]:
 
 def fleet_dashboard() -> Dashboard:
     idle = series(generator_metrics.GENERATOR_IDLE, RUN)
+    batch_wait = series(trainer_metrics.TRAINER_WAIT, RUN, 'for="batch"')
     step = f"max by (run) ({series(trainer_metrics.TRAINER_STEP, RUN)})"
     held = f"max by (run, generator) ({series(generator_metrics.POLICY_STEP, RUN)})"
     generators = [
@@ -171,7 +172,7 @@ def fleet_dashboard() -> Dashboard:
             ),
             [
                 Query(
-                    f"""sum by (run) (rate({series(trainer_metrics.TRAINER_WAIT, RUN, 'for="batch"')}[{RATE}]))""",  # noqa: E501
+                    f"sum by (run) (rate({batch_wait}[{RATE}]))",
                     "trainer waits for a batch",
                 ),
                 Query(f"avg by (run) (rate({idle}[{RATE}]))", "generators idle"),

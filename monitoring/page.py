@@ -10,11 +10,11 @@ from monitoring.alerts import ALERTS, COUNT, NUMBER, SHARE
 
 HEAD = """# Alerts and dashboards
 
-Every alert and every panel, from the code that makes them. How to switch them on: [monitoring](../monitoring.md). What
-to do about an alert: [the runbook](../runbook.md).
+Every alert and every panel, from the code that makes them. How to switch them on:
+[monitoring](../monitoring.md). What to do about an alert: [the runbook](../runbook.md).
 
 <!-- Written by `python -m monitoring`. -->
-"""  # noqa: E501
+"""
 
 
 def page(dashboards: Mapping[str, Dashboard]) -> str:

@@ -52,7 +52,8 @@ def _trainers_time() -> list[Query]:
     """
     update = series(trainer_metrics.STEP_SECONDS, RUN, suffix="_sum")
     wait = series(trainer_metrics.TRAINER_WAIT, RUN)
-    both = f'{{__name__=~"{trainer_metrics.STEP_SECONDS.name}_sum|{trainer_metrics.TRAINER_WAIT.name}",{RUN}}}'  # noqa: E501
+    names = f"{trainer_metrics.STEP_SECONDS.name}_sum|{trainer_metrics.TRAINER_WAIT.name}"
+    both = f'{{__name__=~"{names}",{RUN}}}'
     counted = f"clamp_min(sum by (run) (rate({both}[{RATE}])), 1)"
     return [
         Query(f"sum by (run) (rate({update}[{RATE}])) / on (run) {counted}", "update"),
@@ -64,16 +65,15 @@ def _trainers_time() -> list[Query]:
 
 
 def pipeline_dashboard() -> Dashboard:
+    steps = series(trainer_metrics.STEP_SECONDS, RUN, suffix="_count")
+    paused = series(generator_metrics.WEIGHT_PAUSE_SECONDS, RUN, suffix="_sum")
     throughput = [
         lines(
             "Optimizer steps an hour",
             "What the run delivers.",
             [
                 Query(
-                    (
-                        "3600 * sum by (run) "
-                        f"(rate({series(trainer_metrics.STEP_SECONDS, RUN, suffix='_count')}[{RATE}]))"  # noqa: E501
-                    ),
+                    f"3600 * sum by (run) (rate({steps}[{RATE}]))",
                     "steps",
                 )
             ],
@@ -218,8 +218,7 @@ def pipeline_dashboard() -> Dashboard:
             "Share of a generator's time.",
             [
                 Query(
-                    "avg by (run) "
-                    f"(rate({series(generator_metrics.WEIGHT_PAUSE_SECONDS, RUN, suffix='_sum')}[{RATE}]))",  # noqa: E501
+                    f"avg by (run) (rate({paused}[{RATE}]))",
                     "paused",
                 )
             ],

@@ -58,6 +58,11 @@ def _quantiles_of_law(metric: Metric) -> list[Query]:
     ]
 
 
+def _sorted_quantiles(metric: Metric, matcher: str) -> str:
+    """Of a metric that is absent while readings to come are not forecast."""
+    return f"sort({last_of_forecast(metric, RUN, matcher, by='run, quantile')})"
+
+
 def _over_time(metric: Metric, by: str = "quantile") -> Query:
     return Query(f"max by ({by}) ({series(metric, RUN)})", f"{{{{{by}}}}}")
 
@@ -120,7 +125,7 @@ def run_dashboard() -> Dashboard:
             "Pass rate that the rest of the budget gains: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(forecaster_metrics.ADVICE_GAIN, RUN, _REST, by='run, quantile')})",  # noqa: E501
+                    _sorted_quantiles(forecaster_metrics.ADVICE_GAIN, _REST),
                     "{{quantile}}",
                     once=True,
                 )
@@ -165,7 +170,7 @@ def run_dashboard() -> Dashboard:
             "What the last evaluation will read: median and 90 % interval.",
             [
                 Query(
-                    f"sort({last_of_forecast(forecaster_metrics.FORECAST_END, RUN, _THREE, by='run, quantile')})",  # noqa: E501
+                    _sorted_quantiles(forecaster_metrics.FORECAST_END, _THREE),
                     "{{quantile}}",
                     once=True,
                 )

@@ -1,14 +1,14 @@
 """Real programs of a run as forks of one process with the imports done: six to twelve seconds of
 processor time less for each.
 
-    python -m testkit.forked_programs FOLDER MODULE...    imports the modules, then starts a program
-                                                          for each line of
-                                                          its standard input; the answer is the
-                                                          process id
+    python -m testkit.forked_programs FOLDER MODULE...
+
+imports the modules, then starts a program for each line of its standard input; the answer is the
+process id.
 
 Programs that start others (`rollcast up` its services, a launcher its ranks) fork these of
-themselves. What they do then is what they do as programs: signals, sessions, exit codes and the
-death with a parent are of real processes.
+themselves. These behave as programs do: signals, sessions, exit codes and the death with a parent
+are of real processes.
 """
 
 from __future__ import annotations

@@ -22,12 +22,9 @@ START_SECONDS = 300.0
 def mlflow_server(folder: Path) -> Iterator[str]:
     """Start a server, and yield its address once it answers; its store is in `folder`."""
     url = f"http://127.0.0.1:{(port := free_port('127.0.0.1'))}"
-    command = [
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
-        "--workers", "1",
-        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination",
-        str(folder / "artifacts"),
-    ]  # fmt: skip
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
+        "--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, cwd=folder, start_new_session=True,

@@ -1,9 +1,9 @@
 """Virtual environments of packages that cannot share ours, below .cache/: each made once, as its
 list or steps change.
 
-    lock (one process at a time) -> is `digest_file` the digest? -> else: remove, uv venv, uv pip
-                                 install, further steps -> `failure_file` in this very run of the
-                                 tests: skip, and do not try again
+    lock (one process at a time)
+        -> is `digest_file` the digest? -> else: remove, uv venv, uv pip install, further steps
+        -> `failure_file` in this very run of the tests: skip, and do not try again
 
 The wait for the lock is bounded by the deadlines of the steps of the process that has it, and by
 the test's own.

@@ -82,8 +82,9 @@ def test_a_term_of_the_glossary_points_to_what_is_there(term: str) -> None:
     assert [name for name in CLASS_NAME.findall(text) if name not in defined] == []
 
 
-WORDS = """rollout group task prompt policy-version incarnation span staleness ledger intake settle dispatch examiner
-grader judge verifier curve evaluation law forecast outlook horizon asymptote"""  # noqa: E501
+WORDS = """rollout group task prompt policy-version incarnation span staleness ledger intake
+settle dispatch examiner grader judge verifier curve evaluation law forecast outlook horizon
+asymptote"""
 
 
 @pytest.mark.parametrize("word", WORDS.split())

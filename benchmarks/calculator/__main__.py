@@ -1,7 +1,8 @@
 """The calculator of examples/ on several seeds: does it learn over several turns, and does its
 frozen forecast hold?
 
-    python -m benchmarks.calculator [--through class | endpoint] [--seeds 0 1 2 3 4] [--at-once 1] [--minutes 25]
+    python -m benchmarks.calculator [--through class | endpoint] [--seeds 0 1 2 3 4]
+                                    [--at-once 1] [--minutes 25]
 
 The model is made once, by the example's own script, and kept in the cache. Each seed then runs
 `rollcast up` in a copy of the example, with the seed added to the run file: run.yaml, or
@@ -10,7 +11,7 @@ twentieth of its memory for vLLM; the time until 0.8 is then not judged. Referen
 repeating the last value of the moment when the forecast was frozen. Writes results/calculator.json,
 or results/calculator-endpoint.json, of a GPU gpu-calculator...; exit status 1 if a target is
 missed; a run that fails, or does not end in time, is a row of its own, and missed.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

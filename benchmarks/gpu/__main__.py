@@ -1,11 +1,11 @@
 """Survival, exactness and speed on one card, in parts ordered by the risk that they remove, within
 given minutes.
 
-    python -m benchmarks.gpu --minutes 9 --out FOLDER      # again, with the same folder: the parts
-                                                           that are missing
+    # again, with the same folder: the parts that are missing
+    python -m benchmarks.gpu --minutes 9 --out FOLDER
     python -m benchmarks.gpu [PART ...] [--small] [--part-minutes 5]
-    python -m benchmarks.gpu.pack OUT.tar.xz               # everything it needs, for a machine
-                                                           without a network
+    # everything it needs, for a machine without a network
+    python -m benchmarks.gpu.pack OUT.tar.xz
 
 - wire-faults: members of wire 2 are killed and frozen over NCCL on one card; wire-tests:
   tests/weights on the card

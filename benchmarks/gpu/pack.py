@@ -1,16 +1,18 @@
 """Pack this repository, vLLM and what both need into one archive, for a machine with a card and
 without a network.
 
-    python -m benchmarks.gpu.pack OUT.tar.xz [--python 3.12] [--architecture 90] [--already-there FILE]
+    python -m benchmarks.gpu.pack OUT.tar.xz [--python 3.12] [--architecture 90]
+                                             [--already-there FILE]
 
-There: mkdir /tmp/proof && tar xJf OUT.tar.xz -C /tmp/proof && . /tmp/proof/surroundings && cd
-$PROOF
-       python3 -m benchmarks.gpu --minutes 9 --out FOLDER
+There:
+
+    mkdir /tmp/proof && tar xJf OUT.tar.xz -C /tmp/proof && . /tmp/proof/surroundings && cd $PROOF
+    python3 -m benchmarks.gpu --minutes 9 --out FOLDER
 
 Needs pip with a package index here, and there a Python that has PyTorch for CUDA and Transformers.
 The models of the demo and of examples/calculator are trained here if they are not cached, so that
 no minutes of the card go into that.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

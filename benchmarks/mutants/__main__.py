@@ -1,7 +1,8 @@
 """Do the core tests and the due proofs notice what an earlier suite noticed?
 
     python -m benchmarks.mutants draw --seed 1 --tree FOLDER [--number 60] [--weights FILE]
-    python -m benchmarks.mutants run --seed 1 --tree FOLDER --suite NAME [--minutes 10] [--from 0] [--to 60]
+    python -m benchmarks.mutants run --seed 1 --tree FOLDER --suite NAME [--minutes 10]
+                                     [--from 0] [--to 60]
 
 `draw` changes one operator, constant or branch of the earlier commit in FOLDER for each mutant, in
 lines that are still here, and writes results/mutants-SEED.json. Rooms of services/ are drawn by
@@ -12,7 +13,7 @@ the proofs that the change makes due; of a commit without this suite all files. 
 back and runs that test again: one that fails then, too, notices nothing and is left out. A mutant
 that is not noticed within the minutes is recorded as such, with the files that were run. The
 figures of each suite stand under its name; a call goes on where the last one ended.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,11 @@ file, line, has_proofs = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 durations = load_durations()
 graph = load_graph()
 proofs = with_imports(PROOFS, graph)
-not_due = [proof for proof in proofs if not any(file == path or file.startswith(path + "/") for path in proof.paths)]
+not_due = [
+    proof
+    for proof in proofs
+    if not any(file == path or file.startswith(path + "/") for path in proof.paths)
+]
 left_out = {test for proof in not_due if has_proofs for test in proof.tests}
 distances = graph.reaching_tests([file])
 middle = middle_seconds(durations)
@@ -54,7 +59,7 @@ lines = Path(file).read_text().splitlines()
 change = "\\n".join([file, *lines[max(0, line - 10) : line + 10]])  # most functions are not longer
 ranks = rank_by_words(change, {test: Path(test).read_text() for test in chosen})
 print(json.dumps(in_turn(sorted(chosen, key=ranks.__getitem__), by_distance)))
-"""  # noqa: E501
+"""
 FIRST_FILES = 8
 """Test files in the first call of pytest. Each later call takes twice as many: most mutants are
 noticed nearby, and a call starts two processes."""

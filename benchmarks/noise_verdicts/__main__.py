@@ -3,8 +3,8 @@
 
     flat     readings around one level: how many are forecastable, and how many broken
     rising   a law that rises by 8 to 12 standard deviations: how many are forecastable or
-             saturated, and how many still
-             are of those that the other rules, such as the width of the interval, let be so
+             saturated, and how many still are of those that the other rules, such as the width of
+             the interval, let be so
 
 Cells: 6, 9, 16, 30 and 60 readings; noise of 0.015, 0.03 and 0.05; independent, and AR(1) with 0.5.
 A flat series without a trend is never forecastable (`scaling/decisions/trend.py`), so only the

@@ -1,15 +1,16 @@
 """Generators are killed and frozen while a trainer publishes: do the survivors keep threads or
 memory of them?
 
-    python -m benchmarks.wire_faults [--lanes 1 4 16] [--kills 30] [--freezes 30] [--settle-seconds 120]
-    python -m benchmarks.wire_faults --device cuda --lanes 4 --kills 3 --freezes 3    # NCCL, one card
+    python -m benchmarks.wire_faults [--lanes 1 4 16] [--kills 30] [--freezes 30]
+                                     [--settle-seconds 120]
+    python -m benchmarks.wire_faults --device cuda --lanes 4 --kills 3 --freezes 3  # NCCL, one card
 
 Real processes, killed with SIGKILL and frozen with SIGSTOP, in the middle of a broadcast and
 between Join and Joined (`testkit.weights.faults`). Each number of lanes runs in a process of its
 own. On one card every process is a host of its own for NCCL (NCCL_HOSTID), and they meet on
 loopback. Writes results/wire_faults.json, on a GPU results/wire_faults_cuda.json, with the rows of
 other numbers of lanes; exit status 1 if a target is missed.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

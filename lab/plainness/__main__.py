@@ -1,9 +1,10 @@
-"""A table of how plainly a checkout is written: `python -m lab.plainness [--since REVISION]
-[--list] [ROOT]`.
+"""A table of how plainly a checkout is written.
 
---since measures that revision too, and what a reader walks through from a CSV to its forecast in both, and writes both
-columns to lab/results/plainness.json. --list prints every odd phrase.
-"""  # noqa: E501
+    python -m lab.plainness [--since REVISION] [--list] [ROOT]
+
+--since measures that revision too, and what a reader walks through from a CSV to its forecast in
+both, and writes both columns to lab/results/plainness.json. --list prints every odd phrase.
+"""
 
 from __future__ import annotations
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from lab.plainness.density import FUNCTIONS, Module
 from lab.plainness.idiom import docstrings
 
-_BARE = """found one own said told most least given asked wanted known taken made kept left begun written here before
-after behind each others other those what why whole part place it they both these same now of then answered held shown
-read sent seen ended failed missing far near who mine theirs ours its thing things some any"""  # noqa: E501
+_BARE = """found one own said told most least given asked wanted known taken made kept left
+begun written here before after behind each others other those what why whole part place it they
+both these same now of then answered held shown read sent seen ended failed missing far near who
+mine theirs ours its thing things some any"""
 BARE_WORDS = frozenset(_BARE.split())
 """Words that do not say what a variable holds."""
-_IRREGULAR = """begun made kept told said found given taken written held shown sent seen left built drawn known lost met
-paid spent gone done"""  # noqa: E501
+_IRREGULAR = """begun made kept told said found given taken written held shown sent seen left
+built drawn known lost met paid spent gone done"""
 IRREGULAR_PARTICIPLES = frozenset(_IRREGULAR.split())
 NO_PARTICIPLES = frozenset(("speed", "feed", "need", "seed", "shared", "embed"))
 MIN_PARTICIPLE_LETTERS = 5

@@ -1,7 +1,9 @@
 """One rank: reads the model, and says what that took. Started by `python -m lab.start`.
 
-python -m lab.start.rank whole|shard|checkpoint MODEL FOLDER        with torchrun's environment variables
-"""  # noqa: E501
+    python -m lab.start.rank whole|shard|checkpoint MODEL FOLDER
+
+torchrun's environment variables name the rank.
+"""
 
 from __future__ import annotations
 

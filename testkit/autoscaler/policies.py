@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
+from rollcast.autoscaler.decision import Decision, decide
+from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
 from rollcast.autoscaler.totals import TREND_SECONDS, Totals, rates
 from rollcast.config.autoscaler import Autoscaler
 from rollcast.simulation.generator import EngineSpeed

@@ -1,8 +1,9 @@
 """A fleet of generators that changes while the run goes on: pods that start up, join, drain and
 cost devices.
 
-    asked for --(start-up)--> joins --> works --> drains: hands back immediately, its device is held
-        a little longer `--> no longer wanted before it joined: gone immediately
+    asked for --(start-up)--> joins --> works --> drains: hands back immediately, its device is
+        |                                         held a little longer
+        `--> no longer wanted before it joined: gone immediately
 
 A pod costs a device from when it is asked for until it is gone.
 """

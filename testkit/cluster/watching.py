@@ -179,7 +179,8 @@ def _metrics(proof: Proof, expression: str) -> bool:
     """Whether Prometheus answers with any series."""
     assert proof.prometheus is not None
     namespace, service, port = _place(proof.prometheus)
-    path = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/api/v1/query?query={quote(expression)}"  # noqa: E501
+    proxy = f"/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy"
+    path = f"{proxy}/api/v1/query?query={quote(expression)}"
     return bool(json.loads(proof.cluster.kubectl("get", "--raw", path))["data"]["result"])
 
 

@@ -7,13 +7,11 @@ evaluations evenly spaced in compute.
 
     law      white Gaussian noise of the reported standard error
     heavy    Student t noise with 4 degrees of freedom, 0.4-0.9 of the reported standard error (the
-             same prompts every
-             time: their share is an offset of the whole curve, which belongs to the curve), and a
-                 drift with the
-             correlation time 0.3 in ln compute, 0.2-0.8 of the standard error
+             same prompts every time: their share is an offset of the whole curve, which belongs to
+             the curve), and a drift with the correlation time 0.3 in ln compute, 0.2-0.8 of the
+             standard error
     early    noise as in `law`, and a first phase that the law does not describe: the pass rate
-             starts 0.02-0.08 above
-             or below it and joins it linearly at 0.05-0.2 C_mid
+             starts 0.02-0.08 above or below it and joins it linearly at 0.05-0.2 C_mid
 
 The truth to be forecast is always the law.
 """

@@ -84,7 +84,8 @@ def _read(draw: random.Random) -> bytes:
 
 
 def _query(draw: random.Random) -> bytes:
-    path = f"/prometheus/api/v1/{draw.choice(['query', 'query_range', 'series', 'labels', 'label/x/values', 'x'])}"  # noqa: E501
+    names = ["query", "query_range", "series", "labels", "label/x/values", "x"]
+    path = f"/prometheus/api/v1/{draw.choice(names)}"
     queries = [
         "1+1",
         "up",

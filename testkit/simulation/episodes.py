@@ -1,8 +1,10 @@
 """The simulated pipeline with rollouts of several turns: a tool call between two turns holds no
 slot of the engine.
 
-claimed --> turn waits for a slot --> samples --> tool call --> next turn waits ... --> last turn
-ended A group is ready when all its rollouts have ended.
+    claimed --> turn waits for a slot --> samples --> tool call --> next turn waits ...
+            --> last turn ended
+
+A group is ready when all its rollouts have ended.
 """
 
 from __future__ import annotations

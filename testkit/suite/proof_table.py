@@ -20,12 +20,9 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{folder}/test_{name}.py" for name in names)
 
 
-_RUN = _rooms(
-    "chat", "config", "connections", "curves", "environments", "forecaster", "generator", "grader",
-    "local", "loggers",
-    "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks", "telemetry", "trainer",
-    "weights", "wire",
-)  # fmt: skip
+_RUN = _rooms("chat", "config", "connections", "curves", "environments", "forecaster", "generator",
+    "grader", "local", "loggers", "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks",
+    "telemetry", "trainer", "weights", "wire")  # fmt: skip
 """What a run of the whole system passes through."""
 _CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
 _ENGINE = (

@@ -3,11 +3,9 @@
 Imitated, from torch's ProcessGroupNCCL and from runs on a GPU:
 
     construction    connects nothing. Without TORCH_NCCL_BLOCKING_WAIT it starts a watchdog that
-                    ends the process when a
-                    member is lost (here: `Network.ended_by_watchdog`)
+                    ends the process when a member is lost (here: `Network.ended_by_watchdog`)
     first use       blocks until all members are there. A blocking communicator does so for good,
-                    whatever is called
-                    from other threads; a non-blocking one gives up after
+                    whatever is called from other threads; a non-blocking one gives up after
                     TORCH_NCCL_NONBLOCKING_TIMEOUT seconds
     a lost member   is found by polling: `is_completed` turns true, `wait` raises
     a frozen one    is not found: the collective never completes

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import Memory, ReplicaLimits
+from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 

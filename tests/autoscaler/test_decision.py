@@ -9,13 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollcast.autoscaler.decision import (
-    Decision,
-    Memory,
-    ReplicaLimits,
-    decide,
-    required_generators,
-)
+from rollcast.autoscaler.decision import Decision, decide, required_generators
+from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler
 from tests.autoscaler.measured import FED, LIMITS, SETTINGS, STARVED, measurements, memories

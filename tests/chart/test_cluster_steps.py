@@ -648,8 +648,10 @@ def test_the_end_of_an_engine_must_be_named(said: str, verdict: str) -> None:
 )
 def test_a_second_run_of_a_name_is_refused_in_words(refusal: str, verdict: str) -> None:
     cluster, there = StandIn(), StandIn("somewhere-2")
-    labelled = [{**item, "metadata": {**item["metadata"], "labels": {**item["metadata"]["labels"],
-                 "app.kubernetes.io/instance": "beside"}}} for item in cluster.there["pods"]]  # fmt: skip  # noqa: E501
+    labelled = []
+    for item in cluster.there["pods"]:
+        labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "beside"}
+        labelled.append({**item, "metadata": {**item["metadata"], "labels": labels}})
     cluster.there["pods"] += labelled
     cluster.answers["^upgrade beside .*config.run=demo"] = lambda text: fails(refusal)
     assert take_step("a second release", cluster, there)["verdict"] == verdict

@@ -174,13 +174,10 @@ def seccomp(spec: Object) -> list[Any]:
     ]
 
 
-RULES: list[Callable[[Object], list[Any]]] = [
-    host_process, host_namespaces, privileged, capabilities_added, capabilities_dropped, host_path,
-    volume_types,
-    host_ports, probes_of_other_hosts, apparmor, selinux, proc_mount, sysctls, privilege_escalation,
-    non_root,
-    root_user, seccomp,
-]  # fmt: skip
+RULES: list[Callable[[Object], list[Any]]] = [host_process, host_namespaces, privileged,
+    capabilities_added, capabilities_dropped, host_path, volume_types, host_ports,
+    probes_of_other_hosts, apparmor, selinux, proc_mount, sysctls, privilege_escalation, non_root,
+    root_user, seccomp]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,17 @@ from redis.retry import Retry
 
 from testkit.system.harness import wait_for
 from tests.chart.local_cluster import LocalCluster
-from tests.chart.rendering import CHART, Object, helm_errors, merged, one, pods, profile, render
+from tests.chart.rendering import (
+    CHART,
+    Object,
+    helm_errors,
+    merged,
+    of_kind,
+    one,
+    pods,
+    profile,
+    render,
+)
 from tests.chart.value_sets import VALUE_SETS
 
 PASSWORDS = (
@@ -121,9 +131,11 @@ def upgrade_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Object], P
             '"rollcast.fullname" .))'
         )
         assert asked in template.read_text()
-        (there,
-            ) = [item for item in render(values) if item["metadata"]["name"] == "demo-rollcast-redis"  # noqa: E501
-                    and item["kind"] == "StatefulSet"]  # fmt: skip
+        (there,) = [
+            item
+            for item in of_kind(render(values), "StatefulSet")
+            if item["metadata"]["name"] == "demo-rollcast-redis"
+        ]
         template.write_text(template.read_text().replace(asked, f"fromJson `{json.dumps(there)}`"))
         return chart
 

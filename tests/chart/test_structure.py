@@ -35,6 +35,14 @@ def _selected(selector: Object, objects: list[Object]) -> list[Any]:
     return [pod for pod in pods(objects) if wanted.items() <= pod.metadata["labels"].items()]
 
 
+def _policies_by_role(objects: list[Object]) -> dict[str, Any]:
+    policies = {}
+    for item in of_kind(objects, "NetworkPolicy"):
+        labels = item["spec"]["podSelector"]["matchLabels"]
+        policies[labels["app.kubernetes.io/component"]] = item["spec"]
+    return policies
+
+
 @pytest.mark.parametrize("name", VALUE_SETS)
 def test_selectors_labels_ports_and_volumes_fit(name: str) -> None:
     objects = render(VALUE_SETS[name])
@@ -79,8 +87,7 @@ def test_selectors_labels_ports_and_volumes_fit(name: str) -> None:
 def test_policies_open_what_is_needed(name: str) -> None:
     """Every role is closed; whoever reads its pages or its queue by the run file is let in."""
     objects = render(VALUE_SETS[name])
-    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]  # noqa: E501
-                for item in of_kind(objects, "NetworkPolicy")}  # fmt: skip
+    policies = _policies_by_role(objects)
     if not policies:
         assert "networkPolicy.enabled is false" in notes(VALUE_SETS[name])
         return
@@ -171,8 +178,7 @@ def test_prometheus_and_keda_come_in_and_whoever_asks_prometheus_gets_out(name: 
     run file names.
     """
     objects = render(VALUE_SETS[name])
-    policies = {item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: item["spec"]  # noqa: E501
-                for item in of_kind(objects, "NetworkPolicy")}  # fmt: skip
+    policies = _policies_by_role(objects)
     if not policies:
         return
     pages = {pod.role: {port["name"] for container in pod.containers for port in container.get("ports", [])}  # noqa: E501

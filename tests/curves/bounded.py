@@ -1,7 +1,8 @@
 """Reads files in a process of bounded memory and CPU time, and reports what became of each.
 
-python -m tests.curves.bounded OUTPUT FILE..      one line of OUTPUT each: a curve, or the sentence
-                                                  of its refusal
+    python -m tests.curves.bounded OUTPUT FILE..
+
+One line of OUTPUT each: a curve, or the sentence of its refusal.
 
 `Bounded` forks it of a process that has done its imports, which take longer than most of the files.
 """

@@ -54,15 +54,10 @@ NUMBERS = st.one_of(
 )
 HEADERS = st.lists(
     st.sampled_from(
-        [
-            "step", "compute", "Compute", "pass_rate", "stderr", "run", "dataset", "metric",
-            "incarnation",
-            "started_from", "devices", "trained_tokens", "truncation_ratio",
-            "start_up_device_hours", "note",
-        ]
-    ),
-    min_size=2, max_size=7, unique=True,
-)  # fmt: skip
+        ["step", "compute", "Compute", "pass_rate", "stderr", "run", "dataset", "metric",
+            "incarnation", "started_from", "devices", "trained_tokens", "truncation_ratio",
+            "start_up_device_hours", "note"]),
+    min_size=2, max_size=7, unique=True)  # fmt: skip
 WORDS = st.sampled_from(["", "a", "b", "math", "code", "2"])
 WORDED = {"run", "dataset", "metric", "note"}
 

@@ -228,10 +228,8 @@ async def test_a_hand_over_continues_a_first_turn_and_begins_other_episodes_agai
     parts = make_parts(ScriptedWorlds(lambda: talkative_world(0.3)), slots=12)
     registry = parts.exporter.registry
     labels = {"run": "test", "environment": "world"}
-    for _ in range(
-        50
-        # on a busy machine none, or all, may be beyond their first turn before this process hears of it  # noqa: E501
-    ):
+    # On a busy machine none, or all, may be beyond their first turn before this process hears it.
+    for _ in range(50):
         handed = await stopped_after_a_first_turn(versions, task, parts)
         begun = [rollout for rollout in handed if rollout.partial and rollout.num_tokens]
         discarded = registry.get_sample_value(episode_metrics.EPISODE_TOKENS_DISCARDED.name, labels)

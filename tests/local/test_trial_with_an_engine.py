@@ -155,13 +155,12 @@ def test_a_mistake_of_the_users_in_either_program_stays_one(tmp_path: Path) -> N
     """Each rank of two makes it, joined with the other as those of a run are."""
     make_tiny_model(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text("{}")
-    settings = {"run": "r", "model": {"path": str(tmp_path / "model"), "dtype": "float32",
-        "max_length": 64},
-                "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32,
-                    "length_control": {"kind": "none"}},
-                "generator": {"cpu": 100_000}, "trainer": {"threads": 1},
-                "local": {"trainer_ranks": 2},
-                "budget": {"steps": 1}}  # fmt: skip
+    settings = {"run": "r",
+        "model": {"path": str(tmp_path / "model"), "dtype": "float32", "max_length": 64},
+        "recipe": {"max_prompt_tokens": 16, "max_completion_tokens": 32,
+            "length_control": {"kind": "none"}},
+        "generator": {"cpu": 100_000}, "trainer": {"threads": 1}, "local": {"trainer_ranks": 2},
+        "budget": {"steps": 1}}  # fmt: skip
     mistaken = parse_run_config(settings, source="test")
     with pytest.raises(UserError, match=r"generator\.cpu = 100000: this process may run on"):
         trials.try_out(mistaken, 1)

@@ -67,13 +67,11 @@ def write_run(folder: Path) -> None:
         sample = SampledCompletion("2 + 7 = ?", COMPLETION, 1.0, "ok", 5, False)
         append_line(folder / files.SAMPLES, as_json(SamplesRecord(1, step, "sums", [sample], at)))
     for step in (4, 8):
-        forecast = ForecastRecord(
-            incarnation=1, step=step, num_evaluations=step // 4 + 1, verdict="too_early",
-            asymptote=[0.5, 0.6, 0.8],
-            headroom=[0.1, 0.2, 0.3], end=[0.55, 0.57, 0.6], end_compute=2.0, advice="wait",
-            headline=("Wait for 3 more "
-                "evaluations"), reason="Few evaluations.", chance=0.4, at=BEGAN + step + 0.7,
-        )  # fmt: skip
+        forecast = ForecastRecord(incarnation=1, step=step, num_evaluations=step // 4 + 1,
+            verdict="too_early", asymptote=[0.5, 0.6, 0.8], headroom=[0.1, 0.2, 0.3],
+            end=[0.55, 0.57, 0.6], end_compute=2.0, advice="wait",
+            headline="Wait for 3 more evaluations", reason="Few evaluations.", chance=0.4,
+            at=BEGAN + step + 0.7)  # fmt: skip
         append_line(folder / files.FORECASTS_SAID, as_json(forecast))
 
 

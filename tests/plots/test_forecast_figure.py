@@ -27,10 +27,16 @@ BUDGET = 4_000.0
 def run() -> RunForecast:
     points = [
         CurvePoint(
-            run="math-8b", dataset="", incarnation=1, step=reading.step,
+            run="math-8b",
+            dataset="",
+            incarnation=1,
+            step=reading.step,
             pass_rate=reading.pass_rate,
-            compute=reading.compute, standard_error=reading.standard_error, trained_tokens=None,
-            samples=None, at=0.0,
+            compute=reading.compute,
+            standard_error=reading.standard_error,
+            trained_tokens=None,
+            samples=None,
+            at=0.0,
         )
         for reading in page_states()["rising"].readings()
     ]  # fmt: skip

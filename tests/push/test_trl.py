@@ -44,15 +44,11 @@ def test_a_grpo_training_of_trl_logs_the_forecast_and_its_files_are_read(
     make_tiny_model(tmp_path / "model")
     rows = Dataset.from_list([{"prompt": f"{a}+{b}="} for a in range(4) for b in range(4)])
     reporters = ["tensorboard"] if importlib.util.find_spec("tensorboard") is not None else []
-    arguments = GRPOConfig(
-        output_dir=str(tmp_path / "run"), max_steps=STEPS[-1], per_device_train_batch_size=4,
-        num_generations=4,
-        num_generations_eval=4, per_device_eval_batch_size=4, max_completion_length=4,
-        eval_strategy="steps",
+    arguments = GRPOConfig(output_dir=str(tmp_path / "run"), max_steps=STEPS[-1],
+        per_device_train_batch_size=4, num_generations=4, num_generations_eval=4,
+        per_device_eval_batch_size=4, max_completion_length=4, eval_strategy="steps",
         eval_steps=STEPS[0], logging_steps=1, save_steps=STEPS[-1], use_cpu=True, bf16=False,
-        report_to=reporters,
-        disable_tqdm=True, learning_rate=1e-3,
-    )  # fmt: skip
+        report_to=reporters, disable_tqdm=True, learning_rate=1e-3)  # fmt: skip
     with running(served(tmp_path), tmp_path) as service:
         trainer = GRPOTrainer(
             model=str(tmp_path / "model"),

@@ -68,71 +68,77 @@ def _indented(text: str, by: str = "   ") -> str:
 
 BLOCKS = [
     Case("one block", _add(), _FUNCTION, 1),
-    Case("usage after a method", _add(), (f"{_SOLUTION}Example:\n```python\ns = "
-        "Solution()\nprint(s.f(1))\n```"), 1),
+    Case("usage after a method", _add(),
+        f"{_SOLUTION}Example:\n```python\ns = Solution()\nprint(s.f(1))\n```", 1),
     Case("assertions after a function", _add(),
-         f"{_FUNCTION}Tests:\n```python\nassert f(1) == 2\nassert f(2) == 3\n```", 1),
-    Case(("wrong assertions in a block of their "
-        "own"), _add(), f"{_FUNCTION}```python\nassert f(1) == 3\n```", 1),
+        f"{_FUNCTION}Tests:\n```python\nassert f(1) == 2\nassert f(2) == 3\n```", 1),
+    Case("wrong assertions in a block of their own", _add(),
+        f"{_FUNCTION}```python\nassert f(1) == 3\n```", 1),
     Case("sample output in an unnamed block", _double(), f"{_SCRIPT}Output:\n```\n6\n```", 1),
-    Case(("sample input and output in unnamed "
-        "blocks"), _double(), f"```\n3\n```\n{_SCRIPT}```\n6\n```", 1),
+    Case("sample input and output in unnamed blocks", _double(),
+        f"```\n3\n```\n{_SCRIPT}```\n6\n```", 1),
     Case("a word as sample output", _double(), f"{_SCRIPT}It prints\n```\nsix\n```", 1),
     Case("an assignment as sample output", _double(), f"{_SCRIPT}```\nanswer = 6\n```", 1),
     Case("a doctest session", _add(), f"{_FUNCTION}```\n>>> f(1)\n2\n```", 1),
     Case("a shell block", _double(), f"{_SCRIPT}Run it:\n```bash\necho 3 | python main.py\n```", 1),
-    Case(("a usage block that calls a "
-        "helper"), _double(), f"{_MAIN}Usage:\n```python\nprint(double(3))\n```", 1),
+    Case("a usage block that calls a helper", _double(),
+        f"{_MAIN}Usage:\n```python\nprint(double(3))\n```", 1),
     Case("a usage block that fakes the input", _double(),
-         f"{_MAIN}```python\nimport io, sys\nsys.stdin = io.StringIO('4')\nmain()\n```", 1),
-    Case("a unittest after the solution", _add(),
-         f"{_FUNCTION}```python\nimport unittest\nclass T(unittest.TestCase):\n    def "
-         "test(self):\n        "
-         "self.assertEqual(f(1), 2)\nunittest.main()\n```", 1),
-    Case(("a better second "
-        "attempt"), _add(), f"```python\ndef f(x):\n    return x\n```\nBetter:\n{_FUNCTION}", 1),
-    Case(("a worse second "
-        "attempt"), _add(), f"{_FUNCTION}Finally:\n```python\ndef f(x):\n    return x\n```", 0),
-    Case(("a second script that is "
-        "wrong"), _double(), f"{_SCRIPT}Finally:\n```python\nprint(int(input()))\n```", 0),
-    Case(("a last attempt with a syntax "
-        "error"), _add(), f"{_FUNCTION}Finally:\n```python\ndef f(x) return x\n```", 0),
+        f"{_MAIN}```python\nimport io, sys\nsys.stdin = io.StringIO('4')\nmain()\n```", 1),
+    Case("a unittest after the solution", _add(), (
+            f"{_FUNCTION}```python\nimport unittest\nclass T(unittest.TestCase):\n"
+            "    def test(self):\n        self.assertEqual(f(1), 2)\nunittest.main()\n```"
+        ), 1),
+    Case("a better second attempt", _add(),
+        f"```python\ndef f(x):\n    return x\n```\nBetter:\n{_FUNCTION}", 1),
+    Case("a worse second attempt", _add(),
+        f"{_FUNCTION}Finally:\n```python\ndef f(x):\n    return x\n```", 0),
+    Case("a second script that is wrong", _double(),
+        f"{_SCRIPT}Finally:\n```python\nprint(int(input()))\n```", 0),
+    Case("a last attempt with a syntax error", _add(),
+        f"{_FUNCTION}Finally:\n```python\ndef f(x) return x\n```", 0),
     Case("a signature repeated after the solution", _add(),
-         f"{_FUNCTION}```python\ndef f(x: int) -> int:\n    ...\n```", 1),
+        f"{_FUNCTION}```python\ndef f(x: int) -> int:\n    ...\n```", 1),
     Case("a fence in a list item", _double(), f"1. Solution:\n\n{_indented(_SCRIPT)}", 1),
-    Case(("a fence on the line of a list "
-        "item"), _double(), f"- {_indented(_SCRIPT, '  ').lstrip()}", 1),
+    Case("a fence on the line of a list item", _double(), f"- {_indented(_SCRIPT, '  ').lstrip()}",
+        1),
     Case("a fence indented by a tab", _double(), _indented(_SCRIPT, "\t"), 1),
     Case("a whole block indented inside its fence", _double(),
-         "```python\n    n = int(input())\n    print(2 * n)\n```", 1),
+        "```python\n    n = int(input())\n    print(2 * n)\n```", 1),
     Case("tildes", _double(), _SCRIPT.replace("```", "~~~"), 1),
     Case("four backticks", _double(), _SCRIPT.replace("```", "````"), 1),
-    Case("a fence in a docstring", _add(),
-         ('```python\ndef f(x):\n    """\n    Example:\n    ```\n    f(1)\n    ```\n    """\n   '
-         ' return x + 1\n```'), 1),
+    Case("a fence in a docstring", _add(), (
+            '```python\ndef f(x):\n    """\n    Example:\n    ```\n    f(1)\n    ```\n    """\n    '
+            'return x + 1\n```'
+        ), 1),
     Case("a python fence in the docstring of a module", _double(),
-         '```python\n"""\n```python\nmain()\n```\n"""\nprint(2 * int(input()))\n```\nDone.', 1),
+        '```python\n"""\n```python\nmain()\n```\n"""\nprint(2 * int(input()))\n```\nDone.', 1),
     Case("backticks in the docstring of a block of tildes", _add(),
-         "~~~python\ndef f(x):\n    '''```\n    f(1)\n    ```'''\n    return x + 1\n~~~", 1),
+        "~~~python\ndef f(x):\n    '''```\n    f(1)\n    ```'''\n    return x + 1\n~~~", 1),
     Case("imports in a block before", _add(),
-         ("```python\nimport operator\n```\n```python\ndef f(x):\n    return operator.add(x, "
-         "1)\n```"), 1),
-    Case("a helper in a block before", _double(),
-         "```python\ndef double(n):\n    return 2 * n\nprint(double(1))\nassert double(1) == "
-         "2\n```\nThen\n"
-         "```python\nprint(double(int(input())))\n```", 1),
-    Case("a helper in a block after", _add(),
-         ("```python\ndef f(x):\n    return step(x)\n```\nwith\n```python\ndef step(x):\n    "
-         "return x + 1\n```"), 1),
-    Case("a chain of helpers", _add(),
-         "```python\nONE = 1\n```\n```python\ndef step(x):\n    return x + ONE\n```\n"
-         "```python\ndef f(x):\n    return step(x)\n```\n```python\nprint(f(1))\n```", 1),
-    Case("a function that reads, called in the next block", _double(),
-         ("```python\ndef solve():\n    print(2 * int(input()))\n```\nCall "
-         "it:\n```python\nsolve()\n```"), 1),
-    Case("two functions in two blocks", _ASKED_TWICE,
-         (f"{_FUNCTION}and\n```python\ndef g(x):\n    return x + 2\n```\n```python\nprint(f(1), "
-         "g(1))\n```"), 1),
+        "```python\nimport operator\n```\n```python\ndef f(x):\n    return operator.add(x, 1)\n```",
+        1),
+    Case("a helper in a block before", _double(), (
+            "```python\ndef double(n):\n    return 2 * n\nprint(double(1))\nassert double(1) == 2\n"
+            "```\nThen\n"
+            "```python\nprint(double(int(input())))\n```"
+        ), 1),
+    Case("a helper in a block after", _add(), (
+            "```python\ndef f(x):\n    return step(x)\n```\nwith\n```python\ndef step(x):\n    "
+            "return x + 1\n```"
+        ), 1),
+    Case("a chain of helpers", _add(), (
+            "```python\nONE = 1\n```\n```python\ndef step(x):\n    return x + ONE\n```\n"
+            "```python\ndef f(x):\n    return step(x)\n```\n```python\nprint(f(1))\n```"
+        ), 1),
+    Case("a function that reads, called in the next block", _double(), (
+            "```python\ndef solve():\n    print(2 * int(input()))\n```\nCall it:\n```python\n"
+            "solve()\n```"
+        ), 1),
+    Case("two functions in two blocks", _ASKED_TWICE, (
+            f"{_FUNCTION}and\n```python\ndef g(x):\n    return x + 2\n```\n```python\nprint(f(1), "
+            "g(1))\n```"
+        ), 1),
     Case("a named block beats an unnamed one", _add(), f"{_FUNCTION}```\nf(1)\n```", 1),
     Case("the solution in an unnamed block", _add(), _FUNCTION.replace("```python", "```"), 1),
     Case("a lambda", _add(), "```python\nf = lambda x: x + 1\n```\n```python\nprint(f(1))\n```", 1),
@@ -140,28 +146,30 @@ BLOCKS = [
     Case("only a usage example", _add(), "```python\nprint(f(1))\n```", 0),
     Case("a cut answer", _add(), "```python\ndef f(x):\n    return x + 1", 0),
     Case("a block that was never closed before the solution", _add(),
-         f"```python\ndef f(x):\n    re\n\nAgain:\n{_FUNCTION}", 1),
+        f"```python\ndef f(x):\n    re\n\nAgain:\n{_FUNCTION}", 1),
     Case("the solution in the think block only", _add(), f"<think>{_FUNCTION}</think>As above.", 0),
     Case("a script without input", stdin([StdinCase(input="", output="6")], ""),
-         "```python\nprint(6)\n```\n```\n6\n```", 1),
+        "```python\nprint(6)\n```\n```\n6\n```", 1),
     Case("reading by open(0)", _double(),
-         "```python\nprint(2 * int(open(0).read()))\n```\n```python\nprint(2 * 3)\n```", 1),
-    Case("steps explained after the program", _double(),
-         (f"{_SCRIPT}First it reads\n```python\nn = int(input())\n```\nand "
-         "then\n```python\nprint(2 * n)\n```"), 1),
+        "```python\nprint(2 * int(open(0).read()))\n```\n```python\nprint(2 * 3)\n```", 1),
+    Case("steps explained after the program", _double(), (
+            f"{_SCRIPT}First it reads\n```python\nn = int(input())\n```\nand then\n```python\n"
+            "print(2 * n)\n```"
+        ), 1),
     Case("a program in two steps", _double(),
-         "```python\nn = int(input())\n```\nThen:\n```python\nprint(2 * n)\n```", 1),
+        "```python\nn = int(input())\n```\nThen:\n```python\nprint(2 * n)\n```", 1),
     Case("a test that imports the solution", _add(),
-         f"{_FUNCTION}```python\nfrom solution import f\nprint(f(1))\n```", 1),
-    Case(("a usage block that reads "
-        "input"), _add(), f"{_FUNCTION}```python\nprint(f(int(input())))\n```", 1),
+        f"{_FUNCTION}```python\nfrom solution import f\nprint(f(1))\n```", 1),
+    Case("a usage block that reads input", _add(),
+        f"{_FUNCTION}```python\nprint(f(int(input())))\n```", 1),
     Case("a quoted fence", _double(), _indented(_SCRIPT, "> "), 1),
-    Case(("a fence with "
-        "attributes"), _double(), _SCRIPT.replace("python", 'python title="main.py"'), 1),
+    Case("a fence with attributes", _double(), _SCRIPT.replace("python", 'python title="main.py"'),
+        1),
     Case("carriage returns", _double(), _SCRIPT.replace("\n", "\r\n"), 1),
-    Case("a driver after a class", _double(),
-         "```python\nclass Solution:\n    def double(self, n):\n        return 2 * n\n```\n"
-         "```python\nprint(Solution().double(int(input())))\n```", 1),
+    Case("a driver after a class", _double(), (
+            "```python\nclass Solution:\n    def double(self, n):\n        return 2 * n\n```\n"
+            "```python\nprint(Solution().double(int(input())))\n```"
+        ), 1),
 ]  # fmt: skip
 
 

@@ -108,7 +108,10 @@ def test_the_metrics_of_every_file_are_listed() -> None:
 
 
 UNITS = ("seconds", "device_hours", "bytes", "ratio")
-OTHER_SCALES = r"_(ms|milliseconds|us|ns|minutes|days|kb|mb|gb|kib|mib|gib|percent|pct)(_|$)|(?<!_device)_hours"  # noqa: E501
+OTHER_SCALES = (
+    r"_(ms|milliseconds|us|ns|minutes|days|kb|mb|gb|kib|mib|gib|percent|pct)(_|$)"
+    r"|(?<!_device)_hours"
+)
 UNIT_BY_HELP = {
     r"(Time|Wall time|Pause)\b": "seconds",
     r"Compute\b": "device_hours",

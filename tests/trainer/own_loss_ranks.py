@@ -1,8 +1,10 @@
 """Run as a process: one rank of two whose recipe has a loss that raises on rank 1 alone. Both must
 end.
 
-python -m tests.trainer.own_loss_ranks MODEL RUN_FOLDER FUNCTION        with torchrun's environment variables
-"""  # noqa: E501
+    python -m tests.trainer.own_loss_ranks MODEL RUN_FOLDER FUNCTION
+
+torchrun's environment variables name the rank.
+"""
 
 from __future__ import annotations
 

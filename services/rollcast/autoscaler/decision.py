@@ -2,11 +2,10 @@
 and the settings.
 
     need         tokens a second that the trainer consumes while it does not wait for a batch. Other
-                 waits reduce it:
-                 more generators would not shorten them.
+                 waits reduce it: more generators would not shorten them.
     capability   tokens a second that one generator delivers. Measured while the trainer waits for
-                 batches because all
-                 generators are full. At other times only a lower bound is measured.
+                 batches because all generators are full. At other times only a lower bound is
+                 measured.
     n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for
                  now samples)
 
@@ -27,48 +26,9 @@ slots are free, another generator would find nothing to claim.
 import math
 from dataclasses import dataclass, replace
 
+from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
 from rollcast.autoscaler.totals import WindowRates
 from rollcast.config.autoscaler import Autoscaler as Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLimits:
-    """Slots as the generators report them, else of the run file, and the staleness window of the
-    run file.
-    """
-
-    slots: int
-    """Concurrent rollouts of one generator."""
-    rollouts_per_group: int
-    window_groups: int
-    """Most groups that may be dispatched and not settled: the widest W of the staleness gate."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """State from earlier decisions. Times in seconds on the clock of the measurements."""
-
-    target: int
-    capability: float | None = None
-    """Tokens a second of one generator: measured, or the largest lower bound so far."""
-    seen_at: float | None = None
-    """When it was measured with full generators; None = it is a lower bound."""
-    seen_tokens: float | None = None
-    """Mean completion then."""
-    required_history: tuple[tuple[float, int], ...] = ()
-    """(time, n*) over the time that a fall has to wait."""
-    rose_at: float = -math.inf
-    fell_at: float = -math.inf
-    tries_from: float = -math.inf
-    """Until then no generator is let go on trial."""
-
-    @classmethod
-    def make_initial(cls, target: int, now_seconds: float, settings: Settings) -> "Memory":
-        """State at a start.
-
-        An earlier autoscaler may have measured more, so no generator is let go on trial yet.
-        """
-        return cls(target=target, tries_from=now_seconds + settings.probe_again_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +78,12 @@ def decide(
     elif num_generators < min_generators:
         explanation += f"; fewer would do, and {_lower_bound(min_generators)}"
     num_generators = min(max(num_generators, min_generators), max_generators)
-    keep_from = now_seconds - settings.lower_after_seconds
-    # The newest entry before the window is kept as well: it was in force at the window's beginning.
-    older = [entry for entry in memory.required_history if entry[0] < keep_from][-1:]
-    recent = (
-        *older,
-        *(entry for entry in memory.required_history if entry[0] >= keep_from),
-        (now_seconds, num_generators),
-    )
-    memory = replace(memory, required_history=recent)
-    calm = [number for at, number in recent if at > now_seconds - settings.window_seconds]
+    memory = _remember_required(now_seconds, num_generators, memory, settings)
+    calm = [
+        number
+        for at, number in memory.required_history
+        if at > now_seconds - settings.window_seconds
+    ]
     if num_generators > memory.target and (
         _is_starved(measured, limits, settings) or min(calm) > memory.target
     ):
@@ -143,6 +99,21 @@ def decide(
             settings,
         )
     return _fall(now_seconds, explanation, need, memory, settings)
+
+
+def _remember_required(
+    now_seconds: float, num_generators: int, memory: Memory, settings: Settings
+) -> Memory:
+    """Add n* of now to those over the time that a fall has to wait."""
+    keep_from = now_seconds - settings.lower_after_seconds
+    # The newest entry before the window is kept as well: it was in force at the window's beginning.
+    older = [entry for entry in memory.required_history if entry[0] < keep_from][-1:]
+    recent = (
+        *older,
+        *(entry for entry in memory.required_history if entry[0] >= keep_from),
+        (now_seconds, num_generators),
+    )
+    return replace(memory, required_history=recent)
 
 
 def required_generators(
@@ -217,9 +188,7 @@ def _count_required(
         f"{need:,.0f} tokens/s needed, one generator samples {memory.capability:,.0f}; {waits}"
     )
     number = math.ceil(exact - 1e-9)
-    longer = 0.0
-    if measured.mean_tokens is not None and memory.seen_tokens is not None:
-        longer = measured.mean_tokens / memory.seen_tokens - 1.0
+    longer = _length_change(measured, memory)
     fewest, room = _probe(measured, memory, limits, settings)
     # A generator samples more tokens a second of shorter answers, fewer of longer: n* bounds from
     # above, from below. Relative change of the mean completion within which a measured capability
@@ -241,6 +210,13 @@ def _count_required(
     if now_seconds - memory.seen_at >= settings.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"
     return number, explanation
+
+
+def _length_change(measured: WindowRates, memory: Memory) -> float:
+    """Relative change of the mean completion since capability was measured; 0 if it is unknown."""
+    if measured.mean_tokens is None or memory.seen_tokens is None:
+        return 0.0
+    return measured.mean_tokens / memory.seen_tokens - 1.0
 
 
 def _probe(

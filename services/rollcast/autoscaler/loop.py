@@ -23,7 +23,8 @@ from rollcast.autoscaler.collector import (
     generators_there,
     inflight_tokens,
 )
-from rollcast.autoscaler.decision import Decision, Memory, ReplicaLimits, decide
+from rollcast.autoscaler.decision import Decision, decide
+from rollcast.autoscaler.decision_memory import Memory, ReplicaLimits
 from rollcast.autoscaler.moved_trainer import MovedTrainer
 from rollcast.autoscaler.sources import FleetSource
 from rollcast.autoscaler.totals import (

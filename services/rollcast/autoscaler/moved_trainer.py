@@ -6,8 +6,8 @@ the wait like failures, and only a pod that succeeds ends it, which the trainer'
 its run. A new Job does not wait:
 
     a pod is missing, no failure was counted, for WAIT_SECONDS
-        -> record the Job in a ConfigMap -> delete it -> create it again, as it was -> empty the
-        record
+        -> record the Job in a ConfigMap -> delete it
+        -> create it again, as it was -> empty the record
 
 An autoscaler that is killed in between finds the record at its next start, and creates the Job if
 it is missing.

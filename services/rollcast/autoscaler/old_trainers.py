@@ -2,7 +2,8 @@
 program:
 
     python -m rollcast.autoscaler.old_trainers left --namespace NAMESPACE --release NAME
-    python -m rollcast.autoscaler.old_trainers all --namespace NAMESPACE --release NAME [--hook NAME ...]
+    python -m rollcast.autoscaler.old_trainers all --namespace NAMESPACE --release NAME
+                                                   [--hook NAME ...]
 
 `left`, before an upgrade and a rollback: Jobs of trainers that left for another one. Such a Job has
 failed, and stays for `trainer.ttlSecondsAfterFinished`. Its name is a hash of its content, so a
@@ -15,7 +16,7 @@ ConfigMap exists: running pods keep the files of a deleted one. So every JobSet 
 release's labels is deleted. Their pods get SIGTERM, write a checkpoint and free their devices.
 After a refused upgrade Helm keeps objects of the hooks before it: those with the names of `--hook`
 are deleted too.
-"""  # noqa: E501
+"""
 
 import argparse
 import itertools
@@ -28,7 +29,10 @@ from rollcast.autoscaler.api_server import ClusterAway, NotFound, ask, connect, 
 from rollcast.autoscaler.deployment import was_superseded
 from rollcast.config.errors import EXIT_FAILED, UserError
 
-LABELS = "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,app.kubernetes.io/instance="  # noqa: E501
+LABELS = (
+    "app.kubernetes.io/part-of=rollcast,app.kubernetes.io/component=trainer,"
+    "app.kubernetes.io/instance="
+)
 """Labels of every revision's trainer, followed by the release's name. Neither values nor versions
 change them."""
 HOOK_KINDS = (

@@ -1,8 +1,7 @@
 """The autoscaler's process.
 
 start: mode controller refuses if others scale the Deployment too; show the present number; serve
-HTTP and, for
-       KEDA, gRPC
+       HTTP and, for KEDA, gRPC
 loop:  measure, decide; before a fall pods are marked, then the number is shown, and in mode
        controller applied
 end:   once the trainer's Jobs are complete the number is 0, until there is another Job

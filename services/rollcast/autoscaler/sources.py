@@ -130,7 +130,8 @@ class PrometheusFleet:
         self.skipped: Counter[str] = Counter()
         self._prometheus = Prometheus(settings.url, settings.token)
         namespace_matcher = f',namespace="{settings.namespace}"' if settings.namespace else ""
-        self._query = f'{{__name__=~"{"|".join(metric.name for metric in READ)}",run="{run}"{namespace_matcher}}}'  # noqa: E501
+        names = "|".join(metric.name for metric in READ)
+        self._query = f'{{__name__=~"{names}",run="{run}"{namespace_matcher}}}'
 
     def read(self) -> FleetReading:
         trainer: list[Sample] = []

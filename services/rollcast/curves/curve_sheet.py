@@ -26,6 +26,7 @@ from rollcast.curves.restarts import incarnations, stray_rows, whole_numbers
 from rollcast.curves.sheet import RUN, Mask, Numbers, Sheet, not_a_number
 from rollcast.curves.times import COUNTS, in_one_unit
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, surviving
+from rollcast.scaling.law.curve import Array
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 
 MADE_AGAIN = "of steps that were made again after a restart"
@@ -179,17 +180,7 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
     """
     sheet = curve.sheet
     columns = curve.columns
-    names = {
-        "pass_rate": columns.pass_rate,
-        "compute": columns.compute,
-        "standard_error": columns.standard_error,
-        "start_up": "start_up_device_hours",
-        "trained_tokens": "trained_tokens",
-        "samples": "samples",
-        "truncation_ratio": columns.truncation_ratio,
-        "devices": "devices",
-        "at": columns.time,
-    }
+    names = _column_names(columns)
     numbers = {quantity: sheet.numbers(name) for quantity, name in names.items()}
     values: dict[str, NDArray[Any]] = {
         quantity: column_numbers.values for quantity, column_numbers in numbers.items()
@@ -200,9 +191,8 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
     steps = sheet.numbers(columns.step)
     is_part = np.isfinite(steps.values) & (np.floor(steps.values) != steps.values) & ~steps.per_cent
     step, has_step = whole_numbers(steps)
-    has_step &= ~np.logical_or.accumulate(
-        is_part
-    )  # from the first part of an epoch on, no row has a step
+    # From the first part of an epoch on, no row has a step.
+    has_step &= ~np.logical_or.accumulate(is_part)
     is_of_an_incarnation = has_step & (is_finite | ~is_evaluation)
     values["incarnation"], starts = incarnations(
         sheet, columns.compute, step, is_of_an_incarnation, is_evaluation
@@ -222,16 +212,7 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
         values["pass_rate"] + curve.column_options.offset
     ) * curve.column_options.scale
     values["standard_error"] = values["standard_error"] * curve.column_options.scale
-    graded = sheet.numbers("num_prompts").values
-    num_asked = sheet.numbers("asked_prompts").values
-    # As `EvaluationRecord` has it: records without the number of prompts asked count the missing
-    # ones instead.
-    num_asked = np.where(
-        np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked
-    )
-    values["graded_share"] = np.divide(
-        graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0
-    )
+    values["graded_share"] = _graded_share(sheet)
     if columns.time is None:
         values["at"] = np.broadcast_to(now_seconds, sheet.num_rows)
     named = {name: numbers[quantity] for quantity, name in names.items() if name is not None}
@@ -245,6 +226,33 @@ def read_run_evaluations(curve: CurveSheet, run: str, now_seconds: float = 0.0) 
     num_malformed = int((is_evaluation & is_malformed).sum())
     num_unknown = int(is_evaluation.sum()) - num_malformed - len(points)
     return RunEvaluations(points, starts, num_unknown, num_malformed, complaint)
+
+
+def _column_names(columns: CurveColumns) -> dict[str, str | None]:
+    """Quantity of an evaluation -> the column that holds it."""
+    return {
+        "pass_rate": columns.pass_rate,
+        "compute": columns.compute,
+        "standard_error": columns.standard_error,
+        "start_up": "start_up_device_hours",
+        "trained_tokens": "trained_tokens",
+        "samples": "samples",
+        "truncation_ratio": columns.truncation_ratio,
+        "devices": "devices",
+        "at": columns.time,
+    }
+
+
+def _graded_share(sheet: Sheet) -> Array:
+    """(n,) the share of the prompts asked that were graded; nan if it is unknown."""
+    graded = sheet.numbers("num_prompts").values
+    num_asked = sheet.numbers("asked_prompts").values
+    # As `EvaluationRecord` has it: records without the number of prompts asked count the missing
+    # ones instead.
+    num_asked = np.where(
+        np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked
+    )
+    return np.divide(graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0)
 
 
 def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -286,8 +294,7 @@ def _find_malformed(
         lowest_compute = float(np.min(named[columns.compute].values[is_negative]))
         complaint = (
             f"{columns.compute} is {lowest_compute:g} in a row; compute counts from the run's "
-            "start, so leave out what "
-            "came before it"
+            "start, so leave out what came before it"
         )
     is_malformed |= is_negative
     if columns.time is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, format_count
-from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE, find_column
+from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE, Columns, find_column
 from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
 from rollcast.curves.epoch_steps import EPOCH_NAMES, length_of_epoch
 from rollcast.curves.formats.titles import SEED
@@ -56,16 +56,18 @@ class LoggedRun:
     def num_after_start(self) -> int:
         return int(np.sum(self.counts > 0))
 
+    def is_called(self, name: str) -> bool:
+        """Whether a user who writes this means the run, by its title or number."""
+        return name in (self.title, str(self.number))
+
     def describe(self, counter: str) -> str:
         """A phrase for a list."""
         title = f"{shorten_name(self.title)}, " if self.title else ""
+        readings = format_count(self.counts.size, "reading")
         steps = (
             f", {counter} {amount(float(self.counts.min()))} to {amount(float(self.counts.max()))}"
         )
-        return (
-            f"{self.number} "
-            f"({title}{format_count(self.counts.size, 'reading')}{steps if self.counts.size else ''})"  # noqa: E501
-        )
+        return f"{self.number} ({title}{readings}{steps if self.counts.size else ''})"
 
 
 def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
@@ -87,9 +89,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     if requested_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
-        if requested_run is not None and not (
-            runs and requested_run in (runs[0].title, str(runs[0].number))
-        ):
+        if requested_run is not None and not any(run.is_called(requested_run) for run in runs):
             raise UserError(
                 f"no row is left; check {curve.column_options.option('where')}, --run and the file"
             )
@@ -103,15 +103,10 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
             "on from each end"
         )
         return _counted_on(curve, counter, runs)
-    listed = "; ".join(run.describe(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
-    listed += "; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else ""
-    option = (
-        f"{curve.column_options.option('where')} run=N"
-        if curve.column_options.in_run_file
-        else "--run N"
-    )
+    listed = _list_runs(runs, counter)
+    option = _option_for_run(curve.column_options)
     if requested_run is not None:
-        chosen = [run for run in runs if requested_run in (run.title, str(run.number))]
+        chosen = [run for run in runs if run.is_called(requested_run)]
         if not chosen:
             raise UserError(
                 f"--run {requested_run}: holds no such run, but these: {listed}; choose one with "
@@ -125,8 +120,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
         num_lost = sum(run.counts.size for run in runs[:-1])
         tell(
             f"{format_count(num_lost, 'evaluation')} left out, {MADE_AGAIN} from the beginning; "
-            f"{option} chooses one "
-            f"of {listed}"
+            f"{option} chooses one of {listed}"
         )
         return _select_rows(curve, runs[-1])
     if is_one:
@@ -134,6 +128,17 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
             f"holds {len(runs)} runs one after another: {listed}; choose one with {option}"
         )
     return _with_names(curve, [run for run in runs if run.num_after_start >= MIN_LAW_POINTS])
+
+
+def _option_for_run(column_options: Columns) -> str:
+    """How the user chooses one of the runs."""
+    return f"{column_options.option('where')} run=N" if column_options.in_run_file else "--run N"
+
+
+def _list_runs(runs: list[LoggedRun], counter: str) -> str:
+    """The first ones of a log, described for a sentence."""
+    listed = "; ".join(run.describe(counter) for run in runs[:MAX_NAMES_IN_A_SENTENCE])
+    return listed + ("; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else "")
 
 
 def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:

@@ -3,7 +3,6 @@
 reading --> logs --> runs with something new --> refit --> history, metrics, board
 """
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,21 +23,17 @@ from rollcast.curves.evaluations import (
     TrainerStatus,
 )
 from rollcast.curves.run_forecast import (
-    ForecastSummary,
     RunBudget,
-    RunForecast,
     forecast_run,
     look_ahead,
-    metric_grid,
 )
 from rollcast.forecaster.board import Board
-from rollcast.forecaster.history import History, KeptAdvice, KeptForecast, PushedRun
+from rollcast.forecaster.forecast_records import ForecastRecords
+from rollcast.forecaster.history import History, PushedRun
 from rollcast.forecaster.metrics import ForecastMetrics
-from rollcast.forecaster.surprise import Surprise, hold_to_account
 from rollcast.runfolder.kept_checkpoints import KeptCheckpoints
 from rollcast.runfolder.survival import is_complete
-from rollcast.scaling.decisions.advice_answer import EarlierAdvice
-from rollcast.scaling.law.curve import DEVICE_HOURS, Array
+from rollcast.scaling.law.curve import DEVICE_HOURS
 from rollcast.telemetry.evaluation_metrics import is_own_curve
 from rollcast.telemetry.logging import get_logger
 
@@ -84,8 +79,8 @@ class ForecastEngine:
         self._sequence = 0
         self._turn = threading.RLock()
         self._pushed = {run.name: run for run in history.load_pushed_runs()}
-        self._advice = {advice.name: advice for advice in history.advice()}
-        evaluations, self._starts, self._grids = history.load()
+        evaluations, self._starts, grids = history.load()
+        self._records = ForecastRecords(history, metrics, grids)
         self._update(set(filter(None, [self._add(item) for item in evaluations])), fresh=[])
 
     def take(self, reading: Reading) -> int:
@@ -139,7 +134,7 @@ class ForecastEngine:
             elif run.budget is None:
                 run = known_run
             if run != known_run:
-                self._write(lambda: self._history.add_pushed(run))
+                self._records.write(lambda: self._history.add_pushed(run))
             self._pushed[run.name] = run
             changed = {run.name} if run != known_run else set()
             return self._take_reading(Reading(evaluations=evaluations), also_refit=changed)
@@ -187,7 +182,7 @@ class ForecastEngine:
         for run, first_steps in starts.items():
             if first_steps.items() - self._starts.get(run, {}).items():
                 self._starts.setdefault(run, {}).update(first_steps)
-                self._write(
+                self._records.write(
                     lambda run=run, added_steps=first_steps: self._history.add_starts(
                         run, added_steps
                     )
@@ -224,7 +219,7 @@ class ForecastEngine:
                 fresh.append(evaluation)
                 _log_incomplete(name, evaluation)
         if fresh:
-            self._write(lambda: self._history.add_evaluations(fresh))
+            self._records.write(lambda: self._history.add_evaluations(fresh))
         return fresh
 
     def _is_full_rewrite(self, reading: Reading, run: str) -> bool:
@@ -250,14 +245,13 @@ class ForecastEngine:
         self._names = {key: name for key, name in self._names.items() if name not in names}
         for name in names:
             del self._logs[name]
-            self._grids.pop(name, None)
-            self._advice.pop(name, None)
+            self._records.forget(name)
         self._starts.pop(run, None)
         self._origins.pop(run, None)
         self._refused = {key for key in self._refused if key[1] != run}
         self._metrics.forget(names)
         self._board.forget(run, names)
-        self._write(lambda: self._history.forget(run, names))
+        self._records.write(lambda: self._history.forget(run, names))
         log.warning(
             "the file of the run was rewritten; its earlier evaluations are dropped", run=run
         )
@@ -299,8 +293,8 @@ class ForecastEngine:
         new = {id(item) for item in fresh}
         for name in sorted(changed):
             try:
-                # Earlier forecasts of one run that are made afterwards, if several evaluations
-                # arrive together Most of them for all runs together
+                # 40: earlier forecasts of one run that are made afterwards, if several evaluations
+                # arrive together; 100: of all runs together.
                 self._refit(name, new, min(40, 100 // len(changed)))
             except (ValueError, ArithmeticError, IndexError, np.linalg.LinAlgError) as error:
                 self._metrics.count_skipped("refit", 1)
@@ -320,7 +314,7 @@ class ForecastEngine:
         origin = self._origins.get(run, OWN) if pushed is None else pushed.origin
         budget = self._budget(run, origin.unit)
         terms = self._terms.get(run, NO_TERMS)
-        self._replay(name, surviving, budget, new, max_replays)
+        self._records.replay(name, surviving, budget, new, max_replays)
         self._sequence += 1
         forecast = forecast_run(
             name,
@@ -333,7 +327,7 @@ class ForecastEngine:
             origin=origin,
             worth=terms.worth,
             price=terms.price,
-            last_advice=self._last_advice(name, len(surviving)),
+            last_advice=self._records.last_advice(name, len(surviving)),
             end_reason=self._end_reasons.get(run),
             kept_checkpoints=self._checkpoint_readers[run]()
             if run in self._checkpoint_readers
@@ -341,11 +335,11 @@ class ForecastEngine:
         )
         if forecast is None:
             return
-        self._keep_advice(forecast)
-        outlook = look_ahead(forecast, self._grid(forecast))
-        self._metrics.show(forecast, outlook, self._surprise(forecast))
+        self._records.keep_advice(forecast)
+        outlook = look_ahead(forecast, self._records.grid(forecast))
+        self._metrics.show(forecast, outlook, self._records.surprise(forecast))
         if id(surviving[-1]) in new:
-            self._keep_forecast(forecast, outlook, replayed=False)
+            self._records.keep_forecast(forecast, outlook, replayed=False)
             law = law_of_run(forecast, MEDIAN_AND_90)
             log.info(
                 "forecast",
@@ -359,23 +353,6 @@ class ForecastEngine:
             )
         self._board.publish(forecast)
 
-    def _last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
-        earlier_advice = self._advice.get(name)
-        if earlier_advice is None or earlier_advice.num_points > num_points:
-            return None
-        return EarlierAdvice.after(
-            earlier_advice.kind, earlier_advice.evaluations, num_points - earlier_advice.num_points
-        )
-
-    def _keep_advice(self, forecast: RunForecast) -> None:
-        advice = forecast.advice()
-        advice_record = KeptAdvice(
-            forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations
-        )
-        if advice.headline is not None and advice_record != self._advice.get(forecast.name):
-            self._advice[forecast.name] = advice_record
-            self._write(lambda: self._history.keep_advice(advice_record))
-
     def _budget(self, run: str, unit: str) -> RunBudget:
         """When the run ends. A budget that is set for this curve, in its `unit`, comes first."""
         pushed = self._pushed.get(run)
@@ -385,89 +362,11 @@ class ForecastEngine:
         budget = self._budgets.get(run, self._configured.get(run, RunBudget()))
         return budget if unit in (DEVICE_HOURS, GPU_HOURS) else replace(budget, device_hours=None)
 
-    def _replay(
-        self,
-        name: str,
-        surviving: tuple[CurvePoint, ...],
-        budget: RunBudget,
-        new: set[int],
-        max_replays: int,
-    ) -> None:
-        """Make the earlier forecasts of evaluations that arrived together, except
-        for the newest.
-        """
-        places = [count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new]
-        if max_replays == 0 or not places:
-            return
-        for num_points in places[:: -(-len(places) // max_replays)]:
-            at = surviving[num_points - 1].at
-            earlier = forecast_run(name, surviving[:num_points], budget, sequence=0, updated_at=at)
-            if earlier is not None:
-                self._keep_forecast(
-                    earlier, look_ahead(earlier, self._grid(earlier)), replayed=True
-                )
-
-    def _surprise(self, forecast: RunForecast) -> Surprise | None:
-        try:
-            return hold_to_account(
-                forecast.evaluations,
-                forecast.axis,
-                self._grid(forecast),
-                lambda compute: self._history.last_forecast_before(forecast.name, compute),
-            )
-        except sqlite3.Error as error:
-            self._metrics.count_skipped("history_read", 1)
-            log.error(
-                "the history of forecasts cannot be read; the forecast goes on", error=str(error)
-            )
-            return None
-
-    def _grid(self, forecast: RunForecast) -> tuple[float, ...]:
-        grid = self._grids.get(forecast.name)
-        if grid is None:
-            grid = self._grids[forecast.name] = metric_grid(forecast)
-            self._write(lambda: self._history.add_grid(forecast.name, grid))
-        return grid
-
-    def _keep_forecast(
-        self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool
-    ) -> None:
-        past = KeptForecast(
-            id=0,
-            name=forecast.name,
-            made_at=forecast.updated_at,
-            replayed=replayed,
-            num_points=len(forecast.evaluations),
-            compute=forecast.newest.compute,
-            pass_rate=forecast.newest.pass_rate,
-            verdict=str(forecast.forecast.verdict.kind),
-            asymptote=_as_tuple(outlook.asymptote),
-            headroom=_as_tuple(outlook.headroom),
-            end_compute=forecast.end,
-            end_reading=_as_tuple(outlook.end),
-            band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
-        )
-        self._write(lambda: self._history.add_forecast(past))
-
     def grid(self, name: str) -> tuple[float, ...]:
         """The fixed computes of a run's metrics and of its past bands; empty before its first
         forecast.
         """
-        return self._grids.get(name, ())
-
-    def _write(self, action: object) -> None:
-        assert callable(action)
-        try:
-            action()
-        except sqlite3.Error as error:
-            self._metrics.count_skipped("history_write", 1)
-            log.error(
-                "the history of forecasts cannot be written; the forecast goes on", error=str(error)
-            )
-
-
-def _as_tuple(values: Array | None) -> tuple[float, ...] | None:
-    return None if values is None else tuple(values.tolist())
+        return self._records.known_grid(name)
 
 
 def _log_incomplete(name: str, evaluation: CurvePoint) -> None:

@@ -21,19 +21,22 @@ MAX_FORECASTS = 400
 """Most forecasts kept of one run; beyond that every second one of the older half is dropped."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS evaluations (
-  run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL, standard_error REAL,
-  trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL, start_up REAL, devices REAL,
-  graded_share REAL,
+  run TEXT, dataset TEXT, incarnation INTEGER, step INTEGER, pass_rate REAL, compute REAL,
+  standard_error REAL, trained_tokens REAL, samples REAL, at REAL, truncation_ratio REAL,
+  start_up REAL, devices REAL, graded_share REAL,
   PRIMARY KEY (run, dataset, incarnation, step)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS starts (run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
+CREATE TABLE IF NOT EXISTS starts (
+  run TEXT, incarnation INTEGER, step INTEGER, PRIMARY KEY (run, incarnation));
 CREATE TABLE IF NOT EXISTS pushed (run TEXT PRIMARY KEY, unit TEXT, budget REAL);
 CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, compute TEXT);
 CREATE TABLE IF NOT EXISTS forecasts (
-  id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER, compute REAL, pass_rate REAL,
-  verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL, end_reading TEXT, band TEXT);
+  id INTEGER PRIMARY KEY, name TEXT, made_at REAL, replayed INTEGER, num_points INTEGER,
+  compute REAL, pass_rate REAL, verdict TEXT, asymptote TEXT, headroom TEXT, end_compute REAL,
+  end_reading TEXT, band TEXT);
 CREATE INDEX IF NOT EXISTS forecasts_by_name ON forecasts (name, id);
-CREATE TABLE IF NOT EXISTS advice (name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
-"""  # noqa: E501
+CREATE TABLE IF NOT EXISTS advice (
+  name TEXT PRIMARY KEY, num_points INTEGER, kind TEXT, evaluations INTEGER);
+"""
 log = get_logger()
 
 

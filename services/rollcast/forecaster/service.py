@@ -73,22 +73,7 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
     heartbeat = Heartbeat(interval + 600.0)
     try:
         history = History(settings.history or folder / FORECASTS)
-        budget = RunBudget(config.budget.steps, config.budget.device_hours)
-        end_reasons = {}
-        if over:
-            run_history, _, _ = history_of_folder(folder, None)
-            budget = budget.rest_after(run_history.evaluations)
-            end_reasons = (
-                {} if run_history.end_reason is None else {run_history.name: run_history.end_reason}
-            )
-        of_others = () if isinstance(settings.source, DirectScrape) else settings.source.curves
-        terms = {curve.run: curve for curve in of_others}
-        checkpoint_readers = {
-            config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)
-        }
-        engine = ForecastEngine(
-            board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers
-        )
+        engine = _make_engine(config, board, history, metrics, over=over)
         tail = FolderTail(config.run, folder)
         application = build_application(board, history, metrics, engine, tail, heartbeat)
         token = settings.push_token or config.http.token
@@ -122,6 +107,30 @@ def serve(config: RunConfig, *, over: bool = False) -> int:
         http.stop()
         source.close()
         history.close()
+
+
+def _make_engine(
+    config: RunConfig, board: Board, history: History, metrics: ForecastMetrics, *, over: bool
+) -> ForecastEngine:
+    """The engine with what the run file says of the runs. It makes the last forecasts again."""
+    folder = config.run_folder
+    source = config.forecaster.source
+    budget = RunBudget(config.budget.steps, config.budget.device_hours)
+    end_reasons = {}
+    if over:
+        run_history, _, _ = history_of_folder(folder, None)
+        budget = budget.rest_after(run_history.evaluations)
+        end_reasons = (
+            {} if run_history.end_reason is None else {run_history.name: run_history.end_reason}
+        )
+    of_others = () if isinstance(source, DirectScrape) else source.curves
+    terms = {curve.run: curve for curve in of_others}
+    checkpoint_readers = {
+        config.run: partial(KeptCheckpoints.at, folder, config.trainer.checkpoints)
+    }
+    return ForecastEngine(
+        board, history, metrics, {config.run: budget}, terms, end_reasons, checkpoint_readers
+    )
 
 
 def _make_source(config: RunConfig) -> EvaluationSource:

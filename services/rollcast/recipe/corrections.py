@@ -5,8 +5,10 @@ With rho_t = pi_train(y_t) / pi_gen(y_t) of `rollcast.recipe.losses` and the wei
 loss,
 
     mask        (IcePop, arXiv 2510.18855)   w_t -> w_t [a <= rho_t <= b]
-    truncation  (TIS, of `reinforce`)        w_t -> w_t sg(min(rho_t, C))           over tokens
-                                             w_t -> w_t sg(min(prod_s rho_s, C))    over the sequence, s its loss tokens
+    truncation  (TIS, of `reinforce`)        w_t -> w_t sg(min(rho_t, C))          over tokens
+                                             w_t -> w_t sg(min(prod_s rho_s, C))   over the sequence
+
+where s runs over the loss tokens of the sequence.
 
 Both papers take pi_train and pi_gen at the same weights, those that sampled the token; here
 pi_train has the trainer's weights of now, so with a large `recipe.schedule.max_staleness` staleness
@@ -16,7 +18,7 @@ sg = stop-gradient. The mask comes first. A masked token has weight 0, so it is 
 sequence either, neither here nor in GSPO's. The denominator stays sum_t w_t of the weights BEFORE
 any correction: IcePop divides by the length of the whole answer, masked tokens included. KL penalty
 and entropy bonus keep the weights before correction too.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

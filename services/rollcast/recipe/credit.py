@@ -3,19 +3,17 @@ with.
 
     episode   A_(i,t) = A_i, the advantage of the episode's reward R_i
               (`rollcast.recipe.advantages`), for each t
-    turn      G_(i,m) = sum_(n >= m) d^(n - m) r_(i,n)  +  d^(T_i - m) R_i        the return of turn
-              m of T_i
-              b_i     = (1 / T_i) sum_m G_(i,m)                                  the episode's mean
-                      return
-              A_(i,t) = (G_(i,m) - mean_j b_j) / normaliser                      t in turn m
+    turn      G_(i,m) = sum_(n >= m) d^(n - m) r_(i,n) + d^(T_i - m) R_i   return of turn m of T_i
+              b_i     = (1 / T_i) sum_m G_(i,m)                            the episode's mean return
+              A_(i,t) = (G_(i,m) - mean_j b_j) / normaliser                t in turn m
 
 r_(i,n) is the environment's reward for turn n alone, R_i the reward of the whole episode, which
 counts at its last turn, d the discount. The last reward of an OpenEnv server is R_i and no turn's:
 no reward counts twice. j runs over the kept rollouts of the prompt; the normaliser is that of
 `advantages`, with the episode's mean of the turns' squares in place of a rollout's square:
 
-    batch           sqrt(mean_i (1 / T_i) sum_m (G_(i,m) - mean_j b_j)^2) + eps    i over the kept
-                    rollouts of the batch
+    batch           sqrt(mean_i (1 / T_i) sum_m (G_(i,m) - mean_j b_j)^2) + eps,
+                    i over the kept rollouts of the batch
     prompt          the same with i over those of the prompt
     none            1
     leave_one_out   1, and the mean of b_j leaves out j = i

@@ -5,17 +5,15 @@ between calls, so a restarted trainer resumes by deriving the state again. The c
 
     schedule = PipelineRL(max_staleness=8, groups_per_step=48)
     while state.step < last_step:
-        give up schedule.unusable(state)                   # () except after a restart; dispatched
-                                                           again
-        dispatch schedule.dispatch(state) tasks            # lost tasks first, then new prompts
+        give up schedule.unusable(state)           # () except after a restart; dispatched again
+        dispatch schedule.dispatch(state) tasks    # lost tasks first, then new prompts
         match schedule.next_batch(state):
-            case Wait(reason): wait for a change, read the state again; count the seconds under
-            `reason`
+            case Wait(reason):
+                wait for a change, read the state again; count the seconds under `reason`
             case Batch(sequences):
                 if every group is filtered: settle them; the step stays
                 else:
-                    train; step t + 1 exists               # the batch stays in state.groups until
-                                                           here
+                    train; step t + 1 exists       # the batch stays in state.groups until here
                     if schedule.publishes(t + 1): publish t + 1 in the background
                     settle the batch; state.step = t + 1, state.steps_since_start += 1
 

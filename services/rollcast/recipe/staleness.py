@@ -7,8 +7,8 @@ order:
 
     pace   dispatched and not yet settled groups never exceed W(t) = P (floor(t) + k - t + 1)
     wait   a step at t with batch S is allowed only if for every j >= 0 at most j P groups outside S
-           have a deadline
-           <= t + j; otherwise the trainer waits. The oldest ready groups are taken first.
+           have a deadline <= t + j; otherwise the trainer waits. The oldest ready groups are taken
+           first.
     drop   only a group that was lost, or that took longer than a deadline in seconds that no
            working generator reaches
 

@@ -34,7 +34,8 @@ decisions/  verdict, forecast and decisions
                              misfit.py: others
     smoothing.py             running means
     backtest.py              what would have been forecast earlier
-    advice.py                stop, continue or wait; look_ahead.py: what each is worth
+    advice.py                stop, continue or wait; look_ahead.py: what each is worth;
+                             advice_words.py: its words; paid_compute.py: on which compute
     stopping.py              the opt-in rule that stops a run
     allocation.py            which of several runs to stop
     compare.py               which run is better; leave_one_out.py, repeats.py: what each part of a

@@ -139,8 +139,8 @@ class SplitSimulator:
         self._rates = rates
         round_steps = rates.schedule.max_staleness + 1
         rollouts = rates.schedule.groups_per_step * rates.rollouts_per_group
-        # Optimizer steps that are measured at least, so that six blocks of them give an error of
-        # the rate Rollouts that are measured at least, so that their mean length is that of the run
+        # 48: optimizer steps that are measured at least, so that six blocks of them give an error
+        # of the rate; 1500: rollouts at least, so that their mean length is that of the run.
         steps = max(48, math.ceil(1500 / rollouts))
         self._steps = math.ceil(steps / round_steps) * round_steps
         # Rounds of k + 1 steps before the measurement, in which the staleness window fills and

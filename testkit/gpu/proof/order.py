@@ -2,8 +2,8 @@
 
     missing -> begun -> done
                      -> failed: repeated only if that is asked for
-                     -> cut by the end of the whole command's time: tried again after all parts that
-                     were never begun
+                     -> cut by the end of the whole command's time: tried again after all parts
+                        that were never begun
 
 A part that does not fit into the time left is passed over, since a shorter one behind it may fit.
 """

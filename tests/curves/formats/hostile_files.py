@@ -273,7 +273,8 @@ def hostile_files(share: float) -> dict[str, tuple[str, Make]]:
             "a.jsonl",
             later(
                 lambda: text(
-                    f'{{"step":1,"{"acc" * times(5_000_000)}":0.5,"{"acc" * (times(5_000_000) + 1)}":0.6}}\n'  # noqa: E501
+                    f'{{"step":1,"{"acc" * times(5_000_000)}":0.5,'
+                    f'"{"acc" * (times(5_000_000) + 1)}":0.6}}\n'
                 )
             ),
         ),

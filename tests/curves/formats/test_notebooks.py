@@ -59,7 +59,8 @@ def frame() -> str:
     rows = "".join(
         f"<tr><th>{n}</th><td>{s}</td><td>{rate(s)}</td></tr>\n" for n, s in enumerate(STEPS)
     )
-    return f"<table><thead><tr><th></th><th>step</th><th>eval_acc</th></tr></thead><tbody>{rows}</tbody></table>"  # noqa: E501
+    head = "<thead><tr><th></th><th>step</th><th>eval_acc</th></tr></thead>"
+    return f"<table>{head}<tbody>{rows}</tbody></table>"
 
 
 def html_output(text: str) -> dict[str, Any]:
@@ -91,36 +92,30 @@ VERL = "".join(f"step:{s} - critic/score/mean:{rate(s)} - actor/entropy:0.4\n" f
 BARS = "".join(f"\r 10%|█▏  | {s}/120 [00:01<00:09, 1.0it/s, acc={rate(s)}]" for s in STEPS)
 
 READ = {
-    "a progress table": (notebook([html_output(progress())]), "notebook", ("rewards / "
-        "correctness_reward_func "
-        "/ "
-        "mean")),
+    "a progress table": (notebook([html_output(progress())]), "notebook",
+        "rewards / correctness_reward_func / mean"),
     "with printed samples": (
-        notebook([stream(SAMPLES * 40), html_output(progress()), stream(("Step 1: acc = 0.9, x = "
-            "2\n") * 9)]),
-        "notebook", "rewards / correctness_reward_func / mean",
-    ),
+        notebook(
+            [stream(SAMPLES * 40), html_output(progress()),
+                stream("Step 1: acc = 0.9, x = 2\n" * 9)]),
+        "notebook", "rewards / correctness_reward_func / mean"),
     "with evaluations": (notebook([html_output(evaluated())]), "notebook", "Accuracy"),
     "a frame": (notebook([html_output(frame())]), "notebook", "eval_acc"),
     "with a table of results": (
-        notebook(
-            [html_output(evaluated())],
-            [html_output(table(["model", "accuracy"], [[name, 0.5] for name in "abcdefg"]))],
-        ),
-        "notebook", "Accuracy",
-    ),
+        notebook([html_output(evaluated())],
+            [html_output(table(["model", "accuracy"], [[name, 0.5] for name in "abcdefg"]))]),
+        "notebook", "Accuracy"),
     "after an attempt that was interrupted": (
         notebook([html_output(progress(0.3, range(10, 40, 10)))], [html_output(progress())]),
-        "notebook", "rewards / correctness_reward_func / mean",
-    ),
-    "printed lines": (notebook([stream("Loading\n" + KEYS)]), ("printed output of a "
-        "notebook"), "acc"),
+        "notebook", "rewards / correctness_reward_func / mean"),
+    "printed lines": (notebook([stream("Loading\n" + KEYS)]), "printed output of a notebook",
+        "acc"),
     "printed dicts": (notebook([stream(DICTS)]), "printed output of a notebook", "reward"),
-    "printed by verl": (notebook([], [stream(VERL)]), ("printed output of a "
-        "notebook"), "critic/score/mean"),
+    "printed by verl": (notebook([], [stream(VERL)]), "printed output of a notebook",
+        "critic/score/mean"),
     "a printed bar": (notebook([stream(BARS)]), "printed output of a notebook", "acc"),
-    "a saved page": (("<!DOCTYPE "
-        "html>\n<html><body>") + progress() + "</body>", "tables of HTML", "rewards / corr"),
+    "a saved page": ("<!DOCTYPE html>\n<html><body>" + progress() + "</body>", "tables of HTML",
+        "rewards / corr"),
     "a table alone": (frame(), "tables of HTML", "eval_acc"),
 }  # fmt: skip
 

@@ -56,29 +56,31 @@ LOGS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a table of True": ("step,success\n" + "".join(f"{s},{w}\n" for s, _, w in EVERY), "success",
         ()),
     "a table of yes": (
-        "step,question,correct\n" + "".join(f"{s},q{n},{'yes' if w else 'No'}\n" for s, n,
-            w in EVERY), "correct", (),
-    ),
+        "step,question,correct\n" + "".join(
+            f"{s},q{n},{'yes' if w else 'No'}\n" for s, n, w in EVERY
+        ),
+        "correct", ()),
     "a table of true": (
         "step,opponent,win\n" + "".join(f"{s},o{n},{str(w).lower()}\n" for s, n, w in EVERY), "win",
-        (),
-    ),
+        ()),
     "a table of 1.0": ("iteration,success\n" + "".join(f"{s},{float(w)}\n" for s, _, w in EVERY),
         "success", ()),
-    "with rewards": (jsonl(*({"step": s, "correct": w, "reward": 7.5 * w - n} for s, n,
-        w in EVERY)), "correct", ()),
+    "with rewards": (
+        jsonl(*({"step": s, "correct": w, "reward": 7.5 * w - n} for s, n, w in EVERY)), "correct",
+        ()),
     "with a seed": (jsonl(*({"step": s, "seed": n, "success": w} for s, n, w in EVERY)), "success",
         ()),
     "train and eval": (jsonl(*MIXED), "solved", ("log_type=eval",)),
     "among lines of training": (
-        jsonl(*({"step": s, "loss": 0.1} for s in range(1, 10)), *({"step": s,
-            "eval/solved": w} for s, _, w in EVERY)),
-        "eval/solved", (),
-    ),
-    "in lines": ("".join((f"[game] step {s} | game_{n % 3} | solved: "
-        f"{int(w)}\n") for s, n, w in EVERY), "solved", ()),
-    "in words": ("".join((f"Step {s}: game {n}: reward = {7 - n}, solved = "
-        f"{w}\n") for s, n, w in EVERY), "solved", ()),
+        jsonl(*({"step": s, "loss": 0.1} for s in range(1, 10)),
+            *({"step": s, "eval/solved": w} for s, _, w in EVERY)),
+        "eval/solved", ()),
+    "in lines": (
+        "".join(f"[game] step {s} | game_{n % 3} | solved: {int(w)}\n" for s, n, w in EVERY),
+        "solved", ()),
+    "in words": (
+        "".join(f"Step {s}: game {n}: reward = {7 - n}, solved = {w}\n" for s, n, w in EVERY),
+        "solved", ()),
     "in a list": (json.dumps([{"step": s, "word": WORDS[n], "solved": w} for s, n, w in EVERY]),
         "solved", ()),
 }  # fmt: skip

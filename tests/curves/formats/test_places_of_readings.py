@@ -37,12 +37,11 @@ OF_EPOCHS: dict[str, tuple[str, list[int]]] = {
     "lines": (lines("Epoch {e} iter {i}: eval_acc={r}"), STEPS),
     "lines of training between": (
         "".join(
-            (f"Epoch {e} iter {i - 125}: loss=0.1\nEpoch {e} iter {i}: loss=0.2\nEpoch {e} iter "
-            f"{i}: eval_acc={r}\n")
+            f"Epoch {e} iter {i - 125}: loss=0.1\nEpoch {e} iter {i}: loss=0.2\n"
+            f"Epoch {e} iter {i}: eval_acc={r}\n"
             for e, i, r in EVERY
         ),
-        STEPS,
-    ),
+        STEPS),
     "brackets": (lines("Epoch [{e}/5], Step [{i}/1000], Loss: 0.1, Acc: {r}"), STEPS),
     "JSON": (lines('{{"epoch": {e}, "step": {i}, "eval_acc": {r}}}'), STEPS),
     "a table of batches": ("epoch,batch,eval_acc\n" + lines("{e},{i},{r}"), STEPS),
@@ -50,11 +49,9 @@ OF_EPOCHS: dict[str, tuple[str, list[int]]] = {
     "resumed": ("epoch,step,eval_acc\n" + resumed("{e},{i},{r}"), STEPS),
     "steps of the whole run": (
         "epoch,step,eval_acc\n" + "".join(f"{e},{1000 * (e - 1) + i},{r}\n" for e, i, r in EVERY),
-        STEPS,
-    ),
-    "steps that begin at 0 without an epoch": (
-        "step,eval_acc\n" + lines("{b},{r}"), list(range(20)),
-    ),
+        STEPS),
+    "steps that begin at 0 without an epoch": ("step,eval_acc\n" + lines("{b},{r}"),
+        list(range(20))),
 }  # fmt: skip
 """Form -> a log with four readings in each of five epochs, and the steps of its readings."""
 
@@ -108,26 +105,19 @@ def below_headings(heading: str, reading: str, *answers: str, per_step: int = 3)
 HEADING = "=== step {s} ==="
 BELOW_HEADINGS = {
     "prose": (HEADING, "accuracy: {r}", "The answer is {a}.", "accuracy is the share of {a}: {b}"),
-    "steps with measures": (HEADING, "accuracy: {r}", "step {a}: acc=.{b}", ("I think it is {a}: "
-        "no "
-        "{b}")),
-    "another training": (HEADING, "accuracy: {r}", ("Epoch {a}/100: loss=0.3 "
-        "acc=0.{b}"), "step={a} acc=0.{b}"),
+    "steps with measures": (HEADING, "accuracy: {r}", "step {a}: acc=.{b}",
+        "I think it is {a}: no {b}"),
+    "another training": (HEADING, "accuracy: {r}", "Epoch {a}/100: loss=0.3 acc=0.{b}",
+        "step={a} acc=0.{b}"),
     "numbered steps": (HEADING, "accuracy: {r}",
-        ("Step 1: total = {a}\nStep 2: total = {b}\nStep 3: "
-        "score "
-        "= "
-        "0.{a}")),
+        "Step 1: total = {a}\nStep 2: total = {b}\nStep 3: score = 0.{a}"),
     "scores": (HEADING, "accuracy: {r}", "The score: {a}/100", "reward = {a}, so x = {b}"),
-    "a better measure": (
-        ("--- Iteration {s} "
-        "---"), "mean reward: {r}", ("for step in range({a}): x = "
-            "{b}"), "score=0.{a}, accuracy=0.{b}",
-    ),
+    "a better measure": ("--- Iteration {s} ---", "mean reward: {r}",
+        "for step in range({a}): x = {b}", "score=0.{a}, accuracy=0.{b}"),
     "the same measure": ("## Step {s}/5000", "accuracy: {r}", "{a}/{b} = 3: yes",
         "accuracy: {a} of {b}"),
-    "two readings": ("Step {s}", ("eval accuracy = {r}\nloss = "
-        "0.3"), "Step 1: add {a}\nStep 2: times {b} = {a}"),
+    "two readings": ("Step {s}", "eval accuracy = {r}\nloss = 0.3",
+        "Step 1: add {a}\nStep 2: times {b} = {a}"),
 }  # fmt: skip
 """Kind -> the heading of a step, the reading below it, and the answers between them."""
 
@@ -145,20 +135,21 @@ def test_readings_below_headings_are_read_among_answers(kind: str, tmp_path: Pat
 LINE = "step {s}: acc={r}\n"
 WITH_STRAYS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "one": (lambda rows: [*rows[:10], LINE.format(s=3, r=0.1), *rows[10:]], "1 row left out"),
-    "three": (
-        lambda rows: [*rows[:10], *(LINE.format(s=s, r=0.1) for s in (3, 4, 5)), *rows[10:]],
-        "3 rows left out",
-    ),
+    "three": (lambda rows: [*rows[:10], *(LINE.format(s=s, r=0.1) for s in (3, 4, 5)), *rows[10:]],
+        "3 rows left out"),
     "falling": (lambda rows: [*rows[:10], *(LINE.format(s=s, r=0.1) for s in (9, 3)), *rows[10:]],
         "2 rows left out"),
     "two places": (
-        lambda rows: [*rows[:6], LINE.format(s=3, r=0.1), *rows[6:14], LINE.format(s=700, r=0.9),
-            *rows[14:]],
-        "2 rows left out",
-    ),
-    ("a restart by two "
-    "readings"): (lambda rows: [*rows[:10], *rows[8:]], ("2 evaluations left out, of steps that "
-        "were")),
+        lambda rows: [
+            *rows[:6],
+            LINE.format(s=3, r=0.1),
+            *rows[6:14],
+            LINE.format(s=700, r=0.9),
+            *rows[14:],
+        ],
+        "2 rows left out"),
+    "a restart by two readings": (lambda rows: [*rows[:10], *rows[8:]],
+        "2 evaluations left out, of steps that were"),
 }  # fmt: skip
 
 
@@ -195,30 +186,27 @@ def of_epochs(form: str) -> str:
 
 FOREIGN: dict[str, tuple[str, str, list[int]]] = {
     "DCGAN": (lines("[{e}/5][{i}/1000] loss: 0.3 acc: {r}"), "acc", STEPS),
-    "ImageNet of PyTorch": (lines("Epoch: [{e}][{i:4d}/1000]\tLoss: 2.1 (2.2)\tacc: "
-        "{r}"), "acc", STEPS),
+    "ImageNet of PyTorch": (lines("Epoch: [{e}][{i:4d}/1000]\tLoss: 2.1 (2.2)\tacc: {r}"), "acc",
+        STEPS),
     "tqdm with epochs": (
-        lines("Epoch {e}/5:  50%|█████     | {i}/1000 [00:10<00:10, 9.8it/s, "
-            "acc={r}]"), "acc", STEPS,
-    ),
+        lines("Epoch {e}/5:  50%|█████     | {i}/1000 [00:10<00:10, 9.8it/s, acc={r}]"), "acc",
+        STEPS),
     "Keras": (
         of_epochs(
-            "Epoch {e}/20\n100/100 [==============================] - 3s 30ms/step - loss: 0.3 - "
-            "val_accuracy: {r}"
+            "Epoch {e}/20\n100/100 [==============================] - 3s 30ms/step - loss: 0.3 "
+            "- val_accuracy: {r}"
         ),
-        "val_accuracy", list(range(1, 21)),
-    ),
+        "val_accuracy", list(range(1, 21))),
     "Lightning's bar": (
-        of_epochs("Epoch {e}: 100%|██████| 100/100 [00:10<00:00,  9.8it/s, v_num=0, "
-            "train_loss=0.3, "
-            "val_acc={r}]"),
-        "val_acc", list(range(1, 21)),
-    ),
+        of_epochs(
+            "Epoch {e}: 100%|██████| 100/100 [00:10<00:00,  9.8it/s, v_num=0, train_loss=0.3, "
+            "val_acc={r}]"
+        ),
+        "val_acc", list(range(1, 21))),
     "dicts": (lines("{{'epoch': {e}, 'batch': {i}, 'accuracy': {r}}}"), "accuracy", STEPS),
     "nested JSON": (
-        lines('{{"epoch": {e}, "train": {{"step": {i}, "acc": 0.4}}, "val": {{"acc": '
-            '{r}}}}}'), "val/acc", STEPS,
-    ),
+        lines('{{"epoch": {e}, "train": {{"step": {i}, "acc": 0.4}}, "val": {{"acc": {r}}}}}'),
+        "val/acc", STEPS),
 }  # fmt: skip
 """Logs in the forms of other tools: the text, the measure, the compute of each reading."""
 
@@ -255,14 +243,12 @@ def test_two_tries_with_epochs_are_no_continued_epochs(tmp_path: Path) -> None:
 
 QUESTIONS = {
     "batches and the whole of a validation": (
-        lines("Epoch {e} | val batch {b}/4 | acc {r}\nEpoch {e} | val acc "
-            "{r}1"), "eval/acc, val_acc could each be",
+        lines("Epoch {e} | val batch {b}/4 | acc {r}\nEpoch {e} | val acc {r}1"),
+        "eval/acc, val_acc could each be",
     ),
     "training and validation": (
         "epoch,batch,split,acc\n" + lines("{e},{i},train,{r}") + lines("{e},{i},val,{r}"),
-        ("split differs "
-            "between "
-            "rows"),
+        "split differs between rows",
     ),
     "two means of rewards": (
         "step,valid_reward,full_valid_mean_reward\n"
@@ -274,8 +260,8 @@ QUESTIONS = {
         "none of the columns",
     ),
     "words without marks": (
-        "".join((f"INFO ep 1 it {s} loss 0.3 val_acc "
-            "20.0%\n") for s in STEPS), "the form of this log is not known",
+        "".join(f"INFO ep 1 it {s} loss 0.3 val_acc 20.0%\n" for s in STEPS),
+        "the form of this log is not known",
     ),
     "sentences": (
         "".join(f"After {s} steps the model solves 2{s % 10}% of the problems\n" for s in STEPS),

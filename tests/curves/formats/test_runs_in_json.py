@@ -44,8 +44,8 @@ def runs(made: Any) -> dict[str, Any]:
 
 
 DOCUMENTS: dict[str, Any] = {
-    "steps below names": runs(lambda g: {"started": "Mon Mar 02", "steps": rows(g), "vals": [],
-        "src": "a.out"}),
+    "steps below names": runs(
+        lambda g: {"started": "Mon Mar 02", "steps": rows(g), "vals": [], "src": "a.out"}),
     "lists": runs(rows),
     "columns": runs(columns),
     "columns below a name": runs(lambda g: {"args": {"lr": [1, 2]}, "history": columns(g)}),
@@ -54,16 +54,16 @@ DOCUMENTS: dict[str, Any] = {
         "results": runs(lambda g: {"metrics": {"log": rows(g, "reward")}})},
     "rows by step": runs(lambda g: {str(s): {"reward": rate(s, g), "loss": 0.1} for s in STEPS}),
     "log histories": runs(lambda g: {"global_step": 24, "log_history": rows(g, "reward")}),
-    ("training and "
-    "evaluation"): runs(lambda g: {"train": rows(0.1, "reward"), "eval": evaluations(g)}),
+    "training and evaluation": runs(
+        lambda g: {"train": rows(0.1, "reward"), "eval": evaluations(g)}),
     "steps and evaluations": runs(lambda g: {"steps": rows(0.1), "vals": evaluations(g)}),
-    "a list of runs": [{"name": name, "lr": 1e-6, "history": rows(gain)} for name,
-        gain in GAINS.items()],
-    ("a list of runs below a "
-    "name"): {"runs": [{"run_id": n, "metrics": rows(g, "reward")} for n, g in GAINS.items()]},
+    "a list of runs": [
+        {"name": name, "lr": 1e-6, "history": rows(gain)} for name, gain in GAINS.items()],
+    "a list of runs below a name": {
+        "runs": [{"run_id": n, "metrics": rows(g, "reward")} for n, g in GAINS.items()]},
     "a list of runs with columns": [{"id": name, **columns(gain)} for name, gain in GAINS.items()],
-    "runs by number": {str(k): {"name": n, "log": rows(g)} for k, (n,
-        g) in enumerate(GAINS.items())},
+    "runs by number": {
+        str(k): {"name": n, "log": rows(g)} for k, (n, g) in enumerate(GAINS.items())},
 }  # fmt: skip
 
 
@@ -83,9 +83,8 @@ def test_runs_of_a_document_are_asked_and_chosen(kind: str, tmp_path: Path) -> N
 
 
 ONE_RUN: dict[str, tuple[Any, str]] = {
-    ("training and "
-    "evaluation"): ({"train": rows(0.1, "reward"), "eval": evaluations(0.4)},
-    "eval/val-core/x/acc/mean@1"),
+    "training and evaluation": ({"train": rows(0.1, "reward"), "eval": evaluations(0.4)},
+        "eval/val-core/x/acc/mean@1"),
     "one name": ({"my-run": {"steps": rows(0.4)}}, "critic/score/mean"),
     "a list of one": ([{"name": "my-run", "history": rows(0.4)}], "critic/score/mean"),
     "rows with lists": ([{**row, "rewards": [0.1, 0.2], "lengths": [5, 6]} for row in rows(0.4)],
@@ -93,22 +92,17 @@ ONE_RUN: dict[str, tuple[Any, str]] = {
     "settings that look like tables": (
         {"config": {"a": {"step": [1, 2], "acc": [0, 1]}, "b": {"step": [1, 2], "acc": [0, 1]}},
             "log": rows(0.4)},
-        "critic/score/mean",
-    ),
+        "critic/score/mean"),
     "scalars by tag": (
-        {"reward": [{"step": s, "value": rate(s, 0.4)} for s in STEPS], "loss": [{"step": 1,
-            "value": 1}]},
-        "value",
-    ),
+        {"reward": [{"step": s, "value": rate(s, 0.4)} for s in STEPS],
+            "loss": [{"step": 1, "value": 1}]},
+        "value"),
     "rows by step": ({str(s): {"reward": rate(s, 0.4)} for s in STEPS}, "reward"),
     "measures apart": (
-        {
-            "rewards": [{"step": s, "reward": 0.5} for s in range(1, 99)],
+        {"rewards": [{"step": s, "reward": 0.5} for s in range(1, 99)],
             "accuracies": [{"step": s, "accuracy": rate(s, 0.4)} for s in STEPS],
-            "samples": [{"prompt": "p", "score": 0.1}] * 200,
-        },
-        "accuracy",
-    ),
+            "samples": [{"prompt": "p", "score": 0.1}] * 200},
+        "accuracy"),
 }  # fmt: skip
 
 

@@ -188,59 +188,43 @@ def table(header: str, row: str) -> str:
 CHOSEN = {
     "stable-baselines3 progress.csv": (
         "rollout/ep_rew_mean,rollout/ep_len_mean,rollout/success_rate,time/fps,time/total_timesteps,train/n_updates",
-        "0.5,21.{s},{r},300,{s}000,{s}", "time/total_timesteps", "rollout/success_rate",
-    ),
-    "Lightning metrics.csv": (
-        "epoch,step,train_reward_step,train_reward_epoch,val_acc", "{s},{s}0,0.5,{f},{r}", "step",
-        "val_acc",
-    ),
+        "0.5,21.{s},{r},300,{s}000,{s}", "time/total_timesteps", "rollout/success_rate"),
+    "Lightning metrics.csv": ("epoch,step,train_reward_step,train_reward_epoch,val_acc",
+        "{s},{s}0,0.5,{f},{r}", "step", "val_acc"),
     "tinker metrics": (
         "step,env/all/reward/total,env/all/correct,env/all/by_group/frac_all_good,test/env/all/correct,progress/done_frac",
-        "{s},{f},{f},0.1,{r},0.{s}", "step", "test/env/all/correct",
-    ),
+        "{s},{f},{f},0.1,{r},0.{s}", "step", "test/env/all/correct"),
     "SkyRL": (
         "trainer/global_step,reward/avg_raw_reward,reward/avg_pass_at_8,reward/mean_positive_reward,generate/avg_num_tokens",
-        "{s},{r},0.9,0.8,{s}00", "trainer/global_step", "reward/avg_raw_reward",
-    ),
+        "{s},{r},0.9,0.8,{s}00", "trainer/global_step", "reward/avg_raw_reward"),
     "slime": (
         "rollout/step,rollout/raw_reward,rollout/truncated_ratio,eval/aime,eval/aime-truncated_ratio",
-        "{s},{f},0.1,{r},0.2", "rollout/step", "eval/aime",
-    ),
+        "{s},{f},0.1,{r},0.2", "rollout/step", "eval/aime"),
     "rllm": (
         "training/global_step,batch/solve_none,batch/solve_all,batch/solve_partial,critic/score/mean,val/test_score/x",
-        "{s},3,2,5,{f},{r}", "training/global_step", "val/test_score/x",
-    ),
+        "{s},3,2,5,{f},{r}", "training/global_step", "val/test_score/x"),
     "counts": ("step,num_correct,correct,total_correct,reward", "{s},{s},{s},{s},{r}", "step",
         "reward"),
     "weights and spreads": (
         "step,loss_weight,reward_weight,reward_std,advantages/mean,frac_reward_zero_std,reward",
-        "{s},0.5,0.6,0.2,0.0,0.3,{r}", "step", "reward",
-    ),
-    ("the best so far is not the "
-    "newest"): ("step,best_val_acc,val_acc", "{s},0.9,{r}", "step", "val_acc"),
-    "held out before an accuracy that does not say so": (
-        "step,accuracy,eval/reward", "{s},{f},{r}", "step", "eval/reward",
-    ),
-    "the mean of several sets": (
-        "step,eval/accuracy,eval/gsm8k/accuracy,eval/math/accuracy", "{s},{r},{f},0.{s}", "step",
-        "eval/accuracy",
-    ),
-    "one data set next to a shaped reward": (
-        "step,eval/reward,eval/gsm8k/accuracy", "{s},{f},{r}", "step", "eval/gsm8k/accuracy",
-    ),
-    "unsloth's parts": (
-        "step,reward,rewards/int_reward_func,rewards/correctness_reward_func",
-        "{s},{r},0.1{s},0.0{s}",
-        "step", "reward",
-    ),
-    ("a planned number of steps is no "
-    "counter"): ("total_steps,epoch,accuracy", "500,{s},{r}", "epoch", "accuracy"),
+        "{s},0.5,0.6,0.2,0.0,0.3,{r}", "step", "reward"),
+    "the best so far is not the newest": ("step,best_val_acc,val_acc", "{s},0.9,{r}", "step",
+        "val_acc"),
+    "held out before an accuracy that does not say so": ("step,accuracy,eval/reward", "{s},{f},{r}",
+        "step", "eval/reward"),
+    "the mean of several sets": ("step,eval/accuracy,eval/gsm8k/accuracy,eval/math/accuracy",
+        "{s},{r},{f},0.{s}", "step", "eval/accuracy"),
+    "one data set next to a shaped reward": ("step,eval/reward,eval/gsm8k/accuracy", "{s},{f},{r}",
+        "step", "eval/gsm8k/accuracy"),
+    "unsloth's parts": ("step,reward,rewards/int_reward_func,rewards/correctness_reward_func",
+        "{s},{r},0.1{s},0.0{s}", "step", "reward"),
+    "a planned number of steps is no counter": ("total_steps,epoch,accuracy", "500,{s},{r}",
+        "epoch", "accuracy"),
     "W&B's counter last": ("_step,_runtime,trainer_step,eval/acc", "{s}7,{s}9,{s},{r}",
         "trainer_step", "eval/acc"),
     "RLlib progress.csv": (
         "timesteps_total,episode_reward_mean,episode_reward_max,episode_len_mean,time_total_s,training_iteration,done",
-        "{s}000,{r},1.0,20.0,{s}.5,{s},False", "timesteps_total", "episode_reward_mean",
-    ),
+        "{s}000,{r},1.0,20.0,{s}.5,{s},False", "timesteps_total", "episode_reward_mean"),
 }  # fmt: skip
 """Class -> the header and a row of a table, and the right columns."""
 
@@ -255,23 +239,14 @@ def test_the_right_columns_of_other_frameworks_are_taken(kind: str, tmp_path: Pa
 
 
 ASKED = {
-    "parts without a total": (
-        "step,rewards/completeness/mean,rewards/style/mean", "{s},{r},{f}",
-        "rewards/completeness/mean, rewards/style/mean could each be",
-    ),
-    "an accuracy of something next to a reward": (
-        "step,reward_mean,finding_accuracy", "{s},{r},{f}", ("reward_mean, finding_accuracy could "
-            "each "
-            "be"),
-    ),
-    "sets of different measures": (
-        "step,eval_gsm8k_accuracy,eval_math_reward", "{s},{r},{f}", ("eval_gsm8k_accuracy, "
-            "eval_math_reward "
-            "could "
-            "each"),
-    ),
-    ("only plausible names are "
-    "offered"): ("step,lr,loss,foo,bar", "{s},1,2,{r},{f}", "name one of foo, bar with"),
+    "parts without a total": ("step,rewards/completeness/mean,rewards/style/mean", "{s},{r},{f}",
+        "rewards/completeness/mean, rewards/style/mean could each be"),
+    "an accuracy of something next to a reward": ("step,reward_mean,finding_accuracy",
+        "{s},{r},{f}", "reward_mean, finding_accuracy could each be"),
+    "sets of different measures": ("step,eval_gsm8k_accuracy,eval_math_reward", "{s},{r},{f}",
+        "eval_gsm8k_accuracy, eval_math_reward could each"),
+    "only plausible names are offered": ("step,lr,loss,foo,bar", "{s},1,2,{r},{f}",
+        "name one of foo, bar with"),
 }  # fmt: skip
 
 
@@ -314,38 +289,36 @@ LINES = {
     "key=value": ("step={s} reward={r} loss=0.1", "step", "reward"),
     "logfmt with a level": ('level=info msg="done" step={s} acc={r}', "step", "acc"),
     "words and colons": ("Step {s}/100, Average reward: {r}, Loss: 0.5", "step", "Average_reward"),
-    "iterations": (
-        ("2026-01-02 10:00:{s} - INFO - Iteration {s} - mean reward: {r} - kl: "
-        "0.1"), "iteration", "mean_reward",
-    ),
+    "iterations": ("2026-01-02 10:00:{s} - INFO - Iteration {s} - mean reward: {r} - kl: 0.1",
+        "iteration", "mean_reward"),
     "nanochat": ("step {s}/467 | loss: 0.123456 | reward: {r} | dt: 12.00ms", "step", "reward"),
     "torchtune": ("Step {s} | loss:0.1 rewards:{r} kl_loss:0.1 ", "step", "rewards"),
-    "evaluations apart": (("[train] step {s}: reward=0.9\n[eval] step {s}: "
-        "reward={r}"), "step", "eval/reward"),
-    "eval in words": (("step {s} reward: 0.9\nEvaluation at step {s}: accuracy: "
-        "{r}"), "step", "eval/accuracy"),
+    "evaluations apart": ("[train] step {s}: reward=0.9\n[eval] step {s}: reward={r}", "step",
+        "eval/reward"),
+    "eval in words": ("step {s} reward: 0.9\nEvaluation at step {s}: accuracy: {r}", "step",
+        "eval/accuracy"),
     "JSON behind a prefix": ('INFO:root:{{"step": {s}, "reward": {r}}}', "step", "reward"),
     "dicts without an epoch": ("{{'step': {s}, 'reward': np.float64({r})}}", "step", "reward"),
-    "a bar of tqdm": (("\r 12%|\u2588 | {s}/100 [00:10<01:00, 1.2s/it, loss=0.1, "
-        "reward={r}]"), "step", "reward"),
-    "colours": (("\x1b[1;32m[INFO]\x1b[0m step={s} "
-        "\x1b[38;5;9mreward={r}\x1b[0m\x1b[K"), "step", "reward"),
+    "a bar of tqdm": ("\r 12%|\u2588 | {s}/100 [00:10<01:00, 1.2s/it, loss=0.1, reward={r}]",
+        "step", "reward"),
+    "colours": ("\x1b[1;32m[INFO]\x1b[0m step={s} \x1b[38;5;9mreward={r}\x1b[0m\x1b[K", "step",
+        "reward"),
     "values behind names": ("step {s} | reward {r} | kl 0.1", "step", "reward"),
-    "slime": (
-        ("rollout {s}: {{'rollout/raw_reward': 0.9, 'rollout/truncated': 0.1}}\neval {s}: "
-        "{{'eval/aime': {r}}}"),
-        "step", "eval/aime",
-    ),
+    "slime": ((
+            "rollout {s}: {{'rollout/raw_reward': 0.9, 'rollout/truncated': 0.1}}\neval {s}: "
+            "{{'eval/aime': {r}}}"
+        ),
+        "step", "eval/aime"),
     "a place in the code": (
-        ("2026-01-01 10:00:00.123 | INFO | trainer:step:88 - step={s} | "
-        "mean_reward={r}"), "step", "mean_reward",
-    ),
-    "a bar that is drawn again": (
-        ("\r {s}/100 [00:10<01:00, 1.2s/it, reward=0.9]\r {s}/100 [00:10<01:00, 1.2s/it, "
-        "reward={r}]"), "step", "reward",
-    ),
-    "a bar of one epoch": (("Epoch 1:  12%|\u2588 | {s}/100 [00:10<01:00, 1.2s/it, "
-        "reward={r}]"), "step", "reward"),
+        "2026-01-01 10:00:00.123 | INFO | trainer:step:88 - step={s} | mean_reward={r}", "step",
+        "mean_reward"),
+    "a bar that is drawn again": ((
+            "\r {s}/100 [00:10<01:00, 1.2s/it, reward=0.9]\r {s}/100 [00:10<01:00, 1.2s/it, "
+            "reward={r}]"
+        ),
+        "step", "reward"),
+    "a bar of one epoch": ("Epoch 1:  12%|\u2588 | {s}/100 [00:10<01:00, 1.2s/it, reward={r}]",
+        "step", "reward"),
     "epochs": ("Epoch {s}/12: loss=0.3, success_rate={r}", "epoch", "success_rate"),
 }  # fmt: skip
 
@@ -427,27 +400,21 @@ def evaluated_by_samples(answer: str) -> str:
 
 
 EVALUATED = {
-    "late, with a restart": (
-        evaluated_late(1, 230, 40, 5) + evaluated_late(201, 300, 40, 5), [40, 80, 120, 160, 200,
-            240, 280], 0,
-    ),
+    "late, with a restart": (evaluated_late(1, 230, 40, 5) + evaluated_late(201, 300, 40, 5),
+        [40, 80, 120, 160, 200, 240, 280], 0),
     "late, and ending after a restart": (
-        evaluated_late(1, 220, 40, 5) + evaluated_late(181, 300, 40, 25), [40, 80, 120, 160, 200,
-            240], 0,
-    ),
+        evaluated_late(1, 220, 40, 5) + evaluated_late(181, 300, 40, 25),
+        [40, 80, 120, 160, 200, 240], 0),
     "two, late": (evaluated_late(1, 100, 40, 5), [40, 80], 0),
-    "with a summary": (
-        evaluated_late(1, 300, 50, 0) + ("best eval: step 200, accuracy: 0.2\nlast eval: step 300, "
-            "accuracy: "
-            "0.3\n"),
-        [50, 100, 150, 200, 250, 300], 1,
-    ),
-    "by samples, with an answer below": (
-        evaluated_by_samples("eval @ step 999: accuracy: 0.99"), [1000 * s for s in STEPS], 1,
-    ),
-    "by samples, with an answer above": (
-        evaluated_by_samples("eval @ step 99999: accuracy: 0.99"), [1000 * s for s in STEPS], 1,
-    ),
+    "with a summary": ((
+            evaluated_late(1, 300, 50, 0)
+            + "best eval: step 200, accuracy: 0.2\nlast eval: step 300, accuracy: 0.3\n"
+        ),
+        [50, 100, 150, 200, 250, 300], 1),
+    "by samples, with an answer below": (evaluated_by_samples("eval @ step 999: accuracy: 0.99"),
+        [1000 * s for s in STEPS], 1),
+    "by samples, with an answer above": (evaluated_by_samples("eval @ step 99999: accuracy: 0.99"),
+        [1000 * s for s in STEPS], 1),
 }  # fmt: skip
 """How a run is evaluated -> its log, the steps of its readings, and how many lines are left out."""
 

@@ -107,7 +107,7 @@ def _forecast(run: BatchRun, exclude_before: float | None) -> Forecast:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     at = amounts.amount(answer["budget"])
     rows = []
@@ -148,7 +148,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     at = f"{amounts.amount(answer['budget'])} {answer['unit']}"
     best = answer["recommended"]
@@ -181,7 +181,7 @@ def _show_choice(answer: dict[str, Any]) -> None:
 
 
 def _budgets_in_words(budgets: Sequence[dict[str, Any]]) -> str:
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     return ", ".join(
         (

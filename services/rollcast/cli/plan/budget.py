@@ -129,7 +129,7 @@ def _shown_until(answer: dict[str, Any], advice: Advice) -> float:
 
 def conclusions(answer: dict[str, Any]) -> list[str]:
     """The answer in words."""
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     sentences = []
     if (spent := answer.get("budget")) is not None and spent["reading"]["q50"] is not None:

@@ -21,7 +21,7 @@ from rollcast.plots.figure import (
     save,
     write_heading,
 )
-from rollcast.scaling.decisions.advice import chance_in_words
+from rollcast.scaling.decisions.advice_words import chance_in_words
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast

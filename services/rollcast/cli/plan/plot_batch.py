@@ -10,7 +10,7 @@ import numpy as np
 
 from rollcast.curves.amounts import amount
 from rollcast.plots.figure import COLOURS, GREY, INK, legend_below, new_figure, save, write_heading
-from rollcast.scaling.decisions.advice import chance_in_words
+from rollcast.scaling.decisions.advice_words import chance_in_words
 
 if TYPE_CHECKING:
     from rollcast.scaling.decisions.forecast import Forecast

@@ -283,7 +283,7 @@ def _quantiles(values: Any) -> Any:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     at = amounts.amount(answer["budget"])
     rows = []
@@ -309,7 +309,7 @@ def _show(answer: dict[str, Any]) -> None:
 
 
 def _show_choice(answer: dict[str, Any]) -> None:
-    from rollcast.scaling.decisions.advice import chance_in_words
+    from rollcast.scaling.decisions.advice_words import chance_in_words
 
     unit = answer["unit"]
     at = amounts.amount(answer["budget"])

@@ -4,7 +4,7 @@ place of a program prints.
     [step 40] avg_loss=-0.007 acc=0.45         form `[step #] avg_loss`: the lines of a training
                                                loop
     * Step 1: 6 beds * 10 rows per bed = 60    form `* step # : # beds * # rows per bed`: a model's
-      printed answer
+                                               printed answer
 """
 
 import json

@@ -1,10 +1,10 @@
 """The tables inside of a JSON document: of training and of evaluation, and of several runs by their
 names.
 
-{"train": [{"step": 1, "reward": 0.2}, ..], "eval": [..]}                   columns train/reward, eval/..
-{"a": {"steps": [{"step": 1, "reward": 0.2}, ..]}, "b": {"steps": [..]}}    runs a and b
-[{"name": "a", "history": [{"step": 1, "reward": 0.2}, ..]}, ..]            runs by their name, or numbered
-"""  # noqa: E501
+    {"train": [{"step": 1, "reward": .2}, ..], "eval": [..]}     columns train/reward, eval/..
+    {"a": {"steps": [{"step": 1, "reward": .2}, ..]}, "b": ..}   runs a and b
+    [{"name": "a", "history": [{"step": 1, ..}, ..]}, ..]        runs by their name, or numbered
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,12 +1,12 @@
 """Consoles that print all metrics of a step in one line. Between the lines are progress bars and
 other processes'.
 
-    verl             step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 -
-                     critic/score/mean:np.float64(0.41) - ..
-    OpenRLHF         Global step 12: {'policy_loss': 0.1, 'reward': 0.43, ..}
-                     Evaluation completed in 0:01:20, global_step 12, eval_metrics:
-                     {'eval_gsm8k_pass1': 0.4, ..}
-    TRL              {'loss': 0.01, 'reward': '0.43', .., 'epoch': 0.12}
+    verl       step:12 - val-core/openai/gsm8k/reward/mean@1:0.53 - critic/score/mean:0.41 - ..
+    OpenRLHF   Global step 12: {'policy_loss': 0.1, 'reward': 0.43, ..}
+               Evaluation completed in 0:01:20, global_step 12, eval_metrics: {'eval_pass1': .4, ..}
+    TRL        {'loss': 0.01, 'reward': '0.43', .., 'epoch': 0.12}
+
+verl may print a number as `np.float64(0.41)`.
 
 The mappings are read as text, never evaluated. Ray puts `(TaskRunner pid=123) ` before a line of
 verl.

@@ -11,7 +11,8 @@ SEED = "seed "
 separates no runs."""
 _TITLE = re.compile(
     r"(?<!\w)(?P<kind>experiment_name|exp_name|run_name|run-name|experiment|seed)"
-    r"(?:['\"]?\s?[:=]\s?['\"]?|(?:(?<=--experiment_name)|(?<=--exp_name)|(?<=--run_name)|(?<=--run-name)|(?<=seed)) )"  # noqa: E501
+    r"(?:['\"]?\s?[:=]\s?['\"]?"
+    r"|(?:(?<=--experiment_name)|(?<=--exp_name)|(?<=--run_name)|(?<=--run-name)|(?<=seed)) )"
     r"(?P<name>\w[\w./+@-]{0,200})"
 )
 _KINDS = ("experiment_name", "exp_name", "run_name", "run-name", "experiment", "seed")

@@ -3,17 +3,17 @@
 
 A loss maps the tokens of one micro-batch to terms J_t of the objective to maximise; `objective`
 returns (sum_t w_t J_t, sum_t w_t) BEFORE any reduction over micro-batches or ranks. The loss to
-minimise is
--(all-reduced sum) / (all-reduced denominator). w_t comes from `rollcast.recipe.aggregation`, once per batch, so a
-prompt group may be split over micro-batches and ranks at will, a rollout may not.
+minimise is -(all-reduced sum) / (all-reduced denominator). w_t comes from
+`rollcast.recipe.aggregation`, once per batch, so a prompt group may be split over micro-batches and
+ranks at will, a rollout may not.
 
 Tokens with weight 0 (the forced phrase, padding) have no effect: their log-probabilities, finite or
 not, reach neither value nor gradient.
 
     rho_t  = pi_train(y_t) / pi_gen(y_t)    numerator from the trainer's kernels, denominator from
-           the generator's
+                                            the generator's
     A_t    = advantage of the token's rollout (`rollcast.recipe.advantages`)
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

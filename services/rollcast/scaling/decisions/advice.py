@@ -14,12 +14,18 @@ chance.
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
 from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.scaling.decisions.advice_answer import Advice, AdviceKind, EarlierAdvice, Stretch
+from rollcast.scaling.decisions.advice_words import (
+    above_the_ceiling_in_words,
+    caution_in_words,
+    chance_in_words,
+    evaluations_in_words,
+    signs_in_words,
+)
 from rollcast.scaling.decisions.digits import difference, place
 from rollcast.scaling.decisions.forecast import Forecast
 from rollcast.scaling.decisions.look_ahead import (
@@ -28,6 +34,7 @@ from rollcast.scaling.decisions.look_ahead import (
     value_of_the_rest,
     waits_until,
 )
+from rollcast.scaling.decisions.paid_compute import Axis, SameAxis
 from rollcast.scaling.decisions.settings import MIN_RECENT_READINGS, NEGLIGIBLE_GAIN
 from rollcast.scaling.decisions.verdict import VerdictKind
 from rollcast.scaling.law.curve import Array
@@ -38,32 +45,11 @@ __all__ = [
     "AdviceKind",
     "EarlierAdvice",
     "advise",
-    "chance_in_words",
     "evaluation_spacing",
 ]
 
 SHOWN_LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of a gain that are printed."""
-
-
-class Axis(Protocol):
-    """A rising map between the compute that is paid for and what the law is fitted on; (m,) ->
-    (m,).
-    """
-
-    def to_fitted(self, device_hours: Array) -> Array: ...
-
-    def to_device_hours(self, fitted: Array) -> Array: ...
-
-
-class SameAxis:
-    """The law is fitted on the compute that is paid for."""
-
-    def to_fitted(self, device_hours: Array) -> Array:
-        return device_hours
-
-    def to_device_hours(self, fitted: Array) -> Array:
-        return fitted
 
 
 def advise(
@@ -182,7 +168,7 @@ class _Question:
             return self._advice(
                 AdviceKind.WAIT,
                 self._forecast.verdict.reason,
-                f"{_evaluations(num_missing)} would give one.",
+                f"{evaluations_in_words(num_missing)} would give one.",
                 num_missing,
             )
         if self._verdict is VerdictKind.NO_LEARNING:
@@ -242,10 +228,10 @@ class _Question:
         )
 
     def _wait(self, wait: WaitPlan) -> Advice:
-        evaluations = _evaluations(wait.evaluations)
+        evaluations = evaluations_in_words(wait.evaluations)
         if wait.is_open:
             reason = f"{self._odds()} It is worth more to decide after {evaluations} than now."
-            return self._advice(AdviceKind.WAIT, reason, _signs(wait), wait.evaluations)
+            return self._advice(AdviceKind.WAIT, reason, signs_in_words(wait), wait.evaluations)
         paid = "evaluation pays for itself, the rest after it hardly"
         if wait.evaluations > 1:
             paid = f"{wait.evaluations} evaluations pay for themselves, the rest after them hardly"
@@ -311,7 +297,7 @@ class _Question:
         headline = (
             kind.capitalize()
             if kind is not AdviceKind.WAIT
-            else f"Wait for {_evaluations(evaluations)}"
+            else f"Wait for {evaluations_in_words(evaluations)}"
         )
         has_rest = self._forecast.verdict.has_forecast and self._budget > self._newest_compute
         return Advice(
@@ -371,38 +357,13 @@ class _Question:
         low, median, high = map(difference, (self._printed_levels[-1] - self._level).tolist())
         mean_gain = difference(value_of_the_rest(self._gains_of_the_rest))
         which = "As much compute again" if self._is_assumed else "The rest"
-        caution = ""
-        if not self._forecast.verdict.has_trend:
-            learned = (
-                "what curves of other groups did"
-                if self._forecast.options.prior.stack
-                else "the prior"
-            )
-            caution = f" The readings show no trend, so this rests on {learned} and on their noise."
-        elif not self._verdict.is_described:
-            caution = " No law describes the curve: find out what happened first."
-        elif not self._verdict.is_decidable:
-            caution = " The end is not known well: ask again."
         level = f"on the level now, {self._level:.3f} (newest {self._num_level_readings} readings)"
         return (
             f"{which} gains {median} (90 %: {low} to {high}) {level}, {mean_gain} on average with "
-            "the best checkpoint "
-            f"kept. It gains {self._worth:.2g} or more with a chance of "
+            f"the best checkpoint kept. It gains {self._worth:.2g} or more with a chance of "
             f"{chance_in_words(self._chance())}."
-            f"{self._above_the_ceiling()}{caution}"
-        )
-
-    def _above_the_ceiling(self) -> str:
-        """Why the gain exceeds the headroom, if it does: A is the ceiling of the trajectories that
-        have one.
-        """
-        forecast = self._forecast
-        asymptote = float(forecast.asymptote((0.5,))[0])
-        if not forecast.verdict.is_described or self._printed_levels[-1][1] <= asymptote:
-            return ""
-        return (
-            f" The end lies above A, {asymptote:.3f}, because gains end with a probability of "
-            f"{chance_in_words(forecast.ceiling_probability)} only: A is the ceiling if they do."
+            f"{above_the_ceiling_in_words(self._forecast, self._printed_levels[-1][1])}"
+            f"{caution_in_words(self._forecast)}"
         )
 
 
@@ -412,30 +373,3 @@ def evaluation_spacing(forecast: Forecast) -> float:
     recent = compute[-max(2, compute.size // 3) - 1 :]
     spacing = float(np.median(np.diff(recent))) if recent.size > 1 else float(compute[-1])
     return max(spacing, 1e-9 * float(compute[-1]))
-
-
-def _signs(wait: WaitPlan) -> str:
-    """Sentence on the next readings that would change the advice."""
-    goes_on = (
-        None
-        if wait.continue_from is None
-        else f"{wait.continue_from:.3f} or more would speak for continuing"
-    )
-    if goes_on is None and wait.stop_below is None:
-        return "Hardly any one reading would; the slope of the curve will."
-    if wait.stop_below is None:
-        return f"A level of {goes_on}."
-    if goes_on is None:
-        return f"A level below {wait.stop_below:.3f} would speak for stopping."
-    return f"A level of {goes_on}, below {wait.stop_below:.3f} for stopping."
-
-
-def _evaluations(number: int) -> str:
-    return "1 more evaluation" if number == 1 else f"{number} more evaluations"
-
-
-def chance_in_words(probability: float) -> str:
-    """A probability in per cent. Draws cannot separate more than 99 % from certainty."""
-    if probability > 0.99:
-        return "over 99 %"
-    return "under 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"

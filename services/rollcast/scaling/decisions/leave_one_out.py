@@ -5,12 +5,11 @@ fitted. Efficiency is compared with A held at one value for every recipe: the me
 asymptotes of the whole recipe and of those that share its ceiling. Efficiency has two signs: B, the
 paper's, and the compute that the law takes half-way up.
 
-    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the 90
-                        % interval excludes
-                        0; and one recipe has already passed the other one's ceiling
+    ceiling mover       leaving the part out moves A by more than the paper's margin of 0.02; the
+                        90 % interval excludes 0; and one recipe has already passed the other one's
+                        ceiling
     efficiency shaper   it does not; but at the common A it moves the compute half-way up by more
-                        than a tenth, or B,
-                        and the 90 % interval excludes "no change"
+                        than a tenth, or B, and the 90 % interval excludes "no change"
     cannot tell         neither
     null control        nothing was left out in effect; whatever the row shows is noise
 

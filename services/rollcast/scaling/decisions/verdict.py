@@ -71,9 +71,9 @@ class Verdict:
 
     Attributes:
         at: compute near which the run broke or changed, on the axis of the fit; None for other
-            verdicts. num_missing:
-        further evaluations that a forecast needs, of the run or of its part after a change; 0 if it
-        is made.
+            verdicts.
+        num_missing: further evaluations that a forecast needs, of the run or of its part after a
+            change; 0 if it is made.
         has_trend: False for a run that is too early because its readings show no trend beyond
             noise.
     """

@@ -131,8 +131,6 @@ class Curve:
             initial = float(np.mean(y[at_zero]))
             if error is not None and initial_standard_error is None:
                 initial_standard_error = float(np.mean(error[at_zero]))
-        if initial_standard_error is not None and not _is_known(initial_standard_error):
-            initial_standard_error = None
 
         point_indices = np.flatnonzero(finite & ~at_zero)
         point_indices = point_indices[np.argsort(x[point_indices], kind="stable")]
@@ -147,7 +145,7 @@ class Curve:
             standard_error=error,
             name=name,
             initial=initial,
-            initial_standard_error=initial_standard_error,
+            initial_standard_error=_known_or_none(initial_standard_error),
             truncation_ratio=truncation,
             dropped=int(x.size - finite.sum()),
             unit=unit,
@@ -234,6 +232,10 @@ def _is_known(error: ArrayLike) -> NDArray[np.bool_]:
     # 1.0: pass rate. A larger standard error is treated as unknown: even one toss of a fair coin
     # has 0.5.
     return np.asarray(np.isfinite(error) & (np.asarray(error) > 0) & (np.asarray(error) <= 1.0))
+
+
+def _known_or_none(error: float | None) -> float | None:
+    return error if error is not None and _is_known(error) else None
 
 
 def _complete(error: Array) -> Array | None:

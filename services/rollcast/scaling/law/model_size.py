@@ -105,19 +105,7 @@ def fit_model_size(
         ValueError: lengths differ, fewer than 4 points, or a size or compute is not positive.
     """
     n, x, y = (np.asarray(values, dtype=float).ravel() for values in (size, compute, pass_rate))
-    if not n.size == x.size == y.size:
-        raise ValueError(
-            f"points: {n.size} sizes, {x.size} computes and {y.size} pass rates; give one of each "
-            "per point."
-        )
-    # Points that the law across sizes needs: one more than it has linear parameters.
-    min_size_law_points = 4
-    if n.size < min_size_law_points:
-        raise ValueError(
-            f"points: {n.size} given; the law across sizes needs {min_size_law_points} or more."
-        )
-    if np.any(n <= 0) or np.any(x <= 0):
-        raise ValueError("points: model size and compute must be positive.")
+    _check_points(n, x, y)
     # 1e-4: floor of 1 - pass rate before its logarithm is taken.
     log_loss = np.log(np.maximum(1.0 - y, 1e-4))
     # 61: values of N_0 that are tried, in equal steps of ln; chosen, not measured.
@@ -162,3 +150,20 @@ def fit_model_size(
     return ModelSizeLaw(
         linear[:, 0], linear[:, 1], np.maximum(linear[:, 2], 0.0), nodes[node], noise
     )
+
+
+def _check_points(size: Array, compute: Array, pass_rate: Array) -> None:
+    """Raises ValueError as `fit_model_size` does."""
+    if not size.size == compute.size == pass_rate.size:
+        raise ValueError(
+            f"points: {size.size} sizes, {compute.size} computes and {pass_rate.size} pass rates; "
+            "give one of each per point."
+        )
+    # Points that the law across sizes needs: one more than it has linear parameters.
+    min_size_law_points = 4
+    if size.size < min_size_law_points:
+        raise ValueError(
+            f"points: {size.size} given; the law across sizes needs {min_size_law_points} or more."
+        )
+    if np.any(size <= 0) or np.any(compute <= 0):
+        raise ValueError("points: model size and compute must be positive.")

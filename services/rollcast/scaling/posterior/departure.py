@@ -4,12 +4,11 @@ A shape phi with an amplitude kappa ~ N(0, scale^2) adds scale^2 phi phi^T to th
 points.
 
     first phase  max(0, 1 - C / end)             nearly linear, gone at `end`; large if a model
-                 first learns the form of
-                                                 an answer
+                                                 first learns the form of an answer
     tail         ln(1 + C / onset)               gains (or losses) that go on past any ceiling, the
-                 same for each e-fold
+                                                 same for each e-fold
     jump         1 from `start` on               the data, the context length or the recipe was
-                 changed; a collapse
+                                                 changed; a collapse
     slide        (C - start) / (C_last - start)  a slow decline, or a second climb, from `start` on
 
 A run has at most one of first phase, jump and slide, and may have a tail in addition.

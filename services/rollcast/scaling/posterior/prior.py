@@ -8,12 +8,10 @@ The readings depart from the law in four ways:
 
     white noise   of scale s
     drift         of scale rho s, correlated over `drift_length` (an Ornstein-Uhlenbeck process over
-                  compute): no run
-                  follows the law exactly, and successive evaluations on the same prompts stray
-                  together
+                  compute): no run follows the law exactly, and successive evaluations on the same
+                  prompts stray together
     first phase   kappa max(0, 1 - C / c): the beginning of training, measured start included, is
-                  nearly linear and not
-                  part of the law (A.6 of arXiv 2510.13786)
+                  nearly linear and not part of the law (A.6 of arXiv 2510.13786)
     tail          kappa ln(1 + C / onset): gains, or losses, that go on past the ceiling
 
 The fields are the names in a prior file (`prior_file.py`), so they are kept short; each docstring

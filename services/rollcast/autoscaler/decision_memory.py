@@ -1,0 +1,48 @@
+"""What a decision on the number of generators starts from: the run's limits, and what earlier
+decisions found.
+"""
+
+import math
+from dataclasses import dataclass
+
+from rollcast.config.autoscaler import Autoscaler as Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLimits:
+    """Slots as the generators report them, else of the run file, and the staleness window of the
+    run file.
+    """
+
+    slots: int
+    """Concurrent rollouts of one generator."""
+    rollouts_per_group: int
+    window_groups: int
+    """Most groups that may be dispatched and not settled: the widest W of the staleness gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """State from earlier decisions. Times in seconds on the clock of the measurements."""
+
+    target: int
+    capability: float | None = None
+    """Tokens a second of one generator: measured, or the largest lower bound so far."""
+    seen_at: float | None = None
+    """When it was measured with full generators; None = it is a lower bound."""
+    seen_tokens: float | None = None
+    """Mean completion then."""
+    required_history: tuple[tuple[float, int], ...] = ()
+    """(time, n*) over the time that a fall has to wait."""
+    rose_at: float = -math.inf
+    fell_at: float = -math.inf
+    tries_from: float = -math.inf
+    """Until then no generator is let go on trial."""
+
+    @classmethod
+    def make_initial(cls, target: int, now_seconds: float, settings: Settings) -> "Memory":
+        """State at a start.
+
+        An earlier autoscaler may have measured more, so no generator is let go on trial yet.
+        """
+        return cls(target=target, tries_from=now_seconds + settings.probe_again_seconds)

@@ -1,0 +1,146 @@
+"""What the forecaster remembers of its forecasts: past ones, metric grids and the last advice.
+
+The history on disk has them across restarts. A fault of it is counted and logged, and the forecast
+goes on.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+
+from rollcast.curves.evaluations import CurvePoint
+from rollcast.curves.run_forecast import (
+    ForecastSummary,
+    RunBudget,
+    RunForecast,
+    forecast_run,
+    look_ahead,
+    metric_grid,
+)
+from rollcast.forecaster.history import History, KeptAdvice, KeptForecast
+from rollcast.forecaster.metrics import ForecastMetrics
+from rollcast.forecaster.surprise import Surprise, hold_to_account
+from rollcast.scaling.decisions.advice_answer import EarlierAdvice
+from rollcast.scaling.law.curve import Array
+from rollcast.telemetry.logging import get_logger
+
+log = get_logger()
+
+
+class ForecastRecords:
+    """The records of all runs, by the name of the curve."""
+
+    def __init__(
+        self, history: History, metrics: ForecastMetrics, grids: Mapping[str, tuple[float, ...]]
+    ) -> None:
+        """`grids`: those that the history has."""
+        self._history = history
+        self._metrics = metrics
+        self._grids = dict(grids)
+        self._advice = {advice.name: advice for advice in history.advice()}
+
+    def forget(self, name: str) -> None:
+        """What the history has of it is deleted by its caller."""
+        self._grids.pop(name, None)
+        self._advice.pop(name, None)
+
+    def last_advice(self, name: str, num_points: int) -> EarlierAdvice | None:
+        """The advice on the same terms before the newest of `num_points` evaluations."""
+        earlier_advice = self._advice.get(name)
+        if earlier_advice is None or earlier_advice.num_points > num_points:
+            return None
+        return EarlierAdvice.after(
+            earlier_advice.kind, earlier_advice.evaluations, num_points - earlier_advice.num_points
+        )
+
+    def keep_advice(self, forecast: RunForecast) -> None:
+        advice = forecast.advice()
+        advice_record = KeptAdvice(
+            forecast.name, len(forecast.evaluations), str(advice.kind), advice.evaluations
+        )
+        if advice.headline is not None and advice_record != self._advice.get(forecast.name):
+            self._advice[forecast.name] = advice_record
+            self.write(lambda: self._history.keep_advice(advice_record))
+
+    def replay(
+        self,
+        name: str,
+        surviving: tuple[CurvePoint, ...],
+        budget: RunBudget,
+        new: set[int],
+        max_replays: int,
+    ) -> None:
+        """Make the earlier forecasts of evaluations that arrived together, except for the newest.
+
+        `new`: ids of those that came with this reading.
+        """
+        places = [count for count in range(1, len(surviving)) if id(surviving[count - 1]) in new]
+        if max_replays == 0 or not places:
+            return
+        for num_points in places[:: -(-len(places) // max_replays)]:
+            at = surviving[num_points - 1].at
+            earlier = forecast_run(name, surviving[:num_points], budget, sequence=0, updated_at=at)
+            if earlier is not None:
+                self.keep_forecast(earlier, look_ahead(earlier, self.grid(earlier)), replayed=True)
+
+    def surprise(self, forecast: RunForecast) -> Surprise | None:
+        """The newest evaluations, compared with their earlier forecasts."""
+        try:
+            return hold_to_account(
+                forecast.evaluations,
+                forecast.axis,
+                self.grid(forecast),
+                lambda compute: self._history.last_forecast_before(forecast.name, compute),
+            )
+        except sqlite3.Error as error:
+            self._metrics.count_skipped("history_read", 1)
+            log.error(
+                "the history of forecasts cannot be read; the forecast goes on", error=str(error)
+            )
+            return None
+
+    def known_grid(self, name: str) -> tuple[float, ...]:
+        """Empty before the first forecast of the curve."""
+        return self._grids.get(name, ())
+
+    def grid(self, forecast: RunForecast) -> tuple[float, ...]:
+        """The fixed computes of the curve's metrics, made by its first forecast."""
+        grid = self._grids.get(forecast.name)
+        if grid is None:
+            grid = self._grids[forecast.name] = metric_grid(forecast)
+            self.write(lambda: self._history.add_grid(forecast.name, grid))
+        return grid
+
+    def keep_forecast(
+        self, forecast: RunForecast, outlook: ForecastSummary, *, replayed: bool
+    ) -> None:
+        past = KeptForecast(
+            id=0,
+            name=forecast.name,
+            made_at=forecast.updated_at,
+            replayed=replayed,
+            num_points=len(forecast.evaluations),
+            compute=forecast.newest.compute,
+            pass_rate=forecast.newest.pass_rate,
+            verdict=str(forecast.forecast.verdict.kind),
+            asymptote=_as_tuple(outlook.asymptote),
+            headroom=_as_tuple(outlook.headroom),
+            end_compute=forecast.end,
+            end_reading=_as_tuple(outlook.end),
+            band=tuple(tuple(row) for row in outlook.band.tolist()) if outlook.grid else (),
+        )
+        self.write(lambda: self._history.add_forecast(past))
+
+    def write(self, action: object) -> None:
+        """Calls `action`, which writes to the history."""
+        assert callable(action)
+        try:
+            action()
+        except sqlite3.Error as error:
+            self._metrics.count_skipped("history_write", 1)
+            log.error(
+                "the history of forecasts cannot be written; the forecast goes on", error=str(error)
+            )
+
+
+def _as_tuple(values: Array | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(values.tolist())
