@@ -1,7 +1,7 @@
 """The memory of one rank of the learner at every moment of a step. The fullest moment decides.
 
-    W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each
-    AdamW moment
+    W ranks; d bytes of a number in the forward pass;
+    4 of a master weight, of a gradient, of each AdamW moment
 
 FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients
 padded to that. A unit is a decoder layer, an untied head, or the root with everything else. For its

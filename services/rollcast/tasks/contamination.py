@@ -12,8 +12,8 @@ names no question.
     blanks, also those of LaTeX, and next to signs   a line break, two blanks, \\quad, n + 1 = n+1
     delimiters of formulas, braces of powers         $n^{2}$, \\(n^2\\), n² = n^2
     typographic quotes and dashes                    ’ = ', – = -
-    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n   (never
-                                                     5!, a factorial)
+    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n
+                                                     (never 5!, a factorial)
 """
 
 import hashlib

@@ -6,11 +6,11 @@ Started with a clean environment; imports what its verifier needs, once; then on
 loop. A verifier that is trusted has the user's environment, and its judges are limited only by the
 deadline:
 
-    control readable     -> fork a judge for the connection that came with the limits; closed -> end
-                         everything
+    control readable     -> fork a judge for the connection that came with the limits;
+                            closed -> end everything
     judge asks           -> fork a program into the judge's process group, or kill it
     SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its
-                         grading
+                            grading
     connection hung up,
     deadline             -> kill both, say on the connection how it ended
 
