@@ -1,7 +1,7 @@
 """Whether a training prompt asks what an evaluated prompt asks, in another spelling.
 
 Two prompts are duplicates only if nothing that a reader can see differs
-(`rollcast.tasks.prompts.normalise`). Training on a benchmark is worse than losing a row, so a
+(`rollcast.tasks.prompt.normalise`). Training on a benchmark is worse than losing a row, so a
 prompt is contaminated more easily: if the normal forms of the texts are equal, or those of the last
 messages and the answers. So neither a system message nor the id of an episode's row makes another
 question. Of countdown the sorted puzzle is compared, of an episode without an answer its fields

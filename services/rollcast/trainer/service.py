@@ -26,7 +26,8 @@ from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_in_words
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
-from rollcast.tasks.prompts import Prompt, check_prompts, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import check_prompts, load
 from rollcast.tasks.same_prompts import check_same_prompts, prompts_digest
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render
