@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -77,11 +76,7 @@ def run_locally(
     portable_config = config
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
-    if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        config = shared_gpu.divide_gpu(
-            partial(plan_run, config, device, ranks=None, ask_hub=True)
-        ).config
-        news = (*news, shared_gpu.in_words(config.weights, config.generator))
+    config, gpu_news = _divide_gpu(config)
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
     if resume:
@@ -93,42 +88,59 @@ def run_locally(
                 checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo
             )
         run_folder.prepare(config.run_folder, resume=resume)
-        # Without this machine's GPUs: the run may go on on another.
-        recipe_update = {"recipe": with_copies(config.recipe, config.run_folder)}
-        write_resolved(
-            portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE
+        config = _write_run_files(
+            config,
+            portable_config,
+            monitor=monitor,
+            embed_redis=embed_redis,
+            embed_grader=embed_grader,
         )
-        config = config.model_copy(update=recipe_update)
-        config = preflight.resolve_ports(config, monitor=monitor)
-        config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
-        run_file = config.run_folder / RUN_FILE
-        write_resolved(config, run_file)
         view.begin(config)
-        for line in (*news, *cautions, *changes):
+        for line in (*news, *gpu_news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
             config,
-            run_file,
+            config.run_folder / RUN_FILE,
             embed_redis=embed_redis,
             resume=resume,
             step=step,
             embed_grader=embed_grader,
             gpus=gpus,
         )
-        targets = None
-        if monitor:
-            write_monitor(config)
-            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
-            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
-
+        targets = _add_monitor(config, specs, view) if monitor else None
         tick = _ticker(view, targets, started, most_seconds)
-        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
-        # its work
-        seconds = config.generator.drain_seconds + 10.0
-        supervisor = partial(
-            Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds
-        )
-        return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
+        return _supervise(config, specs, view.report, tick)
+
+
+def _divide_gpu(config: RunConfig) -> tuple[RunConfig, list[str]]:
+    """The settings with the parts of a single GPU that is shared, and those parts in words."""
+    device = smallest_gpu() if config.local.shares_gpu else None
+    if device is None:
+        return config, []
+    make_plan = partial(plan_run, config, device, ranks=None, ask_hub=True)
+    config = shared_gpu.divide_gpu(make_plan).config
+    return config, [shared_gpu.in_words(config.weights, config.generator)]
+
+
+def _write_run_files(
+    config: RunConfig,
+    portable_config: RunConfig,
+    *,
+    monitor: bool,
+    embed_redis: bool,
+    embed_grader: bool,
+) -> RunConfig:
+    """Write up.json and run.json; the settings of run.json, with ports and secrets.
+
+    `portable_config`: without this machine's GPUs, for up.json: the run may go on on another.
+    """
+    recipe_update = {"recipe": with_copies(config.recipe, config.run_folder)}
+    write_resolved(portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE)
+    config = config.model_copy(update=recipe_update)
+    config = preflight.resolve_ports(config, monitor=monitor)
+    config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
+    write_resolved(config, config.run_folder / RUN_FILE)
+    return config
 
 
 def _ticker(
@@ -148,24 +160,35 @@ def _ticker(
     return tick
 
 
-def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
-    """Add a Prometheus to the services, if one is installed, and report how to look at it."""
+def _add_monitor(config: RunConfig, specs: list[ServiceSpec], view: View) -> Targets:
+    """Write the monitor's folder, add a Prometheus to the services, if one is installed, and report
+    how to look at it.
+    """
+    write_monitor(config)
+    port = config.local.prometheus_port
     server = shutil.which("prometheus")
     if server is not None:
-        specs.append(prometheus_spec(run_folder, port, server))
-    for line in how_to_watch(run_folder, port, server):
+        specs.append(prometheus_spec(config.run_folder, port, server))
+    for line in how_to_watch(config.run_folder, port, server):
         view.report(line)
+    return Targets(config.run_folder, config.http, config.forecaster.bind)
 
 
 def _supervise(
-    folder: Path,
-    redis: Redis,
-    make_supervisor: Callable[..., Supervisor],
+    config: RunConfig,
+    specs: Sequence[ServiceSpec],
     report: EventReport,
     tick: Callable[[Doing], None],
 ) -> Doing:
+    folder = config.run_folder
     made_before = run_folder.history_file_sizes(folder)
-    supervisor: Supervisor = make_supervisor(
+    # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
+    # its work
+    seconds = config.generator.drain_seconds + 10.0
+    supervisor = Supervisor(
+        specs,
+        restart_limit=config.local.restart_limit,
+        interrupt_seconds=seconds,
         report=report,
         tick=lambda: tick(supervisor.doing),
         worth_saving=lambda: run_folder.history_file_sizes(folder) != made_before,
@@ -173,7 +196,7 @@ def _supervise(
 
     def ready(service: Service) -> None:
         if service.spec.name == "redis":
-            wait_for_embedded(redis, service, asked_to_stop=supervisor.asked_to_stop)
+            wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
 
     ending = supervisor.run(ready)
     if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
