@@ -20,7 +20,7 @@ from rollcast.connections.http import HttpServer, PageReaders, listen, service_r
 from rollcast.connections.port_files import publish_port
 from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_in_words
 from rollcast.runfolder.records import BeforeRecord, as_json
