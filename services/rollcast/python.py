@@ -262,7 +262,7 @@ def forecast(
 
 
 class _FitChoices(NamedTuple):
-    """What a caller may choose about the fit, in the order in which the fit takes it."""
+    """A caller's choices about the fit, in the order in which the fit takes them."""
 
     initial: float | None
     exclude_before: float | None

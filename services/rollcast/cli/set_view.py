@@ -1,4 +1,4 @@
-"""What the terminal shows while the runs of a set follow one another."""
+"""How the runs of a set are shown while they follow one another."""
 
 import sys
 import time

@@ -6,7 +6,7 @@ from typing import Any
 from rollcast.curves.sheet import Sheet
 
 ARRAYS = "arrays"
-"""Format of two arrays, of which no name tells the unit."""
+"""Format of two arrays: they have no column names that give the unit."""
 
 
 def make_data_sheet(data: Any) -> Sheet:

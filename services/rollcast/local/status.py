@@ -91,7 +91,7 @@ class StatusReader:
         self._recent: deque[StepRecord] = deque(maxlen=max(50, RECENT_STEPS + 1))
 
     def _catch_up(self) -> None:
-        """Read the new lines of the files; all of them, if a file was written anew."""
+        """Read the new lines of the files; every line, if a file was replaced."""
         self._read_files()
         if any(
             file.was_written_anew

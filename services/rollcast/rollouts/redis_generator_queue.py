@@ -14,7 +14,7 @@ from rollcast.rollouts.codec import decode_task, encode_group, encode_task
 from rollcast.rollouts.errors import CodecError, OwnerFenced
 from rollcast.rollouts.outage import PATIENCE_SECONDS
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
-from rollcast.rollouts.redis_streams import QueueEnd, may_exist, script_source
+from rollcast.rollouts.redis_streams import RedisQueueEnd, may_exist, script_source
 from rollcast.telemetry.logging import get_logger
 from rollcast.wire.version import PolicyVersion
 
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 log = get_logger()
 
 
-class RedisGeneratorQueue(QueueEnd):
+class RedisGeneratorQueue(RedisQueueEnd):
     """One generator's end. See `base.GeneratorQueue`."""
 
     def __init__(

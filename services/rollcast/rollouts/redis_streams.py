@@ -1,5 +1,5 @@
-"""What both ends of wire 1 over Redis streams share. `base` describes the calls; the atomic parts
-are the scripts in lua/.
+"""The parts that both ends of wire 1 over Redis streams share. `base` describes the calls; the
+atomic ones are the scripts in lua/.
 
 A claim, its record in :inflight and everything that happens to a task later are one script each, so
 `:inflight` is true at every moment. A reply that got lost on the way is found again: whoever reads
@@ -36,7 +36,7 @@ def script_source(name: str) -> str:
     )
 
 
-class QueueEnd:
+class RedisQueueEnd:
     """One end of wire 1."""
 
     def __init__(self, settings: RedisSettings, run: str, patience_seconds: float) -> None:

@@ -14,13 +14,13 @@ from rollcast.rollouts.errors import CodecError, QueueAway
 from rollcast.rollouts.keys import TRAINER
 from rollcast.rollouts.outage import PATIENCE_SECONDS
 from rollcast.rollouts.records import PromptTask
-from rollcast.rollouts.redis_streams import QueueEnd, may_exist, script_source, told_by
+from rollcast.rollouts.redis_streams import RedisQueueEnd, may_exist, script_source, told_by
 from rollcast.telemetry.logging import get_logger
 
 log = get_logger()
 
 
-class RedisTrainerQueue(QueueEnd):
+class RedisTrainerQueue(RedisQueueEnd):
     """Trainer rank 0's end. See `base.TrainerQueue`."""
 
     def __init__(

@@ -54,7 +54,7 @@ class TrialRecord:
     start_seconds: Amount
     """Until the engine was ready, weights included."""
     sampling_seconds: Amount
-    """For all completions, which were sampled in parallel, without their grading."""
+    """Of all completions, which were sampled in parallel, without their grading."""
     grading_seconds: Amount
     """Sum over all gradings."""
     completions: tuple[TriedCompletion, ...]

@@ -5,7 +5,7 @@ One JSON object, made by the mappings and read by the verifier:
 
     {"kind": "tests", "tests": PYTHON, "preamble": PYTHON, "entry_point": NAME}
         preamble and tests run as one module, in which the function NAME, and whatever else is not
-        defined there, is the program's; right when nothing was raised. NAME is needed only where
+        defined there, is the program's; right when nothing was raised. NAME is needed only if
         the preamble defines it or Python does
     {"kind": "stdin", "cases": [{"input": TEXT, "output": TEXT}, ...]}
         the program reads standard input and prints

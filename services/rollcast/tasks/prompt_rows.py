@@ -1,4 +1,4 @@
-"""Rows of a data set as prompts, each with what it asks."""
+"""Rows of a data set as prompts, each with its question and its answer."""
 
 import json
 from collections import Counter

@@ -46,8 +46,8 @@ _SIGNALS: dict[Any, Reason] = {
     -signal.SIGBUS: "crash",
     -signal.SIGABRT: "crash",
 }
-"""What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out
-of memory."""
+"""The reason that ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the
+machine is out of memory."""
 
 
 class Sandbox:

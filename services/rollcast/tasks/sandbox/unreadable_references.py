@@ -1,4 +1,4 @@
-"""References that are too much for their verifier, told from answers that are."""
+"""Whether an answer or its reference is too much for a verifier, if a judge had to be ended."""
 
 import hashlib
 import threading
