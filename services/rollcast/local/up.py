@@ -185,7 +185,7 @@ def _supervise(
     # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
     # its work
     seconds = config.generator.drain_seconds + 10.0
-    supervisor = Supervisor(
+    supervisor: Supervisor = Supervisor(
         specs,
         restart_limit=config.local.restart_limit,
         interrupt_seconds=seconds,
