@@ -25,7 +25,7 @@ from rollcast.generator.trial import make_samplers, make_task
 from rollcast.generator.vllm.engine import SKELETON, Engine
 from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.rollouts.records import PromptTask, Rollout
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.tokens import TokenizedPrompt, load_tokenizer, tokenize_prompts
 from rollcast.telemetry.exporter import Exporter
 from testkit.replay import replay_logprobs

@@ -40,7 +40,8 @@ from rollcast.rollouts.records import (
     StopReason,
     VersionSpan,
 )
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
 from testkit.record import LAB_RESULTS, write_result
 from testkit.rollouts.servers import Server

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lab.witness.extrapolation import Array, Weights
 from rollcast.config.run import load_run_config
 from rollcast.tasks.grading import grade
-from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import load
 
 PASS_RATE_REPEATS = 2
 """Times that the held-out prompts are answered for a pass rate: twice as often as in one evaluation

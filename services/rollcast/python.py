@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,8 +25,8 @@ from rollcast.curves.amounts import DIFFERENCE, amount, counted_evaluations
 from rollcast.curves.answer import answer_as_json, readings_at
 from rollcast.curves.columns import Columns
 from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
+from rollcast.curves.data_sheet import ARRAYS, make_data_sheet
 from rollcast.curves.run_forecast import RunForecast, forecast_history
-from rollcast.curves.sheet import Sheet
 from rollcast.plots.figure import check_plot
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LONGEST_UNIT = 40
-ARRAYS = "arrays"
 _PARTS = (("next tenth", "soon"), ("rest", "rest"))
 """Parts of a budget, by name and by key of the advice."""
 
@@ -256,30 +255,48 @@ def forecast(
     )
     source = data if pass_rates is None else (data, pass_rates)
     terms = _Terms(_term("budget", budget), _term("worth", worth), _term("price", price))
+    choices = _make_choices(initial, exclude_before, law_alone, prior)
+    return CurveForecast(
+        _convert_errors(lambda: terms.apply_terms(_fit_run(source, columns, unit, run, choices)))
+    )
+
+
+class _FitChoices(NamedTuple):
+    """A caller's choices about the fit, in the order in which the fit takes them."""
+
+    initial: float | None
+    exclude_before: float | None
+    law_alone: bool
+    prior: Path | None
+
+
+def _make_choices(
+    initial: float | None,
+    exclude_before: float | None,
+    law_alone: bool,
+    prior: str | os.PathLike[str] | None,
+) -> _FitChoices:
     if law_alone and prior is not None:
         raise InputError("law_alone, prior: each is a prior; give one of the two")
-    prior_file = None if prior is None else Path(prior)
+    return _FitChoices(initial, exclude_before, law_alone, None if prior is None else Path(prior))
 
-    def fit_run() -> RunForecast:
-        if isinstance(source, (str, os.PathLike)):
-            if unit is not None:
-                raise ValueError(
-                    f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out"
-                )
-            path = os.fspath(source)
-            return forecast_source(
-                path, columns, run, initial, exclude_before, law_alone, prior_file
+
+def _fit_run(
+    source: Any, columns: Columns, unit: str | None, run: str | None, choices: _FitChoices
+) -> RunForecast:
+    """The forecast of a file's run, or of data in memory. Raises UserError and ValueError."""
+    if isinstance(source, (str, os.PathLike)):
+        if unit is not None:
+            raise ValueError(
+                f"unit {unit[:LONGEST_UNIT]!r}: a file has its own unit; leave this one out"
             )
-        sheet = _sheet(source)
-        unit_columns = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
-        [history] = histories_of_sheet(
-            sheet, sheet.format, unit_columns, sheet.format, run, is_one=True
-        )
-        return forecast_history(
-            history, fit_options(initial, exclude_before, law_alone, prior_file)
-        )
-
-    return CurveForecast(_convert_errors(lambda: terms.apply_terms(fit_run())))
+        return forecast_source(os.fspath(source), columns, run, *choices)
+    sheet = make_data_sheet(source)
+    unit_columns = _with_unit(columns, unit, is_named=sheet.format != ARRAYS)
+    [history] = histories_of_sheet(
+        sheet, sheet.format, unit_columns, sheet.format, run, is_one=True
+    )
+    return forecast_history(history, fit_options(*choices))
 
 
 class _Terms(NamedTuple):
@@ -342,54 +359,3 @@ def _with_unit(columns: Columns, unit: str | None, *, is_named: bool) -> Columns
             f"unit {unit!r}: seconds and devices make device-hours; leave one of them out"
         )
     return replace(columns, unit=unit)
-
-
-def _sheet(data: Any) -> Sheet:
-    """The sheet of a frame, a mapping of columns, or two arrays. Raises ValueError."""
-    if hasattr(data, "to_dict") and hasattr(data, "columns"):
-        return _make_sheet("DataFrame", {str(name): list(data[name]) for name in data.columns})
-    if isinstance(data, Mapping):
-        return _make_sheet(
-            "mapping of columns",
-            {str(name): _column(name, values) for name, values in data.items()},
-        )
-    # kinds of a tuple's elements that a sentence names.
-    longest_list = 3
-    try:
-        x, y = data
-        columns = {
-            "compute": [float(value) for value in x],
-            "pass_rate": [float(value) for value in y],
-        }
-    except (TypeError, ValueError):
-        kinds = f"a {type(data).__name__} is"
-        if isinstance(data, tuple):
-            kinds = f"{', '.join(type(element).__name__ for element in data[:longest_list])} are"
-        raise ValueError(
-            f"data: {kinds} not a curve; give a path, a DataFrame, a mapping of columns, or two "
-            "arrays of numbers"
-        ) from None
-    return _make_sheet(ARRAYS, columns)
-
-
-def _column(name: object, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise ValueError(
-            f"data: column {name} is a {type(values).__name__}; give a list of one value for each "
-            "evaluation"
-        )
-    try:
-        return list(values)
-    except TypeError:  # an array without dimensions
-        raise ValueError(
-            f"data: column {name} is one value; give a list of one for each evaluation"
-        ) from None
-
-
-def _make_sheet(format: str, columns: dict[str, list[Any]]) -> Sheet:
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) != 1:
-        raise ValueError(
-            f"data: columns of {', '.join(map(str, sorted(lengths)))} values; give one length"
-        )
-    return Sheet.from_chunks(format, columns, [(lengths.pop(), columns)])

@@ -15,7 +15,7 @@ import psutil
 from rollcast.config.run import RunConfig
 from rollcast.connections.port_files import port_file
 from rollcast.rollouts.base import Delivery
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.telemetry.exporter import Exporter
 from rollcast.weights.plan.manifest import TensorSpec, plan_buckets
 from rollcast.weights.plan.snapshot import Snapshot

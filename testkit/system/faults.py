@@ -9,7 +9,7 @@ import httpx
 
 from rollcast.config.connections import Redis
 from rollcast.rollouts.records import Claim, Purpose
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.system.harness import System, wait_for
 
 

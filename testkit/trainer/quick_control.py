@@ -22,7 +22,7 @@ from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
 from rollcast.rollouts.errors import QueueAway
 from rollcast.rollouts.records import EpisodeEnd, Purpose, Rollout, RolloutGroup
 from rollcast.runfolder.folder import mark_format
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.telemetry import trainer_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.prometheus_reader import parse_page

@@ -23,7 +23,7 @@ from rollcast.connections.redis import connect, connect_async
 from rollcast.local import preflight
 from rollcast.local.embedded_redis import SOCKET, find_server, wait_until_ready, write_server_config
 from rollcast.local.up import with_secrets
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.rollouts.examples import make_task
 
 NOBODY = 65_534

@@ -16,7 +16,7 @@ from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.local import trial as trials
 from rollcast.local.process import Command
 from rollcast.local.trial import TimeOutlook, outlook
-from rollcast.runfolder.records import TrialRecord, TriedCompletion, UpdateTrialRecord
+from rollcast.runfolder.trial_records import TrialRecord, TriedCompletion, UpdateTrialRecord
 
 
 def config(**budget: float) -> RunConfig:

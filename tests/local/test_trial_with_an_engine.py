@@ -14,7 +14,7 @@ import yaml
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.local import trial as trials
-from rollcast.runfolder.records import TrialRecord, TriedCompletion
+from rollcast.runfolder.trial_records import TrialRecord, TriedCompletion
 from testkit.chat_tokenizers import make_tiny_chat_model
 from testkit.forked_programs import ForkedPrograms
 from testkit.system import command

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from rollcast.memory.architecture import FAMILIES, UncountedModelError, model_shape
-from rollcast.memory.trainer import count_rank_numbers
+from rollcast.memory.shards import count_rank_numbers
 from testkit.model_shapes import make_shape
 from testkit.published_models import BILLIONS, QWEN3_8B
 from tests.memory.architectures import SETTINGS, make_config

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from rollcast.memory.shards import count_rank_numbers
 from rollcast.memory.staging import staged_by_generator, staged_by_trainer, staging_place
-from rollcast.memory.trainer import RankMemory, count_rank_numbers
+from rollcast.memory.trainer import RankMemory
 from rollcast.weights.plan.manifest import PIECE_BYTES
 from testkit.published_models import LLAMA4_SCOUT, QWEN3_8B, QWEN3_30B_A3B
 from tests.memory.plans import plan_of

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from rollcast.rollouts.base import GeneratorQueue, TrainerQueue
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue
 from testkit.rollouts.servers import Server, find_server
 

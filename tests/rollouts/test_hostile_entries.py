@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rollcast.config.errors import UserError
 from rollcast.rollouts.index import outstanding
 from rollcast.rollouts.keys import Keys
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.rollouts.examples import make_group, make_task
 from testkit.rollouts.servers import Server
 from tests.rollouts.hostile_entries import (

@@ -29,7 +29,8 @@ from rollcast.rollouts.base import (
 )
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Purpose
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import make_group, make_rollout, make_task
 from testkit.rollouts.memory import MemoryBroker, MemoryGeneratorQueue, MemoryTrainerQueue

@@ -15,7 +15,8 @@ from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.codec import encode_task
 from rollcast.rollouts.keys import GENERATORS, TRAINER, Keys
 from rollcast.rollouts.records import Purpose
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.servers import Server

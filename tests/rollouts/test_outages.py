@@ -19,7 +19,8 @@ from rollcast.config.connections import Redis as RedisSettings
 from rollcast.config.errors import UserError
 from rollcast.local.ports import free_port
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.wire.version import PolicyVersion
 from testkit.rollouts.examples import VERSION, make_group, make_task
 from testkit.rollouts.servers import Server

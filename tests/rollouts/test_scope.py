@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from testkit.rollouts.servers import Server
 
 

@@ -7,7 +7,7 @@ import asyncio
 from rollcast.config.connections import Redis
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import Claim
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
 from testkit.rollouts.examples import make_group, make_task
 from testkit.system.harness import System
 

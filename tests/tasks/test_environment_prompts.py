@@ -21,7 +21,8 @@ from rollcast.config.tasks import Downstream, Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.rollouts.records import Purpose
 from rollcast.tasks.mappings import verifier_names
-from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import TokenizedPrompt
 from rollcast.tasks.trial import grader, try_verifiers
 from rollcast.trainer.control.prompt_book import TaskMaker

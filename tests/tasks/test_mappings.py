@@ -23,7 +23,8 @@ from rollcast.config.tasks import Evaluation, Tasks
 from rollcast.tasks.code_tests import unpack
 from rollcast.tasks.fields import RowError
 from rollcast.tasks.mappings import MAPPINGS
-from rollcast.tasks.prompts import Prompt, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import load
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade
 

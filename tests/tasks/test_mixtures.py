@@ -16,7 +16,8 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.config.tasks import Downstream, Evaluation, Tasks
 from rollcast.tasks.contamination import normal_form
-from rollcast.tasks.prompts import Prompt, load, normalise
+from rollcast.tasks.prompt import Prompt, normalise
+from rollcast.tasks.prompts import load
 
 texts = st.lists(
     st.text(alphabet="aAb c", min_size=1, max_size=3).filter(str.strip), min_size=1, max_size=25

@@ -18,7 +18,8 @@ from rollcast.config.tasks import Evaluation, PromptFormat, Tasks
 from rollcast.rollouts.codec import decode_task, encode_task
 from rollcast.tasks.contamination import normal_form
 from rollcast.tasks.grading import grade
-from rollcast.tasks.prompts import Prompt, load, normalise
+from rollcast.tasks.prompt import Prompt, normalise
+from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import render, tokenize_prompts
 from testkit.rollouts.examples import make_task
 from tests.tasks.data_sets import jsonl_tasks, write_rows

@@ -12,7 +12,8 @@ import transformers
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.local.embedding_rows import check_embedding_rows
-from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
 from rollcast.tasks.tokens import load_tokenizer, tokenize_prompts
 from rollcast.tasks.vocabulary import read_num_rows

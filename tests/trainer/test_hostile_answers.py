@@ -17,7 +17,8 @@ from rollcast.config.errors import UserError
 from rollcast.rollouts.base import MAX_FAILURES
 from rollcast.rollouts.keys import Keys
 from rollcast.rollouts.records import Rollout, RolloutGroup, VersionSpan
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.trainer.control.progress import Progress
 from rollcast.trainer.control.state import NEXT_SEQUENCE
 from rollcast.trainer.ending import TrainerEnding

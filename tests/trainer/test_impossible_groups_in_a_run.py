@@ -18,7 +18,8 @@ from rollcast.rollouts.records import (
     Purpose,
     RolloutGroup,
 )
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue, RedisTrainerQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.runfolder.records import EvaluationRecord
 from rollcast.telemetry import evaluation_metrics, trainer_metrics
 from rollcast.telemetry.prometheus_reader import parse_page

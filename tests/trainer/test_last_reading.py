@@ -24,7 +24,7 @@ from rollcast.local.ports import free_port
 from rollcast.local.status import StatusReader
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import RolloutGroup
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
 from rollcast.telemetry import evaluation_metrics, forecaster_metrics
 from rollcast.trainer.service import LAST_READING_SECONDS
 from rollcast.wire.version import PolicyVersion

@@ -23,7 +23,7 @@ from rollcast.forecaster.history import History
 from rollcast.forecaster.metrics import ForecastMetrics
 from rollcast.local.status import StatusReader
 from rollcast.runfolder.folder import mark_format
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.telemetry.exporter import Exporter
 from rollcast.trainer.control.build import build_controller
 from rollcast.trainer.control.controller import Controller

@@ -1,10 +1,13 @@
 """The format of a chat template's tool calls, learned from a rendered probe, and the calls in a
 text of the model.
 
-<tool_call>\\n{"name": "add", "arguments": {"a": 1}}\\n</tool_call>    opening <tool_call>, closing </tool_call>
-{"name": "add", "parameters": {"a": 1}}                             no marks: the whole turn is one call
-[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "1"}]    opening [TOOL_CALLS], a list of calls
-"""  # noqa: E501
+<tool_call>\\n{"name": "add", "arguments": {"a": 1}}\\n</tool_call>
+        opening <tool_call>, closing </tool_call>
+{"name": "add", "parameters": {"a": 1}}
+        no marks: the whole turn is one call
+[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "1"}]
+        opening [TOOL_CALLS], a list of calls
+"""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,10 @@
 """The chat format of a model, tried in a process of its own: its template may never end, or take
 all memory.
 
-python -m rollcast.chat.check < {"model": .., "prompt_format": .., "needs_tools": ..}    prints why it cannot be used
-"""  # noqa: E501
+    python -m rollcast.chat.check < {"model": .., "prompt_format": .., "needs_tools": ..}
+
+prints why it cannot be used.
+"""
 
 import asyncio
 import json

@@ -244,7 +244,7 @@ def with_its_model(base: RunConfig) -> RunConfig:
 def run_planned(
     planned: Sequence[PlannedRun], folder: Path, *, go_on: bool, run_minutes: float | None
 ) -> list[RunRecord]:
-    from rollcast.cli.views import set_view
+    from rollcast.cli.set_view import set_view
     from rollcast.local.ablation import run_set
 
     with set_view([item.config.run for item in planned]) as view_of:

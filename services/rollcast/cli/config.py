@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollcast.cli import curve_options, expected_options, memory_options
 from rollcast.cli.output import say
 from rollcast.cli.report import print_answer, say_cautions
+
+if TYPE_CHECKING:
+    from rollcast.config.run import RunConfig
+    from rollcast.memory.device import Device
 
 app = typer.Typer(
     help="Check run files, or print every setting they may have.",
@@ -57,13 +61,10 @@ def check(
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --model-config config.json
     rollcast config check my-cluster-run.yaml --elsewhere --gpu 80 --trainer-ranks 16 --generators 64 --filtered 0.4
     """  # noqa: E501
-    from rollcast.config.errors import UserError
-    from rollcast.config.run import load_run_config
     from rollcast.local import cautions, preflight, shared_gpu
     from rollcast.local.devices import usable_gpus, with_gpus
     from rollcast.local.resumed import check_run_folder
     from rollcast.memory.check import check_memory
-    from rollcast.memory.device import GB, Device, smallest_gpu
     from rollcast.memory.model_file import read_file
     from rollcast.memory.proven_models import is_proven
     from rollcast.memory.text_model import read_model_config
@@ -72,12 +73,7 @@ def check(
     changes = list[str]()
     warnings = list[str]()
     if elsewhere:
-        if resume:
-            raise UserError(
-                "--resume: compares with the run's folder, which is on the other machine; leave it "
-                "out"
-            )
-        config = load_run_config(file, to_start=True)
+        config = _load_for_elsewhere(file, resume=resume)
         unchecked_aspects = [
             "model, data, verifiers, certificates, disk and devices",
             "the run's folder",
@@ -91,11 +87,7 @@ def check(
             config.redis, config.model.path, config.tasks.environments
         )
         filled_in = preflight.in_words(filled_settings)
-    device: Device | None = None
-    if gpu is not None:
-        device = Device("gpu", round(gpu * GB))
-    elif not elsewhere:
-        device = smallest_gpu()
+    device = _find_device(gpu, elsewhere=elsewhere)
     plan = None
     if device is not None:
         warnings += cautions.quantization_warnings(config.generator.engine.quantization)
@@ -126,6 +118,31 @@ def check(
         "not_checked": unchecked_aspects,
     }
     print_answer(answer, _show, as_json=as_json)
+
+
+def _load_for_elsewhere(file: Path, *, resume: bool) -> "RunConfig":
+    """The settings of a run on another machine. Raises UserError: they have a mistake, or the
+    run's folder is asked for.
+    """
+    from rollcast.config.errors import UserError
+    from rollcast.config.run import load_run_config
+
+    if resume:
+        raise UserError(
+            "--resume: compares with the run's folder, which is on the other machine; leave it out"
+        )
+    return load_run_config(file, to_start=True)
+
+
+def _find_device(gpu: float | None, *, elsewhere: bool) -> "Device | None":
+    """The device that must hold the run: with `gpu` GB, else this machine's smallest GPU; None if
+    it is not known.
+    """
+    from rollcast.memory.device import GB, Device, smallest_gpu
+
+    if gpu is not None:
+        return Device("gpu", round(gpu * GB))
+    return None if elsewhere else smallest_gpu()
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -140,13 +140,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(answer, indent=1))
     else:
-        if answer["advice"]["headline"] is not None:
-            _show_advice(answer["advice"], forecast.unit)
-        _show(answer)
-        if forecast.origin.is_mapped:
-            _show_in_own_unit(answer, forecast.origin)
-        if start_record is not None:
-            say(start_record.sentence)
+        _show_all(answer, forecast, "" if start_record is None else start_record.sentence)
     if plot is not None:
         from rollcast.plots.forecast import forecast_figure
 
@@ -161,6 +155,17 @@ def _refuse_with_paper(options_of_ours: dict[str, Any]) -> None:
             raise UserError(
                 f"--paper, --{name}: the paper's fit has no such option; leave one of them out"
             )
+
+
+def _show_all(answer: dict[str, Any], forecast: "RunForecast", start_sentence: str) -> None:
+    """Advice first, the fit, and what the run began with; empty = nothing that had a cost."""
+    if answer["advice"]["headline"] is not None:
+        _show_advice(answer["advice"], forecast.unit)
+    _show(answer)
+    if forecast.origin.is_mapped:
+        _show_in_own_unit(answer, forecast.origin)
+    if start_sentence:
+        say(start_sentence)
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -69,15 +69,7 @@ def _paper_report(
     Raises UserError: there is no R_0 below the readings, a target is not a pass rate, or points are
     too few; ValueError: no point is left.
     """
-    start = curve.initial if initial is None else initial
-    if start is None:
-        raise UserError(
-            f"--paper: its fit takes R_0 as given, and {curve.name!r} has no reading at compute 0; "
-            "give --initial "
-            "(0.4 reproduces the fits that the paper prints)"
-        )
-    if not 0 <= start < 1:
-        raise UserError(f"--initial: {start:g} is not a pass rate below 1; give one in [0, 1)")
+    start = _find_start(curve, initial)
     if wrong := [target for target in targets if not 0 <= target <= 1]:
         raise UserError(f"--target: {wrong[0]:g} is not a pass rate; give one in [0, 1]")
     window = curve.window(exclude_before or 0.0)
@@ -119,6 +111,19 @@ def _paper_report(
             {"pass_rate": target, "compute": _compute_to(target, law)} for target in targets
         ],
     }
+
+
+def _find_start(curve: Curve, initial: float | None) -> float:
+    """R_0. Raises UserError: it is not known, or no pass rate below 1."""
+    start = curve.initial if initial is None else initial
+    if start is None:
+        raise UserError(
+            f"--paper: its fit takes R_0 as given, and {curve.name!r} has no reading at compute 0; "
+            "give --initial (0.4 reproduces the fits that the paper prints)"
+        )
+    if not 0 <= start < 1:
+        raise UserError(f"--initial: {start:g} is not a pass rate below 1; give one in [0, 1)")
+    return start
 
 
 def _compute_to(target: float, law: SigmoidParameters) -> float | None:

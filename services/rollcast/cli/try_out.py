@@ -18,7 +18,7 @@ from rollcast.local.event_log import one_line, short_line
 if TYPE_CHECKING:
     from rollcast.config.recipe import Recipe
     from rollcast.local.trial import TimeOutlook
-    from rollcast.runfolder.records import TrialRecord, TriedCompletion
+    from rollcast.runfolder.trial_records import TrialRecord, TriedCompletion
 
 SHOWN_CHARACTERS = 160
 

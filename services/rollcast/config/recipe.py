@@ -105,9 +105,9 @@ class KlPenalty(Settings):
     coefficient: Annotated[float, Field(gt=0)] = 1e-3
     """Per nat. The paper trains without; 0.001 is what DeepSeek-R1's authors used with GRPO."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Which estimate of a token's KL is reported, of x = log pi_train - log pi_ref: k1 = x, k2 =
-    x^2 / 2, k3 = exp(-x) - 1 + x, which is unbiased and never negative. The gradient is that of the
-    KL, whichever is chosen."""
+    """Which estimate of a token's KL is reported, of x = log pi_train - log pi_ref: k1 = x,
+    k2 = x^2 / 2, k3 = exp(-x) - 1 + x, which is unbiased and never negative. The gradient is that
+    of the KL, whichever is chosen."""
     reference: Annotated[FolderOrName, Field(min_length=1)] | None = None
     """Folder or hub name of the reference policy, with the same vocabulary. None = `model.path`,
     the model the run started from. It is held in the model's dtype, sharded like the policy."""

@@ -2,7 +2,7 @@
 
     environment's `reward`   environment   verifier   left out
     it can reward            environment   verifier   environment, if the data set has no verifier
-                             of its own; else refused
+                                                      of its own; else refused
     it cannot (tools)        refused       verifier   verifier
 
 A data set has a verifier of its own if it names one, or a mapping that knows one. Plain rows

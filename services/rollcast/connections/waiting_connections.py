@@ -3,8 +3,8 @@ make room.
 
     accepted --> waiting --(the whole request is there)--> served --(answered)--> waiting
                     |
-                    +-- longer than REQUEST_SECONDS, or longer than all others when the places are
-                    taken --> closed
+                    +-- longer than REQUEST_SECONDS, --> closed
+                        or longer than all others when the places are taken
 
 A client that sends no request, sends it byte by byte, or does not read its answer takes a place,
 but does not delay other clients.

@@ -4,7 +4,7 @@ import json
 
 from rollcast.config.episodes import Episodes
 from rollcast.rollouts.records import EpisodeTask
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 
 
 def make_episode_task(prompt: Prompt, system: str | None, budgets: Episodes) -> EpisodeTask:

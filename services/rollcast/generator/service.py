@@ -53,7 +53,7 @@ from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.generator.weights import GeneratorWeights, new_owner
-from rollcast.rollouts.redis_streams import RedisGeneratorQueue
+from rollcast.rollouts.redis_generator_queue import RedisGeneratorQueue
 from rollcast.runfolder.verifier_failures import failures_file
 from rollcast.tasks.grading import Verifiers
 from rollcast.tasks.mappings import verifier_names

@@ -36,7 +36,7 @@ from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.rollouts.records import Episode, LengthBudget, PromptTask, Purpose, Rollout, Sampling
-from rollcast.runfolder.records import TrialRecord, TriedCompletion, TriedTurn
+from rollcast.runfolder.trial_records import TrialRecord, TriedCompletion, TriedTurn
 from rollcast.runfolder.writing import replace_json
 from rollcast.tasks.prompts import load
 from rollcast.tasks.tokens import TokenizedPrompt, load_tokenizer, tokenize_prompts

@@ -27,7 +27,8 @@ from rollcast.runfolder.record_file import RecordFile
 from rollcast.runfolder.rules import checkpoint_rules
 from rollcast.runfolder.samples import SampledCompletion, SamplesRecord
 from rollcast.tasks.grading import grade
-from rollcast.tasks.prompts import Prompt, PromptSplit, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import PromptSplit, load
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.thinking import THINK_END, whole_completion
 from rollcast.tasks.tokenizer_file import TokenizerFile

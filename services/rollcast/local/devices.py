@@ -1,12 +1,11 @@
 """Which GPUs each process of a run on this machine gets: the trainer's ranks the first, then each
 generator its own.
 
-    GPUs that may be used              0  1  2  3  4  5
-    trainer, 2 ranks                   0  1                each rank sees both and takes that of its
-                                       LOCAL_RANK
-    generator-0, tensor_parallel 2           2  3
-    generator-1                                    4  5
-    Redis, grader, forecaster          none
+    GPUs that may be used           0  1  2  3  4  5
+    trainer, 2 ranks                0  1                each rank sees both, takes its LOCAL_RANK's
+    generator-0, tensor_parallel 2        2  3
+    generator-1                                 4  5
+    Redis, grader, forecaster       none
 
 No two processes share one: NCCL refuses two ranks on a GPU, and vLLM takes most of its memory. Only
 if a single GPU may be used, the trainer's one rank and the generators share it: vLLM's part is

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 
 
 def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:

@@ -1,8 +1,8 @@
 """The forecast's own test: the forecast of the end at half of the budget is kept and compared with
 the measured end.
 
-running -> evaluation at half of the budget answered -> frozen_forecast.json -> run finished ->
-result.json
+running -> evaluation at half of the budget answered -> frozen_forecast.json
+        -> run finished -> result.json
 """
 
 import time

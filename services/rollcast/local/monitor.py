@@ -4,12 +4,13 @@ own Prometheus.
     monitor/prometheus.yml, rules.yaml     the alerts of docs/runbook.md, for this run
             targets.json                   addresses to scrape; written again if a port changes
             dashboards/*.json
-            grafana/{datasources,dashboards}/rollcast.yaml     provisioning: the folder for GF_PATHS_PROVISIONING
+            grafana/{datasources,dashboards}/rollcast.yaml
+                                           provisioning: the folder for GF_PATHS_PROVISIONING
             compose.yaml                   starts both in containers
             data/                          what Prometheus stored
 
 Paths in prometheus.yml are relative to it, so that a container may have the folder elsewhere.
-"""  # noqa: E501
+"""
 
 import shlex
 from contextlib import suppress

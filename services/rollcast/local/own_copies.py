@@ -4,8 +4,8 @@ continuation use them.
 An edit during the run thus changes nothing in it, and `up --config RUN/up.json --resume` works from
 every folder.
 
-    runs/r/own_parts/0123456789ab/mine.py    the file of `function`, and modules next to it that it
-                                             imports
+    runs/r/own_parts/0123456789ab/mine.py    the file of `function`, and modules next to it that
+                                             it imports
 
 A package next to the file is not copied: it must be installed, or be in the folder in which the
 command is started.

@@ -1,8 +1,8 @@
 """How far a run has come: the parts of its start, and when its next step, its next evaluation and
 its end are due.
 
-up writes the run file -> the trainer has read its model, an engine has started, side by side: each
-writes its port
+up writes the run file -> the trainer has read its model, an engine has started, side by side:
+                          each writes its port
                        -> a generator holds the trainer's weights -> the first optimizer step
 """
 

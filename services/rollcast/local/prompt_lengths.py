@@ -15,7 +15,8 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.tasks import PromptFormat
 from rollcast.local.left_out import tokens_around
 from rollcast.tasks.chats import flat
-from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import PromptSplit
 from rollcast.tasks.tokenizer_file import TokenizerFile
 
 SPECIAL_TOKENS = 4

@@ -90,7 +90,8 @@ class StatusReader:
         # The staleness histogram shows the last steps
         self._recent: deque[StepRecord] = deque(maxlen=max(50, RECENT_STEPS + 1))
 
-    def read(self) -> RunStatus:
+    def _catch_up(self) -> None:
+        """Read the new lines of the files; every line, if a file was replaced."""
         self._read_files()
         if any(
             file.was_written_anew
@@ -98,6 +99,9 @@ class StatusReader:
         ):
             self._open()
             self._read_files()
+
+    def read(self) -> RunStatus:
+        self._catch_up()
         trainer = self._page("trainer")
         newest = self._recent[-1] if self._recent else None
         step = int(first(trainer, trainer_metrics.TRAINER_STEP) or (newest.step if newest else 0))

@@ -1,24 +1,23 @@
 """Keeps the services of one run alive on this machine.
 
 start in order -> watch: a dead service is started again after a back-off, up to a limit, and its
-reason reported
+                  reason reported
                -> three starts in a row fail for one reason: it is given up, regardless of the limit
                -> the trainer ended with 0: the run is finished
                -> a service ended its first start with 2: the user must fix something; the run is
                   given up with its last words
                -> SIGINT, SIGTERM or SIGHUP: interrupted (a second one kills at once)
                -> it ends in any way but well before it made anything: all are stopped at once,
-               within seconds
-               -> what shows the run fails: it is shown no more, and the failure raised once all is
-               stopped
+                  within seconds
+               -> what shows the run fails: it is shown no more, and the failure raised once all
+                  is stopped
                -> stop in order, each with its deadline; nothing is left running
 
 How long a service may take to end:
 finished work that no one waits for has a few seconds, reports to others their own limit
 given up      each has its own limit
 interrupted   all of them together have one deadline, of which each order leaves a share to the
-              later ones; whoever
-              saves what would be lost has its own limit beyond that
+              later ones; whoever saves what would be lost has its own limit beyond that
 """
 
 import signal

@@ -22,7 +22,8 @@ from rollcast.local.devices import trainer_gpus, usable_gpus
 from rollcast.local.process import Command, Orphans, Service, ServiceSpec, last_words
 from rollcast.local.services import Environment, rank_environments
 from rollcast.runfolder.files import RUN_FILE
-from rollcast.runfolder.records import TrialRecord, UpdateTrialRecord, read_record
+from rollcast.runfolder.records import read_record
+from rollcast.runfolder.trial_records import TrialRecord, UpdateTrialRecord
 
 TRIAL_SECONDS = 1_800.0
 """An engine that starts, and completions of the paper's length."""

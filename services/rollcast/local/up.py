@@ -4,8 +4,8 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -26,7 +26,7 @@ from rollcast.local.own_copies import with_copies
 from rollcast.local.process import Service, ServiceSpec
 from rollcast.local.resumed import changes_since_start, check_begun
 from rollcast.local.services import service_specs
-from rollcast.local.supervisor import Doing, EventReport, Supervisor
+from rollcast.local.supervisor import Doing, Supervisor
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import smallest_gpu
 from rollcast.runfolder import folder as run_folder
@@ -78,57 +78,41 @@ def run_locally(
     gpus = usable_gpus()[: config.local.gpus]
     config = config.model_copy(update={"local": with_gpus(config.local, gpus)})
     if config.local.shares_gpu and (device := smallest_gpu()) is not None:
-        config = shared_gpu.divide_gpu(
-            partial(plan_run, config, device, ranks=None, ask_hub=True)
-        ).config
+        make_plan = partial(plan_run, config, device, ranks=None, ask_hub=True)
+        config = shared_gpu.divide_gpu(make_plan).config
         news = (*news, shared_gpu.in_words(config.weights, config.generator))
     embed_redis = config.redis.is_embedded
     embed_grader = config.tasks.grading.sandbox == "remote" and config.grader.port == 0
+    checkpoints = checkpoint_place(config.run_folder, config.trainer.checkpoints)
     if resume:
         check_begun(config.run_folder, config.trainer.checkpoints)
     with run_folder.lock_folder(config.run_folder), undone_if_refused(config.run_folder) as undo:
         changes = changes_since_start(config.run_folder, portable_config) if resume else []
         if step is not None:
-            changes += go_back(
-                checkpoint_place(config.run_folder, config.trainer.checkpoints), step, undo
-            )
+            changes += go_back(checkpoints, step, undo)
         run_folder.prepare(config.run_folder, resume=resume)
         # Without this machine's GPUs: the run may go on on another.
-        recipe_update = {"recipe": with_copies(config.recipe, config.run_folder)}
-        write_resolved(
-            portable_config.model_copy(update=recipe_update), config.run_folder / UP_FILE
-        )
-        config = config.model_copy(update=recipe_update)
+        copies = {"recipe": with_copies(config.recipe, config.run_folder)}
+        write_resolved(portable_config.model_copy(update=copies), config.run_folder / UP_FILE)
+        config = config.model_copy(update=copies)
         config = preflight.resolve_ports(config, monitor=monitor)
         config = with_secrets(config, embed_redis=embed_redis, embed_grader=embed_grader)
-        run_file = config.run_folder / RUN_FILE
-        write_resolved(config, run_file)
+        write_resolved(config, config.run_folder / RUN_FILE)
         view.begin(config)
         for line in (*news, *cautions, *changes):
             view.report(line)
         specs = service_specs(
             config,
-            run_file,
+            config.run_folder / RUN_FILE,
             embed_redis=embed_redis,
             resume=resume,
             step=step,
             embed_grader=embed_grader,
             gpus=gpus,
         )
-        targets = None
-        if monitor:
-            write_monitor(config)
-            _add_prometheus(config.run_folder, config.local.prometheus_port, specs, view)
-            targets = Targets(config.run_folder, config.http, config.forecaster.bind)
-
-        tick = _ticker(view, targets, started, most_seconds)
-        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
-        # its work
-        seconds = config.generator.drain_seconds + 10.0
-        supervisor = partial(
-            Supervisor, specs, restart_limit=config.local.restart_limit, interrupt_seconds=seconds
-        )
-        return _supervise(config.run_folder, config.redis, supervisor, view.report, tick)
+        services = _LocalServices(config, specs, view)
+        targets = services.add_monitor() if monitor else None
+        return services.supervise(_ticker(view, targets, started, most_seconds))
 
 
 def _ticker(
@@ -148,38 +132,54 @@ def _ticker(
     return tick
 
 
-def _add_prometheus(run_folder: Path, port: int, specs: list[ServiceSpec], view: View) -> None:
-    """Add a Prometheus to the services, if one is installed, and report how to look at it."""
-    server = shutil.which("prometheus")
-    if server is not None:
-        specs.append(prometheus_spec(run_folder, port, server))
-    for line in how_to_watch(run_folder, port, server):
-        view.report(line)
+@dataclass(frozen=True, slots=True)
+class _LocalServices:
+    """The services of one run, whose files are written, until they have ended."""
 
+    config: RunConfig
+    specs: list[ServiceSpec]
+    view: View
 
-def _supervise(
-    folder: Path,
-    redis: Redis,
-    make_supervisor: Callable[..., Supervisor],
-    report: EventReport,
-    tick: Callable[[Doing], None],
-) -> Doing:
-    made_before = run_folder.history_file_sizes(folder)
-    supervisor: Supervisor = make_supervisor(
-        report=report,
-        tick=lambda: tick(supervisor.doing),
-        worth_saving=lambda: run_folder.history_file_sizes(folder) != made_before,
-    )
+    def add_monitor(self) -> Targets:
+        """Write the monitor's folder, add a Prometheus to the services, if one is installed, and
+        report how to look at it.
+        """
+        config = self.config
+        write_monitor(config)
+        port = config.local.prometheus_port
+        server = shutil.which("prometheus")
+        if server is not None:
+            self.specs.append(prometheus_spec(config.run_folder, port, server))
+        for line in how_to_watch(config.run_folder, port, server):
+            self.view.report(line)
+        return Targets(config.run_folder, config.http, config.forecaster.bind)
 
-    def ready(service: Service) -> None:
-        if service.spec.name == "redis":
-            wait_for_embedded(redis, service, asked_to_stop=supervisor.asked_to_stop)
+    def supervise(self, tick: Callable[[Doing], None]) -> Doing:
+        """Start them, keep them alive and stop them; how the run ended."""
+        config = self.config
+        folder = config.run_folder
+        made_before = run_folder.history_file_sizes(folder)
+        # Time after the drain: an interrupted run has ended by then, unless the trainer still saves
+        # its work
+        seconds = config.generator.drain_seconds + 10.0
+        supervisor: Supervisor = Supervisor(
+            self.specs,
+            restart_limit=config.local.restart_limit,
+            interrupt_seconds=seconds,
+            report=self.view.report,
+            tick=lambda: tick(supervisor.doing),
+            worth_saving=lambda: run_folder.history_file_sizes(folder) != made_before,
+        )
 
-    ending = supervisor.run(ready)
-    if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
-        report(f"`stop_when` ended the run: {reason}")
-    tick(supervisor.doing)
-    return ending
+        def ready(service: Service) -> None:
+            if service.spec.name == "redis":
+                wait_for_embedded(config.redis, service, asked_to_stop=supervisor.asked_to_stop)
+
+        ending = supervisor.run(ready)
+        if ending is Doing.FINISHED and (reason := early_end(folder)) is not None:
+            self.view.report(f"`stop_when` ended the run: {reason}")
+        tick(supervisor.doing)
+        return ending
 
 
 def with_secrets(config: RunConfig, *, embed_redis: bool, embed_grader: bool) -> RunConfig:

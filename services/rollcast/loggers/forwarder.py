@@ -2,8 +2,7 @@
 destination is away.
 
 new entries? --yes--> write --taken--> position kept, next
-     |                  |---refused--> each by itself; an entry that is refused again is counted as
-                        dropped
+     |                  |---refused--> each by itself; refused again: counted as dropped
      |                  '---away-----> again after a back-off; the entries wait, the run goes on
      '--no, and asked to stop--> close (and give up if the destination stays away)
 """

@@ -1,7 +1,7 @@
 """The loggers' process: a thread for each destination, probes and metrics over HTTP.
 
-    the trainer and the forecaster write the run folder --> a thread for each of `log` -->
-    TensorBoard, MLflow, W&B
+    the trainer and the forecaster write the run folder
+        --> a thread for each of `log` --> TensorBoard, MLflow, W&B
 
 No other process waits for it, so a server that is away or hangs does not delay the run. At SIGTERM
 the remaining entries are sent, within FINISH_SECONDS.

@@ -1,8 +1,8 @@
 """Bytes that a forward pass keeps for its backward pass, from the modules as Transformers writes
 them.
 
-    T tokens of a micro-batch, S tokens of its longest sequence, d bytes of a number in the forward
-    pass (4 or 2)
+    T tokens of a micro-batch, S tokens of its longest sequence,
+    d bytes of a number in the forward pass (4 or 2)
 
 Every line below is a tensor that autograd holds because a gradient needs it. A norm computes in
 float32, so that in bfloat16 it keeps a float32 copy of its input.

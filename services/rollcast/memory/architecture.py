@@ -1,8 +1,8 @@
 """A causal language model as the planner sees it: the shapes of its weights, and what each layer
 does with a token.
 
-    V vocabulary, H hidden size, N query heads, K key heads, D head size, I width of a feed-forward,
-    E experts
+    V vocabulary, H hidden size, N query heads, K key heads, D head size,
+    I width of a feed-forward, E experts
 
 The shapes come from the model's files or from Transformers (`rollcast.memory.weight_shapes`).
 Heads, attention windows and the experts of a token come from config.json. What no file states about

@@ -1,13 +1,13 @@
 """One GPU that the trainer's only rank and the generators share: the engines divide the rest that
 the trainer leaves.
 
-    GPU = trainer at its fullest + its context                                     counted, see `trainer`
-        + for each generator: vLLM's share, a staged version, context, graphs      the share is the rest
+    GPU = trainer at its fullest + its context                                   counted (`trainer`)
+        + for each generator: vLLM's share, a staged version, context, graphs    the share: the rest
         + the margin
 
 vLLM alone would take 0.9 of the GPU, and would measure its KV cache while the trainer's memory
 comes and goes. So both numbers are counted here and given to it.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The memory of one rank of the learner at every moment of a step. The fullest moment decides.
 
-    W ranks; d bytes of a number in the forward pass; 4 of a master weight, of a gradient, of each
-    AdamW moment
+    W ranks; d bytes of a number in the forward pass;
+    4 of a master weight, of a gradient, of each AdamW moment
 
 FSDP2 cuts every weight by rows into W parts of ceil(rows / W) and stores weights and gradients
 padded to that. A unit is a decoder layer, an untied head, or the root with everything else. For its
@@ -14,7 +14,7 @@ gradients, moments, versions and checkpoints are those of the adapters.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,6 +36,8 @@ from rollcast.memory.adapters import (
 )
 from rollcast.memory.architecture import LayerShape, ModelShape, Shape
 from rollcast.memory.device import DeviceKind
+from rollcast.memory.model_reading import host_bytes_while_read
+from rollcast.memory.shards import count_gathered, count_rank_numbers, rows_of_rank
 from rollcast.memory.staging import staged_by_trainer
 from rollcast.weights.plan.manifest import DTYPE_BYTES, PIECE_BYTES
 
@@ -53,17 +55,6 @@ class StepMoment:
     @property
     def total(self) -> int:
         return sum(self.parts.values())
-
-
-def rows_of_rank(rows: int, rank: int, ranks: int) -> int:
-    """Rows of one rank, cut as torch.chunk does."""
-    chunk = -(-rows // ranks)
-    return max(0, min(chunk, rows - rank * chunk))
-
-
-def count_rank_numbers(weights: Iterable[tuple[str, Shape]], rank: int, ranks: int) -> int:
-    """How many numbers of these weights a rank holds."""
-    return sum(rows_of_rank(shape[0], rank, ranks) * math.prod(shape[1:]) for _, shape in weights)
 
 
 @dataclass(frozen=True)
@@ -107,8 +98,8 @@ class RankMemory:
     def _unit(self, weights: Mapping[str, Shape]) -> int:
         """How many numbers a gathered unit with these weights has."""
         lora = self.config.model.lora
-        more = 0 if lora is None else _count_gathered(adapter_shapes(weights, lora), self.ranks)
-        return _count_gathered(weights, self.ranks) + more
+        more = 0 if lora is None else count_gathered(adapter_shapes(weights, lora), self.ranks)
+        return count_gathered(weights, self.ranks) + more
 
     @property
     def _read_item(self) -> int:
@@ -137,51 +128,9 @@ class RankMemory:
 
     @property
     def start_on_host(self) -> int:
-        """Bytes of host memory while the model is read: one weight at a time, in its stored dtype.
-
-        Without a GPU all rows of this rank stay in host memory. Rows stored in float32 stay as they
-        were read. Experts are stacked next to their single parts. Rows that need padding are then
-        copied, one weight after the other.
-        """
-        in_hand = self.model.stored_item * max(
-            self._read_at_once(*weight) for weight in self.model.weights()
-        )
-        if self.kind == "gpu":
-            return in_hand
-        weights = list(self.model.weights())
-        stacks = [
-            count_rank_numbers([weight], self.rank, self.ranks)
-            for weight in weights
-            if self._is_stacked(weight[0])
-        ]
-        item = self._read_item
-        beyond = max(
-            0 if self.model.stored_item == item else in_hand, item * max(stacks, default=0)
-        )
-        held_bytes = item * count_rank_numbers(weights, self.rank, self.ranks)
-        peak_bytes = held_bytes + beyond
-        # In another order of the weights, as files have it, the sum differs by the padding of small
-        # ones: kilobytes.
-        for weight in weights:
-            rows, padded = (
-                item * count_rank_numbers([weight], rank, self.ranks) for rank in (self.rank, 0)
-            )
-            if rows < padded:
-                peak_bytes = max(peak_bytes, held_bytes + padded)
-                held_bytes += padded - rows
-        return peak_bytes
-
-    def _is_stacked(self, name: str) -> bool:
-        return self.model.family.stacked and ".experts." in name
-
-    def _read_at_once(self, name: str, shape: Shape) -> int:
-        """How many numbers of a weight are read together: experts that are stored one by one are
-        read one by one.
-        """
-        return (
-            math.prod(shape[1:])
-            if self._is_stacked(name)
-            else count_rank_numbers([(name, shape)], 0, self.ranks)
+        """Bytes of host memory while the model is read."""
+        return host_bytes_while_read(
+            self.model, self.kind, rank=self.rank, ranks=self.ranks, item=self._read_item
         )
 
     @cached_property
@@ -319,7 +268,7 @@ class RankMemory:
         narrow = d if fused else product
         widened = 0 if narrow == d else narrow * (head + self.load.tokens * self.model.hidden)
         unit = 0 if self.model.tied else head
-        gathered = d * (_count_gathered(self.model.root, self.ranks) + unit)
+        gathered = d * (count_gathered(self.model.root, self.ranks) + unit)
         # Logits, the probabilities of the chunk before, and the results computed from them.
         forward = 3 * FLOAT32_BYTES * chunk + (product * chunk if product != FLOAT32_BYTES else 0)
         ahead = self._in_flight(unit) if unit else self._gathered_ahead(len(self.model.layers) - 1)
@@ -354,22 +303,21 @@ class RankMemory:
         model = self.model
         d = self.load.item
         layer = self.model.layers[index]
-        gathered = d * _count_gathered(model.root, self.ranks) + (
+        gathered = d * count_gathered(model.root, self.ranks) + (
             self._gathered_ahead(index - 1) if index else 0
         )
         layer_bytes = self._kept_by(layer)
         if self.config.trainer.activation_checkpointing:
             layer_bytes += kept_by_input(model, self.load)
         if self.config.trainer.activation_checkpointing == "selective":
-            layer_bytes += kept_by_input(
-                model, self.load
-            )  # the result of the last product, which nothing reads again
+            # The result of the last product, which nothing reads again
+            layer_bytes += kept_by_input(model, self.load)
         above = model.layers[index + 1].weights if index + 1 < len(model.layers) else model.head
         backward = {
             "gathered": gathered + d * self._unit(layer.weights),
             "activations": lower_layer_bytes + layer_bytes + self._passing_through(layer),
             "gradients": self._held_head()
-            + FLOAT32_BYTES * _count_gathered(self._select_trained(above), self.ranks),
+            + FLOAT32_BYTES * count_gathered(self._select_trained(above), self.ranks),
         }
         yield f"layer {index}, backward", backward
         reduced = {
@@ -385,11 +333,11 @@ class RankMemory:
             return
         d = self.load.item
         root = self.model.root
-        above = FLOAT32_BYTES * _count_gathered(self.model.layers[0].weights, self.ranks)
-        gradients = self._held_head() + d * _count_gathered(root, 1) + above
+        above = FLOAT32_BYTES * count_gathered(self.model.layers[0].weights, self.ranks)
+        gradients = self._held_head() + d * count_gathered(root, 1) + above
         yield (
             "embeddings, backward",
-            {"gathered": d * _count_gathered(root, self.ranks), "gradients": gradients},
+            {"gathered": d * count_gathered(root, self.ranks), "gradients": gradients},
         )
         yield "embeddings, reduced", {"gradients": self._reduction_bytes(root)}
 
@@ -404,9 +352,9 @@ class RankMemory:
         """Bytes of a unit's computed gradients, of the input of their reduction, and
         of its output.
         """
-        padded = _count_gathered(weights, self.ranks)
+        padded = count_gathered(weights, self.ranks)
         return (
-            self.load.item * _count_gathered(weights, 1)
+            self.load.item * count_gathered(weights, 1)
             + FLOAT32_BYTES * padded
             + FLOAT32_BYTES * padded // self.ranks
         )
@@ -433,8 +381,3 @@ class RankMemory:
 
 def together(parts: Mapping[str, int], more: Mapping[str, int]) -> Parts:
     return {**parts, **{name: parts.get(name, 0) + size for name, size in more.items()}}
-
-
-def _count_gathered(weights: Mapping[str, Shape], ranks: int) -> int:
-    """How many numbers a gathered unit has, each weight padded to equal shards."""
-    return ranks * count_rank_numbers(weights.items(), 0, ranks)

@@ -1,7 +1,7 @@
 """The shape of a model, from the cheapest source that knows the shapes of its weights:
 
-`weights` in config.json -> headers of its files here -> headers of its files on the hub ->
-Transformers' own class
+`weights` in config.json -> headers of its files here -> headers of its files on the hub
+                         -> Transformers' own class
 """
 
 import json

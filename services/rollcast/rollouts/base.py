@@ -9,7 +9,7 @@ all:
                   |  +---hand_back----+ |            same attempt, partial rollouts travel along
                   +--fail, fence, redo, sweep        attempt + 1
                                         |
-                                        +--> dead --retire--> gone          third failure, or unreadable
+                                        +--> dead --retire--> gone      third failure or unreadable
 
 A generator owns a task as long as its entry is pending under its name. Whatever it sends after the
 task was taken from it is refused and counted. All calls may be repeated: a repeated one finds that
@@ -19,7 +19,7 @@ Tasks that Redis loses (a second of AOF, a stream, everything) are missing from 
 trainer dispatches again every task that it dispatched, has not settled, does not hold and does not
 find there. Redis may also forget a removal and deliver a group again: the trainer's ledger of
 settled sequences recognises it.
-"""  # noqa: E501
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

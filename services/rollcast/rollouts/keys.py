@@ -15,9 +15,9 @@ class Keys:
     rollouts  stream   finished groups until they are removed (group `trainer`)
     inflight  hash     task sequence -> its state (rollcast.rollouts.index); removed with the task
     dead      stream   tasks given up and useless entries, each with the reason; about the newest
-              thousand
+                       thousand
     state     hash     incarnation, counters, fenced generators, and the values that the trainer
-              stores
+                       stores
     """
 
     def __init__(self, run: str, scope: str = "") -> None:

@@ -8,11 +8,10 @@ update after 4:
     logprobs       [ .  .  .  0  .  .]      0 where forced
     legs           thinking [0,3)  phrase [3,4)  answer [4,6)
     loss_masked    [3,4)                    no loss on the phrase
-    version_spans  1.7 [0,4)  1.8 [4,6)     the phrase counts to the version that was held when it
-                   was forced
+    version_spans  1.7 [0,4)  1.8 [4,6)     the phrase counts to the version that was held when
+                                            it was forced
     kv_marks       position 4, kept 32, 1.8: before token 4 was sampled, KV entries from the 33rd
-                   token on (prompt
-                   included) were rebuilt
+                   token on (prompt included) were rebuilt
 
 An episode of two turns, the second of which begins again with the tool's result in a prompt of its
 own (a branch):

@@ -3,8 +3,8 @@ curve.
 
 incarnation 1:  0  10  20  30 x killed at 34, checkpoint at 25
 incarnation 2:            (25)  30  40 ...        the first 30 is lost, the second takes its place
-                                                  of two surviving ones of one step the newer takes
-                                                  the place too
+                                                  of two surviving ones of one step
+                                                  the newer takes the place too
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,9 +5,8 @@ One JSON object, made by the mappings and read by the verifier:
 
     {"kind": "tests", "tests": PYTHON, "preamble": PYTHON, "entry_point": NAME}
         preamble and tests run as one module, in which the function NAME, and whatever else is not
-        defined there, is the
-        program's; right when nothing was raised. NAME is needed only where the preamble defines it
-        or Python does
+        defined there, is the program's; right when nothing was raised. NAME is needed only if
+        the preamble defines it or Python does
     {"kind": "stdin", "cases": [{"input": TEXT, "output": TEXT}, ...]}
         the program reads standard input and prints
     {"kind": "calls", "entry_point": NAME, "cases": [{"arguments": [...], "output": VALUE}, ...]}
@@ -17,13 +16,11 @@ One JSON object, made by the mappings and read by the verifier:
 module, and results are compared as `comparison` says (`rollcast.tasks.sandbox.comparison`). Every
 case must pass.
 
-    "comparison": "exact"                               as LiveCodeBench compares
-    "comparison": "float"                               numbers within 1e-6, relative or absolute
+    "comparison": "exact"        as LiveCodeBench compares
+    "comparison": "float"        numbers within 1e-6, relative or absolute
     "comparison": "float", "tolerance": {"relative": R, "absolute": A}
-                                                        |result - expected| <= A + R |expected|, as
-                                                        numpy.allclose
-    neither                                             integers exactly, decimals within 1e-6, all
-                                                        else as text
+                                 |result - expected| <= A + R |expected|, as numpy.allclose
+    neither                      integers exactly, decimals within 1e-6, all else as text
 """
 
 import math

@@ -1,12 +1,11 @@
 """Tests of published programming tasks, as references of the verifier `code`.
 
 DeepCoder keeps the tests of its four parts in three forms, each a JSON text:
-    taco                       {"inputs": [...], "outputs": [...], "fn_name": NAME where a function
-                               is called}
-    primeintellect             [{"type": "stdin_stdout" | "function_call", "input", "output",
-                               "fn_name"}, ...]
-    lcbv5, codeforces          [{"input", "output", "testtype": "stdin" | "functional"}, ...], the
-                               name in `metadata`
+    taco                 {"inputs": [...], "outputs": [...], "fn_name": NAME where one is called}
+    primeintellect       [{"type": "stdin_stdout" | "function_call",
+                           "input", "output", "fn_name"}, ...]
+    lcbv5, codeforces    [{"input", "output", "testtype": "stdin" | "functional"}, ...],
+                         the name in `metadata`
 LiveCodeBench keeps the last form in two fields, the private one packed (`unpack`).
 
 Results are compared as each set's own grader does (`code_reference.EXACT`, `AS_TACO`): exactly for

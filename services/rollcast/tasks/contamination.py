@@ -1,7 +1,7 @@
 """Whether a training prompt asks what an evaluated prompt asks, in another spelling.
 
 Two prompts are duplicates only if nothing that a reader can see differs
-(`rollcast.tasks.prompts.normalise`). Training on a benchmark is worse than losing a row, so a
+(`rollcast.tasks.prompt.normalise`). Training on a benchmark is worse than losing a row, so a
 prompt is contaminated more easily: if the normal forms of the texts are equal, or those of the last
 messages and the answers. So neither a system message nor the id of an episode's row makes another
 question. Of countdown the sorted puzzle is compared, of an episode without an answer its fields
@@ -12,8 +12,8 @@ names no question.
     blanks, also those of LaTeX, and next to signs   a line break, two blanks, \\quad, n + 1 = n+1
     delimiters of formulas, braces of powers         $n^{2}$, \\(n^2\\), n² = n^2
     typographic quotes and dashes                    ’ = ', – = -
-    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n   (never
-                                                     5!, a factorial)
+    a label, the last full stop, a cue               Problem 3: Find n. Answer: = Find n
+                                                     (never 5!, a factorial)
 """
 
 import hashlib

@@ -8,14 +8,15 @@ Each is one entry of MAPPINGS. Field names are those of the data sets' own cards
     gsm8k              question, answer ("... #### 18")     openai/gsm8k
     math-500           problem, answer                      HuggingFaceH4/MATH-500
     aime-24            problem, answer                      HuggingFaceH4/aime_2024
-    livecodebench      question_content, starter_code,      lighteval/code_generation_lite (the
-                       original set,
-                       public_ and private_test_cases,      livecodebench/code_generation_lite, is a program,
-                       metadata                             which the hub's library no longer runs)
+    livecodebench      question_content, starter_code,      lighteval/code_generation_lite
+                       public_ and private_test_cases,      (the original set,
+                       metadata                             livecodebench/code_generation_lite, is
+                                                            a program, which the hub's library no
+                                                            longer runs)
     humaneval          prompt, entry_point, test            openai/openai_humaneval
     mbpp-plus          prompt, test_list, test              evalplus/mbppplus
     knights-and-knaves quiz, names, solution                K-and-K/knights-and-knaves
-"""  # noqa: E501
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

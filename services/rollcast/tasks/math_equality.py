@@ -3,8 +3,7 @@ decimals.
 
 decimal, decimal        equal values: 0.50 = 0.5, 0.00000012 is not 0.00000034
 decimal, exact form     the form rounded to the decimal's digits, at least six significant ones:
-                        0.333333 = 1/3,
-                        0.5+0.866025i = e^{i\\pi/3} (each part by itself)
+                        0.333333 = 1/3, 0.5+0.866025i = e^{i\\pi/3} (each part by itself)
 percent, number         50% = 0.5; 12.5% = 12.5 too, as a number from 1 on is no share
 tuple, set              never equal; a list without brackets equals either, a tuple in its order
 

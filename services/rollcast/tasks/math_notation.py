@@ -1,9 +1,8 @@
 """Ways to write the same number or formula, brought to the one that math-verify reads.
 
-４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}      90° ->
-                  90^\\circ
+４２, 𝟒𝟐 -> 42      − -> -      √2 -> \\sqrt{2}      2² -> 2^2      1½ -> 1\\frac{1}{2}
 1.5e-3 -> 0.0015       0.1\\overline{6}, 0.1666... -> \\frac{1}{6}       1 000, 1\\,000 -> 1000
-3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5
+3. -> 3      \\textcolor{red}{5}, **5**, \\text{5} -> 5      90° -> 90^\\circ
 """
 
 import re

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from rollcast.config.datasets import Dataset, RowsDataset
 from rollcast.config.tasks import Tasks
 from rollcast.tasks.mappings import resolve_mapping
-from rollcast.tasks.prompts import Prompt, PromptSplit
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import PromptSplit
 
 NUM_WORDS = 13
 """Words of a sequence, as in the overlap that GPT-3's authors looked for (arXiv 2005.14165,

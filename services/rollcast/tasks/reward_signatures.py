@@ -1,11 +1,11 @@
 """Reward functions written for TRL or verl, called as those call them, with one completion.
 
-TRL     reward(prompts, completions, **columns) -> [reward]: each argument is a list of one;
-        columns: the row's fields
-verl    compute_score(data_source, solution_str, ground_truth, extra_info) -> reward, or a mapping
-        with `score`
-        compute_score(data_sources, solution_strs, ground_truths, extra_infos) -> a list of such, in
-        batches
+TRL     reward(prompts, completions, **columns) -> [reward]
+            each argument is a list of one; columns: the row's fields
+verl    compute_score(data_source, solution_str, ground_truth, extra_info)
+            -> reward, or a mapping with `score`
+        compute_score(data_sources, solution_strs, ground_truths, extra_infos)
+            -> a list of such, in batches
 ours    grade(completion, row) -> reward
 """
 

@@ -21,7 +21,7 @@ from rollcast.config.errors import UserError, refused_by_the_world
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
 from rollcast.tasks.chats import Chat, Message, flat
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.template_watch import watch_template
 from rollcast.tasks.thinking import THINK_END, THINK_START, opens_thinking
 from rollcast.tasks.vocabulary import NUM_ROWS, check_token_ids, read_num_rows

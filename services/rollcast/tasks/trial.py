@@ -11,7 +11,7 @@ from typing import Any
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
 from rollcast.tasks.grading import Verifiers, grade
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.remote.services import Services
 from rollcast.tasks.sandbox.client import Sandbox
 from rollcast.tasks.verifiers import Grade, is_built_in

@@ -4,8 +4,8 @@ A log ends in one or more of these ways. The last one that names a reason counts
 
     error: model.path = x: ...                      a sentence of Rollcast's commands and services
     2026-01-01T00:00:00Z [error    ] ... reason=..  a line of Rollcast's log
-    Traceback ...                                   of a chain of errors the first, which caused the
-                                                    others
+    Traceback ...                                   of a chain of errors the first, which caused
+                                                    the others
     EngineDeadError: ... See stack trace (above)    names no reason: an earlier one does
     CancelledError                                  a request that was open at the end: the same
 """

@@ -1,7 +1,7 @@
 """Moments of completion lengths: lognormal, cut at the token budget.
 
-    E[min(L, B)^n] = exp(n m + n^2 s^2 / 2) Phi((ln B - m) / s - n s) + B^n (1 - Phi((ln B - m) /
-    s))
+    E[min(L, B)^n] = exp(n m + n^2 s^2 / 2) Phi((ln B - m) / s - n s)
+                     + B^n (1 - Phi((ln B - m) / s))
 
 m is the mean of ln L and s its standard deviation, B the budget, Phi the normal distribution
 function.

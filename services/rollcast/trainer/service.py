@@ -20,13 +20,14 @@ from rollcast.connections.http import HttpServer, PageReaders, listen, service_r
 from rollcast.connections.port_files import publish_port
 from rollcast.recipe.own_parts import load_own_parts
 from rollcast.rollouts.errors import QueueAway
-from rollcast.rollouts.redis_streams import RedisTrainerQueue
+from rollcast.rollouts.redis_trainer_queue import RedisTrainerQueue
 from rollcast.runfolder.files import BEFORE, Place, checkpoint_place, earlier_run_place
 from rollcast.runfolder.kept_checkpoints import check_earlier_run, kept_in_words
 from rollcast.runfolder.records import BeforeRecord, as_json
 from rollcast.runfolder.writing import make_folder, replace_json
 from rollcast.tasks.near_duplicates import near_duplicates
-from rollcast.tasks.prompts import Prompt, check_prompts, load
+from rollcast.tasks.prompt import Prompt
+from rollcast.tasks.prompts import check_prompts, load
 from rollcast.tasks.same_prompts import check_same_prompts, prompts_digest
 from rollcast.tasks.thinking import check_thinking
 from rollcast.tasks.tokens import Tokenizer, end_token_ids, load_tokenizer, render

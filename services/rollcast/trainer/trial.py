@@ -22,7 +22,8 @@ from rollcast.config.out_of_memory import told_what_did_not_fit
 from rollcast.config.recipe import Recipe
 from rollcast.config.run import load_run_config
 from rollcast.config.services import Trainer
-from rollcast.runfolder.records import TrialRecord, TriedCompletion, UpdateTrialRecord, read_record
+from rollcast.runfolder.records import read_record
+from rollcast.runfolder.trial_records import TrialRecord, TriedCompletion, UpdateTrialRecord
 from rollcast.runfolder.writing import replace_json
 from rollcast.telemetry.heavy_imports import pause_garbage_collection
 from rollcast.telemetry.logging import configure_logging

@@ -65,16 +65,8 @@ def make_batch_answer(
 
     Raises UserError: no run has a forecast, or the budget buys no step.
     """
+    _check_forecasts(plan)
     trained = plan.trained
-    if not trained:
-        verdicts = ", ".join(
-            f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}"
-            for forecast in plan.forecasts
-        )
-        raise UserError(
-            f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor "
-            "fell"
-        )
     splits = sorted({*between(trained), *candidates})
     usable = [(run.split, forecast) for run, forecast in plan.usable]
     law, *other_laws = law_at(
@@ -113,13 +105,7 @@ def make_batch_answer(
             if not why_not
         ],
         "missing": _missing(law, splits, trained),
-        "law": {
-            "rollouts_slope": _interval(law.coefficients[:, 1]),
-            "rollouts_curvature": _interval(law.coefficients[:, 2]),
-            "prompts_slope": _interval(law.coefficients[:, 3]),
-            "prompts_curvature": _interval(law.coefficients[:, 4]),
-            "spread": _interval(law.spread),
-        },
+        "law": _law_intervals(law),
         "varied": {
             "rollouts_per_prompt": sorted({split.rollouts for split in trained}),
             "prompts_per_step": sorted({split.prompts for split in trained}),
@@ -130,6 +116,19 @@ def make_batch_answer(
             *differences_of_files(plan.runs),
         ],
     }
+
+
+def _check_forecasts(plan: BatchPlan) -> None:
+    """Raises UserError: no run has a forecast."""
+    if plan.usable:
+        return
+    verdicts = ", ".join(
+        f"{forecast.curve.name}: {str(forecast.verdict.kind).replace('_', ' ')}"
+        for forecast in plan.forecasts
+    )
+    raise UserError(
+        f"NAME=SOURCE: no run has a forecast ({verdicts}); give runs that neither broke nor fell"
+    )
 
 
 def unknown_settings(trained: Sequence[BatchSplit]) -> list[str]:
@@ -272,6 +271,16 @@ def _disagreements(row: dict[str, Any]) -> list[str]:
         for fit in row["own_curves"]
         if fit["is_described"] and (fit["q95"] < law["q05"] or fit["q05"] > law["q95"])
     ]
+
+
+def _law_intervals(law: SplitLaw) -> dict[str, amounts.Interval]:
+    return {
+        "rollouts_slope": _interval(law.coefficients[:, 1]),
+        "rollouts_curvature": _interval(law.coefficients[:, 2]),
+        "prompts_slope": _interval(law.coefficients[:, 3]),
+        "prompts_curvature": _interval(law.coefficients[:, 4]),
+        "spread": _interval(law.spread),
+    }
 
 
 def _interval(values: Any) -> amounts.Interval:

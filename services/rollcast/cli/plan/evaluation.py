@@ -86,7 +86,8 @@ def describe_evaluation(
     """
     from rollcast.local.preflight import load_to_start
     from rollcast.tasks.contamination import normal_form
-    from rollcast.tasks.prompts import Prompt, load
+    from rollcast.tasks.prompt import Prompt
+    from rollcast.tasks.prompts import load
 
     def question(prompt: Prompt) -> tuple[str, str]:
         return normal_form(prompt.text), prompt.reference if prompt.environment else ""

@@ -82,14 +82,9 @@ def calibrate(
     from rollcast.config.recipe import Recipe as DefaultRecipe
     from rollcast.recipe.schedule import PipelineRL, make_schedule
     from rollcast.simulation.split import Rates
-    from rollcast.simulation.workload import fit_spread, lognormal_with_mean
+    from rollcast.simulation.workload import lognormal_with_mean
 
-    for name, value in asdict(options).items():
-        # Largest rate, time or count that an option may have
-        if value is not None and not (0 < value < 1e12 or (value == 0 and name in MAY_BE_ZERO)):
-            raise UserError(
-                f"--{name.replace('_', '-')} {value:g}: must be positive; give the measured value"
-            )
+    _check_amounts(options)
     step_seconds = options.step_seconds or (run.update_seconds if run else None)
     tokens_per_second = options.tokens_per_second or (run.tokens_per_second if run else None)
     mean_tokens = options.mean_tokens or (run.mean_tokens if run else None)
@@ -112,17 +107,7 @@ def calibrate(
             "--max-tokens"
         )
     longest = options.longest_tokens or (run.longest_tokens if run else None)
-    if longest is not None and longest < mean_tokens:
-        raise UserError(
-            f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} "
-            "tokens; give the mean "
-            "of the longest of each group, or change --mean-tokens"
-        )
-    spread = (
-        DEFAULT_LOG_LENGTH_SPREAD
-        if longest is None
-        else fit_spread(mean_tokens, longest, rollouts, budget)
-    )
+    spread = _log_length_spread(mean_tokens, longest, rollouts, budget)
     slots = options.slots or (run.config.generator.most_slots if run else MOST_DERIVED_SLOTS)
     rates = Rates(
         schedule=schedule,
@@ -138,6 +123,34 @@ def calibrate(
         publish_seconds=options.publish_seconds,
     )
     return rates, _assumptions(options, run, rates, longest)
+
+
+def _check_amounts(options: RateOptions) -> None:
+    """Raises UserError: one is not an amount."""
+    for name, value in asdict(options).items():
+        # Largest rate, time or count that an option may have
+        if value is not None and not (0 < value < 1e12 or (value == 0 and name in MAY_BE_ZERO)):
+            raise UserError(
+                f"--{name.replace('_', '-')} {value:g}: must be positive; give the measured value"
+            )
+
+
+def _log_length_spread(
+    mean_tokens: float, longest: float | None, rollouts: int, budget: int
+) -> float:
+    """Standard deviation of ln tokens. `longest`: mean of the longest completion of each group;
+    None = it was not measured.
+    """
+    from rollcast.simulation.workload import fit_spread
+
+    if longest is None:
+        return DEFAULT_LOG_LENGTH_SPREAD
+    if longest < mean_tokens:
+        raise UserError(
+            f"--longest-tokens {longest:g}: is less than the mean completion of {mean_tokens:g} "
+            "tokens; give the mean of the longest of each group, or change --mean-tokens"
+        )
+    return fit_spread(mean_tokens, longest, rollouts, budget)
 
 
 def _engine(slots: int, tokens_per_second: float, alone: float | None) -> EngineSpeed:

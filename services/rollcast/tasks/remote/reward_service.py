@@ -1,9 +1,10 @@
 """A reward service over HTTP: completions go in batches, rewards come back in their order.
 
-    POST {"items": [{"completion": "...", "row": {...}}, ...]}  ->  {"rewards": [1.0, 0.25, null, ...]}
+    POST {"items": [{"completion": "...", "row": {...}}, ...]}
+      -> {"rewards": [1.0, 0.25, null, ...]}
 
 null says that there is no verdict on this one.
-"""  # noqa: E501
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """The grader's side of the sandbox: one fork server per verifier, started when first needed."""
 
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -20,8 +19,8 @@ from rollcast.tasks.grading import Verifiers, grading_seconds
 from rollcast.tasks.sandbox.cores import one_core
 from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
 from rollcast.tasks.sandbox.protections import require_gvisor, require_protections
+from rollcast.tasks.sandbox.unreadable_references import UnreadableReferences, was_ended
 from rollcast.tasks.verifiers import CODE, Grade, GradeStatus, Verifier
-from rollcast.telemetry.logging import get_logger
 
 START_SECONDS = 120.0
 """Importing sympy takes seconds on a busy machine; the deadline of a grading begins after that."""
@@ -47,10 +46,8 @@ _SIGNALS: dict[Any, Reason] = {
     -signal.SIGBUS: "crash",
     -signal.SIGABRT: "crash",
 }
-"""What ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the machine is out
-of memory."""
-
-log = get_logger()
+"""The reason that ended a judge, by its exit code. Not SIGKILL, which the kernel sends if the
+machine is out of memory."""
 
 
 class Sandbox:
@@ -69,7 +66,7 @@ class Sandbox:
         self._closed = False
         self._lock = threading.Lock()
         """Held for moments only: never while a process starts."""
-        self._unreadable = _UnreadableReferences()
+        self._unreadable = UnreadableReferences()
 
     def check(self, verifier: str) -> None:
         """Raises UserError where programs are to be graded and this machine cannot contain them."""
@@ -127,7 +124,7 @@ class Sandbox:
         if grade is None:
             self._discard(verifier, server)
             return Grade(0.0, "error", failure="the process that starts its gradings died or hung")
-        if server.ordinary_answer is not None and _was_ended(grade):
+        if server.ordinary_answer is not None and was_ended(grade):
             ordinary = _on_one_core(server, server.ordinary_answer, reference, limits)
             return self._unreadable.blame(grade, ordinary, verifier, reference)
         if grade.status == "timeout":
@@ -349,61 +346,3 @@ def _decode(answer: bytes) -> Grade | None:
     if grade is None or grade.status not in get_args(GradeStatus) or not 0.0 <= grade.reward <= 1.0:
         return Grade(0.0, "error", failure="its process answered with something else than a reward")
     return grade
-
-
-def _was_ended(grade: Grade) -> bool:
-    """Whether the judge's own actions ended it: it used up its CPU time or crashed.
-
-    A busy machine is no reason.
-    """
-    return grade.status in ("timeout", "error") and grade.reason not in ("", "busy")
-
-
-class _UnreadableReferences:
-    """References that are too much for their verifier: each costs its CPU time once, and is
-    reported once.
-
-    Decides whether answer or reference is at fault. Thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._grades_by_key: dict[bytes, Grade] = {}
-        self._lock = threading.Lock()
-
-    def find_grade(self, verifier: str, reference: str) -> Grade | None:
-        """The grade of every completion of that row; None if its reference is not known to be at
-        fault.
-        """
-        return self._grades_by_key.get(_key(verifier, reference)) if self._grades_by_key else None
-
-    def blame(
-        self, failed_grade: Grade, ordinary: Grade | None, verifier: str, reference: str
-    ) -> Grade:
-        """The grade of an answer whose judge was ended.
-
-        `ordinary`: of an ordinary answer to the same reference.
-        """
-        if ordinary is not None and ordinary.status in ("ok", "wrong"):
-            return Grade(0.0, "wrong", failed_grade.reason)
-        if ordinary is None or not _was_ended(ordinary):
-            return Grade(0.0, "timeout", failed_grade.reason, failed_grade.failure)
-        # Longest reference in a report
-        prefix = reference[:80]
-        sentence = (
-            f"its row is left out: {verifier} cannot evaluate the reference {prefix}, whatever the "
-            "answer; simplify it "
-            "in the data set or remove the row"
-        )
-        grade = Grade(0.0, "timeout", "reference", sentence)
-        key = _key(verifier, reference)
-        with self._lock:
-            # Remembered at most; further ones cost their time again
-            if key in self._grades_by_key or len(self._grades_by_key) >= 100_000:
-                return grade
-            self._grades_by_key[key] = grade
-        log.error("a reference cannot be evaluated", verifier=verifier, told=sentence)
-        return grade
-
-
-def _key(verifier: str, reference: str) -> bytes:
-    return hashlib.sha256(f"{verifier}\0{reference}".encode("utf-8", "surrogatepass")).digest()

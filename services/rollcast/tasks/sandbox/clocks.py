@@ -10,8 +10,8 @@ A limit is one of processor time, with wall time as a backstop:
 
 computes longer than the limit                          too slow: wrong
 backstop over, and slept or blocked beyond the limit    too slow: wrong
-backstop over, and only waited for a core               no verdict: the machine was busy, the
-                                                        program may be right
+backstop over, and only waited for a core               no verdict: the machine was busy,
+                                                        the program may be right
 """
 
 import contextlib

@@ -2,12 +2,10 @@
 JSON would hold them.
 
 exact    LiveCodeBench's rule: lines of text are equal, or all their words are equal decimals;
-         values are equal as
-         Python's `==` has it, True and 1 included
+         values are equal as Python's `==` has it, True and 1 included
 float    numbers may differ by the tolerance, unless both are integers; True is not 1
 neither  references without a comparison: an expected integer equals numbers of exactly its value,
-         an expected decimal
-         those within the tolerance; every other word is text; True is not 1
+         an expected decimal those within the tolerance; every other word is text; True is not 1
 
 Always, a tuple equals a list, a dictionary's keys compare as JSON writes them (1 as "1"), and the
 value NaN equals NaN.

@@ -6,11 +6,11 @@ Started with a clean environment; imports what its verifier needs, once; then on
 loop. A verifier that is trusted has the user's environment, and its judges are limited only by the
 deadline:
 
-    control readable     -> fork a judge for the connection that came with the limits; closed -> end
-                         everything
+    control readable     -> fork a judge for the connection that came with the limits;
+                            closed -> end everything
     judge asks           -> fork a program into the judge's process group, or kill it
     SIGCHLD              -> tell the judge how its program ended; a judge that ended closes its
-                         grading
+                            grading
     connection hung up,
     deadline             -> kill both, say on the connection how it ended
 
@@ -35,7 +35,8 @@ from typing import NoReturn
 
 from rollcast.config.own_functions import failure, is_function
 from rollcast.tasks.sandbox.channel import Channel
-from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits, waited_seconds
+from rollcast.tasks.sandbox.child_end import find_end, kill_child
+from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits
 from rollcast.tasks.sandbox.code_judge import grade_code
 from rollcast.tasks.sandbox.launcher import KILL, START, Launcher
 from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
@@ -250,11 +251,11 @@ class ForkServer:
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         for grading in list(self._gradings):
-            if grading.program is not None and (end := _end(grading.program)) is not None:
+            if grading.program is not None and (end := find_end(grading.program)) is not None:
                 grading.program = None
                 with contextlib.suppress(OSError):
                     grading.requests.send(json.dumps(asdict(end)).encode(), socket.MSG_DONTWAIT)
-            if (end := _end(grading.judge)) is not None:
+            if (end := find_end(grading.judge)) is not None:
                 self._close(grading, "ended", judge_code=end.code)
 
     def _close(
@@ -266,9 +267,9 @@ class ForkServer:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(grading.judge, signal.SIGKILL)
         if grading.program is not None:
-            _kill(grading.program)
+            kill_child(grading.program)
         if judge_code is None:
-            end = _kill(grading.judge)
+            end = kill_child(grading.judge)
             if end_reason == "backstop":
                 own_seconds = time.monotonic() - grading.began - end.waited
                 end_reason = (
@@ -309,32 +310,6 @@ def _run_judge(
             grade = Grade(0.0, "error", failure=failure(error))
     os.write(connection, json.dumps(asdict(grade)).encode())
     os._exit(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    code: int
-    """The exit code, or minus the number of the signal that ended it."""
-    cpu: float
-    waited: float
-
-
-def _end(pid: int, *, wait: bool = False) -> _End | None:
-    """How a child ended; None if it lives, and is not to be waited for."""
-    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | (0 if wait else os.WNOHANG)) is None:
-        return None
-    waits = open_waits(pid)
-    waited = waited_seconds(waits)
-    os.close(waits)
-    _, status, used = os.wait4(pid, 0)
-    return _End(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, waited)
-
-
-def _kill(pid: int) -> _End:
-    os.kill(pid, signal.SIGKILL)
-    end = _end(pid, wait=True)
-    assert end is not None
-    return end
 
 
 def _lower_descriptor(descriptor: int) -> int:

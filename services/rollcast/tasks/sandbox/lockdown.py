@@ -1,7 +1,6 @@
 """What a process gives up, for good, before it sees anything that others wrote.
 
-    descriptors -> Landlock -> limits -> seccomp       each part narrows what the parts after it
-                                                       could still do
+    descriptors -> Landlock -> limits -> seccomp    each part narrows what those after it could do
 
 Made once in the fork server, so that putting it on costs a child a few system calls.
 """

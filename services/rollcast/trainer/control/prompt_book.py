@@ -12,7 +12,7 @@ from rollcast.config.tasks import PromptFormat
 from rollcast.environments.episode_tasks import make_episode_task
 from rollcast.recipe.mixture import Share
 from rollcast.rollouts.records import LengthBudget, PromptTask, Purpose, Sampling
-from rollcast.tasks.prompts import Prompt
+from rollcast.tasks.prompt import Prompt
 from rollcast.tasks.tokens import TokenizedPrompt, Tokenizer, tokenize_prompts
 
 Encode = Callable[[str], Sequence[int]]
