@@ -1,9 +1,10 @@
 """One rollout from first to last token, through weight updates, resubmissions and interruptions.
 
 (slot) -> submit -> stop | length -> next leg or done
-       `-> abort: by an update before the first token of the request (resubmitted immediately, new
-                  version), by `stop` (the tokens so far become a partial rollout), by `restart_if`
-                  (it has tokens of lost versions: started again)
+       `-> abort: by an update before the first token of the request (resubmitted immediately,
+                     new version),
+                  by `stop` (the tokens so far become a partial rollout),
+                  by `restart_if` (it has tokens of lost versions: started again)
 
 In a run that has episodes it waits for a slot of the engine as their turns do: both together are
 never more than the slots. Without episodes no task is claimed beyond the slots, and nothing waits.

@@ -2,14 +2,13 @@
 
 check, listen -> fork the engine's process -> HTTP -> start engine
     -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
-    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight
-    group -> exit 0
-    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden ends
-    the engine
+    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back
+            -> leave the weight group -> exit 0
+    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden
+                                       ends the engine
     engine dead, or its weights unknown -> exit 1: to be started again under a new owner name
     out of memory -> one sentence, exit 2; with `park`, for a supervisor that never gives up: the
-    engine ends, and the
-    service reports the sentence on /readyz until SIGTERM
+                     engine ends, and the service reports the sentence on /readyz until SIGTERM
 """
 
 from __future__ import annotations

@@ -2,22 +2,23 @@
 environment.
 
     look    are openenv and the factory there?     {"factory"} on standard input, {} or {"failed"}
-            on output
+                                                   on output
     serve   sessions, many at the same time        four bytes of length, then JSON, on the socket 0
 
-    {"factory", "arguments"}                                   -> {"ready": true} | {"failed": why}
+    {"factory", "arguments"}                       -> {"ready": true} | {"failed": why}
     {"do": "run", "id", "task", "seed", "episode",
-     "base_url", "token", "model", "sampling"}                 -> {"id", "reward", "exit", "late", "calls"}
-                                                                  | {"id", "unusable"} | {"id",
-                                                                  "failed"}
-    {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
+     "base_url", "token", "model", "sampling"}     -> {"id", "reward", "exit", "late", "calls",
+                                                       "metrics"}
+                                                      | {"id", "unusable"} | {"id", "failed"}
+    {"do": "cancel", "id"}                         -> {"id", "failed": "cancelled"}
 
-    adapter --fork--> guard --fork--> session --> agent ...    the guard adopts and kills what a session leaves behind
+    adapter --fork--> guard --fork--> session --> agent ...
+                      the guard adopts and kills what a session leaves behind
 
 A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks
 the endpoint, and calls of its TrainingTrace come back as digests of their tokens, with those
 without loss. A socket that closes ends the adapter. It imports nothing of Rollcast.
-"""  # noqa: E501
+"""
 
 import array
 import contextlib

@@ -1,12 +1,13 @@
 """The record of an episode so far: its token sequences and its turns.
 
-    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...     turns of one sequence
-          ^------------- the next turn cannot extend the sampled tokens: a further sequence, a
-          `Branch` of the record
+    turns of one sequence:
+    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...
+          ^---- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of
+                the record
 
 Used by the episode loop, and by sessions of the endpoint, whose turns are asked for by a program
 outside.
-"""  # noqa: E501
+"""
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """vLLM's AsyncLLM, reduced to what a rollout and a weight update need.
 
-    no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw-->
-    no version
+    no version --update--> serving --update (pause, load, label, resume)--> serving
+                           serving --withdraw--> no version
 
 Requests wait outside the engine until it holds a version from the trainer: the weights on disk are
 never sampled from (they are not even read, except the base of adapters). An update pauses between

@@ -1,7 +1,7 @@
 """Makes the parts of a controller, each with its own settings, and joins them.
 
-state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints ->
-controller
+state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints
+                          -> controller
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Evaluations on the generators: the held-out prompts (arXiv 2510.13786, section 2.1), and
 downstream sets.
 
-    plan due --> ask: one task per prompt --> generators, preferred --> add(group) ... -> close ->
-    EvaluationRecord(s)
+    plan due --> ask: one task per prompt --> generators, preferred
+             --> add(group) ... -> close -> EvaluationRecord(s)
 
 An evaluation is closed when every group came back or was given up, or at its deadline with the
 answers so far; time without any generator or without Redis does not count. Several may be open at

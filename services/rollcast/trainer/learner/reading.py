@@ -1,7 +1,7 @@
 """Reads a model's folder into a sharded policy: each rank reads only its own slices of the weights.
 
-    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast ->
-    other buffers
+    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast
+           -> other buffers
 
 Transformers' loader supports sharded parameters: it asks each stored tensor for this rank's slice
 alone, and stacks only the experts that this rank holds. Here it reads one parameter after the

@@ -2,10 +2,10 @@
 lives.
 
     run():  connect -> Announce -> Welcome -> (Join -> Joined, Publish -> ... -> Acknowledge)*
-            reconnect with back-off
-                                                    |  stream breaks, trainer restarts ------------^
-                                                    |  Leave without our request: fenced, new name ^
-                                                    |  Leave at our request: the end
+               ^                                    |
+               |---- reconnect with back-off -------|  stream breaks, trainer restarts
+               `------------------------------------|  Leave without our request: fenced, new name
+                                                    `- Leave at our request: the end
 
 One session has four tasks:
 

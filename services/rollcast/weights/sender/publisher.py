@@ -1,18 +1,19 @@
 """Publishing of weights at trainer rank 0: the only place that decides membership, epochs and
 broadcasts.
 
-    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a
-                     generator
+    main thread      stage() -> all ranks fill -> publish(slot, version)
+                     never waits for a generator
     control thread   the only one that changes members, epochs and `current`; each turn, in this
                      order:
                        1. a published version waits      -> it becomes `current` (an older waiting
-                          one is skipped)
+                                                            one is skipped)
                        2. leavers                        -> confirm
                        3. members != those of the epoch  -> make the next epoch
                        4. a member is behind `current`   -> broadcast, await acknowledgements; on
-                          failure drop the epoch: the next turn makes a new one and sends again
+                                                            failure drop the epoch: the next turn
+                                                            makes a new one and sends again
                        5. joiners waited long enough     -> `current` through private groups, then
-                          they are members
+                                                            they are members
     group workers    one thread for each group, the only ones inside a collective
     stream threads   two for each generator: they record its messages and wake the control thread
     removal thread   calls `on_removed`, which may wait for Redis
