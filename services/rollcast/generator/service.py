@@ -61,7 +61,8 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.member import WeightMember, new_key, report_starting
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.presence import new_key, report_starting
 
 T = TypeVar("T")
 log = get_logger()

@@ -36,7 +36,8 @@ from rollcast.generator.endpoint.answers import (
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
-from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.dialects.anthropic_messages import (
     AnthropicMessages,
     anthropic_error,
