@@ -32,7 +32,8 @@ from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
 from rollcast.generator.samplers import Samplers
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import BadRequestError, Engine
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import BadRequestError
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import PromptTask, Purpose

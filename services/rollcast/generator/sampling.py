@@ -17,7 +17,8 @@ from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.waits import GivenUpError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.sequence import SequenceSampler
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import PromptTask, Rollout, StopReason
 from rollcast.wire.version import PolicyVersion
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rollcast.generator.completion import Completion
-from rollcast.generator.vllm.engine import Engine, EngineRequest, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import EngineRequest, Finish
 from rollcast.rollouts.records import Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
 

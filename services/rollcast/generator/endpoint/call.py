@@ -19,7 +19,7 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.episodes.waits import UnusableEpisodeError
 from rollcast.generator.sequence import SequenceSampler, TurnEnds
-from rollcast.generator.vllm.engine import BadRequestError, Finish
+from rollcast.generator.vllm.engine_request import BadRequestError, Finish
 from rollcast.rollouts.records import EpisodeEnd
 
 

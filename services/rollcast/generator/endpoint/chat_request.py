@@ -23,7 +23,7 @@ from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
 from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.vllm.engine import Finish
+from rollcast.generator.vllm.engine_request import Finish
 
 
 class ChatRequest:

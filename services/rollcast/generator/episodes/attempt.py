@@ -36,7 +36,8 @@ from rollcast.generator.episodes.transcript import Transcript
 from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.sequence import TurnEnds
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from rollcast.wire.version import PolicyVersion

@@ -18,7 +18,8 @@ import numpy as np
 from rollcast.generator.completion import Completion, Decode
 from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import (
     Branch,
     Episode,
