@@ -333,8 +333,8 @@ class EndpointApplication:
         try:
             return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
-            # `_answer_unless_disconnected` cancels the claim when the program is gone. Any other cancellation is
-            # the stop of the server.
+            # `_answer_unless_disconnected` cancels the claim when the program is gone. Any other
+            # cancellation is the stop of the server.
             if not claim_future.cancelled():
                 raise
             return None
