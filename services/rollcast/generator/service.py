@@ -20,14 +20,12 @@ import signal
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from socket import socket
 from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
 from rollcast.config.bounds import MOST_DERIVED_SLOTS
-from rollcast.config.connections import Http, Rpc
-from rollcast.config.environments.settings import SessionEnvironment
+from rollcast.config.connections import Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
@@ -35,11 +33,11 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
-from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.generator.endpoint.make import check_harnesses, make_sessions
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.make import episode_parts
@@ -145,30 +143,8 @@ async def _serve(
         try:
             await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
-            kv_tokens = engine.full_rollouts * config.model.max_length
-            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
-            if config.tasks.environments:
-                slots = replace(slots, episode_kv_tokens=kv_tokens)
-            episodes = episode_parts(
-                config.model,
-                config.tasks,
-                num_slots=slots.total,
-                kv_tokens=kv_tokens,
-                exporter=exporter,
-            )
-            if endpoint is not None and sessions is not None and episodes is not None:
-                endpoint.single_calls = SingleCalls(
-                    engine, episodes, sessions, config.recipe, num_slots=slots.total
-                )
-            log.info(
-                "engine ready",
-                threads=engine.num_threads,
-                slots=slots.total,
-                full_rollouts=engine.full_rollouts,
-            )
-            exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
-            standing.service = GeneratorService(
-                config, name, engine, slots, exporter, remote, key, episodes, sessions
+            standing.service = _make_service(
+                config, name, engine, exporter, remote, key, endpoint, sessions
             )
             return await standing.service.run(stopping)
         finally:
@@ -190,34 +166,36 @@ async def _serve(
         http.stop()
 
 
-def make_sessions(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
-    """The sessions of harnesses, on the running loop; None = the run file names no harness.
-
-    Raises UserError if http.tls.certificate_authority cannot be read.
-    """
-    if not any(isinstance(environment, SessionEnvironment) for environment in tasks.environments):
-        return None
-    run_token = None if http.token is None else http.token.get_secret_value().encode()
-    authority = http.tls.certificate_authority if http.tls else None
-    verifying_context(http.tls, "http.tls")
-    return Sessions(
-        Path(model.path).name, exporter, asyncio.get_running_loop(), run_token, authority
+def _make_service(
+    config: RunConfig,
+    name: str,
+    engine: Engine,
+    exporter: Exporter,
+    remote: RemoteSandbox | None,
+    key: bytes,
+    endpoint: EndpointApplication | None,
+    sessions: Sessions | None,
+) -> GeneratorService:
+    """The service around a started engine, with as many slots as its KV cache can use."""
+    kv_tokens = engine.full_rollouts * config.model.max_length
+    slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
+    if config.tasks.environments:
+        slots = replace(slots, episode_kv_tokens=kv_tokens)
+    episodes = episode_parts(
+        config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
     )
-
-
-def check_harnesses(tasks: Tasks, http: Http) -> None:
-    """Raises UserError if programs elsewhere could not ask for their tasks."""
-    for number, environment in enumerate(tasks.environments):
-        if (
-            isinstance(environment, SessionEnvironment)
-            and not environment.is_started_here
-            and http.token is None
-        ):
-            raise UserError(
-                f"tasks.environments.{number}.command is missing, and programs of your own that "
-                "ask for tasks need the "
-                "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
-            )
+    if endpoint is not None and sessions is not None and episodes is not None:
+        endpoint.single_calls = SingleCalls(
+            engine, episodes, sessions, config.recipe, num_slots=slots.total
+        )
+    log.info(
+        "engine ready",
+        threads=engine.num_threads,
+        slots=slots.total,
+        full_rollouts=engine.full_rollouts,
+    )
+    exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
+    return GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
 
 
 async def _check_chats(model: Model, tasks: Tasks) -> None:
@@ -235,9 +213,8 @@ async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         log.info("stopped before its start was complete")
-        os._exit(
-            0
-        )  # a regular exit would wait for the starting thread, which cannot be interrupted
+        # A regular exit would wait for the starting thread, which cannot be interrupted.
+        os._exit(0)
     stop.cancel()
     return await starting
 
