@@ -24,8 +24,7 @@ from socket import socket
 from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
-from rollcast.config.bounds import MOST_DERIVED_SLOTS
-from rollcast.config.connections import Rpc
+from rollcast.config.connections import Http, Rpc
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
@@ -44,7 +43,7 @@ from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.generator.slots import Slots
+from rollcast.generator.slots import Slots, claimable
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.generator.vllm.engine_process import EngineFork
@@ -126,14 +125,7 @@ async def _serve(
     standing = Standing()
     sessions = make_sessions(config.model, config.tasks, config.http, exporter)
     endpoint = None if sessions is None else EndpointApplication(sessions)
-    routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(
-        exporter.render, standing.ready, started=standing.startup_status, routes=routes
-    )
-    http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
-    http.start()
-    if sessions is not None:
-        sessions.url = local_url(config.http, http.port)
+    http = _start_http(config.http, listener, exporter, standing, endpoint, sessions)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_chats(config.model, config.tasks))
@@ -143,8 +135,22 @@ async def _serve(
         try:
             await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
-            standing.service = _make_service(
-                config, name, engine, exporter, remote, key, endpoint, sessions
+            slots, episodes = _slots_and_episodes(
+                config.generator, config.recipe, config.model, config.tasks, engine, exporter
+            )
+            if endpoint is not None and sessions is not None and episodes is not None:
+                endpoint.single_calls = SingleCalls(
+                    engine, episodes, sessions, config.recipe, num_slots=slots.total
+                )
+            log.info(
+                "engine ready",
+                threads=engine.num_threads,
+                slots=slots.total,
+                full_rollouts=engine.full_rollouts,
+            )
+            exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
+            standing.service = GeneratorService(
+                config, name, engine, slots, exporter, remote, key, episodes, sessions
             )
             return await standing.service.run(stopping)
         finally:
@@ -166,36 +172,45 @@ async def _serve(
         http.stop()
 
 
-def _make_service(
-    config: RunConfig,
-    name: str,
-    engine: Engine,
+def _start_http(
+    settings: Http,
+    listener: socket,
     exporter: Exporter,
-    remote: RemoteSandbox | None,
-    key: bytes,
+    standing: Standing,
     endpoint: EndpointApplication | None,
     sessions: Sessions | None,
-) -> GeneratorService:
-    """The service around a started engine, with as many slots as its KV cache can use."""
-    kv_tokens = engine.full_rollouts * config.model.max_length
-    slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
-    if config.tasks.environments:
+) -> HttpServer:
+    """Probes, metrics and, if the run has harnesses, their endpoint."""
+    routes = () if endpoint is None else endpoint.routes()
+    application = service_routes(
+        exporter.render, standing.ready, started=standing.startup_status, routes=routes
+    )
+    http = HttpServer(application, listener, settings, guarded=GUARDED_HERE)
+    http.start()
+    if sessions is not None:
+        sessions.url = local_url(settings, http.port)
+    return http
+
+
+def _slots_and_episodes(
+    generator: Generator,
+    recipe: Recipe,
+    model: Model,
+    tasks: Tasks,
+    engine: Engine,
+    exporter: Exporter,
+) -> tuple[Slots, EpisodeParts | None]:
+    """What the KV cache of a started engine has room for, and the parts of episodes; None = the
+    run has no environments.
+    """
+    kv_tokens = engine.full_rollouts * model.max_length
+    slots = claimable(generator, recipe, tasks, engine.full_rollouts)
+    if tasks.environments:
         slots = replace(slots, episode_kv_tokens=kv_tokens)
     episodes = episode_parts(
-        config.model, config.tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
+        model, tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
     )
-    if endpoint is not None and sessions is not None and episodes is not None:
-        endpoint.single_calls = SingleCalls(
-            engine, episodes, sessions, config.recipe, num_slots=slots.total
-        )
-    log.info(
-        "engine ready",
-        threads=engine.num_threads,
-        slots=slots.total,
-        full_rollouts=engine.full_rollouts,
-    )
-    exporter.set(generator_metrics.GENERATOR_SLOTS, slots.total)
-    return GeneratorService(config, name, engine, slots, exporter, remote, key, episodes, sessions)
+    return slots, episodes
 
 
 async def _check_chats(model: Model, tasks: Tasks) -> None:
@@ -217,22 +232,6 @@ async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:
         os._exit(0)
     stop.cancel()
     return await starting
-
-
-def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
-    """`full_rollouts`: rollouts of model.max_length in the KV cache.
-
-    Raises UserError if a prompt needs more.
-    """
-    largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
-    # At least the rollouts of one prompt, because a task is claimed as a whole.
-    derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
-    return Slots(
-        total=derived if generator.slots is None else generator.slots,
-        train_rollouts=recipe.most_rollouts_per_prompt,
-        eval_rollouts=tasks.most_evaluation_rollouts,
-        max_eval_share=tasks.evaluation.max_slot_share,
-    )
 
 
 async def reach_grader(

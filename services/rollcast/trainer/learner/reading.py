@@ -92,17 +92,7 @@ def read_policy(
             packing=trainer.packing,
             lora=lora,
         )
-        _check_experts(policy, ranks)
-        stored = stored_model(settings.path, causal_lm)
-        quantization = getattr(causal_lm.config, "quantization_config", None)
-        dequantise(stored.rest, quantization)  # an export needs it, so it refuses before the run
-        with without_adapters(causal_lm):
-            _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
-        make_adapters(policy, seed, ranks.device)
-        # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate
-        # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
-        # old memory would be lost.
-        policy.load_state_dict({}, strict=False)
+        _fill(policy, settings.path, ranks, seed)
     except Unsupported as error:
         raise UserError(f"model.path = {settings.path!r} {error}") from error
     except UserError:
@@ -112,6 +102,22 @@ def read_policy(
             raise
         raise _unreadable(settings.path, error) from error
     return policy
+
+
+def _fill(policy: Policy, path: str, ranks: Ranks, seed: int) -> None:
+    """Read the stored weights into a sharded policy, and make its adapters."""
+    _check_experts(policy, ranks)
+    causal_lm = policy.causal_lm
+    stored = stored_model(path, causal_lm)
+    quantization = getattr(causal_lm.config, "quantization_config", None)
+    dequantise(stored.rest, quantization)  # an export needs it, so it refuses before the run
+    with without_adapters(causal_lm):
+        _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
+    make_adapters(policy, seed, ranks.device)
+    # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate
+    # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
+    # old memory would be lost.
+    policy.load_state_dict({}, strict=False)
 
 
 def _unreadable(path: str, error: Exception) -> UserError:
