@@ -41,7 +41,7 @@ def is_retry(request: "Request") -> bool | None:
 
 
 def check_run_token(request: "Request", run_token: bytes | None, requester: str) -> None:
-    """Raises RefusedRequestError without the run's token. `run_token`: None = the run has none."""
+    """Raises RefusedRequestError without the run's token, which a run need not have."""
     from rollcast.connections.token_gate import presents
 
     # Clients of Anthropic's API send it as x-api-key.

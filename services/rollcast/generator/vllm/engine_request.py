@@ -42,7 +42,7 @@ class EngineRequest:
     """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
 
     def sampling_parameters(self) -> Any:
-        """As vLLM's own object. Raises VLLMClientError of vLLM."""
+        """The request in vLLM's own words. Raises vLLM's VLLMClientError."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
