@@ -200,8 +200,8 @@ def _slots_and_episodes(
     engine: Engine,
     exporter: Exporter,
 ) -> tuple[Slots, EpisodeParts | None]:
-    """What the KV cache of a started engine has room for, and the parts of episodes; None = the
-    run has no environments.
+    """The slots that a started engine has room for, and the parts of episodes; None = the run has
+    no environments.
     """
     kv_tokens = engine.full_rollouts * model.max_length
     slots = claimable(generator, recipe, tasks, engine.full_rollouts)

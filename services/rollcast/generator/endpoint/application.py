@@ -47,9 +47,9 @@ from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.request_headers import (
     check_run_token,
+    client_token,
     is_retry,
     is_untrained,
-    token_of,
 )
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
@@ -146,7 +146,7 @@ class EndpointApplication:
         """A handler of requests that carry a session and its token."""
 
         def find_session(request: "Request") -> HarnessSession:
-            return self._sessions.find(request.path_params["session"], token_of(request))
+            return self._sessions.find(request.path_params["session"], client_token(request))
 
         return self._answer_refusals(handler, find_session, error_form)
 

@@ -1,4 +1,4 @@
-"""What a request says besides its history: its token, whether it is trained, and sent again."""
+"""Headers of a request: its token, whether it is trained, whether it is sent again."""
 
 import hmac
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ UNTRAINED_HEADER = "x-rollcast-untrained"
 """With 1 the request is answered and never trained, as with the second name of the model."""
 
 
-def token_of(request: "Request") -> bytes:
+def client_token(request: "Request") -> bytes:
     """The token that the client sends; empty = none."""
     if (key := request.headers.get("x-api-key")) is not None:  # as clients of /v1/messages send it
         return key.encode()
@@ -46,7 +46,7 @@ def check_run_token(request: "Request", run_token: bytes | None, requester: str)
 
     # Clients of Anthropic's API send it as x-api-key.
     if run_token is not None and (
-        hmac.compare_digest(token_of(request), run_token) or presents(request.scope, run_token)
+        hmac.compare_digest(client_token(request), run_token) or presents(request.scope, run_token)
     ):
         return
     remedy = (

@@ -1,4 +1,4 @@
-"""What the publisher's threads share: its lock, and what wakes its control thread."""
+"""The lock that the publisher's threads share, and the wake-up of its control thread."""
 
 import threading
 
