@@ -28,7 +28,8 @@ from torch import Tensor
 
 from rollcast.config.corrections import NO_CORRECTIONS, Corrections, RatioMask, RatioTruncation
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.generator.vllm.engine import Engine, EngineRequest
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.generator.vllm.engine_start import set_environment
 from rollcast.recipe.corrections import correct
 from rollcast.recipe.losses.loss import LossInputs

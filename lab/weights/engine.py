@@ -26,7 +26,8 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from lab.weights.lanes import CPU
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.vllm import engine_start
-from rollcast.generator.vllm.engine import Engine, EngineRequest
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.generator.weights import GeneratorWeights
 from rollcast.local.ports import free_port
 from rollcast.rollouts.records import Sampling

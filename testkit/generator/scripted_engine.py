@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rollcast.generator.vllm.engine import BadRequestError, EngineRequest, Sampled
+from rollcast.generator.vllm.engine_request import BadRequestError, EngineRequest, Sampled
 from rollcast.rollouts.records import VersionSpan
 from rollcast.wire.version import PolicyVersion
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from rollcast.config.run import RunConfig
 from rollcast.generator.vllm import engine_start
-from rollcast.generator.vllm.engine import Engine, EngineRequest, Sampled
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import EngineRequest, Sampled
 from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.records import Sampling
 from rollcast.telemetry.exporter import Exporter

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rollcast.environments.base import ToolResult
-from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.rollouts.records import LengthBudget
 from testkit.generator.scripted_engine import ScriptedEngine
 

@@ -17,7 +17,7 @@ from rollcast.config.episodes import Episodes, TurnCredit
 from rollcast.config.recipe import Recipe
 from rollcast.environments.base import EnvironmentFailedError, ToolResult
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget

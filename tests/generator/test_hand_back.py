@@ -12,7 +12,7 @@ from rollcast.generator import claims as claims_module
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.groups import ActiveGroup
 from rollcast.generator.samplers import Samplers
-from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.base import Claimed
 from rollcast.rollouts.records import (

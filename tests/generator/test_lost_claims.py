@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollcast.generator import claims as claims_module
+from rollcast.generator import patient_queue
 from rollcast.generator.weights import GeneratorWeights
 from rollcast.rollouts.base import Claimed, GeneratorQueue
 from rollcast.rollouts.errors import OwnerFenced, QueueAway
@@ -199,7 +199,7 @@ class ShakyQueue(MemoryGeneratorQueue):
 
 
 async def test_nothing_is_lost_while_redis_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims_module, "QUEUE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(patient_queue, "QUEUE_RETRY_SECONDS", 0.01)
     broker = MemoryBroker()
     engine = ScriptedEngine(num_tokens=lambda request: 3 + 2)
     async with generator(engine, broker, open_queue=lambda name: ShakyQueue(broker, name)) as run:

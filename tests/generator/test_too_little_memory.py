@@ -10,8 +10,8 @@ import re
 import pytest
 
 from rollcast.config.services import Generator
-from rollcast.generator.vllm.engine import EngineRequest
 from rollcast.generator.vllm.engine_failure import no_room_at_work
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.rollouts.records import Sampling
 from rollcast.weights.receiver.reception import EngineStuckError
 from rollcast.wire.version import PolicyVersion

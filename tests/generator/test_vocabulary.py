@@ -12,7 +12,7 @@ import pytest_asyncio
 import transformers
 
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.generator.vllm.engine import BadRequestError, EngineRequest
+from rollcast.generator.vllm.engine_request import BadRequestError, EngineRequest
 from rollcast.rollouts.records import Sampling
 from testkit.tiny_model import VOCABULARY, make_tiny_model
 from tests.generator.conftest import Versions

@@ -21,8 +21,10 @@ from rollcast.telemetry.prometheus_reader import parse_page
 from rollcast.trainer.control.evaluation import (
     EvaluationPlan,
     OpenEvaluations,
-    clustered_standard_error,
     evaluation_plans,
+)
+from rollcast.trainer.control.standard_errors import (
+    clustered_standard_error,
     sampling_standard_error,
 )
 from rollcast.trainer.control.telemetry import EvaluationSeries, export_lost_prompts

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from rollcast.config.connections import Rpc
-from rollcast.weights.receiver.member import report_starting
+from rollcast.weights.receiver.presence import report_starting
 from rollcast.weights.sender.roster import Roster, Seat
 from rollcast.weights.sender.sightings import (
     EARLY_SECONDS,
@@ -103,7 +103,7 @@ def test_reports_of_a_starting_process_reach_the_trainer(
     """
     monkeypatch.setattr("rollcast.weights.sender.sightings.EARLY_SECONDS", -1.0)
     monkeypatch.setattr("rollcast.weights.sender.sightings.UNSEEN_SECONDS", 0.0)
-    monkeypatch.setattr("rollcast.weights.receiver.member.REPORT_SECONDS", 0.2)
+    monkeypatch.setattr("rollcast.weights.receiver.presence.REPORT_SECONDS", 0.2)
     trainer = start_trainer()
     rpc = Rpc(**trainer.rpc)
     began = time.monotonic()

@@ -1,8 +1,7 @@
 """The protocols by which the generator uses an environment, wherever it runs.
 
     acquire -> reset(row) -> call, call, ... -> reward -> release        one episode
-       `------------------------- EnvironmentFailedError: released, the episode begins again or is
-       given up
+       `---- EnvironmentFailedError: released, the episode begins again or is given up
 
 An environment serves one episode after another, never two together. Every wait has a deadline.
 """

@@ -21,20 +21,20 @@ Running groups go on.
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
 
 from rollcast.config.errors import UserError
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads
 from rollcast.generator.groups import ActiveGroup
+from rollcast.generator.patient_queue import PatientQueue, WithdrawnError
 from rollcast.generator.samplers import Samplers
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import BadRequestError, Engine
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import BadRequestError
 from rollcast.rollouts.base import Claimed, GeneratorQueue
-from rollcast.rollouts.errors import OwnerFenced, QueueAway
 from rollcast.rollouts.records import PromptTask, Purpose
 from rollcast.telemetry import generator_metrics, wire_metrics
 from rollcast.telemetry.exporter import Exporter
@@ -43,21 +43,13 @@ from rollcast.wire.version import PolicyVersion
 
 CLAIM_BLOCK_SECONDS = 0.5
 """How long one claim may wait for a training task. Evaluation tasks are claimed again after it."""
-QUEUE_RETRY_SECONDS = 1.0
 HOLD_BACK_SECONDS = 2 * CLAIM_BLOCK_SECONDS
 """How long no training task is claimed after a hand-over: a faster generator with free slots reads
 the queue every CLAIM_BLOCK_SECONDS, and may just have missed the task once. After that this
 generator may claim it again."""
 
 
-class _WithdrawnError(Exception):
-    """Raised while a claim waits: the weights or the trainer were lost,
-    so nothing may be claimed.
-    """
-
-
 log = get_logger()
-T = TypeVar("T")
 
 
 class ClaimLoop:
@@ -88,11 +80,9 @@ class ClaimLoop:
         self._engine = engine
         self._grader = grader
         self._samplers = Samplers(engine, episodes, sessions)
-        self._open_queue = open_queue
-        self._queue = open_queue(owner)
+        self._queue = PatientQueue(open_queue, owner, fence_patience_seconds, self._drop_all)
         self._slots = slots
         self._renew_seconds = renew_seconds
-        self._fence_patience_seconds = fence_patience_seconds
         self._reaches_trainer = reaches_trainer
         self._exporter = exporter
         self._groups: dict[int, ActiveGroup] = {}
@@ -103,14 +93,12 @@ class ClaimLoop:
         self._changed = asyncio.Event()
         self._is_lost: Callable[[PolicyVersion], bool] = lambda _: False
         self._failure: BaseException | None = None
-        self._fenced_since: float | None = None
-        self._away_seconds = 0.0
         self._idle_booked_at = time.monotonic()
         self.draining = False
 
     @property
     def owner(self) -> str:
-        return self._queue.owner
+        return self._queue.current.owner
 
     @property
     def num_running(self) -> int:
@@ -132,18 +120,11 @@ class ClaimLoop:
                     await renewal  # raises: it ends with an error only
                 self._book_idle_time()
                 self._exporter.set(generator_metrics.RUNNING_ROLLOUTS, self.num_running)
-                away_seconds = self._queue.away_seconds
-                # Not below 0: after a fence the new queue counts from 0.
-                self._exporter.add(
-                    wire_metrics.REDIS_AWAY, max(away_seconds - self._away_seconds, 0.0)
-                )
-                self._away_seconds = away_seconds
+                self._exporter.add(wire_metrics.REDIS_AWAY, self._queue.take_away_seconds())
                 # Before the state is read, so that a change after that ends the wait below.
                 self._changed.clear()
                 may_claim = self._may_claim() and self._may_begin()
-                if not may_claim or not await self._retry_while_redis_is_away(
-                    self._queue, self._claim
-                ):
+                if not may_claim or not await self._queue.call(self._queue.current, self._claim):
                     await self._wait_for_change(CLAIM_BLOCK_SECONDS)
         finally:
             renewal.cancel()
@@ -193,11 +174,8 @@ class ClaimLoop:
 
     async def change_owner(self, owner: str) -> None:
         """Others have our tasks: drop them all and claim as `owner` from now on."""
-        self._drop(list(self._groups.values()))
-        former = self._queue
-        self._queue = self._open_queue(owner)
-        self._fenced_since = None
-        await former.close()
+        self._drop_all()
+        await self._queue.change_owner(owner)
 
     async def restart_lost(self, lost: Callable[[PolicyVersion], bool]) -> int:
         """Restart the rollouts that hold tokens of lost versions, and those of later claims as they
@@ -216,12 +194,12 @@ class ClaimLoop:
 
     async def wait_until_recorded(self) -> None:
         """Return once every claim that asked for a first version is recorded in Redis."""
-        await self._queue.wait_until_recorded()
+        await self._queue.current.wait_until_recorded()
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await self._queue.close()
+        await self._queue.current.close()
 
     async def _claim(self, queue: GeneratorQueue) -> bool:
         """One round of claims: evaluation within its share, training, more evaluation if no
@@ -273,12 +251,12 @@ class ClaimLoop:
     def _first_version(self) -> PolicyVersion:
         # A claim under a lost version would mislead the staleness gate.
         if not self._may_claim():
-            raise _WithdrawnError
+            raise WithdrawnError
         assert self._engine.version is not None
         return self._engine.version
 
     def _start_groups(self, queue: GeneratorQueue, claimed: list[Claimed]) -> None:
-        if queue is not self._queue:
+        if queue is not self._queue.current:
             return  # fenced in the meantime: the trainer gave the tasks to others
         self._book_idle_time()
         for claim in claimed:
@@ -321,17 +299,17 @@ class ClaimLoop:
                 return
             if reason:
                 log.warning("task failed", sequence=sequence, reason=reason)
-                accepted = await self._retry_while_redis_is_away(
+                accepted = await self._queue.call(
                     queue, lambda queue: queue.fail(group.claimed, reason)
                 )
             elif group.finished:
                 record = await group.group(queue.owner)
-                accepted = await self._retry_while_redis_is_away(
+                accepted = await self._queue.call(
                     queue, lambda queue: queue.publish(group.claimed, record)
                 )
             else:
                 task = await group.unfinished_task()
-                accepted = await self._retry_while_redis_is_away(
+                accepted = await self._queue.call(
                     queue, lambda queue: self._hand_back(queue, group, task)
                 )
                 self._exporter.add(generator_metrics.HAND_BACKS)
@@ -355,6 +333,9 @@ class ClaimLoop:
                 self._hold_back()
             return accepted
 
+    def _drop_all(self) -> None:
+        self._drop(list(self._groups.values()))
+
     def _drop(self, groups: list[ActiveGroup]) -> None:
         self._book_idle_time()
         for group in groups:
@@ -370,8 +351,8 @@ class ClaimLoop:
 
     async def _renew_all(self, groups: dict[int, ActiveGroup]) -> None:
         running_claims = [group.claimed for group in groups.values()]
-        lost = await self._retry_while_redis_is_away(
-            self._queue, lambda queue: queue.renew(running_claims)
+        lost = await self._queue.call(
+            self._queue.current, lambda queue: queue.renew(running_claims)
         )
         # A task may have been claimed again in the meantime, even under a new name: compare the
         # group, not the task.
@@ -386,38 +367,6 @@ class ClaimLoop:
             log.warning("tasks have another owner now", tasks=len(gone))
             self._exporter.add(generator_metrics.REFUSED, len(gone))
             self._drop(gone)
-
-    async def _retry_while_redis_is_away(
-        self, queue: GeneratorQueue, call: Callable[[GeneratorQueue], Awaitable[T]]
-    ) -> T | None:
-        """Repeat a call while Redis is away; None = the tasks went to others, or the weights were
-        lost.
-
-        queue: that of the name under which the tasks were claimed. Nothing is repeated once the
-        name is not ours.
-        """
-        while True:
-            try:
-                result = await call(queue)
-                self._fenced_since = None
-                return result
-            except _WithdrawnError:
-                return None
-            except QueueAway as error:
-                log.warning("redis is away", reason=str(error))
-                await asyncio.sleep(QUEUE_RETRY_SECONDS)
-                if queue is not self._queue:
-                    return None
-            except OwnerFenced:
-                if queue is not self._queue:
-                    return None
-                # The trainer informs the weight member too, which then gets a new name.
-                self._fenced_since = self._fenced_since or time.monotonic()
-                self._drop(list(self._groups.values()))
-                if time.monotonic() - self._fenced_since > self._fence_patience_seconds:
-                    raise
-                await asyncio.sleep(QUEUE_RETRY_SECONDS)
-                return None
 
     async def _wait_for_change(self, seconds: float) -> None:
         with suppress(TimeoutError):

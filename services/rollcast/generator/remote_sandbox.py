@@ -3,7 +3,7 @@ this machine would.
 
 grade() -> an idle connection, or a new one -> Grade -> verdict; the connection is kept
             ^--- pause <--- failed: it is closed, so that the next one may reach another grader
-            behind the name
+                                    behind the name
 patience over, or refused permanently -> `error`: not graded, which is not a wrong answer
 """
 

@@ -1,9 +1,10 @@
 """One rollout from first to last token, through weight updates, resubmissions and interruptions.
 
 (slot) -> submit -> stop | length -> next leg or done
-       `-> abort: by an update before the first token of the request (resubmitted immediately, new
-                  version), by `stop` (the tokens so far become a partial rollout), by `restart_if`
-                  (it has tokens of lost versions: started again)
+       `-> abort: by an update before the first token of the request (resubmitted immediately,
+                     new version),
+                  by `stop` (the tokens so far become a partial rollout),
+                  by `restart_if` (it has tokens of lost versions: started again)
 
 In a run that has episodes it waits for a slot of the engine as their turns do: both together are
 never more than the slots. Without episodes no task is claimed beyond the slots, and nothing waits.
@@ -16,7 +17,8 @@ from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.waits import GivenUpError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.sequence import SequenceSampler
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import PromptTask, Rollout, StopReason
 from rollcast.wire.version import PolicyVersion
 

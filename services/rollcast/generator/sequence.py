@@ -1,8 +1,9 @@
 """One token sequence and its requests to the engine, through weight updates and resubmissions.
 
-    turn: leg -> stop | length -> (phrase) -> leg ... -> ended -> give (tokens of an environment) ->
-             turn ... `-> abort: by an update before the first token of the request (asked again
-             immediately), or by `abort`
+    turn: leg -> stop | length -> (phrase) -> leg ... -> ended
+           |       -> give (tokens of an environment) -> turn ...
+           `-> abort: by an update before the first token of the request (asked again immediately),
+                      or by `abort`
 
 Cache salts keep the replay exact: KV blocks are shared only if one known version computed every
 entry. The rollouts of a task share its prompt under "version/sequence". A sequence that may have a
@@ -16,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rollcast.generator.completion import Completion
-from rollcast.generator.vllm.engine import Engine, EngineRequest, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import EngineRequest, Finish
 from rollcast.rollouts.records import Purpose, Rollout, Sampling
 from rollcast.wire.version import PolicyVersion
 

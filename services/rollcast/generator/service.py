@@ -2,14 +2,13 @@
 
 check, listen -> fork the engine's process -> HTTP -> start engine
     -> join weights (no version: not ready, claims nothing) -> claim, sample, grade, publish
-    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back -> leave the weight
-    group -> exit 0
-    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden ends
-    the engine
+    SIGTERM -> stop claiming -> finish for drain_seconds -> hand the rest back
+            -> leave the weight group -> exit 0
+    SIGTERM while the engine starts -> exit 0 immediately: nothing to hand back, and the warden
+                                       ends the engine
     engine dead, or its weights unknown -> exit 1: to be started again under a new owner name
     out of memory -> one sentence, exit 2; with `park`, for a supervisor that never gives up: the
-    engine ends, and the
-    service reports the sentence on /readyz until SIGTERM
+                     engine ends, and the service reports the sentence on /readyz until SIGTERM
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ import signal
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from socket import socket
 from typing import TypeVar
 
 from rollcast.chat.check import check_chat_format
-from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.connections import Http, Rpc
-from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.model import Model
 from rollcast.config.out_of_memory import OutOfMemory
@@ -36,18 +32,18 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
-from rollcast.connections.certificates import verifying_context
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.generator.endpoint.make import check_harnesses, make_sessions
 from rollcast.generator.endpoint.sessions import Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.grading import GradingThreads, check_grading
 from rollcast.generator.remote_sandbox import RemoteSandbox
-from rollcast.generator.slots import Slots
+from rollcast.generator.slots import Slots, claimable
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_failure import no_room_at_work
 from rollcast.generator.vllm.engine_process import EngineFork
@@ -62,7 +58,8 @@ from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.host_memory import kills
 from rollcast.telemetry.locked_memory import why_not_registered
 from rollcast.telemetry.logging import get_logger
-from rollcast.weights.receiver.member import WeightMember, new_key, report_starting
+from rollcast.weights.receiver.member import WeightMember
+from rollcast.weights.receiver.presence import new_key, report_starting
 
 T = TypeVar("T")
 log = get_logger()
@@ -128,14 +125,7 @@ async def _serve(
     standing = Standing()
     sessions = make_sessions(config.model, config.tasks, config.http, exporter)
     endpoint = None if sessions is None else EndpointApplication(sessions)
-    routes = () if endpoint is None else endpoint.routes()
-    application = service_routes(
-        exporter.render, standing.ready, started=standing.startup_status, routes=routes
-    )
-    http = HttpServer(application, listener, config.http, guarded=GUARDED_HERE)
-    http.start()
-    if sessions is not None:
-        sessions.url = local_url(config.http, http.port)
+    http = _start_http(config.http, listener, exporter, standing, endpoint, sessions)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
     checking = asyncio.create_task(_check_chats(config.model, config.tasks))
@@ -145,16 +135,8 @@ async def _serve(
         try:
             await _wait_for_start(checking, stopping)
             publish_port(config.run_folder, name, http.port)
-            kv_tokens = engine.full_rollouts * config.model.max_length
-            slots = claimable(config.generator, config.recipe, config.tasks, engine.full_rollouts)
-            if config.tasks.environments:
-                slots = replace(slots, episode_kv_tokens=kv_tokens)
-            episodes = episode_parts(
-                config.model,
-                config.tasks,
-                num_slots=slots.total,
-                kv_tokens=kv_tokens,
-                exporter=exporter,
+            slots, episodes = _slots_and_episodes(
+                config.generator, config.recipe, config.model, config.tasks, engine, exporter
             )
             if endpoint is not None and sessions is not None and episodes is not None:
                 endpoint.single_calls = SingleCalls(
@@ -190,34 +172,45 @@ async def _serve(
         http.stop()
 
 
-def make_sessions(model: Model, tasks: Tasks, http: Http, exporter: Exporter) -> Sessions | None:
-    """The sessions of harnesses, on the running loop; None = the run file names no harness.
-
-    Raises UserError if http.tls.certificate_authority cannot be read.
-    """
-    if not any(isinstance(environment, SessionEnvironment) for environment in tasks.environments):
-        return None
-    run_token = None if http.token is None else http.token.get_secret_value().encode()
-    authority = http.tls.certificate_authority if http.tls else None
-    verifying_context(http.tls, "http.tls")
-    return Sessions(
-        Path(model.path).name, exporter, asyncio.get_running_loop(), run_token, authority
+def _start_http(
+    settings: Http,
+    listener: socket,
+    exporter: Exporter,
+    standing: Standing,
+    endpoint: EndpointApplication | None,
+    sessions: Sessions | None,
+) -> HttpServer:
+    """Probes, metrics and, if the run has harnesses, their endpoint."""
+    routes = () if endpoint is None else endpoint.routes()
+    application = service_routes(
+        exporter.render, standing.ready, started=standing.startup_status, routes=routes
     )
+    http = HttpServer(application, listener, settings, guarded=GUARDED_HERE)
+    http.start()
+    if sessions is not None:
+        sessions.url = local_url(settings, http.port)
+    return http
 
 
-def check_harnesses(tasks: Tasks, http: Http) -> None:
-    """Raises UserError if programs elsewhere could not ask for their tasks."""
-    for number, environment in enumerate(tasks.environments):
-        if (
-            isinstance(environment, SessionEnvironment)
-            and not environment.is_started_here
-            and http.token is None
-        ):
-            raise UserError(
-                f"tasks.environments.{number}.command is missing, and programs of your own that "
-                "ask for tasks need the "
-                "run's http.token; give a command, or set ROLLCAST_HTTP_TOKEN"
-            )
+def _slots_and_episodes(
+    generator: Generator,
+    recipe: Recipe,
+    model: Model,
+    tasks: Tasks,
+    engine: Engine,
+    exporter: Exporter,
+) -> tuple[Slots, EpisodeParts | None]:
+    """The slots that a started engine has room for, and the parts of episodes; None = the run has
+    no environments.
+    """
+    kv_tokens = engine.full_rollouts * model.max_length
+    slots = claimable(generator, recipe, tasks, engine.full_rollouts)
+    if tasks.environments:
+        slots = replace(slots, episode_kv_tokens=kv_tokens)
+    episodes = episode_parts(
+        model, tasks, num_slots=slots.total, kv_tokens=kv_tokens, exporter=exporter
+    )
+    return slots, episodes
 
 
 async def _check_chats(model: Model, tasks: Tasks) -> None:
@@ -235,27 +228,10 @@ async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         log.info("stopped before its start was complete")
-        os._exit(
-            0
-        )  # a regular exit would wait for the starting thread, which cannot be interrupted
+        # A regular exit would wait for the starting thread, which cannot be interrupted.
+        os._exit(0)
     stop.cancel()
     return await starting
-
-
-def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
-    """`full_rollouts`: rollouts of model.max_length in the KV cache.
-
-    Raises UserError if a prompt needs more.
-    """
-    largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
-    # At least the rollouts of one prompt, because a task is claimed as a whole.
-    derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
-    return Slots(
-        total=derived if generator.slots is None else generator.slots,
-        train_rollouts=recipe.most_rollouts_per_prompt,
-        eval_rollouts=tasks.most_evaluation_rollouts,
-        max_eval_share=tasks.evaluation.max_slot_share,
-    )
 
 
 async def reach_grader(

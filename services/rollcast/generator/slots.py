@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from rollcast.config.bounds import MOST_DERIVED_SLOTS
 from rollcast.config.errors import UserError
+from rollcast.config.recipe import Recipe
+from rollcast.config.services import Generator
+from rollcast.config.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -56,3 +60,20 @@ class Slots:
         """Episodes may wait for their slot, so that one free slot is enough for a task."""
         waiting = 0 if self.episode_kv_tokens is None else rollouts - 1
         return max((room + waiting) // rollouts, 0)
+
+
+def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts: int) -> Slots:
+    """The slots that the run file gives, or that the KV cache has room for.
+
+    `full_rollouts`: rollouts of model.max_length in the KV cache. Raises UserError if a prompt
+    needs more.
+    """
+    largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
+    # At least the rollouts of one prompt, because a task is claimed as a whole.
+    derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
+    return Slots(
+        total=derived if generator.slots is None else generator.slots,
+        train_rollouts=recipe.most_rollouts_per_prompt,
+        eval_rollouts=tasks.most_evaluation_rollouts,
+        max_eval_share=tasks.evaluation.max_slot_share,
+    )

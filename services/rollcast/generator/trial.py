@@ -27,11 +27,11 @@ from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.environments.episode_tasks import make_episode_task
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
+from rollcast.generator.endpoint.make import make_sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls
 from rollcast.generator.episodes.make import episode_parts
 from rollcast.generator.grading import Graded, GradingThreads
 from rollcast.generator.samplers import Sampler, Samplers
-from rollcast.generator.service import make_sessions
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_process import EngineFork
 from rollcast.generator.vllm.engine_start import set_environment

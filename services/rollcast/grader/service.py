@@ -1,7 +1,8 @@
 """The grader's process.
 
 start: no credential of others is held, or it refuses; the sandbox proves that it grades and
-contains, or it refuses serve: gRPC for generators, probes and metrics over HTTP
+       contains, or it refuses
+serve: gRPC for generators, probes and metrics over HTTP
 stop:  at SIGTERM or SIGINT no call gets a turn and waiting calls are refused; running gradings
        finish
 """

@@ -1,13 +1,13 @@
 """`python -m rollcast.trainer.launch`: the trainer's ranks on one machine of a cluster.
 
-    run folder free? (first machine) -> the first machine has an address? -> one `python -m
-    rollcast.trainer` a rank
+    run folder free? (first machine) -> the first machine has an address?
+        -> one `python -m rollcast.trainer` a rank
     SIGTERM, on any machine -> passed on: rank 0 hears of it, writes its checkpoint and ends all
-    ranks with 143
-    a rank fails -> the others are ended; its exit code is ours, or all start again here (see
-    RESTART_MARK)
+        ranks with 143
+    a rank fails -> the others are ended; its exit code is ours, or all start again here
+        (see RESTART_MARK)
     the release has another trainer -> as at SIGTERM, but with 76, on all machines: the Job fails
-    and frees devices
+        and frees devices
 
 torchrun would turn every failure into exit code 1: a user's mistake (2), which no restart fixes,
 must stay visible to a Job, and so must an obeyed SIGTERM (143).

@@ -1,5 +1,7 @@
 """The trainer's process: one per rank. Rank 0 also controls the run; the others follow it."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -167,18 +169,29 @@ def _lead(
         http.stop()
         return TrainerEnding.INTERRUPTED
     try:
-        try:
-            publish_port(folder, "rpc", controller.start())
-            state.controller = controller
-            ending = controller.run()
-            ended_at = time.monotonic()
-        finally:
-            controller.close()
-        if ending is TrainerEnding.FINISHED:
-            _wait_for_readers(readers, ended_at, stop)
+        ending = _run(controller, folder, state, readers, stop)
     finally:
         http.stop()
     log.info("trainer ended", ending=ending.name.lower())
+    return ending
+
+
+def _run(
+    controller: Controller,
+    folder: Path,
+    state: LoopState,
+    readers: PageReaders,
+    stop: Callable[[], bool],
+) -> TrainerEnding:
+    try:
+        publish_port(folder, "rpc", controller.start())
+        state.controller = controller
+        ending = controller.run()
+        ended_at = time.monotonic()
+    finally:
+        controller.close()
+    if ending is TrainerEnding.FINISHED:
+        _wait_for_readers(readers, ended_at, stop)
     return ending
 
 

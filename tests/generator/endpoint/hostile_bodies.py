@@ -16,7 +16,7 @@ from typing import Any
 
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import MAX_BODY_BYTES
-from rollcast.generator.endpoint.call import ChatRequest
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.token_request import TokenRequest

@@ -18,7 +18,7 @@ from rollcast.generator.endpoint.bodies import (
     num_characters,
     read_json,
 )
-from rollcast.generator.endpoint.call import ChatRequest
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.rollouts.records import Sampling

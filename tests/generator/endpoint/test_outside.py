@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from rollcast.config.errors import UserError
 from rollcast.config.run import parse_run_config
 from rollcast.generator.endpoint import application, attempt
-from rollcast.generator.service import check_harnesses
+from rollcast.generator.endpoint.make import check_harnesses
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget
 from testkit.generator.episode_tasks import WORLD, episode_task
 from testkit.generator.harness_endpoint import MODEL, served_endpoint

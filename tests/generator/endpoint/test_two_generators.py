@@ -18,7 +18,7 @@ import pytest
 
 from rollcast.config.recipe import Recipe
 from rollcast.generator.slots import Slots
-from rollcast.generator.vllm.engine import EngineRequest
+from rollcast.generator.vllm.engine_request import EngineRequest
 from rollcast.rollouts.base import Delivery
 from rollcast.rollouts.codec import decode_group, decode_task, encode_group, encode_task
 from rollcast.rollouts.records import EpisodeEnd, LengthBudget, PromptTask, Purpose, Sampling

@@ -59,7 +59,8 @@ def adapter_variables(interpreter: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper().startswith(SECRET_PREFIXES) and not name.upper().startswith(OWN_PREFIXES)
     }
+    folders = os.environ.get("PATH", os.defpath)
     return {
         **secret_variables,
-        "PATH": f"{os.path.abspath(interpreter.parent)}{os.pathsep}{os.environ.get('PATH', os.defpath)}",  # noqa: E501
+        "PATH": f"{os.path.abspath(interpreter.parent)}{os.pathsep}{folders}",
     }

@@ -5,8 +5,7 @@ allowed     all that seccompy knows by name, except those below; what newer kern
             here
 by argument calls that act on a process or thread: on the caller itself
 asked       the same calls for another pid, and modes, times and owners of files without a file tree
-            of one's own:
-            the guard answers them (`supervision`)
+            of one's own: the guard answers them (`supervision`)
 """
 
 import contextlib

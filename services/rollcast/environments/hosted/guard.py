@@ -2,9 +2,9 @@
 
 guard --fork--> environment --> its processes, in any session
   adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them,
-  removes the folder
+    removes the folder
   too many of them, too much memory or too much written: kills all of them, and says so on the
-      connection
+    connection
   answers system calls that their filter asks about (`supervision`)
 """
 

@@ -3,11 +3,11 @@ is sent.
 
 python -P -m rollcast.environments.hosted.nursery CONTROL_DESCRIPTOR FOLDER < source as JSON
 
-control readable     -> fork an environment for the connection that came; ping -> pong; closed ->
-                     end all of them
+control readable     -> fork an environment for the connection that came; ping -> pong;
+                        closed -> end all of them
 connection hung up   -> end its environment, with every process that it started
 SIGCHLD              -> close the connection of the environment that ended, so that the generator
-                     hears of it
+                        hears of it
 """
 
 import contextlib

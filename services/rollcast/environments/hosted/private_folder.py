@@ -1,10 +1,9 @@
 """Private folders of environments, all below one folder of their fork server.
 
-generator      rollcast-environments-XXXX/          locked while the generator lives, which removes
-               the rest
-fork server        environment-YYYY/home, shm       one for each environment; its guard removes it
-next start                                          removes the folders of generators that have
-                                                    ended
+generator      rollcast-environments-XXXX/      locked while the generator lives, which removes
+                                                the rest
+fork server        environment-YYYY/home, shm   one for each environment; its guard removes it
+next start                                      removes the folders of generators that have ended
 """
 
 import fcntl

@@ -1,7 +1,7 @@
 """A file tree of one's own, in which nothing can be changed except the private folder.
 
-unshare -> everything read-only, recursively -> the private folder writable -> /dev/shm is a folder
-of its own
+unshare -> everything read-only, recursively -> the private folder writable
+        -> /dev/shm is a folder of its own
 
 The kernel then refuses modes, times, owners and attributes of other files too, which Landlock does
 not cover. Root needs CAP_SYS_ADMIN, another user a user namespace; containers often forbid both.

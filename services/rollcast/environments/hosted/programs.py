@@ -8,8 +8,9 @@ It is forked before the environment's process answers anything, so it has neithe
 connection nor a row. Its answers are checked, and are at most a text for the model. If a user's
 code is in memory it starts a new Python.
 
-python -P -m rollcast.environments.hosted.programs TOOLS CALL_SECONDS FILTER    the connection is FIRST_DESCRIPTOR
-"""  # noqa: E501
+python -P -m rollcast.environments.hosted.programs TOOLS CALL_SECONDS FILTER
+    the connection is FIRST_DESCRIPTOR
+"""
 
 import ctypes
 import os

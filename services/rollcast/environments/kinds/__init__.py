@@ -4,8 +4,8 @@ settings (`rollcast.config.environments`).
     missing(settings, field)        a sentence for each file, program or package that it names and
                                     that is not there
     start(settings, surroundings)   its side of a generator: a `LiveSource`, or, of a kind whose
-                                    programs take the turns
-                                    themselves (`SessionEnvironment`), a `ProgramSource`
+                                    programs take the turns themselves (`SessionEnvironment`), a
+                                    `ProgramSource`
 
 A module that is put into this folder is found by itself. `missing` runs no program, except the
 interpreter of another package: only that finds the package.

@@ -1,9 +1,9 @@
 """`INTERPRETER -I adapter.py CONTROL_DESCRIPTOR URL`: OpenEnv's own client, in its virtual
 environment.
 
-generator --- a connection for each environment, sent over the control socket ---> adapter --- its
-client ---> server
-          <-- reset, step: four bytes of length, then JSON ---------------------->
+generator --- a connection for each environment, sent over the control socket ---> adapter
+          <-- reset, step: four bytes of length, then JSON ----------------------->
+adapter   --- its client ---> server
 
 Each connection has a client, and so a session of the server, of its own: many episodes may share
 one adapter. A connection that closes ends its session; a control socket that closes ends the

@@ -2,7 +2,7 @@
 for each episode.
 
 acquire -> an idle connection, or a new one (the adapter is started when first needed, and again if
-it ended)
+           it ended)
 release -> its session of the server ends; idle, for the next episode      a failure: closed
 """
 

@@ -2,28 +2,28 @@
 environment.
 
     look    are openenv and the factory there?     {"factory"} on standard input, {} or {"failed"}
-            on output
+                                                   on output
     serve   sessions, many at the same time        four bytes of length, then JSON, on the socket 0
 
-    {"factory", "arguments"}                                   -> {"ready": true} | {"failed": why}
+    {"factory", "arguments"}                       -> {"ready": true} | {"failed": why}
     {"do": "run", "id", "task", "seed", "episode",
-     "base_url", "token", "model", "sampling"}                 -> {"id", "reward", "exit", "late", "calls"}
-                                                                  | {"id", "unusable"} | {"id",
-                                                                  "failed"}
-    {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
+     "base_url", "token", "model", "sampling"}     -> {"id", "reward", "exit", "late", "calls",
+                                                       "metrics"}
+                                                      | {"id", "unusable"} | {"id", "failed"}
+    {"do": "cancel", "id"}                         -> {"id", "failed": "cancelled"}
 
-    adapter --fork--> guard --fork--> session --> agent ...    the guard adopts and kills what a session leaves behind
+    adapter --fork--> guard --fork--> session --> agent ...
+                      the guard adopts and kills what a session leaves behind
 
 A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks
 the endpoint, and calls of its TrainingTrace come back as digests of their tokens, with those
 without loss. A socket that closes ends the adapter. It imports nothing of Rollcast.
-"""  # noqa: E501
+"""
 
 import array
 import contextlib
 import ctypes
 import hashlib
-import importlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -67,12 +67,10 @@ def find_missing_dependency(factory: str) -> str | None:
     package_spec = importlib.util.find_spec("openenv")
     if package_spec is None or not package_spec.submodule_search_locations:
         return f"has no openenv; install openenv=={RELEASE} there"
-    if not Path(
-        next(iter(package_spec.submodule_search_locations)), "core", "harness", "training.py"
-    ).is_file():
-        return (
-            f"has openenv {importlib.metadata.version('openenv')}; install openenv=={RELEASE} there"
-        )
+    package_folder = Path(next(iter(package_spec.submodule_search_locations)))
+    if not (package_folder / "core" / "harness" / "training.py").is_file():
+        release = importlib.metadata.version("openenv")
+        return f"has openenv {release}; install openenv=={RELEASE} there"
     module_name = factory.rpartition(":")[0]
     package = module_name.partition(".")[0]
     if module_name.endswith(".py") or importlib.util.find_spec(package) is not None:
@@ -95,17 +93,10 @@ def make_factory(build: Callable[..., Any], request: Mapping[str, Any]) -> Any:
     session_arguments = {"llm_url": request["base_url"], "api_key": request["token"]}
     session_arguments.update((name, request[name]) for name in ("base_url", "model", "sampling"))
     parameters = inspect.signature(build).parameters.values()
-    names = {
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    return build(
-        **{
-            **{name: value for name, value in session_arguments.items() if name in names},
-            **request["arguments"],
-        }
-    )
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {parameter.name for parameter in parameters if parameter.kind in kinds}
+    wanted = {name: value for name, value in session_arguments.items() if name in names}
+    return build(**{**wanted, **request["arguments"]})
 
 
 def numbers(values: Any) -> dict[str, float | None]:
@@ -136,16 +127,13 @@ def calls(trace: Any) -> list[list[Any]]:
 
 def ranges(mask: Sequence[int]) -> list[list[int]]:
     """The stretches of zeros, [start, end)."""
-    edges = [
-        index
-        for index in range(len(mask) + 1)
-        if _has_loss(mask, index - 1) != _has_loss(mask, index)
-    ]
-    return [edges[at : at + 2] for at in range(0, len(edges), 2)]
-
-
-def _has_loss(mask: Sequence[int], index: int) -> bool:
-    return not 0 <= index < len(mask) or bool(mask[index])
+    stretches: list[list[int]] = []
+    for index in (index for index, has_loss in enumerate(mask) if not has_loss):
+        if stretches and stretches[-1][1] == index:
+            stretches[-1][1] += 1
+        else:
+            stretches.append([index, index + 1])
+    return stretches
 
 
 def transcript(trace: Any) -> list[Any]:
@@ -275,18 +263,12 @@ class ForkedSessions:
         guard = os.fork()
         if guard == 0:
             try:
-                for inherited_socket in (
-                    adapter_socket,
-                    self._connection,
-                    *(live.connection for live in self._live.values()),
-                ):
+                others = [live.connection for live in self._live.values()]
+                for inherited_socket in (adapter_socket, self._connection, *others):
                     inherited_socket.close()
                 self._selector.close()
-                guard_session(
-                    session_socket,
-                    Player(self._build, {**request, "arguments": self._arguments}),
-                    request,
-                )
+                player = Player(self._build, {**request, "arguments": self._arguments})
+                guard_session(session_socket, player, request)
             finally:
                 os._exit(1)
         session_socket.close()
@@ -366,9 +348,8 @@ def children(parent: int) -> list[int]:
     child_pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            fields = (
-                stat.read_text(errors="replace").rpartition(")")[2].split()
-            )  # after a name that may be anything
+            # After a name that may be anything
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[1]) == parent:
                 child_pids.append(int(stat.parent.name))
     return child_pids

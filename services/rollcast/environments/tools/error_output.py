@@ -1,8 +1,8 @@
 """The standard error of a server that is started here: passed on to the generator's own, and its
 last lines kept.
 
-server -> pipe -> a thread reads until every end for writing is closed -> standard error of this
-process
+server -> pipe -> a thread reads until every end for writing is closed
+               -> standard error of this process
 """
 
 import os

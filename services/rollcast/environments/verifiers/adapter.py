@@ -1,20 +1,20 @@
 """`INTERPRETER -I adapter.py look|rows|serve`: verifiers 0.4.0 itself, in its virtual environment.
 
-    look    is the taskset there?                              {"taskset"} on standard input, {} or
-            {"failed"} on output
-    rows    the tasks of the taskset, a row in each line       {"taskset", "arguments"} on standard
-            input
-    serve   rollouts, many at the same time                    four bytes of length, then JSON, on
-            the socket 0
+    look    is the taskset there?                         {"taskset"} on standard input,
+                                                          {} or {"failed"} on output
+    rows    the tasks of the taskset, a row in each line  {"taskset", "arguments"} on standard input
+    serve   rollouts, many at the same time               four bytes of length, then JSON,
+                                                          on the socket 0
 
-    {"taskset", "arguments"}                                   -> {"ready": true} | {"failed": why}
-    {"do": "run", "id", "task", "model", "base_url", "token"}  -> {"id", "reward", "metrics", "stop", "answers"}
-                                                                  | {"id", "failed"}
-    {"do": "cancel", "id"}                                     -> {"id", "failed": "cancelled"}
+    {"taskset", "arguments"}            -> {"ready": true} | {"failed": why}
+    {"do": "run", "id", "task",
+     "model", "base_url", "token"}      -> {"id", "reward", "metrics", "stop", "answers"}
+                                           | {"id", "failed"}
+    {"do": "cancel", "id"}              -> {"id", "failed": "cancelled"}
 
 verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as
 digests. A socket that closes ends the adapter. It imports nothing of Rollcast.
-"""  # noqa: E501
+"""
 
 import asyncio
 import hashlib

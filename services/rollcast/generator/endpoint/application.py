@@ -18,7 +18,6 @@ Bodies are bounded. A request ends with its episode's time, or when its client i
 """
 
 import asyncio
-import hmac
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.connections.http import in_url
 from rollcast.generator.endpoint.answers import (
-    UNTRAINED,
     completion_body,
     error_body,
     extras,
@@ -36,7 +34,8 @@ from rollcast.generator.endpoint.answers import (
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
-from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.dialects.anthropic_messages import (
     AnthropicMessages,
     anthropic_error,
@@ -46,6 +45,12 @@ from rollcast.generator.endpoint.dialects.dialect import ChatCompletions, Dialec
 from rollcast.generator.endpoint.dialects.responses import Responses
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.request_headers import (
+    check_run_token,
+    client_token,
+    is_retry,
+    is_untrained,
+)
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
@@ -59,10 +64,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-RETRIES_HEADER = "x-stainless-retry-count"
-"""How often the request was sent before."""
-UNTRAINED_HEADER = "x-rollcast-untrained"
-"""With 1 the request is answered and never trained, as with the second name of the model."""
 NEXT_TASK_SECONDS = 30.0
 """How long a request for a task may wait. Then it is answered without one, and the program asks
 again."""
@@ -145,7 +146,7 @@ class EndpointApplication:
         """A handler of requests that carry a session and its token."""
 
         def find_session(request: "Request") -> HarnessSession:
-            return self._sessions.find(request.path_params["session"], _token(request))
+            return self._sessions.find(request.path_params["session"], client_token(request))
 
         return self._answer_refusals(handler, find_session, error_form)
 
@@ -153,7 +154,7 @@ class EndpointApplication:
         """A handler of requests without a session, each in one of its own."""
 
         def make_session(request: "Request") -> HarnessSession:
-            self._check_run_token(request, "a call without a session")
+            check_run_token(request, self._sessions.run_token, "a call without a session")
             if self.single_calls is None:
                 raise RefusedRequestError(
                     "the engine is not running; retry later", 503, "no_weights"
@@ -201,13 +202,13 @@ class EndpointApplication:
         content = await read_content(request)
         async with self._turns.take(content):
             chat_body = await dialect.read(read_json(content), session)
-            if _is_untrained(request, chat_body, self._sessions.model):
+            if is_untrained(request, chat_body, self._sessions.model):
                 chat_body = {**chat_body, "model": self._sessions.model}
                 session = self._untrained_session(session)
             chat_parameters = read_request(
                 chat_body, self._sessions.model, session.task.sampling, replaces=replaces
             )
-            chat = ChatRequest(chat_parameters, is_retry=_is_retry(request))
+            chat = ChatRequest(chat_parameters, is_retry=is_retry(request))
         self._sessions.note_replaced(session, chat_parameters.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
         if chat_parameters.is_streamed:
@@ -268,10 +269,10 @@ class EndpointApplication:
         async with self._turns.take(content):
             body = read_json(content, MAX_TOKENS)
             sampling = session.task.sampling
-            if _is_untrained(request, body, self._sessions.model):
+            if is_untrained(request, body, self._sessions.model):
                 session = self._untrained_session(session)
             token_request, replaced = TokenRequest.read(
-                body, sampling, replaces=replaces, is_retry=_is_retry(request)
+                body, sampling, replaces=replaces, is_retry=is_retry(request)
             )
         self._sessions.note_replaced(session, replaced)
         turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
@@ -294,7 +295,7 @@ class EndpointApplication:
     async def _next_task(self, request: "Request") -> "Response":
         """The next task for an outside program, which has the run's token."""
         try:
-            self._check_run_token(request, "a program that asks for a task")
+            check_run_token(request, self._sessions.run_token, "a program that asks for a task")
         except RefusedRequestError as refusal:
             return _refusal_response(refusal)
         try:
@@ -324,28 +325,6 @@ class EndpointApplication:
             {**session_description, "environment": session.task.environment, "row": row}
         )
 
-    def _check_run_token(self, request: "Request", requester: str) -> None:
-        """Raises RefusedRequestError."""
-        from rollcast.connections.token_gate import presents
-
-        token = self._sessions.run_token
-        # Clients of Anthropic's API send it as x-api-key.
-        if token is not None and (
-            hmac.compare_digest(_token(request), token) or presents(request.scope, token)
-        ):
-            return
-        remedy = (
-            "this run has none, set ROLLCAST_HTTP_TOKEN"
-            if token is None
-            else "send it as the API key"
-        )
-        session_hint = (
-            f"a session's calls go to its own base URL, http://HOST:PORT{PREFIX}SESSION/v1"
-        )
-        raise RefusedRequestError(
-            f"{requester} needs http.token: {remedy}; {session_hint}", 401, "wrong_token"
-        )
-
     async def _claim_session(self, request: "Request") -> HarnessSession | None:
         """A session for the program that asks; None = none came in time, or the program is gone."""
         next_session = self._sessions.next_task(NEXT_TASK_SECONDS)
@@ -354,8 +333,8 @@ class EndpointApplication:
         try:
             return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
         except asyncio.CancelledError:
-            # `_unless_gone` cancels the claim when the program is gone. Any other cancellation is
-            # the stop of the server.
+            # `_answer_unless_disconnected` cancels the claim when the program is gone. Any other
+            # cancellation is the stop of the server.
             if not claim_future.cancelled():
                 raise
             return None
@@ -376,8 +355,7 @@ async def _not_served(request: "Request", session: HarnessSession) -> "Response"
     path = request.url.path.rpartition("/v1/")[2]
     raise RefusedRequestError(
         f"/v1/{path[:100]} is not served: sessions are recorded from /v1/chat/completions, "
-        "/v1/responses and "
-        "/v1/messages",
+        "/v1/responses and /v1/messages",
         404,
         "not_served",
     )
@@ -390,29 +368,6 @@ def _refusal_response(
 
     # Client libraries repeat a request that failed unless they are asked not to.
     return JSONResponse(error_form(refusal), refusal.status, headers={"x-should-retry": "false"})
-
-
-def _token(request: "Request") -> bytes:
-    if (key := request.headers.get("x-api-key")) is not None:  # as clients of /v1/messages send it
-        return key.encode()
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.encode() if scheme.lower() == "bearer" else b""
-
-
-def _is_untrained(request: "Request", body: Any, model: str) -> bool:
-    """Whether the request names the model's second name, or has the header that says the same."""
-    if request.headers.get(UNTRAINED_HEADER, "0") not in ("", "0"):
-        return isinstance(body, dict)
-    return isinstance(body, dict) and body.get("model") == model + UNTRAINED
-
-
-def _is_retry(request: "Request") -> bool | None:
-    """Whether a client library asks again because a request had failed, as OpenAI's say.
-
-    None = it does not say.
-    """
-    retries = request.headers.get(RETRIES_HEADER)
-    return None if retries is None else retries != "0"
 
 
 async def _answer_unless_disconnected(

@@ -1,8 +1,10 @@
 """One attempt at an episode whose turns a harness takes, from the start of its program to its end.
 
-    open -> command started | offered to outside programs -> first request -> ... -> program ends ->
-       close -> reward |         `- none within `reset_seconds`                   `- none for
-       `call_seconds`: failed, begins again `- max_seconds over: closed, truncated
+    open -> command started | offered to outside programs
+       |    -> first request    none within `reset_seconds`: failed, begins again
+       |    -> ...              none for `call_seconds`: failed, begins again
+       |    -> program ends -> close -> reward
+       `- max_seconds over: closed, truncated
 
 An episode without a turn is a failed environment. So is a program that ends with another code than
 0, unless its budget was over: many programs end so when they are refused. Nor has it failed if the

@@ -5,12 +5,10 @@ the engine has loaded already, check the rest. They see no message: they make an
 that each element could be.
 
     honored    messages, tools, tool_choice auto|none, max_tokens, max_completion_tokens, stop,
-               stream, logprobs,
-               return_token_ids and return_tokens_as_token_ids of vLLM
+               stream, logprobs, return_token_ids and return_tokens_as_token_ids of vLLM
     the run's  temperature, top_p, top_k, and every other setting of sampling: refused if it
-               differs, or replaced
-               (parallel_tool_calls false and a tool_choice that forces a call are grammars, so they
-               sample too)
+               differs, or replaced (parallel_tool_calls false and a tool_choice that forces a call
+               are grammars, so they sample too)
     refused    n > 1, another model, content that is not text
     ignored    settings that change no token: user, metadata, store, ...
 """

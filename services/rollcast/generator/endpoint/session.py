@@ -2,7 +2,7 @@
 
     opened -> first request -> requests ... -> closed        after it every request is refused
                                  `- budget of tokens, turns or seconds over: refused, unless the
-                                 next history fits again
+                                    next history fits again
 
 Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on the engine's loop.
 """

@@ -1,8 +1,8 @@
 """Calls that nothing is trained on: a look at the policy by `curl`, or an agent's title, summary or
 judge.
 
-session (any thread) -> enter -> sampled as in any session -> leave; its record is thrown away,
-nothing is trained
+session (any thread) -> enter -> sampled as in any session -> leave: its record is thrown away,
+                          |                                          nothing is trained
                           `- too many, no weights, no engine: refused
 """
 

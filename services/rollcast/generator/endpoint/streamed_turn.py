@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
-from rollcast.generator.endpoint.call import ChatRequest, EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession

@@ -23,7 +23,7 @@ from rollcast.generator.endpoint.protocol import (
 )
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.vllm.engine import Finish
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.generator.vllm.protocol import tokens_answer
 from rollcast.rollouts.records import Sampling
 

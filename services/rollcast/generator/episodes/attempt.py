@@ -1,12 +1,12 @@
 """One attempt at an episode, in one environment from its reset to its reward.
 
     acquire -> reset -> turn -> calls -> given tokens -> turn -> ... -> end -> reward -> release
-                          |      |        `- a turn cannot extend the sampled tokens: it begins a
-                                 further sequence
-                          |      `- the environment is done: DONE; budgets of turns and seconds:
-                                 TURNS, SECONDS
-                          `- it calls no tool: ANSWERED; budgets of tokens and seconds: TOKENS,
-                          SECONDS
+                          |      |        `- a turn cannot extend the sampled tokens:
+                          |      |           it begins a further sequence
+                          |      `- the environment is done: DONE;
+                          |         budgets of turns and seconds: TURNS, SECONDS
+                          `- it calls no tool: ANSWERED;
+                             budgets of tokens and seconds: TOKENS, SECONDS
 
 A call under way ends at its own deadline, not at the episode's: an environment cannot be asked
 again after a cut call. A wait for a slot of the engine is not the episode's fault: it does not
@@ -36,7 +36,8 @@ from rollcast.generator.episodes.transcript import Transcript
 from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
 from rollcast.generator.grading import Graded
 from rollcast.generator.sequence import TurnEnds
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
 from rollcast.wire.version import PolicyVersion

@@ -1,12 +1,13 @@
 """The record of an episode so far: its token sequences and its turns.
 
-    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...     turns of one sequence
-          ^------------- the next turn cannot extend the sampled tokens: a further sequence, a
-          `Branch` of the record
+    turns of one sequence:
+    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...
+          ^---- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of
+                the record
 
 Used by the episode loop, and by sessions of the endpoint, whose turns are asked for by a program
 outside.
-"""  # noqa: E501
+"""
 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -17,7 +18,8 @@ import numpy as np
 from rollcast.generator.completion import Completion, Decode
 from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
-from rollcast.generator.vllm.engine import Engine, Finish
+from rollcast.generator.vllm.engine import Engine
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import (
     Branch,
     Episode,

@@ -1,9 +1,10 @@
 """One episode from its claim to its verdict: attempts, one after another, until one ends.
 
     attempt -> answered | done | truncated: finished, with the environment's verdict or for a
-       verifier to grade |----> EnvironmentFailedError: begins again; after `restarts` FAILED,
-       without a verdict |----> `restart_if` (it has tokens of lost versions): begins again `---->
-       `stop`: its task is handed to another owner
+       |                                    verifier to grade
+       |----> EnvironmentFailedError: begins again; after `restarts` FAILED, without a verdict
+       |----> `restart_if` (it has tokens of lost versions): begins again
+       `----> `stop`: its task is handed to another owner
 
 The state of an environment stays on its machine. So the next owner begins an unfinished episode
 again, unless its first turn has not ended: then the environment has not been asked for anything,

@@ -1,7 +1,7 @@
 """vLLM's AsyncLLM, reduced to what a rollout and a weight update need.
 
-    no version --update--> serving <--update (pause, load, label, resume)--> serving --withdraw-->
-    no version
+    no version --update--> serving --update (pause, load, label, resume)--> serving
+                           serving --withdraw--> no version
 
 Requests wait outside the engine until it holds a version from the trainer: the weights on disk are
 never sampled from (they are not even read, except the base of adapters). An update pauses between
@@ -15,12 +15,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -33,65 +31,15 @@ from rollcast.generator.vllm.adapter import adapter_request
 from rollcast.generator.vllm.engine_failure import ended_engine, explained_start, noted_shortage
 from rollcast.generator.vllm.engine_folder import EngineFolder
 from rollcast.generator.vllm.engine_process import EngineFork
+from rollcast.generator.vllm.engine_request import BadRequestError, EngineRequest, Sampled
 from rollcast.generator.vllm.steps import EngineCounts
 from rollcast.memory.staging import StagingPlace, staging_place
 from rollcast.rollouts.records import RoutedExperts, Sampling, VersionSpan
 from rollcast.weights.plan.manifest import apply_seconds
 from rollcast.wire.version import PolicyVersion
 
-Finish = Literal["stop", "length", "abort"]
-
 SKELETON = PolicyVersion(0, 0)
 """The version of an engine that has received none from a trainer."""
-
-
-class BadRequestError(ValueError):
-    """The engine refused a request: its task cannot be answered by this model."""
-
-
-@dataclass(eq=False)
-class EngineRequest:
-    """One request to the engine; the salt is chosen when it is submitted,
-    by the version then held.
-    """
-
-    token_ids: list[int]
-    max_tokens: int
-    sampling: Sampling
-    seed: int | None
-    salt: Callable[[PolicyVersion], str]
-    first_version: PolicyVersion | None = None
-    request_id: str = ""
-    """Empty until submitted."""
-    routed_from: int = 0
-    """Number of leading tokens whose expert choices are not returned (MoE models only)."""
-    stop_token_ids: tuple[int, ...] = ()
-    """Tokens that end it besides the model's own end of text; the one that did is the last of its
-    tokens."""
-    stop: tuple[str, ...] = ()
-    """Texts that end it; the token that completes one is its last."""
-    on_tokens: Callable[[list[int]], None] | None = None
-    """Called with all its tokens so far while it runs. None = they are wanted at its end only."""
-    aborted: bool = False
-    rebuilds: list[tuple[int, int]] = field(default_factory=list)
-    """(output tokens, kept) of each preemption so far, as of the last `Engine.observe`."""
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """The result of one request; `spans` count from its first token."""
-
-    request_id: str
-    token_ids: list[int]
-    logprobs: list[float]
-    spans: list[VersionSpan]
-    finish: Finish
-    num_cached_tokens: int
-    stopped_by_text: bool = False
-    """Whether one of `EngineRequest.stop` ended it, and no token that ends turns."""
-    routed_experts: RoutedExperts | None = None
-    """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned
-    by this engine."""
 
 
 class Engine:
@@ -387,31 +335,11 @@ class Engine:
                     del self._live[request.request_id]
 
     async def _submit(self, request: EngineRequest, version: PolicyVersion) -> Any:
-        from vllm import SamplingParams
         from vllm.exceptions import VLLMClientError
         from vllm.inputs.engine import tokens_input
-        from vllm.sampling_params import RequestOutputKind
 
         try:
-            parameters = SamplingParams(
-                temperature=request.sampling.temperature,
-                top_p=request.sampling.top_p,
-                top_k=request.sampling.top_k,
-                seed=request.seed,
-                max_tokens=request.max_tokens,
-                stop_token_ids=list(request.stop_token_ids),
-                # 0: the log-prob of the sampled token alone; flat: one array, not a dictionary for
-                # each token.
-                logprobs=0,
-                flat_logprobs=True,
-                stop=list(request.stop),
-                detokenize=bool(request.stop),
-                # One message for the whole request, not one for each token, unless they are read.
-                output_kind=RequestOutputKind.FINAL_ONLY
-                if request.on_tokens is None
-                else RequestOutputKind.CUMULATIVE,
-                routed_experts_prompt_start=request.routed_from,
-            )
+            parameters = request.sampling_parameters()
             self._check_rows(request.token_ids)
             prompt = tokens_input(request.token_ids, cache_salt=request.salt(version))
             outputs = await self._llm.add_request(
@@ -428,9 +356,7 @@ class Engine:
         return outputs
 
     def _check_rows(self, token_ids: list[int]) -> None:
-        """Raises BadRequestError for a token without an embedding, at
-        which the engine would end.
-        """
+        """Raises BadRequestError for a token without an embedding: the engine would end at it."""
         if self._num_rows is not None and (largest := max(token_ids)) >= self._num_rows:
             raise BadRequestError(
                 f"{len(token_ids)} prompt tokens: the model has no embedding for token {largest}, "

@@ -6,11 +6,11 @@ out of memory. The process that failed, possibly a worker, knows the reason. So 
 engine writes it into the engine's folder.
 
     a process of the engine: an error is logged   -> its note in the folder: a shortage of memory,
-                                                  or what caused it
-    the generator:           the start fails      -> the shortage -> OutOfMemory, else the cause ->
-                             UserError
-                             the engine has ended -> the shortage -> OutOfMemory, else the cause, or
-                             its signal
+                                                     or what caused it
+    the generator:           the start fails      -> the shortage -> OutOfMemory,
+                                                     else the cause -> UserError
+                             the engine has ended -> the shortage -> OutOfMemory,
+                                                     else the cause, or its signal
 """
 
 import logging

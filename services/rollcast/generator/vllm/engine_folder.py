@@ -1,13 +1,14 @@
 """An engine's temporary files, in one folder that is removed with the engine, however the engine
 ends.
 
-    make -> locked by this process -> close(), or this process dies -> cleared by its warden
-                                      both die together             -> cleared by the engine itself, if it is at work
-                                      all of them die               -> cleared when the next generator starts here
+    make -> locked by this process
+         -> close(), or this process dies -> cleared by its warden
+            both die together             -> cleared by the engine itself, if it is at work
+            all of them die               -> cleared when the next generator starts here
 
 The lock is released when its process ends, however that ends. A process that can take the lock
 knows that the folder is not in use.
-"""  # noqa: E501
+"""
 
 import fcntl
 import os

@@ -1,10 +1,9 @@
 """The engine's process as a fork of the generator, so that common imports, a third of an engine's
 start, run once.
 
-    generator: import vLLM -> fork -> ............................... -> vLLM starts its engine: the
-        order -> serves
-    the fork:                  import what the engine alone needs -> wait for the order -> be vLLM's
-                               engine core
+    generator: import vLLM -> fork -> ............... -> vLLM starts its engine: the order -> serves
+    the fork:                 import what the engine alone needs -> wait for the order
+                              -> be vLLM's engine core
 
 It is made while the generator has one thread and no open files, because a fork of a process with
 threads may hang. vLLM itself would spawn a Python that imports everything again. The engine core

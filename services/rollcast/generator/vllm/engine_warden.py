@@ -1,7 +1,8 @@
 """Ends a generator's engine with the generator: `python -I -S engine_warden.py FOLDER`, with a pipe
 as its input.
 
-    the pipe ends: the generator closed its engine, or died  ->  kill the engine's processes  ->  remove its folder
+    the pipe ends: the generator closed its engine, or died
+        -> kill the engine's processes -> remove its folder
 
 vLLM's own processes notice late that their front end has ended: they import for seconds while they
 start, then wait for its answer for minutes. So the warden does not rely on them. Once they are at
@@ -9,7 +10,7 @@ work they clear up too (`end_with_generator`), in case the warden was killed. Th
 their environment, which every process of the engine inherits; a fork of the generator shows the
 generator's environment, so it keeps a file of the folder open instead. Uses little of the standard
 library, because this process lives as long as the engine.
-"""  # noqa: E501
+"""
 
 import os
 import signal

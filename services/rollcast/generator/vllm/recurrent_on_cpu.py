@@ -3,10 +3,9 @@ bfloat16 alone, and Mamba 2 (Nemotron-H) without the states inside a prompt that
 
 vLLM's CPU kernels of GatedDeltaNet take bfloat16 ("CPU GDN attention requires BF16"), and
 convolution weights in a packed form, into which a new version cannot be loaded. Here the same
-recurrence is computed by torch in float32, token by token, from plain weights:
+recurrence (arXiv 2412.06464) is computed by torch in float32, token by token, from plain weights:
 
     S <- exp(g) S;  S <- S + beta (v - S k) k^T;  o = S q        S [values, keys] of each head
-                    (arXiv 2412.06464)
 
 The state is where vLLM keeps it, so that its scheduler, its cache of states and its copies of them
 stay in use.

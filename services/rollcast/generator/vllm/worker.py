@@ -182,8 +182,7 @@ class GeneratorWorker:
         pack_again(model)
         derived = derive_again(model, self.model_runner.vllm_config.model_config.dtype)
         self.step_observer.weights_changed()
-        # vLLM loads what it gets and does not notice what is missing: such a layer would keep its
-        # former weights.
+        # vLLM does not notice a missing weight: its layer would keep the former one.
         missing_names = {name for name, _ in model.named_parameters()} - set(loaded) - derived
         if missing_names:
             raise RuntimeError(

@@ -64,14 +64,7 @@ def assemble(
     owner = np.array(
         [index for index, group in enumerate(groups) for _ in group.rollouts], dtype=np.int64
     )
-    answers: list[RolloutLogprobs | None] | None = None
-    if teacher is not None:
-        # The teacher is not asked about a group of which nothing can be trained on.
-        answers = [
-            answer
-            for group in groups
-            for answer in teacher.get(group.sequence, [None] * len(group.rollouts))
-        ]
+    answers = None if teacher is None else _answers(groups, teacher)
     rewards = _rewards(rollouts)
     shaped = np.array([shaped_reward(rollout, recipe) for rollout in rollouts])
     effective = effective_batch(
@@ -126,6 +119,18 @@ def can_be_trained_on(group: RolloutGroup, recipe: Recipe, own_filter: GroupFilt
         compared=_comparison_keys(rollouts, recipe),
     )
     return bool(is_kept.any())
+
+
+def _answers(
+    groups: Sequence[RolloutGroup], teacher: Mapping[int, Sequence[RolloutLogprobs | None]]
+) -> list[RolloutLogprobs | None]:
+    """[R] the teacher's log-probs of each rollout."""
+    # The teacher is not asked about a group of which nothing can be trained on.
+    return [
+        answer
+        for group in groups
+        for answer in teacher.get(group.sequence, [None] * len(group.rollouts))
+    ]
 
 
 def _rewards(rollouts: Sequence[Rollout]) -> NDArray[np.float64]:

@@ -1,10 +1,11 @@
 """Makes the parts of a controller, each with its own settings, and joins them.
 
-state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints ->
-controller
+state (of the checkpoint) -> reporter -> intake -> pipeline -> examiner, fleet, checkpoints
+                          -> controller
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from rollcast.config.distillation import EndpointTeacher
@@ -12,7 +13,7 @@ from rollcast.config.recipe import Recipe
 from rollcast.config.run import RunConfig
 from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
-from rollcast.recipe.schedule import make_schedule
+from rollcast.recipe.schedule import Schedule, make_schedule
 from rollcast.rollouts.base import TrainerQueue
 from rollcast.rollouts.records import PromptTask, Purpose, RolloutGroup
 from rollcast.runfolder.run_secrets import secret_place
@@ -22,7 +23,11 @@ from rollcast.trainer.control.checkpoints import Checkpoints
 from rollcast.trainer.control.controller import Controller
 from rollcast.trainer.control.defects import DefectFinder
 from rollcast.trainer.control.early_stop import EarlyStop
-from rollcast.trainer.control.evaluation import evaluation_plans, make_open_evaluations
+from rollcast.trainer.control.evaluation import (
+    OpenEvaluations,
+    evaluation_plans,
+    make_open_evaluations,
+)
 from rollcast.trainer.control.examiner import Examiner
 from rollcast.trainer.control.fleet import Fleet, OnRemoved
 from rollcast.trainer.control.group_filter import GroupFilter
@@ -78,27 +83,9 @@ def build_controller(
     open_evaluations = make_open_evaluations(config.run, config.tasks)
     own_filter = GroupFilter(recipe)
     is_wanted = partial(can_be_trained_on, recipe=recipe, own_filter=own_filter)
-    intake = Intake(
-        state,
-        queue,
-        open_evaluations,
-        exporter,
-        make_task=make_task,
-        count_outcome=reporter.count_group,
-        find_defect=_defect_finder(
-            config.tasks, config.model.max_length, state, learners, end_token_ids
-        ).find,
-        is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
-        note_answer=GroupSignals(recipe, exporter, is_wanted).note,
-        teacher=_teacher(recipe, exporter, config.model.max_length, is_wanted),
-    )
-    slots = config.generator.most_slots
-    other_seconds = longest_other_seconds(
-        config.tasks, recipe, slots, config.longest_grading_seconds
-    )
-    pacing = Pacing(
-        recipe, schedule.max_staleness, config.trainer.drop_after_budgets, other_seconds
-    )
+    parts = ControllerParts(config, learners, queue, exporter, state, stop_requested)
+    intake = parts.intake(reporter, open_evaluations, make_task, is_wanted, end_token_ids)
+    pacing = parts.pacing(schedule.max_staleness)
     pipeline = GroupPipeline(
         state, queue, reporter, schedule, intake, pacing, make_task, recipe, max_bytes, own_filter
     )
@@ -108,25 +95,97 @@ def build_controller(
     examiner = Examiner(
         state, queue, reporter, books, maker, plans, open_evaluations, pipeline.send, early_stop
     )
-    fleet = Fleet(
-        state,
-        queue,
-        reporter,
-        schedule,
-        intake,
-        pacing,
-        settings=config.weights,
-        devices_each=_devices_each(config.generator, shares_gpu=config.local.shares_gpu),
-        is_sharded_over_gpus=learners.ranks.are_several_gpus,
-        make_publisher=partial(_publisher, config, learners, state, exporter),
-        stop_requested=stop_requested,
-    )
+    fleet = parts.fleet(reporter, schedule, intake, pacing)
     checkpoints = Checkpoints(
         state, learners, intake, reporter, config.trainer.checkpoint_every_steps
     )
     return Controller(
         state, pipeline, examiner, fleet, checkpoints, learners, reporter, stop_requested
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerParts:
+    """Makes the parts that need several groups of settings."""
+
+    config: RunConfig
+    learners: LearnerGroup
+    queue: TrainerQueue
+    exporter: Exporter
+    state: TrainerState
+    stop_requested: Callable[[], bool]
+
+    def intake(
+        self,
+        reporter: Reporter,
+        open_evaluations: OpenEvaluations,
+        make_task: Callable[[int, str], PromptTask],
+        is_wanted: Callable[[RolloutGroup], bool],
+        end_token_ids: frozenset[int],
+    ) -> Intake:
+        recipe = self.config.recipe
+        max_length = self.config.model.max_length
+        finder = _defect_finder(
+            self.config.tasks, max_length, self.state, self.learners, end_token_ids
+        )
+        return Intake(
+            self.state,
+            self.queue,
+            open_evaluations,
+            self.exporter,
+            make_task=make_task,
+            count_outcome=reporter.count_group,
+            find_defect=finder.find,
+            is_filtered=lambda group: recipe.refill_filtered and not is_wanted(group),
+            note_answer=GroupSignals(recipe, self.exporter, is_wanted).note,
+            teacher=_teacher(recipe, self.exporter, max_length, is_wanted),
+        )
+
+    def pacing(self, max_staleness: int) -> Pacing:
+        config = self.config
+        other_seconds = longest_other_seconds(
+            config.tasks, config.recipe, config.generator.most_slots, config.longest_grading_seconds
+        )
+        return Pacing(
+            config.recipe, max_staleness, config.trainer.drop_after_budgets, other_seconds
+        )
+
+    def fleet(
+        self, reporter: Reporter, schedule: Schedule, intake: Intake, pacing: Pacing
+    ) -> Fleet:
+        config = self.config
+        return Fleet(
+            self.state,
+            self.queue,
+            reporter,
+            schedule,
+            intake,
+            pacing,
+            settings=config.weights,
+            devices_each=_devices_each(config.generator, shares_gpu=config.local.shares_gpu),
+            is_sharded_over_gpus=self.learners.ranks.are_several_gpus,
+            make_publisher=self.publisher,
+            stop_requested=self.stop_requested,
+        )
+
+    def publisher(self, on_removed: OnRemoved) -> Publisher:
+        config = self.config
+        return Publisher(
+            weights=config.weights,
+            rpc=config.rpc,
+            incarnation=self.state.incarnation,
+            history=self.state.history.earlier,
+            lm_head=config.recipe.lm_head,
+            specs=self.learners.specs,
+            device=self.learners.ranks.device,
+            exporter=self.exporter,
+            on_removed=on_removed,
+            slots=self.learners.slots,
+            lanes=self.learners.lanes,
+            router_replay=config.recipe.router_replay,
+            shares_gpu=config.local.shares_gpu,
+            secret_place=secret_place(config.run_folder, "rpc.token"),
+        )
 
 
 def _defect_finder(
@@ -167,28 +226,3 @@ def _train_task(
 ) -> PromptTask:
     """A task of the ledger; one that is dispatched again asks for as many rollouts as at first."""
     return maker.make(sequence, prompts[prompt_id], ledger.num_rollouts[sequence], Purpose.TRAIN)
-
-
-def _publisher(
-    config: RunConfig,
-    learners: LearnerGroup,
-    state: TrainerState,
-    exporter: Exporter,
-    on_removed: OnRemoved,
-) -> Publisher:
-    return Publisher(
-        weights=config.weights,
-        rpc=config.rpc,
-        incarnation=state.incarnation,
-        history=state.history.earlier,
-        lm_head=config.recipe.lm_head,
-        specs=learners.specs,
-        device=learners.ranks.device,
-        exporter=exporter,
-        on_removed=on_removed,
-        slots=learners.slots,
-        lanes=learners.lanes,
-        router_replay=config.recipe.router_replay,
-        shares_gpu=config.local.shares_gpu,
-        secret_place=secret_place(config.run_folder, "rpc.token"),
-    )

@@ -1,7 +1,7 @@
 """The opt-in `stop_when`: the run ends by itself once the rest of its budget is not worth it.
 
-evaluation closed --> refit --> rule holds on three refits in a row? --> checkpoint, last
-evaluation, export
+evaluation closed --> refit --> rule holds on three refits in a row?
+                                --> checkpoint, last evaluation, export
 
 The law is fitted on the axis of the forecaster and of `fit` (`rollcast.curves.axis`), so their
 verdict is the rule's. No service is asked: a forecaster that is away must not keep a run going, nor

@@ -3,18 +3,19 @@ dispatched.
 
 read --> of an evaluation --> OpenEvaluations, off the queue immediately
      --> of training -------> ready until the schedule puts it into a batch, in training until it is
-                              settled filtered, if those do not count towards a batch: until
-                              `take_filtered` at the teacher, if an endpoint distils: until it has
-                              answered, then ready
+                              settled
+                              filtered, if those do not count towards a batch: until `take_filtered`
+                              at the teacher, if an endpoint distils: until it has answered, then
+                              ready
      --> unknown, twice ----> off the queue, counted
      --> lost version ------> off the queue, counted; the task is dispatched again
      --> defective ---------> buried with the reason, counted; the task is dispatched again, or dead
-     at the third
+                              at the third
      --> unreadable --------> buried by the queue, counted; likewise
 
-reconcile (before every decision): one snapshot of wire 1 --> dead ones return their credit,
-                                                              missing ones (Redis lost them) are
-                                                              dispatched again
+reconcile (before every decision): one snapshot of wire 1
+     --> dead ones return their credit
+     --> missing ones (Redis lost them) are dispatched again
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,14 +1,15 @@
 """The ledger: every dispatched and not yet settled training task of the surviving history.
 
-    draw a prompt -> dispatched --------------------------> settled: used | filtered | dead
-                        |   ^                                  ^
-                        v   |                                  |
-              lost by a crash or by Redis -> dispatched again  given up (too old after a restart) -> owed -> dispatched
+    draw a prompt -> dispatched --------------------> settled: used | filtered | dead
+                       |   ^                            ^
+                       v   |                            |
+          lost by a crash or by Redis                 given up (too old after a restart)
+          -> dispatched again                         -> owed -> dispatched
 
 The number of outstanding tasks is never stored: this ledger (kept with the checkpoint) is compared
 with Redis. Used groups whose tokens all survive a restart stay on the queue until the next
 checkpoint (`held`). The others are removed immediately: after a restart they would be worthless.
-"""  # noqa: E501
+"""
 
 import hashlib
 import math

@@ -1,8 +1,9 @@
 """State that the parts of a controller share, and how the next incarnation makes it of a
 checkpoint's progress.
 
-incarnation (from Redis) -> history -> curriculum -> ledger; tasks dispatched after the checkpoint
-are taken back
+incarnation (from Redis) -> history -> curriculum -> ledger
+
+Tasks dispatched after the checkpoint are taken back.
 """
 
 import time

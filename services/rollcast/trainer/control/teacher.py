@@ -1,8 +1,8 @@
 """Asks a teacher behind an endpoint for the log-probs of the groups that come back, while they wait
 in the intake.
 
-    intake: ask(group) --> thread: one request a rollout, at most `requests` at a time -->
-        answered() --> take(sequence)
+    intake: ask(group) --> thread: one request a rollout, at most `requests` at a time
+                       --> answered() --> take(sequence)
 
 A group waits for `deadline_seconds` at most, the time in which its requests have no place included.
 

@@ -1,13 +1,10 @@
 """Commands from rank 0 to the other ranks, over a key-value store on CPU.
 
-    rank 0                              rank r                        keys, n = 0, 1, 2, ...
-    send(kind, bodies) -- chunks, then header -->  receive()          r/n/0 .. r/n/c-1   chunks of
-                                                   the body
-      own part of the collective         <-->      its part           r/n                kind,
-                                         chunks, bytes
-    send(...)                                      receive()          deleted by their reader, r/n
-                                                   last
-    stop_asked()                       <--         ask_to_stop()      stop-asked
+    rank 0                                       rank r         keys, n = 0, 1, 2, ...
+    send(kind, bodies) - chunks, then header ->  receive()      r/n/0..r/n/c-1  chunks of the body
+      own part of the collective        <->      its part       r/n             kind, chunks, bytes
+    send(...)                                    receive()      deleted by their reader, r/n last
+    stop_asked()                        <-       ask_to_stop()  stop-asked
 
 A rank asks the store for its next command again and again, for as long as it takes: rank 0 may wait
 for rollouts for hours, and a collective must not. It does not use the store's own wait, because

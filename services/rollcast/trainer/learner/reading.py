@@ -1,7 +1,7 @@
 """Reads a model's folder into a sharded policy: each rank reads only its own slices of the weights.
 
-    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast ->
-    other buffers
+    config -> skeleton (meta device) -> shard (nothing in memory yet) -> read the slices, cast
+           -> other buffers
 
 Transformers' loader supports sharded parameters: it asks each stored tensor for this rank's slice
 alone, and stacks only the experts that this rank holds. Here it reads one parameter after the
@@ -92,17 +92,7 @@ def read_policy(
             packing=trainer.packing,
             lora=lora,
         )
-        _check_experts(policy, ranks)
-        stored = stored_model(settings.path, causal_lm)
-        quantization = getattr(causal_lm.config, "quantization_config", None)
-        dequantise(stored.rest, quantization)  # an export needs it, so it refuses before the run
-        with without_adapters(causal_lm):
-            _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
-        make_adapters(policy, seed, ranks.device)
-        # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate
-        # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
-        # old memory would be lost.
-        policy.load_state_dict({}, strict=False)
+        _fill(policy, settings.path, ranks, seed)
     except Unsupported as error:
         raise UserError(f"model.path = {settings.path!r} {error}") from error
     except UserError:
@@ -112,6 +102,22 @@ def read_policy(
             raise
         raise _unreadable(settings.path, error) from error
     return policy
+
+
+def _fill(policy: Policy, path: str, ranks: Ranks, seed: int) -> None:
+    """Read the stored weights into a sharded policy, and make its adapters."""
+    _check_experts(policy, ranks)
+    causal_lm = policy.causal_lm
+    stored = stored_model(path, causal_lm)
+    quantization = getattr(causal_lm.config, "quantization_config", None)
+    dequantise(stored.rest, quantization)  # an export needs it, so it refuses before the run
+    with without_adapters(causal_lm):
+        _read_weights(policy, dequantise(stored.text, quantization), ranks.device)
+    make_adapters(policy, seed, ranks.device)
+    # A rank with fewer rows than others holds them in padded memory. This makes FSDP allocate
+    # it now. Otherwise the first step would, and the buffers that checkpoints reserved for the
+    # old memory would be lost.
+    policy.load_state_dict({}, strict=False)
 
 
 def _unreadable(path: str, error: Exception) -> UserError:

@@ -1,8 +1,8 @@
 """Checkpoints written while training goes on: whole or absent.
 
     save -> copy to the host (blocks) -> training goes on
-                                      -> a thread of every rank writes its part -> rank 0 completes
-                                      the checkpoint
+                                      -> a thread of every rank writes its part
+                                         -> rank 0 completes the checkpoint
 
 The thread has a process group of its own: its collectives never meet training's. One checkpoint is
 written at a time.

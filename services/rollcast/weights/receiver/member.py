@@ -2,10 +2,10 @@
 lives.
 
     run():  connect -> Announce -> Welcome -> (Join -> Joined, Publish -> ... -> Acknowledge)*
-            reconnect with back-off
-                                                    |  stream breaks, trainer restarts ------------^
-                                                    |  Leave without our request: fenced, new name ^
-                                                    |  Leave at our request: the end
+               ^                                    |
+               |---- reconnect with back-off -------|  stream breaks, trainer restarts
+               `------------------------------------|  Leave without our request: fenced, new name
+                                                    `- Leave at our request: the end
 
 One session has four tasks:
 
@@ -21,7 +21,6 @@ A session may end at any moment. Only applying is never cut off: the next sessio
 
 import asyncio
 import random
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -37,6 +36,7 @@ from rollcast.telemetry import generator_metrics
 from rollcast.telemetry.exporter import Exporter
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.process_age import process_age_seconds
+from rollcast.weights.receiver.presence import new_key
 from rollcast.weights.receiver.reception import Reception, within
 from rollcast.weights.receiver.weight_engine import WeightEngine
 from rollcast.wire import weights_pb2
@@ -52,39 +52,9 @@ confirm."""
 MIN_LOG_SECONDS = 1.0
 """Length of an outage from which it is logged again, each time it has doubled: the trainer may have
 ended for good."""
-REPORT_SECONDS = 5.0
-"""Interval of a starting generator's reports, and the deadline of one."""
 _REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION)
 
 log = get_logger()
-
-
-def new_key() -> bytes:
-    """A secret between this process and the trainer."""
-    return secrets.token_bytes(16)
-
-
-async def report_starting(rpc: Rpc, key: bytes) -> None:
-    """Report to the trainer, as soon as there is one, that this process exists. Runs until it is
-    cancelled.
-
-    So the trainer counts a generator's start-up, see `rollcast.weights.sender.sightings`.
-    """
-    # What the trainer or a certificate refuses is not reported here, because the member's session
-    # meets it too.
-    with suppress(UserError):
-        async with open_channel_async(rpc) as channel:
-            stub = WeightSyncStub(channel)  # type: ignore[no-untyped-call]
-            presence = weights_pb2.Presence(key=key)
-            while True:
-                with suppress(grpc.aio.AioRpcError):
-                    await stub.Starting(
-                        presence,
-                        metadata=call_metadata(rpc),
-                        timeout=REPORT_SECONDS,
-                        wait_for_ready=True,
-                    )
-                await asyncio.sleep(REPORT_SECONDS)
 
 
 class _FencedError(Exception):
@@ -131,9 +101,8 @@ class WeightMember:
         self._key = new_key() if key is None else key
         self._reception = Reception(engine, weights, exporter, self._export_version)
         self._incarnation: int | None = None
-        self._announced: PolicyVersion | None = (
-            None  # the newest that this incarnation has announced
-        )
+        self._announced: PolicyVersion | None = None
+        """The newest that this incarnation has announced."""
         self._heartbeat = weights_pb2.Heartbeat()  # the last one
         self._leaving: str | None = None
         self._send: Send | None = None  # of the current session

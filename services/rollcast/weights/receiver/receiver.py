@@ -3,7 +3,7 @@
     idle --join--> joining --> joined --receive--> receiving --> staged --apply/skip--> joined
                       \\__________________failed (until the next join)_____/
     abandon: from any state back to idle; a version that was half received, or not applied yet, is
-        discarded
+             discarded
 
 Threads: the engine's own thread calls the methods, which return immediately. Each lane of an epoch
 has a GroupWorker, which opens its group, fills its rows of the staged version and verifies their

@@ -1,12 +1,11 @@
 """The engine's part of a membership: it joins groups, receives versions and applies them, one
 command at a time.
 
-Join     join    -> poll .. joined                                    -> Joined
-Publish  receive -> poll .. staged -> apply, or skip if it is held    -> Acknowledge
-both             -> poll .. failed                                    -> Failed: rank 0 makes a new
-                 epoch
-                 -> a newer epoch was announced -> abandon            -> no answer: this epoch is over
-"""  # noqa: E501
+Join     join    -> poll .. joined                              -> Joined
+Publish  receive -> poll .. staged -> apply, or skip if held    -> Acknowledge
+both             -> poll .. failed                              -> Failed: rank 0 makes a new epoch
+                 -> a newer epoch was announced -> abandon      -> no answer: this epoch is over
+"""
 
 import asyncio
 import time

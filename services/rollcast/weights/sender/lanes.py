@@ -5,7 +5,7 @@ carries its share.
       open(epoch, ..)     -- LaneOrder -->        enters lane r of the epoch
       send(epoch, slot)   -- LaneOrder -->        broadcasts what its slot holds
       drop(epoch)         -- LaneOrder -->        leaves; a slot is written again only when the
-                          group is over
+                                                  group is over
 
 There is no answer. A lane that does not open, breaks or sends the wrong version fails at the
 receivers, which report it. A rank that dies or has no memory to send from ends the trainer.

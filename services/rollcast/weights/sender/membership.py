@@ -56,7 +56,7 @@ class Membership:
     def __init__(
         self, roster: Roster, removals: Removals, settings: Weights, exporter: Exporter
     ) -> None:
-        self._roster = roster
+        self.roster = roster
         self._removals = removals
         self._patience_seconds = settings.heartbeat_timeout_seconds
         # Silence, in heartbeats, after which a generator whose stream or group broke is fenced
@@ -74,19 +74,19 @@ class Membership:
         # A long gap since the last look: this process was frozen, so that it heard nothing proves
         # nothing.
         if now_seconds - self._looked_at > self._patience_seconds / 2:
-            for seat in self._roster:
+            for seat in self.roster:
                 seat.heard_at = now_seconds
                 seat.stepped_at = now_seconds
         self._looked_at = now_seconds
         is_any_fenced = False
-        for seat in self._roster:
+        for seat in self.roster:
             fault = seat.fault(
                 now_seconds, self._patience_seconds, self._suspicion_seconds, seat in suspects
             )
             if fault is not None:
                 self.fence(seat, fault)
                 is_any_fenced = True
-        members = [seat.member(newest) for seat in self._roster]
+        members = [seat.member(newest) for seat in self.roster]
         self._exporter.set(
             trainer_metrics.GENERATORS, sum(member.joined for member in members), state="joined"
         )
@@ -97,16 +97,16 @@ class Membership:
 
     def fence(self, seat: Seat, fault: Fault) -> None:
         """Remove a generator permanently; its tasks go to others."""
-        self._roster.fence(seat, fault)
+        self.roster.fence(seat, fault)
         self._removals.add(seat.name, fault)
         self._exporter.add(wire_metrics.GENERATORS_FENCED, reason=fault)
         log.warning("a generator was fenced", generator=seat.name, reason=fault)
 
     def confirm_leavers(self) -> bool:
         """Release generators that asked to leave; returns whether there were any."""
-        leavers = [seat for seat in self._roster if seat.leaving]
+        leavers = [seat for seat in self.roster if seat.leaving]
         for seat in leavers:
-            self._roster.release(seat)
+            self.roster.release(seat)
             self._removals.add(seat.name, "left")
             log.info("a generator left", generator=seat.name)
         return bool(leavers)

@@ -1,18 +1,19 @@
 """Publishing of weights at trainer rank 0: the only place that decides membership, epochs and
 broadcasts.
 
-    main thread      stage() -> all ranks fill -> publish(slot, version)     never waits for a
-                     generator
+    main thread      stage() -> all ranks fill -> publish(slot, version)
+                     never waits for a generator
     control thread   the only one that changes members, epochs and `current`; each turn, in this
                      order:
                        1. a published version waits      -> it becomes `current` (an older waiting
-                          one is skipped)
+                                                            one is skipped)
                        2. leavers                        -> confirm
                        3. members != those of the epoch  -> make the next epoch
                        4. a member is behind `current`   -> broadcast, await acknowledgements; on
-                          failure drop the epoch: the next turn makes a new one and sends again
+                                                            failure drop the epoch: the next turn
+                                                            makes a new one and sends again
                        5. joiners waited long enough     -> `current` through private groups, then
-                          they are members
+                                                            they are members
     group workers    one thread for each group, the only ones inside a collective
     stream threads   two for each generator: they record its messages and wake the control thread
     removal thread   calls `on_removed`, which may wait for Redis
@@ -32,7 +33,6 @@ from functools import partial
 import torch
 
 from rollcast.config.connections import Rpc, Weights
-from rollcast.config.out_of_memory import OutOfMemory
 from rollcast.connections.grpc import start_server
 from rollcast.telemetry import wire_metrics
 from rollcast.telemetry.exporter import Exporter
@@ -40,8 +40,6 @@ from rollcast.telemetry.logging import get_logger
 from rollcast.weights.plan.manifest import (
     Manifest,
     TensorSpec,
-    apply_seconds,
-    num_pieces,
     plan_buckets,
     total_bytes,
 )
@@ -49,17 +47,16 @@ from rollcast.weights.sender.epoch import Epoch
 from rollcast.weights.sender.lanes import ONE_LANE, Lanes
 from rollcast.weights.sender.membership import Membership, Removals
 from rollcast.weights.sender.roster import Member, Outgoing, Roster, Seat, SeatAnswer
+from rollcast.weights.sender.rounds import FAULT_CHECK_SECONDS, EpochRounds
 from rollcast.weights.sender.sharing import Sharing
 from rollcast.weights.sender.staging import Staging, StagingSlots
 from rollcast.weights.sender.sync_server import WeightSyncService
+from rollcast.weights.sender.wake import Wake
 from rollcast.weights.transport.lane_transfer import pieces_at_once
 from rollcast.weights.transport.process_group import RendezvousStore, backend_for, why_not_nccl
 from rollcast.wire import weights_pb2
 from rollcast.wire.version import WIRE_VERSION, PolicyVersion
 from rollcast.wire.weights_pb2_grpc import add_WeightSyncServicer_to_server
-
-FAULT_CHECK_SECONDS = 0.1
-"""Interval of looking for faults."""
 
 log = get_logger()
 
@@ -95,40 +92,37 @@ class Publisher:
         self._incarnation = incarnation
         self._rpc = rpc
         self._secret_place = secret_place
-        self._welcome = weights_pb2.Welcome(
-            incarnation=incarnation,
-            wire=WIRE_VERSION,
-            history=[
-                weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
-                for i, last_step in history
-            ],
-        )
+        self._welcome = _welcome_message(incarnation, history)
         self._lm_head = lm_head
-        self._device = device
         self._backend = backend_for(device, weights.transport, shares_gpu=shares_gpu)
         self._no_nccl = why_not_nccl(device, shares_gpu=shares_gpu)
         self._exporter = exporter
         self._buckets = plan_buckets(specs, weights.bucket_bytes)
         self._lanes = lanes
         self._slots = slots
-        pieces = num_pieces(bucket.num_bytes for bucket in self._buckets)
-        self._transfer_seconds = pieces * weights.bucket_timeout_seconds
-        self._acknowledge_seconds = apply_seconds(
-            weights.acknowledge_timeout_seconds, total_bytes(self._buckets)
-        )
 
         self._staging = Staging()
-        self._changed = threading.Condition()  # guards everything below
+        self._wake = Wake()
+        self._changed = self._wake.changed  # guards everything below
         self._sharing = Sharing(self._changed)
         self._roster = Roster(incarnation, lm_head, history, router_replay=router_replay)
         self._removals = Removals(on_removed)
         self._membership = Membership(self._roster, self._removals, weights, exporter)
         self._current: Manifest | None = None
         self._epoch: Epoch | None = None
-        self._epochs_made = 0
-        self._has_changed = False  # something happened since the control thread began its turn
-        self._stopping = False
-        self._no_room: OutOfMemory | None = None
+        self._rounds = EpochRounds(
+            settings=weights,
+            host=rpc.host,
+            device=device,
+            backend=self._backend,
+            buckets=self._buckets,
+            lanes=lanes,
+            slots=slots,
+            staging=self._staging,
+            membership=self._membership,
+            exporter=exporter,
+            wake=self._wake,
+        )
 
     def start(self) -> int:
         """Start to serve; returns the gRPC port. Raises UserError if it is taken."""
@@ -155,8 +149,8 @@ class Publisher:
     def stop(self, deadline_seconds: float) -> None:
         """Stop serving. Generators keep their weights and wait for the next incarnation."""
         with self._changed:
-            self._stopping = True
-            self._notify()
+            self._wake.is_stopping = True
+            self._wake.notify()
         self._server.stop(grace=0).wait(deadline_seconds)
         self._thread.join(deadline_seconds)
         self._removals.stop(deadline_seconds)
@@ -174,7 +168,7 @@ class Publisher:
         """
         assert version.incarnation == self._incarnation, version
         self._staging.offer(slot, version)
-        self._notify()
+        self._wake.notify()
 
     def members(self) -> list[Member]:
         """Every generator that has a place, joined or not yet.
@@ -183,8 +177,8 @@ class Publisher:
         """
         newest = self._staging.newest()
         with self._changed:
-            if self._no_room is not None:
-                raise self._no_room
+            if self._rounds.no_room is not None:
+                raise self._rounds.no_room
             return [seat.member(newest) for seat in self._roster]
 
     def lowest_step(self) -> int | None:
@@ -230,7 +224,7 @@ class Publisher:
                 log.info(
                     "a generator announced itself", generator=seat.name, holds=str(seat.version)
                 )
-                self._notify()
+                self._wake.notify()
                 return seat
             if seat is not None:
                 log.warning(
@@ -262,19 +256,19 @@ class Publisher:
                     )
                 case "leaving":
                     seat.leaving = True
-            self._notify()
+            self._wake.notify()
 
     def handle_disconnect(self, seat: Seat) -> None:
         with self._changed:
             seat.connected = False
-            self._notify()
+            self._wake.notify()
 
     # The control thread
 
     def _control(self) -> None:
-        while not self._stopping:
+        while not self._wake.is_stopping:
             with self._changed:
-                self._has_changed = False
+                self._wake.has_changed = False
             try:
                 idle = not self._turn()
             except Exception:
@@ -284,7 +278,7 @@ class Publisher:
                 self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason="control")
                 idle = True
             with self._changed:
-                if idle and not self._has_changed:
+                if idle and not self._wake.has_changed:
                     self._changed.wait(FAULT_CHECK_SECONDS)
 
     def _turn(self) -> bool:
@@ -293,7 +287,7 @@ class Publisher:
         if version is not None:
             self._current = Manifest(version, self._buckets, self._lm_head)
         with self._changed:
-            self._look_for_faults()
+            self._rounds.look_for_faults()
             has_leavers = self._membership.confirm_leavers()
             joined = self._roster.joined_seats()
             joiners = self._due_joiners()
@@ -309,9 +303,9 @@ class Publisher:
             # epoch.
             is_any_behind = any(seat.version != self._current.version for seat in joined)
             if joined and self._epoch is None:
-                self._epoch = next(iter(self._open([joined])), None)
+                self._epoch = next(iter(self._rounds.open([joined], self._store)), None)
             if is_any_behind and self._epoch is not None:
-                self._send([self._epoch], self._current, "publish")
+                self._rounds.send([self._epoch], self._current, "publish")
                 if self._epoch.failed:
                     self._drop_epoch()
                 else:
@@ -341,13 +335,9 @@ class Publisher:
             # The others join after the update that waits.
             if first and self._sharing.is_awaited:
                 break
-            groups = self._open(
-                [
-                    [seat]
-                    for seat in self._roster.still_joining(late_joiners[first : first + at_once])
-                ]
-            )
-            self._send(groups, current, "catch_up")
+            still_joining = self._roster.still_joining(late_joiners[first : first + at_once])
+            groups = self._rounds.open([[seat] for seat in still_joining], self._store)
+            self._rounds.send(groups, current, "catch_up")
             for epoch in groups:
                 epoch.drop(self._slots)
         with self._changed:
@@ -355,122 +345,20 @@ class Publisher:
                 seat.joined = (
                     seat in self._roster and seat.version == current.version and not seat.failures
                 )
-            self._notify()
-
-    def _open(self, groups: list[list[Seat]]) -> list[Epoch]:
-        """Make one epoch for each group of seats; returns those that did not fail
-        or lose a seat.
-        """
-        epochs = []
-        with self._changed:
-            for seats in groups:
-                self._epochs_made += 1
-                epoch = Epoch(
-                    self._epochs_made,
-                    seats,
-                    device=self._device,
-                    backend=self._backend,
-                    host=self._rpc.host,
-                    store=self._store,
-                    settings=self._settings,
-                    lanes=self._lanes,
-                )
-                epochs.append(epoch)
-            self._exporter.set(wire_metrics.WEIGHT_EPOCH, self._epochs_made)
-        self._wait_for_answers(epochs, self._settings.opening_timeout_seconds, "join")
-        broken = [epoch for epoch in epochs if epoch.failed or epoch.has_lost_a_seat(self._roster)]
-        for epoch in broken:
-            epoch.drop(self._slots)
-        return [epoch for epoch in epochs if epoch not in broken]
-
-    def _send(self, epochs: list[Epoch], manifest: Manifest, phase: str) -> None:
-        """Broadcast `current` in each epoch, and wait for the acknowledgements."""
-        assert self._staging.current_version == manifest.version
-        with self._changed:
-            for epoch in epochs:
-                epoch.broadcast(self._slots, self._staging.current, manifest)
-        self._wait_for_answers(epochs, self._transfer_seconds, phase)
-
-    def _wait_for_answers(self, epochs: list[Epoch], own_seconds: float, phase: str) -> None:
-        """Wait until rank 0's part is over and every seat has answered or was removed.
-
-        own_seconds bounds rank 0's part, and again the parts of other ranks, which may be slower. A
-        seat that has not answered `apply_seconds` after that is fenced.
-        """
-        other_lanes_seconds = own_seconds if self._lanes.count > 1 else 0.0
-        is_opening = phase == "join"
-        for epoch in epochs:
-            epoch.work.add_done_callback(lambda _: self._notify())
-        with self._changed:
-            own_deadline = time.monotonic() + own_seconds + self._settings.bucket_timeout_seconds
-            answers_deadline = None
-            while not self._stopping:
-                self._look_for_faults(epochs)
-                if is_opening:
-                    for epoch in epochs:
-                        epoch.give_up_if_lost(self._roster)
-                working = [epoch for epoch in epochs if epoch.working]
-                # The others of a group that does not open would answer at their deadline only: the
-                # next Join ends it.
-                awaited_epochs = [epoch for epoch in epochs if not (is_opening and epoch.failed)]
-                owing = [
-                    seat
-                    for epoch in awaited_epochs
-                    for seat in epoch.unanswered_seats()
-                    if seat in self._roster
-                ]
-                now_seconds = time.monotonic()
-                # Everything is sent: from now on the seats have a limited time to answer.
-                if not working and answers_deadline is None:
-                    answers_deadline = now_seconds + other_lanes_seconds + self._acknowledge_seconds
-                if not working and not owing:
-                    break
-                # The thread is stuck in a collective that its own deadline does not end: it is left
-                # behind.
-                if working and now_seconds > own_deadline:
-                    for epoch in working:
-                        epoch.give_up("hangs")
-                elif answers_deadline is not None and now_seconds > answers_deadline:
-                    for seat in owing:
-                        self._membership.fence(seat, "unacknowledged")
-                        self._notify()
-                else:
-                    self._changed.wait(FAULT_CHECK_SECONDS)
-            self._note_failures(epochs, phase)
-
-    def _note_failures(self, epochs: Sequence[Epoch], phase: str) -> None:
-        """Report the groups that failed, and count them against the generators that may be the
-        cause.
-        """
-        failed_epochs = [epoch for epoch in epochs if epoch.failed]
-        for epoch in failed_epochs:
-            log.warning(
-                "a weight group failed", epoch=epoch.number, phase=phase, reasons=epoch.reasons()
-            )
-            self._exporter.add(wire_metrics.WEIGHT_FAILURES, reason=phase)
-            self._no_room = self._no_room or epoch.no_room
-        if failed_epochs:
-            # Pause before the next attempt, or a peer that fails immediately would keep this thread
-            # busy.
-            self._changed.wait(FAULT_CHECK_SECONDS)
-            # The stream of a member that died may end a little later than its group.
-            self._look_for_faults(epochs)
-        for epoch in failed_epochs:
-            self._roster.blame(epoch.seats)
-
-    def _look_for_faults(self, epochs: Sequence[Epoch] = ()) -> None:
-        # Called with the lock held, like everything of `Roster` and `Membership`.
-        suspects = {seat for epoch in epochs if epoch.failed for seat in epoch.unanswered_seats()}
-        if self._membership.look_for_faults(suspects, self._staging.newest()):
-            self._notify()
+            self._wake.notify()
 
     def _drop_epoch(self) -> None:
         if self._epoch is not None:
             self._epoch.drop(self._slots)
             self._epoch = None
 
-    def _notify(self) -> None:
-        """Wake the control thread and all callers that wait for acknowledgements."""
-        with self._changed:
-            self._has_changed = True
-            self._changed.notify_all()
+
+def _welcome_message(incarnation: int, history: Sequence[tuple[int, int]]) -> weights_pb2.Welcome:
+    return weights_pb2.Welcome(
+        incarnation=incarnation,
+        wire=WIRE_VERSION,
+        history=[
+            weights_pb2.SurvivingIncarnation(incarnation=i, last_step=last_step)
+            for i, last_step in history
+        ],
+    )

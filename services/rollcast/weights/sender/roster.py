@@ -4,8 +4,8 @@ the time.
 announce --> waiting --(caught up by a private group)--> joined --(asks to leave, confirmed)--> gone
                 |  ^                                       |
                 |  +-- its stream broke, then reconnected -+
-                +--- silent | disconnected | hung | unacknowledged | failed ---> fenced: its name
-                never returns
+                +- silent | disconnected | hung | unacknowledged | failed -> fenced:
+                                                                             its name never returns
 """
 
 import hmac

@@ -1,8 +1,9 @@
 """Generator processes as the trainer itself has seen them: how much of its start-up time each may
 claim.
 
-its engine starts -- Starting(key), every few seconds -------------------> seen it announces itself
-with the start-up time that no trainer has counted --> believed as far back as it was seen
+its engine starts -- Starting(key), every few seconds -------------------> seen
+it announces itself with the start-up time that no trainer has counted --> believed as far back as
+                                                                           it was seen
 """
 
 import math

@@ -4,12 +4,12 @@ being sent.
 Every rank has two slots with its own rows, in the published dtype. Rank 0 decides for all ranks
 which slot is used:
 
-spare --stage()--> learners fill --offer()--> waiting --take()--> current, until the next take:
-broadcast, sent again
-  ^                                              |                    |    after a failure, given to
-                                                 joiners
-  +---- stage(): withdrawn, a newer one follows -+                    |
-  +------------------------- take(): its successor is current -------+
+spare --stage()--> learners fill --offer()--> waiting --take()--> current
+  ^                                              |                   |
+  +---- stage(): withdrawn, a newer one follows -+                   |
+  +------------------------ take(): its successor is current --------+
+
+Until the next take the current one is broadcast, sent again after a failure, and given to joiners.
 """
 
 import threading

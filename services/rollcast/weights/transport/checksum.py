@@ -3,11 +3,9 @@ same kind of device.
 
     on a CPU         XXH3 (64 bits) of all bytes, one after the other
     on a GPU         from h = 0 each buffer's number of bytes and then its row sums are folded, in
-                     order:
-                     h = h * FNV_PRIME_64 + s modulo 2^64. A row is ROW_WORDS little-endian 64-bit
-                     words w[i], the
-                     last row padded with zero bytes, and its sum s = sum_i w[i] * a[i] with
-                     a[i] = (i * GOLDEN_RATIO_64) | 1
+                     order: h = h * FNV_PRIME_64 + s modulo 2^64. A row is ROW_WORDS little-endian
+                     64-bit words w[i], the last row padded with zero bytes, and its sum
+                     s = sum_i w[i] * a[i] with a[i] = (i * GOLDEN_RATIO_64) | 1
 
 Since every a[i] and FNV_PRIME_64 are odd, a change in one word always changes h on a GPU; any other
 change is missed with probability about 2^-64. It detects faults, not forgery.

@@ -5,8 +5,7 @@ blocks in one.
         submit(job)       thread: job(group) -> its future done, with the result or the error
         abandon()         returns immediately. thread: stops waiting, closes the group, ends
     The first failure ends the thread too. The thread itself closes the group, since an abort of
-    NCCL takes half a
-    second; the lanes of an epoch do it side by side.
+    NCCL takes half a second; the lanes of an epoch do it side by side.
 
 `wait_released` reports when the caller's memory is free again: after the close, or immediately if
 no job can have begun. A thread that is still inside the opening of NCCL or gloo therefore holds up

@@ -3,8 +3,7 @@ then the trailer.
 
     root        its packed rows --(copied to the group's device)--> broadcast
     receivers   broadcast --> straight into the whole version if the piece is one stretch of it,
-                else through a
-                scratch piece
+                              else through a scratch piece
 
 The trailer is (incarnation, step, checksum) of the sent bytes, so that a receiver detects bytes of
 another version. It is sent only if the buffers still hold that version when the last piece has been

@@ -2,26 +2,19 @@
 member.
 
     watchdog      torch starts one thread for each group that watches its collectives. A minute
-                  after a member died it
-                  ends the process. If TORCH_NCCL_BLOCKING_WAIT is set while the group is
-                  constructed, torch starts
-                  neither this thread nor the one that watches it, and keeps no list of works
-                  (ProcessGroupNCCL.cpp: the constructor, Watchdog::run, workEnqueue).
-                  `is_completed` asks NCCL for
-                  errors by itself, and `wait` returns immediately after it, so that polling
-                  replaces the watchdog. The
+                  after a member died it ends the process. If TORCH_NCCL_BLOCKING_WAIT is set while
+                  the group is constructed, torch starts neither this thread nor the one that
+                  watches it, and keeps no list of works (ProcessGroupNCCL.cpp: the constructor,
+                  Watchdog::run, workEnqueue). `is_completed` asks NCCL for errors by itself, and
+                  `wait` returns immediately after it, so that polling replaces the watchdog. The
                   entries of torch's flight recorder for these works stay; if another group of the
-                  process times out
-                  and it is dumped, it may read events that are gone. TORCH_NCCL_TRACE_BUFFER_SIZE=0
-                  switches it off.
+                  process times out and it is dumped, it may read events that are gone.
+                  TORCH_NCCL_TRACE_BUFFER_SIZE=0 switches it off.
     opening       ncclCommInitRankConfig of a blocking communicator returns when all members have
-                  come, and torch knows
-                  the communicator only then: nothing can end it. Of a non-blocking one it returns
-                      immediately, and
-                  torch waits at the first collective, at most TORCH_NCCL_NONBLOCKING_TIMEOUT
-                  seconds; it holds the
-                  communicator's lock meanwhile, so that an abort from another thread would wait
-                  too. Therefore the
+                  come, and torch knows the communicator only then: nothing can end it. Of a
+                  non-blocking one it returns immediately, and torch waits at the first collective,
+                  at most TORCH_NCCL_NONBLOCKING_TIMEOUT seconds; it holds the communicator's lock
+                  meanwhile, so that an abort from another thread would wait too. Therefore the
                   members meet in the store first (`rollcast.weights.transport.meeting`), where
                   waiting is free to end.
     abort         takes half a second, and `abort` of the group waits for it. A lane's own thread

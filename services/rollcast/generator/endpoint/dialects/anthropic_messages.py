@@ -1,11 +1,12 @@
 """Anthropic's messages, converted by vLLM: https://docs.anthropic.com/en/api/messages
 
-    system, messages, tools, tool_choice, stop_sequences, max_tokens, stream    as of a chat completion
-    temperature, top_p, top_k, thinking, output_config                          settings of sampling: the run's are used
+    system, messages, tools, tool_choice,
+    stop_sequences, max_tokens, stream                    as of a chat completion
+    temperature, top_p, top_k, thinking, output_config    settings of sampling: the run's are used
 
 Thinking is sent with a signature of no meaning, and dropped when a client sends it back, as with
 other clients.
-"""  # noqa: E501
+"""
 
 import asyncio
 import json

@@ -1,13 +1,15 @@
 """OpenAI's responses, converted by vLLM: https://platform.openai.com/docs/api-reference/responses
 
-    instructions, input, tools, tool_choice, max_output_tokens, stream     as of a chat completion
-    previous_response_id                                                   of this session, unless `store` was false
-    temperature, reasoning, text.format, a custom tool's grammar, ...      settings of sampling: the run's are used
-    background, and tools that a host carries out                          refused, or not shown to the model
+    instructions, input, tools, tool_choice,
+    max_output_tokens, stream                        as of a chat completion
+    previous_response_id                             of this session, unless `store` was false
+    temperature, reasoning, text.format,
+    a custom tool's grammar, ...                     settings of sampling: the run's are used
+    background, and tools that a host carries out    refused, or not shown to the model
 
 A response is remembered as the chat that it ends, without the instructions. Reasoning that a client
 sends back is dropped.
-"""  # noqa: E501
+"""
 
 import json
 import time
