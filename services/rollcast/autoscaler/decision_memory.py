@@ -1,4 +1,4 @@
-"""What a decision on the number of generators starts from: the run's limits, and what earlier
+"""Inputs of a decision on the number of generators: the run's limits, and what earlier
 decisions found.
 """
 

@@ -1,4 +1,4 @@
-"""What the forecaster remembers of its forecasts: past ones, metric grids and the last advice.
+"""Memory of the forecaster: past forecasts, metric grids and the last advice.
 
 The history on disk has them across restarts. A fault of it is counted and logged, and the forecast
 goes on.

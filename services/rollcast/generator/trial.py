@@ -45,8 +45,6 @@ from rollcast.telemetry.logging import configure_logging
 from rollcast.telemetry.process_end import end
 
 NAME = "trial"
-EPISODES_TRIED = 2
-"""Episodes of each environment: two show whether the world differs between them."""
 
 
 async def try_out(config: RunConfig, num_prompts: int, fork: EngineFork) -> TrialRecord:
@@ -182,7 +180,8 @@ def make_task(recipe: Recipe, system: str | None, number: int, item: TokenizedPr
         dataset=prompt.dataset,
         prompt_id=prompt.id,
         prompt_token_ids=np.asarray(item.token_ids, dtype=np.int32),
-        num_rollouts=EPISODES_TRIED if prompt.environment else recipe.rollouts_per_prompt,
+        # Two episodes show whether the world differs between them.
+        num_rollouts=2 if prompt.environment else recipe.rollouts_per_prompt,
         sampling=Sampling(temperature=recipe.temperature),
         length=LengthBudget(recipe.max_completion_tokens),
         verifier=prompt.verifier,

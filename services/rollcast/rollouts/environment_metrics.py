@@ -26,7 +26,7 @@ def bound_metrics(values: Mapping[Any, Any]) -> dict[str, float]:
 
 
 def find_defect(values: Mapping[str, float]) -> str | None:
-    """What `bound_metrics` would have left out; None = nothing."""
+    """How many numbers are out of bounds, in words; None = all are within."""
     num_left_out = len(values) - len(bound_metrics(values))
     return f"metrics out of bounds: {num_left_out}" if num_left_out else None
 

@@ -22,15 +22,14 @@ def shell_within(call_seconds: float) -> Callable[[str], str]:
     """The tool `shell` for calls with this deadline."""
 
     def shell(command: str) -> str:
-        """Run a command in a shell. Its files are there in the next call; processes that still run
-        are ended.
+        """Run a command in a shell. Its files are there in the next call; processes that still run are ended.
 
         Args:
             command: The command, as for `sh -c`.
 
         Returns:
             Its output, and its exit code if that is not 0.
-        """
+        """  # noqa: E501  # the model reads it
         # A command may take this part of a call's deadline. Then it is ended, and the answer still
         # has its output.
         return _run(command, call_seconds * 0.9)

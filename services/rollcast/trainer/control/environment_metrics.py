@@ -56,7 +56,7 @@ class MetricMeans:
 
 
 def export_means(exporter: Exporter, means: dict[str, dict[str, float]]) -> None:
-    """Those of a batch of training episodes."""
+    """Export the means of a batch of training episodes."""
     for environment, named in means.items():
         for name, mean in named.items():
             exporter.set(
