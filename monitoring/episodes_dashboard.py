@@ -300,10 +300,10 @@ def _own_numbers() -> list[Panel]:
             [
                 Query(
                     (
-                        "max by (environment, metric) "
+                        "max by (environment, name) "
                         f"({series(episode_metrics.ENVIRONMENT_METRIC, RUN)})"
                     ),
-                    f"{_EACH}, {{{{metric}}}}",
+                    f"{_EACH}, {{{{name}}}}",
                 )
             ],
             width=24,

@@ -8,7 +8,7 @@ from pathlib import Path
 from testkit.other_environments import other_environment
 
 STAND_IN = """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict

@@ -71,7 +71,7 @@ def test_a_batch_has_the_mean_over_the_episodes_that_gave_a_number() -> None:
     means = MetricMeans().mean([group])
     assert means == {"walk": {"steps": 4.0, "doors": 1.0}, "swim": {"steps": -2.0}}
     export_means(exporter, means)
-    labels = {"run": "r", "environment": "walk", "metric": "steps"}
+    labels = {"run": "r", "environment": "walk", "name": "steps"}
     assert exporter.registry.get_sample_value("rollcast_environment_metric", labels) == 4.0
     line = {
         "step": 7,

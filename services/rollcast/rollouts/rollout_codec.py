@@ -205,7 +205,9 @@ def _episode_to_proto(episode: Episode) -> pb.Episode:
         environment_seconds=episode.environment_seconds,
         sampling_seconds=episode.sampling_seconds,
         restarts=episode.restarts,
-        metrics=episode.metrics,
+        metrics=[
+            pb.EnvironmentMetric(name=name, value=value) for name, value in episode.metrics.items()
+        ],
     )
 
 
@@ -236,5 +238,5 @@ def _episode(message: pb.Episode) -> Episode:
         environment_seconds=message.environment_seconds,
         sampling_seconds=message.sampling_seconds,
         restarts=message.restarts,
-        metrics=dict(message.metrics),
+        metrics={metric.name: metric.value for metric in message.metrics},
     )

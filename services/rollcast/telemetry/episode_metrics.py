@@ -81,7 +81,7 @@ EPISODE_FORK_SERVERS_REPLACED = Metric(
 ENVIRONMENT_METRIC = Metric(
     "rollcast_environment_metric",
     "An environment's own number: mean over the episodes of the last step that gave it",
-    ("environment", "metric"),
+    ("environment", "name"),
 )
 EPISODE_METRICS_LEFT_OUT = Metric(
     "rollcast_environment_metrics_left_out_total",

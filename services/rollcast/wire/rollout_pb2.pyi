@@ -192,15 +192,16 @@ class Branch(_message.Message):
     routed_experts: RoutedExperts
     def __init__(self, prompt_token_ids: _Optional[bytes] = ..., token_ids: _Optional[bytes] = ..., logprobs: _Optional[bytes] = ..., version_spans: _Optional[_Iterable[_Union[VersionSpan, _Mapping]]] = ..., loss_mask_spans: _Optional[_Iterable[_Union[TokenSpan, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[Leg, _Mapping]]] = ..., kv_marks: _Optional[_Iterable[_Union[KvMark, _Mapping]]] = ..., routed_experts: _Optional[_Union[RoutedExperts, _Mapping]] = ...) -> None: ...
 
+class EnvironmentMetric(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
 class Episode(_message.Message):
     __slots__ = ("environment", "prompt_token_ids", "turns", "branches", "end", "reason", "environment_seconds", "sampling_seconds", "restarts", "metrics")
-    class MetricsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TURNS_FIELD_NUMBER: _ClassVar[int]
@@ -220,8 +221,8 @@ class Episode(_message.Message):
     environment_seconds: float
     sampling_seconds: float
     restarts: int
-    metrics: _containers.ScalarMap[str, float]
-    def __init__(self, environment: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., end: _Optional[_Union[EpisodeEnd, str]] = ..., reason: _Optional[str] = ..., environment_seconds: _Optional[float] = ..., sampling_seconds: _Optional[float] = ..., restarts: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    metrics: _containers.RepeatedCompositeFieldContainer[EnvironmentMetric]
+    def __init__(self, environment: _Optional[str] = ..., prompt_token_ids: _Optional[bytes] = ..., turns: _Optional[_Iterable[_Union[Turn, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., end: _Optional[_Union[EpisodeEnd, str]] = ..., reason: _Optional[str] = ..., environment_seconds: _Optional[float] = ..., sampling_seconds: _Optional[float] = ..., restarts: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[EnvironmentMetric, _Mapping]]] = ...) -> None: ...
 
 class EpisodeTask(_message.Message):
     __slots__ = ("environment", "messages", "max_turns", "max_seconds", "answer")

@@ -60,7 +60,7 @@ def export_means(exporter: Exporter, means: dict[str, dict[str, float]]) -> None
     for environment, named in means.items():
         for name, mean in named.items():
             exporter.set(
-                episode_metrics.ENVIRONMENT_METRIC, mean, environment=environment, metric=name
+                episode_metrics.ENVIRONMENT_METRIC, mean, environment=environment, name=name
             )
 
 
