@@ -114,8 +114,14 @@ class _Replayed:
         return logits[0].double()
 
     def keep(self, num_entries: int) -> None:
-        """Forget all entries except the first `num_entries`."""
-        assert num_entries <= self._num_entries
+        """Forget all entries except the first `num_entries`.
+
+        A text that ends a turn is found outside the engine, which meanwhile goes on: it may have
+        computed the turn's last token too.
+        """
+        if num_entries > self._num_entries:
+            assert self._loaded is not None
+            self.run(self._loaded, num_entries)
         if num_entries and not self._is_recurrent:
             self._cache.crop(num_entries)
             self._parts = [(version, min(end, num_entries)) for version, end in self._parts]
