@@ -77,11 +77,17 @@ def main() -> int:
         print(flush=True)
 
     part(
-        "published.fits", lambda: published.printed_fits(folder), tables.print_published, real=True
-    )  # type: ignore[arg-type]
+        "published.fits",
+        lambda: published.printed_fits(folder),  # type: ignore[arg-type]
+        tables.print_published,
+        real=True,
+    )
     part(
-        "published.power_law", lambda: published.power_law_windows(folder), tables.plain, real=True
-    )  # type: ignore[arg-type]
+        "published.power_law",
+        lambda: published.power_law_windows(folder),  # type: ignore[arg-type]
+        tables.plain,
+        real=True,
+    )
     part("published.log_linear", published.simulated_log_linear, tables.plain)
     part("extrapolation.paper", lambda: extrapolation.paper_table(folder), tables.paper, real=True)  # type: ignore[arg-type]
     part("extrapolation.halves", lambda: extrapolation.half_table(folder), tables.halves, real=True)  # type: ignore[arg-type]

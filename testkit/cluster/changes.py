@@ -131,8 +131,10 @@ def end_autoscaling(proof: Proof, *values: str) -> None:
     cluster, labels = proof.cluster, proof.release.labels()
     for kind in (kind for kind in SCALERS if cluster.has(kind)):
         cluster.until(
-            f"no {kind}", STEP_SECONDS, lambda kind=kind: not cluster.objects(kind, labels)
-        )  # type: ignore[misc]
+            f"no {kind}",
+            STEP_SECONDS,
+            lambda kind=kind: not cluster.objects(kind, labels),  # type: ignore[misc]
+        )
     proof.release.upgrade(*values, takes_over=True)
 
 

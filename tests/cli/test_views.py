@@ -133,8 +133,9 @@ def test_the_first_failure_of_a_verifier_stands_on_the_screen_with_its_line(
             for _ in range(number // 2):
                 failures.note(name, "a later failure")
             assert terminal.wait(
-                lambda number=number: f" {number} completions" in terminal.screen(), 60
-            )  # type: ignore[misc]
+                lambda number=number: f" {number} completions" in terminal.screen(),  # type: ignore[misc]
+                60,
+            )
         later = " ".join(terminal.screen().split())
     trouble = " ".join(shown[shown.index("\n! ") :].split())
     assert "gives no verdict: ZeroDivisionError: division by zero" in trouble

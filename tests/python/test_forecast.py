@@ -188,9 +188,9 @@ def test_advice_is_a_field_and_answers_for_other_terms(tmp_path: Path) -> None:
         (lambda f: f.advice("x"), "budget 'x': give a number"),
         (lambda f: f.advice(price=[1]), r"price \[1\]: give a number"),
         (
-            lambda _: rollcast.forecast([1, 2], [0.1, 0.2], budget="x"),
-            ("budget 'x': give a number"),
-        ),  # type: ignore[arg-type]
+            lambda _: rollcast.forecast([1, 2], [0.1, 0.2], budget="x"),  # type: ignore[arg-type]
+            "budget 'x': give a number",
+        ),
         (
             lambda _: rollcast.forecast("run.csv", [0.1, 0.2]),
             "str, list are not a curve; give a path",

@@ -58,8 +58,8 @@ def test_a_run_of_two_ranks_to_its_exported_model_and_on_with_one_without_a_drif
         "tokens of several versions"
     )
     gaps = [line["logprob_gap_max"] for line in of_equal_weights]
-    # Of thousands of tokens one that is very unlikely may differ by more: 1.3e-4 was seen once. Other
-    # weights, or a drift, would differ in every step.
+    # Of thousands of tokens one that is very unlikely may differ by more: 1.3e-4 was seen once.
+    # Other weights, or a drift, would differ in every step.
     assert statistics.median(gaps) < 1e-4
     assert max(gaps) < 1e-3
 

@@ -252,7 +252,9 @@ def _graded_share(sheet: Sheet) -> Array:
     num_asked = np.where(
         np.isnan(num_asked), graded + sheet.numbers("missing_prompts").values, num_asked
     )
-    return np.divide(graded, num_asked, out=np.full(sheet.num_rows, np.nan), where=num_asked > 0)
+    shares: Array = np.full(sheet.num_rows, np.nan)
+    np.divide(graded, num_asked, out=shares, where=num_asked > 0)
+    return shares
 
 
 def _with_known_values(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
