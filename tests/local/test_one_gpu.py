@@ -5,20 +5,18 @@ name.
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from rollcast.config.connections import Redis
 from rollcast.config.errors import UserError
 from rollcast.config.run import RunConfig, load_run_config, parse_run_config
 from rollcast.local import devices, preflight, up
 from rollcast.local.devices import VISIBLE
 from rollcast.local.process import ServiceSpec
-from rollcast.local.supervisor import Doing, Supervisor
+from rollcast.local.supervisor import Doing
 from rollcast.local.up import run_locally
 from rollcast.memory.check import plan_run
 from rollcast.memory.device import Device
@@ -85,11 +83,11 @@ def started(
     """
     specs: list[ServiceSpec] = []
 
-    def supervise(folder: Path, redis: Redis, supervisor: partial[Supervisor], *_: object) -> Doing:
-        specs.extend(supervisor.args[0])
+    def supervise(services: up.LocalServices, tick: object) -> Doing:
+        specs.extend(services.specs)
         return Doing.FINISHED
 
-    monkeypatch.setattr(up, "_supervise", supervise)
+    monkeypatch.setattr(up.LocalServices, "supervise", supervise)
     view = Lines()
     run_locally(config, resume=False, view=view)
     environments = {spec.name: dict(spec.commands[0].environment()) for spec in specs}

@@ -110,7 +110,7 @@ def run_locally(
             embed_grader=embed_grader,
             gpus=gpus,
         )
-        services = _LocalServices(config, specs, view)
+        services = LocalServices(config, specs, view)
         targets = services.add_monitor() if monitor else None
         return services.supervise(_ticker(view, targets, started, most_seconds))
 
@@ -133,7 +133,7 @@ def _ticker(
 
 
 @dataclass(frozen=True, slots=True)
-class _LocalServices:
+class LocalServices:
     """The services of one run, whose files are written, until they have ended."""
 
     config: RunConfig
