@@ -111,9 +111,12 @@ def by_rows(curve: CurveSheet, rows: list[Row], name: str) -> tuple[CurvePoint, 
 
 
 def answer_of(question: Callable[[], tuple[CurvePoint, ...]]) -> tuple[CurvePoint, ...] | None:
-    """None: refused. Of several things that are wrong either way may name another one first."""
+    """None: refused, or nothing is left.
+
+    Of several things that are wrong either way may name another one first.
+    """
     try:
-        return question()
+        return question() or None
     except (UserError, ValueError):
         return None
 
@@ -190,6 +193,7 @@ FIELDS = {
         {"pass_rate": None, "step": 3},
     ]
 )
+@example([{"pass_rate": 0.0, "step": None, "metric": kind} for kind in ("a", "b")])
 def test_objects_with_fields_that_come_and_go_tell_what_their_rows_do(rows: list[Row]) -> None:
     assert_alike(Sheet.from_rows("JSONL", iter(rows)), rows)
 

@@ -112,7 +112,7 @@ ELSEWHERE = (
         "test_an_engine_that_does_not_fit_is_one_sentence_and_parks_where_that_is_asked_for",
         ('"--park"]',)),
     Elsewhere("python -m rollcast.grader", "tests/grader/processes.py", "",
-        ('"-m", "rollcast.grader"',)),
+        ('"rollcast.grader",',)),
     Elsewhere("python -m rollcast.trainer.launch", "tests/trainer/test_launch.py",
         "test_ranks_of_one_machine_need_no_name", ("launch",)),
     Elsewhere("torchrun -m rollcast.trainer", "tests/system/test_run.py",
