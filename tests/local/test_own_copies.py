@@ -80,7 +80,7 @@ def test_an_edit_during_a_run_neither_ends_it_nor_keeps_it_from_being_continued(
 ) -> None:
     monkeypatch.setattr("rollcast.local.preflight.check", lambda *_, **__: [])
     monkeypatch.setattr("rollcast.local.up.service_specs", lambda *_, **__: [])
-    monkeypatch.setattr("rollcast.local.up._LocalServices.supervise", lambda *_: Doing.STOPPED)
+    monkeypatch.setattr("rollcast.local.up.LocalServices.supervise", lambda *_: Doing.STOPPED)
     settings = {
         "run": "r",
         "folder": str(tmp_path / "runs"),

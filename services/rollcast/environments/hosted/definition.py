@@ -95,8 +95,8 @@ def _load_class_definition(environment: str, code: str) -> Definition:
             tools,
             getattr(user_instance, RESET, None),
             getattr(user_instance, REWARD, None),
-            getattr(user_instance, CALL_REWARD) if gives_call_rewards else None,
-            getattr(user_instance, METRICS) if gives_metrics else None,
+            getattr(user_instance, CALL_REWARD, None) if gives_call_rewards else None,
+            getattr(user_instance, METRICS, None) if gives_metrics else None,
         )
 
     return Definition(

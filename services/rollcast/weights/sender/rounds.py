@@ -39,7 +39,7 @@ log = get_logger()
 
 
 class EpochRounds:
-    """Used by the publisher's control thread alone."""
+    """Used by the publisher's control thread alone, but for `no_room`, which `changed` guards."""
 
     def __init__(
         self,
