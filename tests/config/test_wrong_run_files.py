@@ -35,6 +35,12 @@ PYDANTIC = re.compile(
 )
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where the tests were called: the demo's run may be there, begun with other settings."""
+    monkeypatch.chdir(tmp_path)
+
+
 def written(folder: Path, change: dict[str, Any]) -> Path:
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(changed(RIGHT, change)))

@@ -204,23 +204,24 @@ def test_a_view_that_fails_stops_the_run_in_order_and_is_told_after(
 ) -> None:
     """The disk is full while the run goes on, or only while it stops."""
     tick = (
-        'lambda: exec(\'if (folder / "ready").exists()'
+        'lambda: exec(\'if len(list(folder.glob("ready-*"))) == 3'
         + (" and supervisor.asked_to_stop()" if stopping_too else "")
         + ': raise OSError(28, "disk full")\')'
     )
-    note = f"open(r'{tmp_path}/ready', 'w'); "
-    # It takes a second to stop: time enough for the view to be drawn.
-    leave = "sys.exit(0)", "time.sleep(1), sys.exit(0)"
-    supervisor = run_supervisor(
-        tmp_path,
-        "[spec('redis', NOTE.format('redis'), 3), spec('trainer', "
-        f"NOTE.format('trainer').replace(*{leave!r}), 1),"
-        f" spec('generator', NOTE.format('generator').replace('time.sleep', {note!r} + "
-        "'time.sleep'))]",
-        tick=tick,
-    )
+
+    def service(name: str, stop_order: int) -> str:
+        """One that says when it can be asked to stop."""
+        ready = f"open(r'{tmp_path}/ready-{name}', 'w'); time.sleep"
+        code = f"NOTE.format({name!r}).replace('time.sleep', {ready!r})"
+        if name == "trainer":
+            # It takes a second to stop: time enough for the view to be drawn.
+            code += ".replace('sys.exit(0)', 'time.sleep(1), sys.exit(0)')"
+        return f"spec({name!r}, {code}, {stop_order})"
+
+    specs = ", ".join((service("redis", 3), service("trainer", 1), service("generator", 0)))
+    supervisor = run_supervisor(tmp_path, f"[{specs}]", tick=tick)
     if stopping_too:
-        wait_for(lambda: (tmp_path / "ready").exists())
+        wait_for(lambda: len(list(tmp_path.glob("ready-*"))) == 3)
         supervisor.send_signal(signal.SIGINT)
     output, _ = supervisor.communicate(timeout=60)
     assert "OSError [Errno 28] disk full" in output
