@@ -43,7 +43,12 @@ _EXCUSED = {
     _DCGM % "DCGM_FI_DEV_POWER_USAGE": "dcgm-exporter runs on GPU nodes",
 }
 _NO_EPISODES = "no prompt of the watched run names an environment"
-_OF_EPISODES = ("rollcast_episode", "rollcast_endpoint", 'dataset=~"environment:')
+_OF_EPISODES = (
+    "rollcast_episode",
+    "rollcast_environment_metric",
+    "rollcast_endpoint",
+    'dataset=~"environment:',
+)
 _EXCUSED |= {
     f'rollcast_{name}{{run="$run"{label}}}': _NO_EPISODES
     for name, label in (
