@@ -23,7 +23,7 @@ def main() -> int:
         assert command[1:3] == ["-m", "rollcast.trainer"], command
         return subprocess.Popen([command[0], rank_file, *command[3:]], **options)
 
-    launch.LOST_RANK_PATIENCE_SECONDS = 1.0
+    launch.LOST_RANK_PATIENCE_SECONDS = 3.0  # on a busy machine ranks that end together do not
     launch.RESTART_PAUSE_SECONDS = 0.5
     launch.MIN_WORK_SECONDS = float(os.environ.get("MIN_WORK_SECONDS", "600"))
     named_trainer.READ_INTERVAL_SECONDS = 0.1
