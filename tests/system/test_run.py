@@ -4,7 +4,6 @@ learning rate 0.
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,7 @@ def test_a_run_of_two_ranks_to_its_exported_model_and_on_with_one_without_a_drif
     assert len({age for line in of_equal_weights for age in line["staleness_tokens"]}) > 1, (
         "tokens of several versions"
     )
-    gaps = [line["logprob_gap_max"] for line in of_equal_weights]
-    # Of thousands of tokens one that is very unlikely may differ by more: 1.3e-4 was seen once.
-    # Other weights, or a drift, would differ in every step.
-    assert statistics.median(gaps) < 1e-4
-    assert max(gaps) < 1e-3
+    assert max(line["logprob_gap_max"] for line in of_equal_weights) < 1e-4
 
 
 def check_a_finished_run(system: System, metrics: Metrics, generator: Metrics) -> None:

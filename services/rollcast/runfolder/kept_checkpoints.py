@@ -38,8 +38,12 @@ def kept_versions(location: Place) -> dict[tuple[int, int], Path]:
 
 @dataclass(frozen=True)
 class KeptCheckpoints:
-    """Attributes: steps: ascending. command: continues the run from a kept step, which is its next
-    word; None if `rollcast up` did not start the run.
+    """The checkpoints that a run can go on from.
+
+    Attributes:
+        steps: ascending.
+        command: continues the run from a kept step, which is its next word; None if `rollcast up`
+            did not start the run.
     """
 
     steps: tuple[int, ...]

@@ -131,7 +131,7 @@ async def test_an_answer_in_another_form_continues_its_sequence_if_its_tokens_ar
     numbers = [turn.sequence for turn in rollout.episode.turns]
     continued = [True, *(number == before for before, number in itertools.pairwise(numbers))]
     assert continued == begins_with_the_last
-    assert sum(continued) >= 2, "some answers have letters alone"
+    assert sum(continued) >= 3, "many answers have letters alone"
 
 
 def longest_by_comparing(turns: list[list[int]], history: list[int]) -> list[int] | None:

@@ -36,10 +36,16 @@ def unknown_form(path: Path) -> UserError:
 
 @dataclass(frozen=True)
 class LogFile:
-    """Attributes: path: of a file or a folder. tell: receives sentences on data that was left out.
-    is_growing: whether an unfinished last line may still grow, so that it is left for a later look.
-    max_bytes: the largest file that is read. printed: a text that a file contains and that is read
-    instead of the file, as the outputs of a notebook are.
+    """A log of a trainer, before it is read.
+
+    Attributes:
+        path: of a file or a folder.
+        tell: receives sentences on data that was left out.
+        is_growing: whether an unfinished last line may still grow, so that it is left for a later
+            look.
+        max_bytes: the largest file that is read.
+        printed: a text that a file contains and that is read instead of the file, as the outputs
+            of a notebook are.
     """
 
     path: Path
