@@ -82,16 +82,11 @@ class Publisher:
         shares_gpu: bool = False,
         secret_place: str | None = None,
     ) -> None:
-        """Raises UserError: weights.transport cannot work here.
-
-        Args:
-            history: surviving (incarnation, last_step) of older incarnations.
-            device: the groups send from it.
-            on_removed: see `Removals`; called when a generator was fenced or has left.
-            slots: of this rank, filled by the learner.
-            lanes: of all ranks.
-            shares_gpu: whether a generator uses `device` too.
-            secret_place: as for `start_server`.
+        """history: surviving (incarnation, last_step) of older incarnations. device: the groups
+        send from it. slots: of this rank, filled by the learner. lanes: of all ranks. secret_place:
+        as for `start_server`. on_removed: see `Removals`; called when a generator was fenced or has
+        left. shares_gpu: a generator uses `device` too. Raises UserError: weights.transport cannot
+        work here.
         """
         self._settings = weights
         self._incarnation = incarnation
