@@ -222,7 +222,7 @@ class _Forking:
             "-I",
             "-S",
             "-c",
-        ]  # rollcast.local.process: the guard, its text, who starts it
+        ]  # rollcast.processes.tree: dying_with_parent, its text, who starts it
         program = [*command[6:]] if guarded else [*command]
         if program[:2] != [sys.executable, "-m"]:
             return subprocess.Popen(command, **keywords)

@@ -21,8 +21,8 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
 
 
 _RUN = _rooms("chat", "config", "connections", "curves", "environments", "forecaster", "generator",
-    "grader", "local", "loggers", "memory", "recipe", "rollouts", "runfolder", "scaling", "tasks",
-    "telemetry", "trainer", "weights", "wire")  # fmt: skip
+    "grader", "local", "loggers", "memory", "processes", "recipe", "rollouts", "runfolder",
+    "scaling", "tasks", "telemetry", "trainer", "weights", "wire")  # fmt: skip
 """What a run of the whole system passes through."""
 _CHART = ("helm", "k8s", *_rooms("config"), "tests/chart", _PACKAGES)
 _ENGINE = (
@@ -30,6 +30,7 @@ _ENGINE = (
         "chat",
         "environments",
         "generator",
+        "processes",
         "recipe",
         "rollouts",
         "tasks",
@@ -253,7 +254,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "grader-limits",
         "Graders that are full, slow or gone lose no grading.",
-        ("tests/grader", *_rooms("grader", "tasks", "connections")),
+        ("tests/grader", *_rooms("grader", "tasks", "connections", "processes")),
         _tests("grader", "graders_at_their_limits", "gvisor"),
     ),
     Proof(
@@ -268,7 +269,15 @@ PROOFS: tuple[Proof, ...] = (
             "examples",
             _PACKAGES,
             *_rooms(
-                "chat", "config", "environments", "generator", "local", "recipe", "tasks", "trainer"
+                "chat",
+                "config",
+                "environments",
+                "generator",
+                "local",
+                "processes",
+                "recipe",
+                "tasks",
+                "trainer",
             ),
         ),
         _tests(
@@ -461,7 +470,7 @@ PROOFS: tuple[Proof, ...] = (
             "Over two hundred programs that mean harm, hanging and long answers, and slow programs "
             "are graded rightly."
         ),
-        ("tests/tasks", "testkit/tasks", *_rooms("tasks", "grader")),
+        ("tests/tasks", "testkit/tasks", *_rooms("tasks", "grader", "processes")),
         _tests(
             "tasks",
             "all_hostile_programs",

@@ -65,6 +65,11 @@ LINKS = (
         "a sandbox is a process",
     ),
     Link(
+        (f"{_SERVICES}/environments/*/adapter.py",),
+        (f"{_SERVICES}/processes/frames.py", f"{_SERVICES}/processes/tree.py"),
+        "loaded by their paths in the Python of another package",
+    ),
+    Link(
         (f"{_SERVICES}/generator/vllm/engine_start.py",),
         (f"{_SERVICES}/generator/vllm/*.py",),
         "vLLM's own processes import the plugin and the worker",

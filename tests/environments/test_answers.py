@@ -17,8 +17,8 @@ from rollcast.environments.hosted.answers import (
     get_reward,
     get_tool_result,
 )
-from rollcast.environments.hosted.frames import FrameError
 from rollcast.environments.hosted.instance import MAX_TEXT_CHARACTERS
+from rollcast.processes.frames import FrameError
 
 TOOL = {"type": "function", "function": {"name": "add"}}
 RESULTS: list[dict[str, Any]] = [

@@ -18,6 +18,7 @@ from rollcast.chat.template import ChatTokenizer
 from rollcast.config.errors import EXIT_USER_ERROR, UserError
 from rollcast.config.model import Model
 from rollcast.config.tasks import PromptFormat
+from rollcast.processes.limits import limit
 from rollcast.tasks.template_watch import RENDER_SECONDS, never_ends
 from rollcast.tasks.tokens import load_tokenizer
 
@@ -67,7 +68,7 @@ async def check_chat_format(
 def main() -> int:
     # Address space: imports reserve some gigabytes.
     max_check_bytes = 32 << 30
-    resource.setrlimit(resource.RLIMIT_AS, (max_check_bytes, max_check_bytes))
+    limit(resource.RLIMIT_AS, max_check_bytes)
     request = json.load(sys.stdin)
     model = Model.model_validate(request["model"])
     prompt_format = PromptFormat.model_validate(request["prompt_format"])

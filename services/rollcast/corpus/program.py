@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from rollcast.config.errors import UserError
 from rollcast.corpus.protocol import ForecasterAnswer, Question, read_answer
 from rollcast.corpus.single_thread import ONE_THREAD
+from rollcast.processes.tree import end_group, kill_group
 
 ANSWER_SECONDS = 60.0
 """How long one answer may take, the start of the program included. Rollcast takes less than 0.1
@@ -69,17 +69,13 @@ class ForecasterProgram:
     def close(self) -> None:
         """Let the program end."""
         self._stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process.wait()
+        end_group(self._process, END_SECONDS)
         self._stdout.close()
 
     def kill(self) -> None:
         """End the program and the processes that it started."""
         if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            kill_group(self._process.pid)
 
     def _exchange(self, message: bytes) -> bytes:
         """Write a message while the answer is read, so that the two sides never wait for each

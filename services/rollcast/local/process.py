@@ -9,13 +9,10 @@ dead process leaves behind (an engine without its front end) becomes the supervi
 killed as well.
 """
 
-import ctypes
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,23 +23,13 @@ import psutil
 
 from rollcast.config.access_modes import FOLDER_MODE, open_for_group
 from rollcast.config.errors import EXIT_USER_ERROR
-from rollcast.tasks.sandbox.linux import Prctl
+from rollcast.processes.tree import adopt_orphans, descendants, dying_with_parent, stop_and_kill
 from rollcast.telemetry.failure_reason import failure_reason
 
 NO_MESSAGE = "no message"
 ORPHAN_SECONDS = 3.0
 """Helpers such as multiprocessing's resource tracker tidy up and end by themselves within this
 time."""
-
-
-# Runs between fork and the program itself: a preexec_fn would run Python in a fork of a threaded
-# process.
-_GUARD = (
-    "import ctypes, os, sys\n"
-    f"ctypes.CDLL(None).prctl({int(Prctl.SET_PDEATHSIG)}, {int(signal.SIGKILL)})\n"
-    "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
-    "os.execvp(sys.argv[2], sys.argv[2:])\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +167,10 @@ def _start(command: Command, extra: tuple[str, ...]) -> tuple[subprocess.Popen[b
     # A log that is larger is moved aside at the next start
     if command.log.exists() and command.log.stat().st_size > (64 << 20):
         command.log.replace(command.log.with_suffix(".old"))
-    guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid())]
     with open(command.log, "ab", opener=open_for_group) as log:
         start_bytes = log.tell()
         process = subprocess.Popen(  # noqa: S603  # our own services
-            [*guard, *command.arguments, *extra],
+            dying_with_parent([*command.arguments, *extra]),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -198,7 +184,7 @@ class Orphans:
     """Descendants whose parent died: found because the kernel makes them our children."""
 
     def __init__(self) -> None:
-        if ctypes.CDLL(None).prctl(Prctl.SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        if not adopt_orphans():
             raise OSError("the kernel refused PR_SET_CHILD_SUBREAPER")
         self._own_pids = {child.pid for child in psutil.Process().children()}
         self._seen_at: dict[int, float] = {}
@@ -217,10 +203,7 @@ class Orphans:
         for child in strangers:
             if now_seconds - self._seen_at[child.pid] < grace_seconds:
                 continue
-            with suppress(psutil.NoSuchProcess):
-                for process in [*child.children(recursive=True), child]:
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
+            stop_and_kill([*descendants(child.pid), child.pid])
             with suppress(psutil.TimeoutExpired):
                 # How long the end of a killed process is waited for
                 child.wait(5.0)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.interpreter import adapter_variables
 from rollcast.environments.harness.program import HarnessProgram
-from rollcast.environments.hosted.frames import FrameError, pack_message, read
+from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
 
 CANCEL_SECONDS = 10.0
 """How long a cancelled rollout may take to end, on a busy machine."""
@@ -160,7 +160,7 @@ class TracedHelper(Generic[Played]):
         try:
             async with asyncio.timeout(seconds):
                 self._writer.write(pack_message(self._loading))
-                reason = (await read(reader)).get("failed")
+                reason = (await read(reader, MAX_ANSWER_BYTES)).get("failed")
         except TimeoutError:
             reason = f"does not load {self._loaded} within {seconds:g} s"
         except (OSError, asyncio.IncompleteReadError):
@@ -181,7 +181,7 @@ class TracedHelper(Generic[Played]):
         reason = "its process ended"
         try:
             while True:
-                answer = await read(reader)
+                answer = await read(reader, MAX_ANSWER_BYTES)
                 rollout = self._running.pop(int(answer.get("id", -1)), None)
                 if rollout is not None:
                     rollout.note(answer)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rollcast.environments.harness.folder import lock_folder
 from rollcast.environments.hosted import removal
-from rollcast.environments.hosted.guard import guard
+from rollcast.processes.tree import guard
 
 
 def main(arguments: list[str]) -> int:
@@ -27,8 +27,7 @@ def main(arguments: list[str]) -> int:
             # Exit code, as of a shell
             os._exit(127)
 
-    code = guard(run, None, None, int(parent))
-    removal.remove_tree(folder)
+    code = guard(run, int(parent), clear=lambda: removal.remove_tree(folder))
     # A signal as a shell reports it.
     return code if code >= 0 else 128 - code
 

@@ -8,7 +8,7 @@ processes.
 import ctypes
 import os
 
-from rollcast.tasks.sandbox.linux import Capability, Prctl
+from rollcast.processes.linux import LIBC, Capability, Prctl, check, prctl
 
 FILES = frozenset(Capability)
 
@@ -27,12 +27,10 @@ class _Word(ctypes.Structure):
 
 def keep_only_file_capabilities() -> None:
     """Give up all other capabilities, for programs that are started later too. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     version_3 = 0x20080522
     header = _Header(version_3, 0)
     words = (_Word * 2)()
-    _check(libc.capget(ctypes.byref(header), words))
+    check(LIBC.capget(ctypes.byref(header), words))
     if not any(word.permitted for word in words):
         return
     # Before `capset`, because this needs CAP_SETPCAP, which is given up there.
@@ -41,19 +39,13 @@ def keep_only_file_capabilities() -> None:
         bits_per_word * len(words)
     ):  # EINVAL: no such capability; EPERM: programs gain nothing anyway
         if number not in FILES:
-            libc.prctl(Prctl.CAPBSET_DROP, number, 0, 0, 0)
+            prctl(Prctl.CAPBSET_DROP, number)
     clear_all = 4
-    libc.prctl(Prctl.CAP_AMBIENT, clear_all, 0, 0, 0)
+    prctl(Prctl.CAP_AMBIENT, clear_all)
     file_capability_bits = sum(1 << number for number in FILES) if os.getuid() == 0 else 0
     for index, word in enumerate(words):
         mask = file_capability_bits >> (bits_per_word * index) & 0xFFFFFFFF
         word.effective &= mask
         word.permitted &= mask
         word.inheritable = 0
-    _check(libc.capset(ctypes.byref(header), words))
-
-
-def _check(result: int) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    check(LIBC.capset(ctypes.byref(header), words))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollcast.environments.hosted.folder_calls import as_int
-from rollcast.tasks.sandbox.linux import CURRENT_FOLDER, At, Resolve
+from rollcast.processes.linux import CURRENT_FOLDER, LIBC, At, Resolve, check
 
 _OWN_DESCRIPTOR = re.compile(rb"/proc/(?:self|thread-self)/fd/([0-9]{1,9})")
 _TWO_TIMES = struct.Struct("=4q")
@@ -44,7 +44,6 @@ class FileChanges:
     def __init__(self, home: Path) -> None:
         self._home = os.fsencode(home)
         self._root = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._libc = ctypes.CDLL(None, use_errno=True)
 
     def carry_out(
         self, name: str, args: Sequence[int], pid: int, is_valid: Callable[[], bool]
@@ -97,29 +96,20 @@ class FileChanges:
                 return FileChange(first, args[1], args[4], _owner(args[2], args[3]))
             case "utime":
                 return FileChange(
-                    CURRENT_FOLDER, args[0], 0, self._times(_from_seconds(memory, args[1]))
+                    CURRENT_FOLDER, args[0], 0, _times(_from_seconds(memory, args[1]))
                 )
             case "utimes":
                 return FileChange(
-                    CURRENT_FOLDER, args[0], 0, self._times(_from_microseconds(memory, args[1]))
+                    CURRENT_FOLDER, args[0], 0, _times(_from_microseconds(memory, args[1]))
                 )
             case "futimesat":
                 return FileChange(
-                    first, args[1] or None, 0, self._times(_from_microseconds(memory, args[2]))
+                    first, args[1] or None, 0, _times(_from_microseconds(memory, args[2]))
                 )
             case _:
                 return FileChange(
-                    first, args[1] or None, args[3], self._times(_from_nanoseconds(memory, args[2]))
+                    first, args[1] or None, args[3], _times(_from_nanoseconds(memory, args[2]))
                 )
-
-    def _times(self, times: bytes | None) -> Change:
-        """None = now."""
-
-        def change(path: str) -> None:
-            if self._libc.utimensat(CURRENT_FOLDER, path.encode(), times, 0):
-                raise _last_error()
-
-        return change
 
     def _relative(self, pid: int, folder: int, path: bytes) -> bytes:
         """The path from the private folder on. Raises OSError if it begins elsewhere."""
@@ -136,10 +126,7 @@ class FileChanges:
         how = _How(os.O_PATH | os.O_CLOEXEC | no_follow, 0, Resolve.BENEATH | Resolve.NO_MAGICLINKS)
         path = ctypes.c_char_p(relative)
         # Every architecture has the same number
-        handle = self._libc.syscall(437, self._root, path, ctypes.byref(how), ctypes.sizeof(how))
-        if handle < 0:
-            raise _last_error()
-        return int(handle)
+        return check(LIBC.syscall(437, self._root, path, ctypes.byref(how), ctypes.sizeof(how)))
 
     def _open_descriptor(self, pid: int, number: int) -> int:
         """A handle of the file that a process has open, if it is of the folder. Raises OSError."""
@@ -151,17 +138,21 @@ class FileChanges:
         return handle
 
 
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
-
-
 def _mode(mode: int) -> Change:
     def change(path: str) -> None:
         # The handle is of the link itself, and Linux has no modes of links.
         if stat.S_ISLNK(os.stat(path, follow_symlinks=True).st_mode):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         os.chmod(path, mode & 0o7777)
+
+    return change
+
+
+def _times(times: bytes | None) -> Change:
+    """None = now."""
+
+    def change(path: str) -> None:
+        check(LIBC.utimensat(CURRENT_FOLDER, path.encode(), times, 0))
 
     return change
 

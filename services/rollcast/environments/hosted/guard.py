@@ -1,86 +1,54 @@
-"""The parent of an environment that may start processes: they all end with it.
+"""The guard of an environment that may start processes (`processes.tree`): they all end with it.
 
-guard --fork--> environment --> its processes, in any session
-  adopts their orphans; SIGTERM, the end of the nursery or of the environment: kills all of them,
-    removes the folder
-  too many of them, too much memory or too much written: kills all of them, and says so on the
-    connection
-  answers system calls that their filter asks about (`supervision`)
+the end of the environment     kills all of them, removes the private folder
+too many of them, too much     the same, and says so on the connection
+  memory or too much written
+answers system calls that their filter asks about (`supervision`)
 """
 
 import contextlib
 import os
 import resource
 import select
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
-
 from rollcast.environments.hosted.disk_use import DiskLimits, excess
-from rollcast.environments.hosted.frames import pack_message
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.supervision import CallSupervisor
-from rollcast.tasks.sandbox.lockdown import adopt_orphans, die_with_parent
+from rollcast.processes.frames import pack_message
+from rollcast.processes.tree import guard, reap_child
 
 MAX_PROCESSES = 64
 """One environment may have this many at the same time: a shell with a build of some jobs has a
 dozen."""
 
 
-class _EndedError(Exception):
-    """The nursery, or its end, asked for the end."""
-
-
-def guard(
+def guard_environment(
     run: Callable[[], None],
-    connection: socket.socket | None,
+    connection: socket.socket,
     private: PrivateFolder | None,
     parent: int,
-    environment_end: socket.socket | None = None,
-) -> int:
-    """Fork `run`, and return its exit code when no process of it is left; negative: the signal that
-    ended it.
+    environment_end: socket.socket | None,
+) -> None:
+    """Fork `run`, and return when no process of it is left.
 
-    connection: is given the reason if it was too much. None = it cannot be too much.
-    private: the folder, whose size is bounded, and which is removed. None = the profile is trusted.
-    parent: the process that it must not outlive; in a container it may be process 1.
-    environment_end: brings the listener of the environment's filter. None = no filter asks.
+    connection: is given the reason if it was too much. private: the folder, whose size is bounded,
+    and which is removed. None = the profile is trusted. parent: the process that it must not
+    outlive. environment_end: brings the listener of the environment's filter. None = no filter
+    asks.
     """
 
-    def end(number: int, frame: object) -> None:
-        raise _EndedError
-
-    signal.signal(signal.SIGTERM, end)
-    adopt_orphans()
-    pid = os.fork()
-    if pid == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        die_with_parent()
-        run()
-        os._exit(0)
-    try:
-        die_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:  # it was gone before the signal was asked for
-            return -signal.SIGTERM
-        code, excess_reason = _Watch(pid, private, environment_end).wait()
-        if excess_reason and connection is not None:
+    def watch(environment: int) -> int:
+        if excess_reason := _Watch(environment, private, environment_end).wait():
+            message = {"ended": f"its processes were ended: {excess_reason}"}
             with contextlib.suppress(OSError):
-                connection.sendall(
-                    pack_message({"ended": f"its processes were ended: {excess_reason}"})
-                )
-        return code
-    except _EndedError:
-        return -signal.SIGTERM
-    finally:
-        # A second SIGTERM must not interrupt the killing.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _kill_all()
-        if private is not None:
-            private.remove()
+                connection.sendall(pack_message(message))
+        return 0
+
+    guard(run, parent, watch, private.remove if private is not None else lambda: None)
 
 
 class _Watch:
@@ -97,17 +65,16 @@ class _Watch:
         self._next_disk_use = 0.0
         """Monotonic seconds."""
 
-    def wait(self) -> tuple[int, str]:
-        """The exit code, and a sentence if a limit was exceeded."""
+    def wait(self) -> str:
+        """The exceeded limit, in words; empty = the environment has ended."""
         while True:
-            while (ended_child := _reap_child()) is not None:
-                pid, code = ended_child
+            while (ended_child := reap_child()) is not None:
                 # Orphans that the guard has adopted end here too.
-                if pid == self._environment:
-                    return code, ""
+                if ended_child == self._environment:
+                    return ""
             self._looks += 1
             if self._private is not None and (excess_reason := self._too_much(self._private)):
-                return -signal.SIGKILL, excess_reason
+                return excess_reason
             # Between two looks at the processes
             self._answer_calls(0.1)
 
@@ -164,15 +131,6 @@ class _Watch:
         self._end = None
 
 
-def _reap_child() -> tuple[int, int] | None:
-    """A child that has ended, and its exit code."""
-    try:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
-
-
 def _descendants() -> Iterator[int]:
     """Reads this tree alone. psutil reads every process of the machine, and a hundred guards would
     take whole cores.
@@ -192,15 +150,3 @@ def _resident_bytes(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError):
         return 0
-
-
-def _kill_all() -> None:
-    """Stop all first, so that none starts another while they are killed."""
-    while processes := psutil.Process().children(recursive=True):
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for process in processes:
-                with contextlib.suppress(psutil.Error, ProcessLookupError):
-                    process.send_signal(number)
-        while _reap_child() is not None:
-            pass
-        time.sleep(0.01)

@@ -17,7 +17,7 @@ from rollcast.environments.hosted.answers import (
     get_reward,
     get_tool_result,
 )
-from rollcast.environments.hosted.frames import FrameError, pack_message, read
+from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class HostedEnvironment:
                 if message is not None:
                     self._writer.write(pack_message(message))
                     await self._writer.drain()
-                answer = await read(self._reader)
+                answer = await read(self._reader, MAX_ANSWER_BYTES)
             self._raise_if_failed(answer)
             result = None if get_flag(answer, "overdue") else parse(answer)
             is_answered = True

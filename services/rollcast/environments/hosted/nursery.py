@@ -11,15 +11,12 @@ SIGCHLD              -> close the connection of the environment that ended, so t
 """
 
 import contextlib
-import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -31,8 +28,10 @@ from rollcast.environments.hosted.private_folder import PrivateFolder, start_rem
 from rollcast.environments.hosted.profiles import Containment, containment
 from rollcast.environments.hosted.roles import Become, EnvironmentRole, play
 from rollcast.environments.hosted.source import HostedSource
-from rollcast.tasks.sandbox.limits import address_space_bytes
-from rollcast.tasks.sandbox.lockdown import MAX_SERVER_FILES, adopt_orphans, hide_memory
+from rollcast.processes.fork_server import BaseForkServer, forget_signals, prepare_to_fork
+from rollcast.processes.limits import address_space_bytes
+from rollcast.processes.tree import adopt_orphans
+from rollcast.tasks.sandbox.lockdown import hide_memory
 from rollcast.tasks.sandbox.readable_files import readable_files
 
 FORK = b"fork"
@@ -51,7 +50,7 @@ class Child:
     has_guard: bool
 
 
-class Nursery:
+class Nursery(BaseForkServer):
     def __init__(
         self,
         control: socket.socket,
@@ -61,55 +60,32 @@ class Nursery:
         folder: Path,
     ) -> None:
         """folder: for the private folders."""
-        self._control = control
+        super().__init__(control)
         self._call_seconds = source.call_seconds
         self._definition = definition
         self._contained = contained
         self._folder = folder
         self._pid = os.getpid()
         self._children: dict[int, Child] = {}
-        """By the number of their connection."""
-        self._poll = select.epoll()
-        self._woken, self._wake = os.pipe()
-        for descriptor in (self._woken, self._wake):
-            os.set_blocking(descriptor, False)
-        # Only a signal with a handler of Python wakes the poll.
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        """By their process ids."""
 
-    def serve(self) -> None:
-        """Until the generator closes its end of `control`."""
-        self._poll.register(self._control.fileno(), select.EPOLLIN)
-        self._poll.register(self._woken, select.EPOLLIN)
-        is_open = True
-        while is_open:
-            for descriptor, _ in self._poll.poll():
-                if descriptor == self._control.fileno():
-                    is_open = self._read_control()
-                elif descriptor == self._woken:
-                    self._reap()
-                elif (child := self._children.get(descriptor)) is not None:
-                    self._end(child)
-
-    def close(self) -> None:
-        """End all environments, and wait for that."""
-        for child in list(self._children.values()):
+    def _end_all(self) -> None:
+        for child in self._children.values():
             self._end(child)
         while self._children:
             self._reap(wait=True)
 
-    def _read_control(self) -> bool:
-        """False = the generator has closed it."""
+    def _take(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._control, 16, 1)
         if data == PING:
             self._control.send(PONG)
-            return True
+            return
         if data != FORK:
-            return False
-        if (
-            not descriptors
-        ):  # too many files are open: the generator hears that this connection is closed
-            return True
+            self._is_open = False
+            return
+        # Too many files are open: the generator hears that this connection is closed.
+        if not descriptors:
+            return
         connection = socket.socket(fileno=descriptors[0])
         try:
             if _is_hung_up(connection):  # nothing waits for it any more
@@ -118,7 +94,6 @@ class Nursery:
                 self._fork(connection)
         except OSError:  # no process, memory or disk is left for this one; the others live on
             connection.close()
-        return True
 
     def _fork(self, connection: socket.socket) -> None:
         """Raises OSError."""
@@ -131,6 +106,7 @@ class Nursery:
             raise
         has_guard = self._contained.profile != "compute"
         if pid == 0:
+            forget_signals()
             self._let_go()
             role = EnvironmentRole(
                 self._definition,
@@ -141,23 +117,13 @@ class Nursery:
                 self._pid,
             )
             raise Become(role.run_guarded if has_guard else role.run_alone)
-        self._children[connection.fileno()] = Child(pid, connection, private, has_guard)
-        self._poll.register(connection.fileno(), 0)  # hang-ups are always reported
-
-    def _let_go(self) -> None:
-        """A fork keeps nothing of the nursery's own."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for end in [self._control, *(child.connection for child in self._children.values())]:
-            end.close()
-        self._poll.close()
-        os.close(self._woken)
-        os.close(self._wake)
+        child = Child(pid, connection, private, has_guard)
+        self._children[pid] = child
+        self._watch(connection, 0, lambda: self._end(child))  # hang-ups are always reported
 
     def _end(self, child: Child) -> None:
         """Ask for its end; `_reap` does the rest."""
-        with contextlib.suppress(FileNotFoundError):
-            self._poll.unregister(child.connection.fileno())
+        self._watch_no_more(child.connection)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGTERM if child.has_guard else signal.SIGKILL)
             os.kill(child.pid, signal.SIGCONT)  # a guard that was stopped would not end
@@ -166,26 +132,16 @@ class Nursery:
         """Collect the environments that have ended, and the orphans that they left
         to this process.
         """
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
         options = 0 if wait else os.WNOHANG
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, options)[0]) != 0:
                 # Only the first wait blocks.
                 options = os.WNOHANG
-                self._forget(pid)
-
-    def _forget(self, pid: int) -> None:
-        for number, child in list(self._children.items()):
-            if child.pid == pid:
-                del self._children[number]
-                with contextlib.suppress(FileNotFoundError, ValueError):
-                    self._poll.unregister(number)
-                child.connection.close()
-                if (
-                    child.private is not None and child.private.path.exists()
-                ):  # its guard was killed
-                    start_removal([child.private.path])
+                if (child := self._children.pop(pid, None)) is not None:
+                    self._forget(child.connection)
+                    # Its guard was killed.
+                    if child.private is not None and child.private.path.exists():
+                        start_removal([child.private.path])
 
 
 def _is_hung_up(connection: socket.socket) -> bool:
@@ -206,42 +162,23 @@ def _prepare_environment(source: HostedSource) -> tuple[Definition, Containment]
     )
 
 
-def _say(send: Callable[[bytes], object], message: dict[str, object]) -> None:
-    send(json.dumps(message).encode())
-
-
 def _run(control: socket.socket, folder: Path) -> None:
     source = HostedSource.from_json(sys.stdin.buffer.read())
     if source.profile != "trusted":
         hide_memory()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
-    sys.path.append(
-        os.getcwd()
-    )  # may hold a module of the user; comes after all installed packages
-    try:
-        definition, contained = _prepare_environment(source)
-    except Exception as error:
-        _say(control.send, {"failed": failure(error)})
+    # May hold a module of the user; comes after all installed packages.
+    sys.path.append(os.getcwd())
+    prepared = prepare_to_fork(control, partial(_prepare_environment, source), failure)
+    if prepared is None:
         return
-    except SystemExit as error:
-        _say(
-            control.send, {"failed": f"its module ends the process when it is imported ({error!r})"}
-        )
-        return
+    definition, contained = prepared
     adopt_orphans()
-    gc.collect()
-    # Forks share this memory until it is written to, and a garbage collection writes to every
-    # object.
-    gc.freeze()
     offered = {
         "gives_call_rewards": definition.gives_call_rewards,
         "gives_metrics": definition.gives_metrics,
     }
-    _say(control.send, {"ready": True, **offered})
-    fork_server = Nursery(control, source, definition, contained, folder)
-    fork_server.serve()
-    fork_server.close()
+    control.send(json.dumps({"ready": True, **offered}).encode())
+    Nursery(control, source, definition, contained, folder).serve()
 
 
 def main(arguments: list[str]) -> int:

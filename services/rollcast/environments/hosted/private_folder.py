@@ -6,8 +6,6 @@ fork server        environment-YYYY/home, shm   one for each environment; its gu
 next start                                      removes the folders of generators that have ended
 """
 
-import fcntl
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,12 +13,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from rollcast.environments.hosted import removal
+from rollcast.processes.locked_folder import LockedFolder, take_abandoned
 
 PREFIX = "rollcast-environments-"
-LOCK = "in-use"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +49,14 @@ class PrivateFolder:
         removal.remove_tree(str(self.path))
 
 
-class PrivateFolders:
+class PrivateFolders(LockedFolder):
     """The folder of one generator for the private folders of one environment of the run file."""
 
     def __init__(self) -> None:
         """Also removes what generators that have ended left behind."""
         remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-        new = self.path / f"{LOCK}.new"
-        self._lock = new.open("wb")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        new.rename(self.path / LOCK)  # from here on another generator may look at it
+        super().__init__(PREFIX)
+        self.path = self.path.resolve()
 
     def close(self) -> None:
         """Remove the folder, when every environment has ended or is about to."""
@@ -71,7 +65,7 @@ class PrivateFolders:
         deadline = time.monotonic() + 5.0
         while self.path.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._lock.close()
+        self.unlock()
 
 
 def start_removal(folders: Iterable[Path]) -> None:
@@ -88,30 +82,8 @@ def start_removal(folders: Iterable[Path]) -> None:
 
 def remove_abandoned() -> None:
     """Start the removal of the folders of generators that have ended."""
-    locks = {
-        path: lock
-        for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*")
-        if (lock := _take_over(path))
-    }
+    locks = take_abandoned(PREFIX)
     if locks:
         start_removal(locks)
     for lock in locks.values():
         lock.close()
-
-
-def _take_over(folder: Path) -> BinaryIO | None:
-    """The folder's lock if this process may remove it; None if it is in use, another user's, or
-    being made.
-    """
-    try:
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return None
-        lock = (folder / LOCK).open("rb")
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rollcast.environments.hosted.private_folder import PrivateFolder
-from rollcast.tasks.sandbox.linux import CURRENT_FOLDER, At, Mount, Namespace
+from rollcast.processes.linux import CURRENT_FOLDER, LIBC, At, Mount, Namespace, check
 from rollcast.tasks.sandbox.lockdown import show_descriptors
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # the C library looks for it there
@@ -26,20 +26,19 @@ class _Attributes(ctypes.Structure):
 
 def enter_private_mounts(private: PrivateFolder) -> None:
     """Raises OSError if the machine does not allow it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    _unshare(libc)
+    _unshare()
     # The mounts below must not appear in the file tree of the machine.
-    _check(libc.mount(None, b"/", None, Mount.RECURSIVE | Mount.PRIVATE, None))
+    check(LIBC.mount(None, b"/", None, Mount.RECURSIVE | Mount.PRIVATE, None))
     writable = [(private.home, private.home)]
     if SHARED_MEMORY.is_dir():
         writable.append((private.shared_memory, SHARED_MEMORY))
     # Each becomes a mount of its own, which can be writable below a read-only one.
     for source, target in writable:
-        _check(libc.mount(os.fsencode(source), os.fsencode(target), None, Mount.BIND, None))
+        check(LIBC.mount(os.fsencode(source), os.fsencode(target), None, Mount.BIND, None))
     read_only = 0x1
-    _set_attributes(libc, Path("/"), At.RECURSIVE, _Attributes(set=read_only))
+    _set_attributes(Path("/"), At.RECURSIVE, _Attributes(set=read_only))
     for _, target in writable:
-        _set_attributes(libc, target, 0, _Attributes(clear=read_only))
+        _set_attributes(target, 0, _Attributes(clear=read_only))
     os.chdir(private.home)
     _reopen_standard_streams()
 
@@ -69,15 +68,15 @@ def succeeds_in_fork(run: Callable[[], None]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def _unshare(libc: ctypes.CDLL) -> None:
+def _unshare() -> None:
     """A namespace of mounts; with one of users around it unless this process may change mounts
     itself.
     """
-    if libc.unshare(Namespace.MOUNTS) == 0:
+    if LIBC.unshare(Namespace.MOUNTS) == 0:
         return
     user = os.getuid()
     group = os.getgid()
-    _check(libc.unshare(Namespace.USERS | Namespace.MOUNTS))
+    check(LIBC.unshare(Namespace.USERS | Namespace.MOUNTS))
     show_descriptors()  # a change of rights hid them, and with them the files below
     for file, content in (
         # Without it the kernel refuses `gid_map` to users without rights.
@@ -88,10 +87,10 @@ def _unshare(libc: ctypes.CDLL) -> None:
         Path(f"/proc/self/{file}").write_text(content)
 
 
-def _set_attributes(libc: ctypes.CDLL, path: Path, flags: int, attributes: _Attributes) -> None:
+def _set_attributes(path: Path, flags: int, attributes: _Attributes) -> None:
     size = ctypes.sizeof(attributes)
-    _check(
-        libc.syscall(
+    check(
+        LIBC.syscall(
             # Every architecture has the same number
             442,
             CURRENT_FOLDER,
@@ -111,9 +110,3 @@ def _reopen_standard_streams() -> None:
         opened = os.open(os.devnull, flags)
         os.dup2(opened, descriptor)
         os.close(opened)
-
-
-def _check(result: int) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

@@ -32,12 +32,12 @@ from rollcast.environments.hosted.private_mounts import (
     enter_private_mounts,
     succeeds_in_fork,
 )
+from rollcast.processes.descriptors import FIRST_KEPT_DESCRIPTOR, keep_only
+from rollcast.processes.limits import limit
+from rollcast.processes.tree import die_with_parent
 from rollcast.tasks.sandbox.lockdown import (
-    FIRST_KEPT_DESCRIPTOR,
     Lockdown,
-    die_with_parent,
     has_signal_scope,
-    keep_only,
     make_lockdowns,
     show_descriptors,
 )
@@ -193,19 +193,12 @@ def _load_asking_filter() -> None:
 def _limit_contained(base_bytes: int, *, is_computing: bool) -> None:
     # Address space of each process of a contained environment beyond its module's: as much as a
     # grading has
-    _limit(resource.RLIMIT_AS, base_bytes + (1 << 30))
+    limit(resource.RLIMIT_AS, base_bytes + (1 << 30))
     # Processor time of one contained process: a day. Deadlines of calls end an endless computation
     # long before.
-    _limit(resource.RLIMIT_CPU, 86_400)
-    _limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CPU, 86_400)
+    limit(resource.RLIMIT_CORE, 0)
     # Largest file that an environment of the profile folder may write
-    _limit(resource.RLIMIT_FSIZE, 0 if is_computing else (256 << 20))
+    limit(resource.RLIMIT_FSIZE, 0 if is_computing else (256 << 20))
     if is_computing:
-        _limit(resource.RLIMIT_NPROC, 0)
-
-
-def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(kind, (value, value))
+        limit(resource.RLIMIT_NPROC, 0)

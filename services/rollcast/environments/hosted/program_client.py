@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollcast.environments.hosted.answers import check_number, get_flag, get_text
-from rollcast.environments.hosted.frames import FrameError, pack_message, receive_answer
+from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, receive
 
 GRACE_SECONDS = 1.0
 """After a deadline, a program has this long to be interrupted. The generator waits longer."""
@@ -28,12 +28,6 @@ class ProgramProcess:
         """The tools whose calls it answers."""
         self.connection = connection
         self._num_requests = 0
-
-    def use_descriptor(self, number: int) -> None:
-        """The connection's number has changed."""
-        if number != self.connection.fileno():
-            self.connection.detach()
-            self.connection = socket.socket(fileno=number)
 
     def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a call. Raises ProgramEndedError."""
@@ -61,7 +55,7 @@ class ProgramProcess:
     def _receive(self, deadline: float) -> dict[str, Any]:
         # Answers to earlier requests, which an interrupted program may have left on the connection
         for _ in range(100):
-            answer = receive_answer(self.connection, deadline)
+            answer = receive(self.connection, MAX_ANSWER_BYTES, deadline)
             if answer is None:
                 raise ConnectionResetError
             if answer.get("number") == self._num_requests:

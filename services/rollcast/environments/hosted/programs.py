@@ -19,10 +19,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollcast.environments.hosted.frames import pack_message, receive
 from rollcast.environments.hosted.instance import answer_call, deadline, interrupt_at_deadlines
 from rollcast.environments.overdue import OverdueError
-from rollcast.tasks.sandbox.linux import Prctl
+from rollcast.processes.frames import MAX_REQUEST_BYTES, pack_message, receive
+from rollcast.processes.linux import Prctl, prctl
 
 Program = Callable[..., str]
 
@@ -39,7 +39,7 @@ def make_programs(names: tuple[str, ...], call_seconds: float) -> dict[str, Prog
 def serve_programs(programs: Mapping[str, Program], connection: socket.socket) -> None:
     """Run one program after another until the connection closes."""
     interrupt_at_deadlines()
-    while (request := receive(connection)) is not None:
+    while (request := receive(connection, MAX_REQUEST_BYTES)) is not None:
         connection.sendall(
             pack_message({**_answer(programs, request), "number": request["number"]})
         )
@@ -70,9 +70,8 @@ def _load_filter(program: bytes) -> None:
     content = ctypes.create_string_buffer(program, len(program))
     instruction_bytes = 8
     filter_program = _FilterProgram(len(program) // instruction_bytes, ctypes.addressof(content))
-    libc = ctypes.CDLL(None, use_errno=True)
     mode_filter = 2
-    if libc.prctl(Prctl.SET_SECCOMP, mode_filter, ctypes.byref(filter_program), 0, 0):
+    if prctl(Prctl.SET_SECCOMP, mode_filter, ctypes.addressof(filter_program)):
         raise OSError(ctypes.get_errno(), "the system-call filter cannot be set")
 
 

@@ -16,12 +16,13 @@ from functools import partial
 from rollcast.environments.hosted import programs
 from rollcast.environments.hosted.definition import Definition
 from rollcast.environments.hosted.folder_access import reachable_variables
-from rollcast.environments.hosted.guard import guard
+from rollcast.environments.hosted.guard import guard_environment
 from rollcast.environments.hosted.private_folder import PrivateFolder
 from rollcast.environments.hosted.profiles import Containment
 from rollcast.environments.hosted.program_client import ProgramProcess
 from rollcast.environments.hosted.serving import serve
-from rollcast.tasks.sandbox.lockdown import die_with_parent, show_descriptors
+from rollcast.processes.tree import die_with_parent
+from rollcast.tasks.sandbox.lockdown import show_descriptors
 
 Role = Callable[[], None]
 
@@ -78,7 +79,7 @@ class EnvironmentRole:
         def run() -> None:
             raise Become(partial(self.run, environment_socket))
 
-        guard(run, self.connection, self.private, self.parent, guard_socket)
+        guard_environment(run, self.connection, self.private, self.parent, guard_socket)
 
     def run_alone(self) -> None:
         """Become the environment, as a child of the nursery."""

@@ -15,7 +15,6 @@ from typing import Any
 
 from rollcast.config.own_functions import failure
 from rollcast.environments.hosted.definition import Definition
-from rollcast.environments.hosted.frames import pack_message, receive
 from rollcast.environments.hosted.instance import (
     Function,
     Instance,
@@ -25,6 +24,7 @@ from rollcast.environments.hosted.instance import (
 )
 from rollcast.environments.hosted.program_client import ProgramEndedError, ProgramProcess
 from rollcast.environments.overdue import OverdueError
+from rollcast.processes.frames import MAX_REQUEST_BYTES, pack_message, receive
 
 BEGUN = {"number": 0}
 """The first message: the process has its profile on, and takes requests."""
@@ -39,7 +39,7 @@ def serve(
     interrupt_at_deadlines()
     session = _Session(definition, programs)
     connection.sendall(pack_message(BEGUN))
-    while (request := receive(connection)) is not None:
+    while (request := receive(connection, MAX_REQUEST_BYTES)) is not None:
         connection.sendall(pack_message({**session.answer(request), "number": request["number"]}))
 
 

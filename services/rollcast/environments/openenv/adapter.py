@@ -7,18 +7,24 @@ adapter   --- its client ---> server
 
 Each connection has a client, and so a session of the server, of its own: many episodes may share
 one adapter. A connection that closes ends its session; a control socket that closes ends the
-adapter. It imports nothing of Rollcast.
+adapter. Of Rollcast it loads one file, by its path.
 """
 
 import asyncio
 import json
+import runpy
 import socket
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
-LENGTH_BYTES = 4
+frames = SimpleNamespace(
+    **runpy.run_path(str(Path(__file__).parents[2] / "processes" / "frames.py"))
+)
+"""A file of Rollcast's that imports the standard library alone."""
 MAX_TEXT_CHARACTERS = 200_000
 """Longest text that leaves the adapter; the loop of episodes shortens it further for the model."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -261,11 +267,8 @@ async def serve(connection: socket.socket, url: str) -> None:
     session = Session(url)
     try:
         while True:
-            size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-            # A request holds an episode's messages
-            request = json.loads(await reader.readexactly(min(size, 64 << 20)))
-            content = json.dumps(await session.answer(request)).encode()
-            writer.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
+            request = await frames.read(reader, frames.MAX_REQUEST_BYTES)
+            writer.write(frames.pack_message(await session.answer(request)))
             await writer.drain()
     except (OSError, asyncio.IncompleteReadError):
         pass

@@ -9,8 +9,6 @@ release -> its session of the server ends; idle, for the next episode      a fai
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -19,13 +17,15 @@ from typing import Any
 
 from rollcast.config.environments.openenv import OpenEnvironment
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult
-from rollcast.environments.hosted.frames import FrameError, pack_message, read
 from rollcast.environments.openenv import adapter
+from rollcast.processes.frames import MAX_ANSWER_BYTES, FrameError, pack_message, read
+from rollcast.processes.server_process import ServerProcess
+from rollcast.processes.variables import users_variables
 
 START_SECONDS = 120.0
 """Deadline for the import of `openenv`, on a busy machine."""
 END_SECONDS = 5.0
-"""How long a session, or the adapter, may take to end."""
+"""How long a session may take to end."""
 CONNECT = b"connect"
 
 
@@ -116,7 +116,7 @@ class OpenEnvSession:
             async with asyncio.timeout(seconds + 2.0):
                 self._writer.write(pack_message({**request, "seconds": seconds}))
                 await self._writer.drain()
-                answer = await read(self._reader)
+                answer = await read(self._reader, MAX_ANSWER_BYTES)
             is_answered = "failed" not in answer
         except TimeoutError:
             raise self._mark_failed(
@@ -145,25 +145,24 @@ class OpenEnvSessions:
     def __init__(self, settings: OpenEnvironment) -> None:
         self._settings = settings
         self._starting = asyncio.Lock()
-        self._adapter: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._adapter: ServerProcess | None = None
         self._live: set[OpenEnvSession] = set()
         self._idle: list[OpenEnvSession] = []
 
     async def acquire(self) -> OpenEnvSession:
         """An idle connection, or a new one. Raises EnvironmentFailedError."""
         async with self._starting:
-            if self._adapter is None or self._adapter.poll() is not None:
+            if self._adapter is None or self._adapter.process.poll() is not None:
                 # Their adapter has ended, and they with it.
                 await self._close_sessions()
                 await asyncio.to_thread(self._start)
         if self._idle:
             return self._idle.pop()
-        assert self._control is not None
+        assert self._adapter is not None
         generator_socket, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with adapter_socket:
-                socket.send_fds(self._control, [CONNECT], [adapter_socket.fileno()])
+                socket.send_fds(self._adapter.control, [CONNECT], [adapter_socket.fileno()])
         except OSError as error:
             generator_socket.close()
             raise EnvironmentFailedError(f"its adapter is gone ({error})") from error
@@ -187,10 +186,8 @@ class OpenEnvSessions:
     async def close(self) -> None:
         """End every session and the adapter."""
         await self._close_sessions()
-        if self._control is not None:
-            self._control.close()
         if self._adapter is not None:
-            await asyncio.to_thread(_wait_or_kill, self._adapter)
+            await asyncio.to_thread(self._adapter.close)
 
     async def _close_sessions(self) -> None:
         for session in self._live:
@@ -200,35 +197,22 @@ class OpenEnvSessions:
 
     def _start(self) -> None:
         """Raises EnvironmentFailedError: the interpreter cannot be started, or has no openenv."""
-        if self._control is not None:
-            self._control.close()
-        self._control, adapter_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._adapter is not None:
+            self._adapter.close()
         interpreter = self._settings.interpreter
-        with adapter_socket:
-            descriptor = adapter_socket.fileno()
-            program = [str(Path(adapter.__file__).resolve()), str(descriptor), self._settings.url]
-            try:
-                self._adapter = subprocess.Popen(  # noqa: S603  # the user's own interpreter
-                    [str(interpreter), "-I", *program],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=(descriptor,),
-                    start_new_session=True,
-                    env={
-                        key: value
-                        for key, value in os.environ.items()
-                        if not key.startswith("ROLLCAST_")
-                    },
-                )
-            except OSError as error:
-                raise EnvironmentFailedError(
-                    f"interpreter: {interpreter} cannot be started ({error.strerror}); name the "
-                    "Python of a virtual "
-                    "environment in which openenv is installed"
-                ) from error
-        failure_reason = _why_not_ready(self._control)
+        program = [str(interpreter), "-I", str(Path(adapter.__file__).resolve())]
+        try:
+            self._adapter = ServerProcess(
+                program, [self._settings.url], users_variables(), stdin=subprocess.DEVNULL
+            )
+        except OSError as error:
+            raise EnvironmentFailedError(
+                f"interpreter: {interpreter} cannot be started ({error.strerror}); name the "
+                "Python of a virtual environment in which openenv is installed"
+            ) from error
+        failure_reason = _why_not_ready(self._adapter.control)
         if failure_reason is not None:
-            _wait_or_kill(self._adapter)
+            self._adapter.close()
             raise EnvironmentFailedError(f"interpreter: {interpreter} {failure_reason}")
 
 
@@ -251,12 +235,3 @@ def _why_not_ready(control: socket.socket) -> str | None:
         if import_error is None
         else f"cannot import openenv ({import_error}); install openenv==0.10.0 there"
     )
-
-
-def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(timeout=END_SECONDS)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=END_SECONDS)

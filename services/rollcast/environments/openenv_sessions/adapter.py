@@ -17,18 +17,18 @@ environment.
 
 A session has its own process, forked after the import of openenv (10 s of a core). Its agent asks
 the endpoint, and calls of its TrainingTrace come back as digests of their tokens, with those
-without loss. A socket that closes ends the adapter. It imports nothing of Rollcast.
+without loss. A socket that closes ends the adapter. Of Rollcast it loads two files, by their paths.
 """
 
 import array
 import contextlib
-import ctypes
 import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
 import json
 import os
+import runpy
 import selectors
 import shutil
 import signal
@@ -40,10 +40,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 RELEASE = "0.10.0"
-LENGTH_BYTES = 4
+PROCESSES = Path(__file__).parents[2] / "processes"
+"""Folder of Rollcast's files that import the standard library alone."""
+frames = SimpleNamespace(**runpy.run_path(str(PROCESSES / "frames.py")))
+tree = SimpleNamespace(**runpy.run_path(str(PROCESSES / "tree.py")))
 
 
 def call_digest(prompt: Sequence[int], sampled: Sequence[int]) -> str:
@@ -241,7 +245,7 @@ class ForkedSessions:
                 if key.data is not None:
                     self._end(key.data)
                     continue
-                request = receive_message(self._connection)
+                request = frames.receive(self._connection, frames.MAX_REQUEST_BYTES)
                 if request is None:
                     return
                 self._take(request)
@@ -260,6 +264,7 @@ class ForkedSessions:
 
     def _begin(self, request: dict[str, Any]) -> None:
         adapter_socket, session_socket = socket.socketpair()
+        parent = os.getpid()
         guard = os.fork()
         if guard == 0:
             try:
@@ -268,7 +273,7 @@ class ForkedSessions:
                     inherited_socket.close()
                 self._selector.close()
                 player = Player(self._build, {**request, "arguments": self._arguments})
-                guard_session(session_socket, player, request)
+                guard_session(session_socket, player, request, parent)
             finally:
                 os._exit(1)
         session_socket.close()
@@ -279,11 +284,11 @@ class ForkedSessions:
 
     def _end(self, live: Live) -> None:
         """Pass a session's answer on. Its guard kills the processes that it has left."""
-        live.connection.settimeout(5.0)
         try:
-            # The generator takes no larger answer of a session
-            answer = receive_message(live.connection, 4 << 20)
-        except (OSError, ValueError) as error:
+            answer = frames.receive(
+                live.connection, frames.MAX_ANSWER_BYTES, time.monotonic() + 5.0
+            )
+        except (OSError, frames.FrameError) as error:
             answer = {"failed": f"its process sent no answer ({one_line(error)})"}
         if live.killed_at is not None:
             answer = {"failed": "cancelled"}
@@ -301,19 +306,13 @@ class ForkedSessions:
                 self._guards.discard(guard)
 
 
-class SessionKilledError(Exception):
-    """The adapter asked for its end."""
-
-
-def guard_session(connection: socket.socket, player: Player, request: Mapping[str, Any]) -> None:
+def guard_session(
+    connection: socket.socket, player: Player, request: Mapping[str, Any], parent: int
+) -> None:
     """Play a session in a child, then kill all that it has left, in any process group."""
-
-    def end(number: int, frame: object) -> None:
-        raise SessionKilledError
-
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     folder = tempfile.mkdtemp(prefix="session-")
-    if (session := os.fork()) == 0:
+
+    def run() -> None:
         os.setsid()
         os.chdir(folder)
         os.environ.update(
@@ -321,38 +320,14 @@ def guard_session(connection: socket.socket, player: Player, request: Mapping[st
         )
         tempfile.tempdir = None
         play(connection, player)
-    connection.close()
-    with contextlib.suppress(SessionKilledError):
-        signal.signal(signal.SIGTERM, end)
-        while os.waitpid(-1, 0)[0] != session:
-            pass
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    kill_children(time.monotonic() + 10.0)
-    shutil.rmtree(folder, ignore_errors=True)
+
+    def watch(session: int) -> int:
+        connection.close()  # else the end of the session would not be noticed
+        code: int = tree.wait_for(session)
+        return code
+
+    tree.guard(run, parent, watch, lambda: shutil.rmtree(folder, ignore_errors=True))
     os._exit(0)
-
-
-def kill_children(deadline: float) -> None:
-    """Kill the children of this process, and those that it adopts as they end."""
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            for child in children(os.getpid()):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-            time.sleep(0.01)
-
-
-def children(parent: int) -> list[int]:
-    child_pids = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # After a name that may be anything
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[1]) == parent:
-                child_pids.append(int(stat.parent.name))
-    return child_pids
 
 
 def play(connection: socket.socket, player: Player) -> None:
@@ -371,38 +346,12 @@ def play(connection: socket.socket, player: Player) -> None:
 
 
 def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    content = json.dumps(message).encode()
-    connection.sendall(len(content).to_bytes(LENGTH_BYTES, "big") + content)
-
-
-def receive_message(connection: socket.socket, max_bytes: int = 64 << 20) -> dict[str, Any] | None:
-    """The next message; None = the other end is gone.
-
-    Raises OSError, and ValueError for one that is too large.
-    """
-    head = receive_bytes(connection, LENGTH_BYTES)
-    if head is None:
-        return None
-    size = int.from_bytes(head, "big")
-    if size > max_bytes:
-        raise ValueError(f"a message of {size} bytes")
-    message: dict[str, Any] = json.loads(receive_bytes(connection, size) or b"null")
-    return message
-
-
-def receive_bytes(connection: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        chunk = connection.recv(min(size - len(parts), 1 << 20))
-        if not chunk:
-            return None
-        parts += chunk
-    return bytes(parts)
+    connection.sendall(frames.pack_message(message))
 
 
 def serve(connection: socket.socket) -> None:
     """Import openenv and the factory, and play sessions until the connection closes."""
-    request = receive_message(connection)
+    request = frames.receive(connection, frames.MAX_REQUEST_BYTES)
     if request is None:
         return
     factory = request["factory"]

@@ -9,7 +9,6 @@ can do.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +20,7 @@ from rollcast.connections.bearer import NoTokenError, bearer_headers
 from rollcast.environments.base import EnvironmentFailedError, ToolResult
 from rollcast.environments.tools import mcp_relay
 from rollcast.environments.tools.error_output import ErrorOutput
+from rollcast.processes.variables import users_variables
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -161,11 +161,8 @@ class McpConnection:
             return bounded_http(self._server.url, headers, self._call_seconds)
         assert self._server.command is not None, "a rule of the run file asks for one of the two"
         relay = [str(Path(mcp_relay.__file__).resolve()), *self._server.command]
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("ROLLCAST_")
-        }
         parameters = self._mcp.StdioServerParameters(
-            command=sys.executable, args=["-I", *relay], env=environment
+            command=sys.executable, args=["-I", *relay], env=users_variables()
         )
         return self._mcp.stdio_client(parameters, errlog=error_output.file)
 

@@ -2,16 +2,15 @@
 allows.
 """
 
-import contextlib
 import os
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Callable
 from typing import IO
 
 from rollcast.environments.overdue import OverdueAnswer
+from rollcast.processes.tree import kill_group
 
 MAX_OUTPUT_BYTES = 1 << 20
 """Output of one command that is kept; the rest is read and dropped. The answer to the model is cut
@@ -52,8 +51,7 @@ def _run(command: str, seconds: float) -> str:
     assert process.stdout is not None
     with process.stdout as output:
         text, has_ended = _read(process, output, time.monotonic() + seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process.pid)
     code = process.wait()
     if not has_ended:
         return OverdueAnswer(

@@ -13,7 +13,7 @@
     {"do": "cancel", "id"}              -> {"id", "failed": "cancelled"}
 
 verifiers asks the endpoint at `base_url` for completions; what it recorded of them comes back as
-digests. A socket that closes ends the adapter. It imports nothing of Rollcast.
+digests. A socket that closes ends the adapter. Of Rollcast it loads one file, by its path.
 """
 
 import asyncio
@@ -22,14 +22,19 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import runpy
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 RELEASE = "0.4.0"
-LENGTH_BYTES = 4
+frames = SimpleNamespace(
+    **runpy.run_path(str(Path(__file__).parents[2] / "processes" / "frames.py"))
+)
+"""A file of Rollcast's that imports the standard library alone."""
 MAX_FAILURE_CHARACTERS = 500
 LOCAL_HARNESS = "null"
 """verifiers' harness that runs no code of the model: a chat with the taskset's tools."""
@@ -263,21 +268,13 @@ class Rollouts:
 
 
 def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
-    content = json.dumps(message).encode()
-    writer.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
-
-
-async def read_request(reader: asyncio.StreamReader) -> dict[str, Any]:
-    size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-    # A request holds an episode's messages
-    request: dict[str, Any] = json.loads(await reader.readexactly(min(size, 64 << 20)))
-    return request
+    writer.write(frames.pack_message(message))
 
 
 async def serve(connection: socket.socket) -> None:
     """Load the environment, and run rollouts until the connection closes."""
     reader, writer = await asyncio.open_connection(sock=connection)
-    request = await read_request(reader)
+    request = await frames.read(reader, frames.MAX_REQUEST_BYTES)
     try:
         missing_dependency = find_missing_dependency(request["taskset"])
         if missing_dependency is not None:
@@ -293,7 +290,7 @@ async def serve(connection: socket.socket) -> None:
             send(writer, {"ready": True})
             try:
                 while True:
-                    rollouts.take(await read_request(reader))
+                    rollouts.take(await frames.read(reader, frames.MAX_REQUEST_BYTES))
             except (OSError, asyncio.IncompleteReadError):
                 pass
             finally:

@@ -5,16 +5,12 @@ ends.
          -> close(), or this process dies -> cleared by its warden
             both die together             -> cleared by the engine itself, if it is at work
             all of them die               -> cleared when the next generator starts here
-
-The lock is released when its process ends, however that ends. A process that can take the lock
-knows that the folder is not in use.
 """
 
 import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,24 +19,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rollcast.generator.vllm import engine_warden
+from rollcast.processes.locked_folder import LOCK, LockedFolder, take_abandoned
 from rollcast.telemetry.logging import get_logger
 
 PREFIX = "rollcast-engine-"
-LOCK = "in-use"
 
 log = get_logger()
 
 
-class EngineFolder:
+class EngineFolder(LockedFolder):
     """Made before anything of the engine is; `close` after the engine has ended."""
 
     def __init__(self) -> None:
         clear_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        new = self.path / f"{LOCK}.new"
-        self._lock = new.open("wb")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        new.rename(self.path / LOCK)  # from here on another generator may look at it
+        super().__init__(PREFIX)
         self._warden = subprocess.Popen(  # noqa: S603  # our own program
             [sys.executable, "-I", "-S", engine_warden.__file__, str(self.path)],
             stdin=subprocess.PIPE,
@@ -78,7 +70,7 @@ class EngineFolder:
         self._warden.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._warden.wait(2 * engine_warden.CLEAR_SECONDS)
-        self._lock.close()
+        self.unlock()
 
 
 def end_with_generator() -> None:
@@ -108,30 +100,12 @@ def clear_abandoned() -> None:
     """Remove the folders of generators that have ended, with the processes that use them; logs how
     many.
     """
-    folders = 0
+    abandoned = take_abandoned(PREFIX)
     processes = 0
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if (lock := _take_over(path)) is not None:
-            with lock:
-                processes += engine_warden.clear(str(path))
-            folders += 1
-    if folders:
-        log.warning("cleared what generators left behind", folders=folders, processes=processes)
-
-
-def _take_over(folder: Path) -> BinaryIO | None:
-    """The folder's lock if we may remove it; None if it is in use, another user's,
-    or being made.
-    """
-    try:
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return None
-        lock = (folder / LOCK).open("rb")
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+    for path, lock in abandoned.items():
+        with lock:
+            processes += engine_warden.clear(str(path))
+    if abandoned:
+        log.warning(
+            "cleared what generators left behind", folders=len(abandoned), processes=processes
+        )

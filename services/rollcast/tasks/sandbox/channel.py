@@ -6,14 +6,11 @@ import os
 import select
 from typing import Any
 
+from rollcast.processes.frames import LENGTH_BYTES, FrameError, content_size, pack
 from rollcast.tasks.sandbox.clocks import Patience
 from rollcast.tasks.sandbox.values import decode, encode
 
 MAX_FRAME_BYTES = 128 << 20
-
-
-class OversizeError(ValueError):
-    """A frame longer than MAX_FRAME_BYTES."""
 
 
 class Channel:
@@ -27,13 +24,13 @@ class Channel:
         self._received = bytearray()
 
     def send(self, value: Any, *, patience: Patience | None = None) -> None:
-        """Raises the errors of `encode`, OversizeError, TimeoutError, and OSError if the other end
-        is gone.
+        """Raises the errors of `encode`, FrameError, TimeoutError, and OSError if the other end is
+        gone.
         """
         data = encode(value)
         if len(data) > MAX_FRAME_BYTES:
-            raise OversizeError(f"{len(data)} bytes in one frame")
-        unsent_bytes = memoryview(len(data).to_bytes(4, "big") + data)
+            raise FrameError(f"a message of {len(data)} bytes")
+        unsent_bytes = memoryview(pack(data))
         while unsent_bytes:
             try:
                 unsent_bytes = unsent_bytes[os.write(self.descriptor, unsent_bytes) :]
@@ -41,12 +38,10 @@ class Channel:
                 self._wait(select.POLLOUT, patience)
 
     def receive(self, *, patience: Patience | None = None) -> Any:
-        """Raises EOFError if the other end is gone, TimeoutError, OversizeError, and the errors of
-        `decode`.
+        """Raises EOFError if the other end is gone, TimeoutError, FrameError for too many bytes,
+        and the errors of `decode`.
         """
-        size = int.from_bytes(self._take(4, patience), "big")
-        if size > MAX_FRAME_BYTES:
-            raise OversizeError(f"{size} bytes in one frame")
+        size = content_size(self._take(LENGTH_BYTES, patience), MAX_FRAME_BYTES)
         return decode(self._take(size, patience))
 
     def _take(self, size: int, patience: Patience | None) -> bytes:

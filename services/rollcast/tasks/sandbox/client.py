@@ -15,6 +15,8 @@ from typing import Any, get_args
 
 from rollcast.config.own_functions import MAX_SENTENCE_CHARACTERS, is_function
 from rollcast.config.tasks import Grading
+from rollcast.processes.server_process import ServerProcess
+from rollcast.processes.variables import users_variables
 from rollcast.tasks.grading import Verifiers, grading_seconds
 from rollcast.tasks.sandbox.cores import one_core
 from rollcast.tasks.sandbox.limits import BUSY, TRUSTED, VERDICT_SECONDS, Limits, Reason
@@ -200,54 +202,28 @@ class _Start:
     """time.monotonic() before which the failure stands."""
 
 
-class ForkServerClient:
-    """One process and the control connection to it."""
+class ForkServerClient(ServerProcess):
+    """The fork server of one verifier."""
 
     def __init__(self, verifier: Verifier) -> None:
-        self._control, server_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ordinary_answer = verifier.ordinary_answer
         trusted = verifier.place == "process"
-        if trusted:
-            environment = {
-                key: value for key, value in os.environ.items() if not key.startswith("ROLLCAST_")
-            }
-        else:
-            environment = {
-                key: os.environ[key] for key in _INHERITED if key in os.environ
-            } | _SETTINGS
-        module = "rollcast.tasks.sandbox.fork_server"
-        with server_socket:
-            arguments = [
-                str(server_socket.fileno()),
-                verifier.source,
-                *([TRUSTED] if trusted else []),
-            ]
-            self.process = subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if trusted else subprocess.DEVNULL,
-                pass_fds=(server_socket.fileno(),),
-                start_new_session=True,
-                cwd=None if is_function(verifier.source) else "/",
-                env=environment,
-            )
+        inherited = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+        super().__init__(
+            [sys.executable, "-P", "-m", "rollcast.tasks.sandbox.fork_server"],
+            [verifier.source, *([TRUSTED] if trusted else [])],
+            users_variables() if trusted else inherited | _SETTINGS,
+            stdin=subprocess.DEVNULL,
+            stderr=None if trusted else subprocess.DEVNULL,
+            cwd=None if is_function(verifier.source) else "/",
+        )
 
     def wait_until_ready(self) -> str | None:
         """None when it is; otherwise why not: it takes too long, or its verifier cannot be
         imported.
         """
-        self._control.settimeout(START_SECONDS)
-        try:
-            content = self._control.recv(1 << 16)
-            if not content:
-                return "its module ends the process when it is imported"
-            answer = json.loads(content)
-        except TimeoutError:
-            return f"its module takes more than {START_SECONDS:g} s to import"
-        except (OSError, ValueError) as error:
-            return f"{type(error).__name__}: {error}"
-        return answer.get("failed")  # type: ignore[no-any-return]
+        failure_reason: str | None = self.read_first_answer(START_SECONDS).get("failed")
+        return failure_reason
 
     def grade(self, request: bytes, limits: Limits) -> Grade | None:
         """None if the fork server itself is dead or hangs."""
@@ -257,7 +233,7 @@ class ForkServerClient:
             try:
                 with judge_socket:
                     socket.send_fds(
-                        self._control,
+                        self.control,
                         [json.dumps(asdict(limits)).encode()],
                         [judge_socket.fileno()],
                     )
@@ -266,23 +242,6 @@ class ForkServerClient:
             except OSError:
                 return None
         return _decode(answer)
-
-    def close(self) -> None:
-        """It kills its children when `control` closes, and they die with it in any case.
-
-        May be called twice.
-        """
-        with contextlib.suppress(OSError):
-            self._control.shutdown(
-                socket.SHUT_RDWR
-            )  # wakes the thread that waits for it to be ready
-        self._control.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(timeout=10)
 
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> None:

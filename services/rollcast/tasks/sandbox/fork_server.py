@@ -20,10 +20,8 @@ judge that only waited for a core until then did not hang.
 
 import contextlib
 import fcntl
-import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -34,19 +32,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from rollcast.config.own_functions import failure, is_function
+from rollcast.processes.fork_server import BaseForkServer, forget_signals, prepare_to_fork
+from rollcast.processes.limits import address_space_bytes
+from rollcast.processes.tree import die_with_parent, kill_group
 from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.child_end import find_end, kill_child
 from rollcast.tasks.sandbox.clocks import cpu_seconds, open_waits
 from rollcast.tasks.sandbox.code_judge import grade_code
 from rollcast.tasks.sandbox.launcher import KILL, START, Launcher
-from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits, address_space_bytes
-from rollcast.tasks.sandbox.lockdown import (
-    MAX_SERVER_FILES,
-    Lockdown,
-    die_with_parent,
-    hide_memory,
-    make_lockdowns,
-)
+from rollcast.tasks.sandbox.limits import TRUSTED, VERDICT_SECONDS, Limits
+from rollcast.tasks.sandbox.lockdown import Lockdown, hide_memory, make_lockdowns
 from rollcast.tasks.sandbox.preparation import prepare
 from rollcast.tasks.sandbox.program import run_program
 from rollcast.tasks.verifiers import CODE, Grade, Verifier, find_verifier, run_verifier
@@ -67,7 +62,7 @@ class RunningGrading:
     num_programs: int = 0
 
 
-class ForkServer:
+class ForkServer(BaseForkServer):
     def __init__(
         self,
         control: socket.socket,
@@ -76,57 +71,29 @@ class ForkServer:
         programs: Lockdown,
     ) -> None:
         """verifier: None = programs. judges: None = the verifier is trusted."""
-        self._control = control
+        super().__init__(control)
         self._verifier = verifier
         self._judges = judges
         self._programs = programs
         self._gradings: list[RunningGrading] = []
-        self._handlers: dict[int, Callable[[], None]] = {}
-        self._forgotten: list[socket.socket] = []
-        """Closed after the events at hand: a new descriptor of the same number must not get an old
-        one's events."""
-        self._poll = select.epoll()
-        self._open = True
-        self._woken, self._wake = os.pipe()
-        for descriptor in (self._woken, self._wake):
-            os.set_blocking(descriptor, False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
-    def serve(self) -> None:
-        """Until the client closes its end of `control`."""
-        self._watch(self._control.fileno(), select.EPOLLIN, self._accept)
-        self._watch(self._woken, select.EPOLLIN, self._reap)
-        while self._open:
-            next_look = min((grading.next_look for grading in self._gradings), default=None)
-            timeout = None if next_look is None else max(0.0, next_look - time.monotonic())
-            for descriptor, _ in self._poll.poll(timeout):
-                if handler := self._handlers.get(descriptor):
-                    handler()
-            now_seconds = time.monotonic()
-            for grading in [
-                grading for grading in self._gradings if grading.next_look <= now_seconds
-            ]:
-                self._look_at(grading, now_seconds)
-            while self._forgotten:
-                self._forgotten.pop().close()
+    def _longest_wait(self) -> float | None:
+        next_look = min((grading.next_look for grading in self._gradings), default=None)
+        return None if next_look is None else max(0.0, next_look - time.monotonic())
+
+    def _look(self) -> None:
+        now_seconds = time.monotonic()
+        for grading in [grading for grading in self._gradings if grading.next_look <= now_seconds]:
+            self._look_at(grading, now_seconds)
+
+    def _end_all(self) -> None:
         for grading in list(self._gradings):
             self._close(grading, "stopped")
 
-    def _watch(self, descriptor: int, events: int, handler: Callable[[], None]) -> None:
-        self._poll.register(descriptor, events)
-        self._handlers[descriptor] = handler
-
-    def _forget(self, end: socket.socket) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._poll.unregister(end.fileno())
-        self._handlers.pop(end.fileno(), None)
-        self._forgotten.append(end)
-
-    def _accept(self) -> None:
+    def _take(self) -> None:
         data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
         if not data:
-            self._open = False
+            self._is_open = False
             return
         limits = Limits(**json.loads(data))
         connection = socket.socket(fileno=descriptors[0])
@@ -135,7 +102,7 @@ class ForkServer:
         def judge() -> None:
             if self._judges is None:
                 die_with_parent()
-                self._let_go(connection, judges_end)
+                self._let_go()
                 _run_judge(
                     connection.fileno(), judges_end, open_waits(os.getpid()), self._verifier, limits
                 )
@@ -157,8 +124,8 @@ class ForkServer:
             connection, requests, limits, pid, now_seconds, now_seconds + limits.deadline_seconds
         )
         self._gradings.append(grading)
-        self._watch(connection.fileno(), 0, lambda: self._close(grading, "abandoned"))
-        self._watch(requests.fileno(), select.EPOLLIN, lambda: self._obey(grading))
+        self._watch(connection, 0, lambda: self._close(grading, "abandoned"))
+        self._watch(requests, select.EPOLLIN, lambda: self._obey(grading))
 
     def _look_at(self, grading: RunningGrading, now_seconds: float) -> None:
         """End the grading if its judge used up its time, or see when
@@ -184,18 +151,6 @@ class ForkServer:
             # Between two looks at the clocks of one judge
             grading.next_look = now_seconds + max(0.005, min(cpu_left, wall_left))
 
-    def _let_go(self, *kept_sockets: socket.socket) -> None:
-        """Close what a child has of this server's own, so that others see their ends; a user's open
-        files stay.
-        """
-        ends = [end for grading in self._gradings for end in (grading.connection, grading.requests)]
-        for end in [self._control, *self._forgotten, *ends]:
-            if end not in kept_sockets:
-                end.close()
-        self._poll.close()
-        os.close(self._woken)
-        os.close(self._wake)
-
     def _obey(self, grading: RunningGrading) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(grading.requests, 16, 3, socket.MSG_DONTWAIT)
@@ -213,7 +168,7 @@ class ForkServer:
         elif data == KILL and grading.program is not None:
             os.kill(grading.program, signal.SIGKILL)
         elif not data:
-            self._poll.modify(grading.requests.fileno(), 0)
+            self._poll.modify(grading.requests, 0)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -237,8 +192,7 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             try:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                forget_signals()
                 os.setpgid(0, group)
                 run()
             finally:
@@ -248,8 +202,6 @@ class ForkServer:
         return pid
 
     def _reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
         for grading in list(self._gradings):
             if grading.program is not None and (end := find_end(grading.program)) is not None:
                 grading.program = None
@@ -264,8 +216,7 @@ class ForkServer:
         """Nothing of the grading lives on after this."""
         self._gradings.remove(grading)
         if self._judges is None:  # what a trusted verifier started is of its group
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(grading.judge, signal.SIGKILL)
+            kill_group(grading.judge)
         if grading.program is not None:
             kill_child(grading.program)
         if judge_code is None:
@@ -351,31 +302,22 @@ def main(arguments: list[str]) -> int:
     trusted = arguments[2:] == [TRUSTED]
     if not trusted:
         hide_memory()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MAX_SERVER_FILES, hard), hard))
-    try:
+
+    def prepare_verifier() -> tuple[Lockdown, Lockdown]:
         with _ends_with_client(control):
             if is_function(name):
-                sys.path.append(
-                    os.getcwd()
-                )  # may hold a module of the user; comes after all installed packages
+                # May hold a module of the user; comes after all installed packages.
+                sys.path.append(os.getcwd())
             readable = prepare(name)
-    except Exception as error:
-        control.send(json.dumps({"failed": failure(error)}).encode())
+        return make_lockdowns(readable, address_space_bytes())
+
+    lockdowns = prepare_to_fork(control, prepare_verifier, failure)
+    if lockdowns is None:
         return 1
-    except SystemExit as error:
-        control.send(
-            json.dumps(
-                {"failed": f"its module ends the process when it is imported ({error!r})"}
-            ).encode()
-        )
-        return 1
-    judges, programs = make_lockdowns(readable, address_space_bytes())
+    judges, programs = lockdowns
     verifier = None if name == CODE else find_verifier(name)
     if trusted and verifier is not None:
         verifier = replace(verifier, place="process")
-    gc.collect()
-    gc.freeze()
     control.send(json.dumps({"ready": True}).encode())
     ForkServer(control, verifier, None if trusted else judges, programs).serve()
     return 0

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import Any, NamedTuple
 
-from rollcast.tasks.sandbox.channel import Channel, OversizeError
+from rollcast.processes.frames import FrameError
+from rollcast.tasks.sandbox.channel import Channel
 from rollcast.tasks.sandbox.clocks import (
     ClockReading,
     Patience,
@@ -248,7 +249,7 @@ class Functions:
             raise self._launcher.why_it_is_late(patience) from None
         except (EOFError, OSError):
             raise self._launcher.why_it_ended() from None
-        except OversizeError:
+        except FrameError:
             raise ProgramError("output") from None
         except (ValueError, RecursionError, MemoryError):
             raise ProgramError("garbled") from None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rollcast.config.bounds import LEAST_WAIT_SECONDS, backstop_seconds
+from rollcast.processes.limits import limit
 
 TRUSTED = "trusted"
 """Argument of a fork server whose verifier may do anything."""
@@ -66,33 +67,19 @@ def limit_this_process(limits: Limits, base_bytes: int) -> None:
 
     base_bytes: address space of the fork server.
     """
-    _limit(resource.RLIMIT_AS, base_bytes + limits.memory_bytes)
-    _limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds + VERDICT_SECONDS) + 1)
+    limit(resource.RLIMIT_AS, base_bytes + limits.memory_bytes)
+    limit(resource.RLIMIT_CPU, math.ceil(limits.deadline_seconds + VERDICT_SECONDS) + 1)
     # Open files of a program
-    _limit(resource.RLIMIT_NOFILE, 64)
+    limit(resource.RLIMIT_NOFILE, 64)
     for kind in (
         resource.RLIMIT_FSIZE,
         resource.RLIMIT_CORE,
         resource.RLIMIT_NPROC,
         resource.RLIMIT_MEMLOCK,
     ):
-        _limit(kind, 0)
-    with contextlib.suppress(
-        ValueError
-    ):  # gVisor has no such limit; the system-call filter allows no queues either
-        _limit(resource.RLIMIT_MSGQUEUE, 0)
+        limit(kind, 0)
+    # gVisor has no such limit; the system-call filter allows no queues either.
+    with contextlib.suppress(ValueError):
+        limit(resource.RLIMIT_MSGQUEUE, 0)
     # Deep recursion through C code (sorted with a key, lru_cache) needs more than the usual 8 MiB
-    _limit(resource.RLIMIT_STACK, 64 << 20)
-
-
-def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(kind, (value, value))
-
-
-def address_space_bytes() -> int:
-    """Current usage of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    limit(resource.RLIMIT_STACK, 64 << 20)

@@ -5,21 +5,15 @@
 Made once in the fork server, so that putting it on costs a child a few system calls.
 """
 
-import ctypes
-import fcntl
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rollcast.processes.descriptors import keep_only
+from rollcast.processes.linux import Prctl, prctl
+from rollcast.processes.tree import die_with_parent
 from rollcast.tasks.sandbox.limits import Limits, limit_this_process
-from rollcast.tasks.sandbox.linux import Prctl
 from rollcast.tasks.sandbox.protections import has_landlock, has_seccomp
-
-MAX_SERVER_FILES = 4096
-"""Descriptors that a fork server may have open: a child closes as many."""
-FIRST_KEPT_DESCRIPTOR = 3
-_SIGKILL = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +37,16 @@ class Lockdown:
             self.system_calls.load()
 
 
-_libc = ctypes.CDLL(None)
-_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-
-
-def die_with_parent(signal_number: int = _SIGKILL) -> None:
-    """All that a process promises whose verifier is trusted."""
-    _libc.prctl(Prctl.SET_PDEATHSIG, signal_number, 0, 0, 0)
-
-
-def adopt_orphans() -> None:
-    """What a descendant leaves behind becomes a child of this process."""
-    _libc.prctl(Prctl.SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def hide_memory() -> None:
     """No process of the same user may look into this one or its children."""
-    _libc.prctl(Prctl.SET_DUMPABLE, 0, 0, 0, 0)
+    prctl(Prctl.SET_DUMPABLE, 0)
 
 
 def show_descriptors() -> None:
     """Undo `hide_memory` in a process without secrets, so that another of the same user can see its
     open files.
     """
-    _libc.prctl(Prctl.SET_DUMPABLE, 1, 0, 0, 0)
+    prctl(Prctl.SET_DUMPABLE, 1)
 
 
 def has_signal_scope() -> bool:
@@ -74,17 +54,6 @@ def has_signal_scope() -> bool:
     from landlockpy import Scope, abi_version, scope_for_abi
 
     return Scope.SIGNAL in scope_for_abi(abi_version())
-
-
-def keep_only(descriptors: tuple[int, ...]) -> None:
-    """Close everything except the standard streams and these, which become FIRST_KEPT_DESCRIPTOR
-    and so on.
-    """
-    end = FIRST_KEPT_DESCRIPTOR + len(descriptors)
-    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, end) for descriptor in descriptors]
-    for target, copy in enumerate(copies, start=FIRST_KEPT_DESCRIPTOR):
-        os.dup2(copy, target)
-    os.closerange(end, MAX_SERVER_FILES)
 
 
 def make_lockdowns(readable: list[Path], base_bytes: int) -> tuple[Lockdown, Lockdown]:

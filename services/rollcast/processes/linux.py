@@ -1,16 +1,21 @@
-"""Numbers of Linux's headers that Python 3.11 has no names for; the same on every architecture."""
+"""Calls and numbers of Linux that Python 3.11 has no names for; the numbers are the same on every
+architecture.
+"""
 
+import ctypes
+import os
 from enum import IntEnum, IntFlag
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 class Prctl(IntEnum):
     """Options of prctl(2)."""
 
-    SET_PDEATHSIG = 1
     SET_DUMPABLE = 4
     SET_SECCOMP = 22
     CAPBSET_DROP = 24
-    SET_CHILD_SUBREAPER = 36
     CAP_AMBIENT = 47
 
 
@@ -55,3 +60,16 @@ class Resolve(IntFlag):
 
 CURRENT_FOLDER = -100
 """AT_FDCWD: the descriptor that means the working folder."""
+
+
+def prctl(option: Prctl, first: int, second: int = 0) -> int:
+    """0 = the kernel has done it."""
+    return int(LIBC.prctl(option, first, second, 0, 0))
+
+
+def check(result: int) -> int:
+    """The result of a call of LIBC. Raises OSError if the call failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
