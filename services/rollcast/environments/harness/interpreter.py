@@ -1,5 +1,6 @@
-"""The Python of another virtual environment, in which an adapter runs that imports nothing of
-Rollcast.
+"""The Python of another virtual environment, in which an adapter runs.
+
+Of Rollcast the adapter loads only files that import the standard library alone.
 """
 
 import json
