@@ -42,7 +42,7 @@ class Rollcast:
     def restart(self) -> None:
         """A new process: all measurements are lost."""
         self._history.clear()
-        self._memory = Memory.make_initial(self.fleet.pods, self.fleet.pipeline.now, self.settings)
+        self._memory = Memory.make_initial(self.fleet.pods, self.fleet.pipeline.now)
 
     def __call__(self) -> None:
         self._history.append(self._measure())

@@ -60,10 +60,10 @@ def test_the_bounds_hold_whatever_is_measured(
 
 
 def test_after_a_start_beside_a_run_at_work_fewer_are_tried_only_in_time() -> None:
-    memory = Memory.make_initial(32, 0.0, SETTINGS)
-    turns = round(2 * SETTINGS.probe_again_seconds / 15)
+    memory = Memory.make_initial(32, 0.0)
+    turns = round(2 * LIMITS.probe_again_seconds / 15)
     targets = follow([FED] * turns, memory)
-    quiet = round(SETTINGS.probe_again_seconds / 15)
+    quiet = round(LIMITS.probe_again_seconds / 15)
     assert set(targets[:quiet]) == {32}
     assert targets[-1] < 32
     assert min(follow([FED] * quiet, Memory(target=32))) < 32, (

@@ -4,6 +4,9 @@ else named.
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from rollcast.config.run import WrongSettingsError, parse_run_config
@@ -52,3 +55,51 @@ def test_overlapping_is_refused_if_it_was_switched_on() -> None:
         match=r"^run\.json: weights\.overlap_training is not a setting any more: .*; remove it$",
     ):
         parse_run_config(SMALLEST | {"weights": {"overlap_training": True}}, source="run.json")
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "today", "other", "today_words"),
+    [
+        ("tasks.evaluation", "max_slot_share", 0.5, 0.2, "half of a generator's slots"),
+        ("trainer", "drop_after_budgets", 3.0, 5.0, "three times as long"),
+        ("autoscaler", "margin", 0.01, 0.1, "1 % more"),
+        ("autoscaler", "most_batch_wait", 0.02, 0.5, "2 % of its time"),
+        ("autoscaler", "probe_again_seconds", 7200, 60, "two hours"),
+        ("local", "restart_limit", 5, 0, "five times within ten minutes"),
+    ],
+)
+def test_a_setting_that_became_a_constant_says_what_is_done(
+    group: str, name: str, today: float, other: float, today_words: str
+) -> None:
+    def file(value: float) -> dict[str, Any]:
+        inner: dict[str, Any] = {name: value}
+        for outer in reversed(group.split(".")):
+            inner = {outer: inner}
+        return SMALLEST | inner
+
+    assert parse_run_config(file(today), source="run.json") == parse_run_config(
+        dict(SMALLEST), source="run.json"
+    )
+    with pytest.raises(WrongSettingsError) as raised:
+        parse_run_config(file(other), source="run.json")
+    assert re.fullmatch(
+        rf"run\.json: {group}\.{name} is not a setting any more: .*{today_words}.*; remove it",
+        str(raised.value),
+    )
+
+
+def test_the_scale_of_a_judge_is_found_among_several_verifiers() -> None:
+    def file(best_score: float) -> dict[str, Any]:
+        judge = {"kind": "llm-judge", "url": "http://127.0.0.1:9/v1", "model": "judge"}
+        verifiers = [judge | {"name": "a"}, judge | {"name": "b", "best_score": best_score}]
+        return SMALLEST | {"tasks": {"verifiers": verifiers}}
+
+    config = parse_run_config(file(10), source="run.json")
+    assert [verifier.name for verifier in config.tasks.verifiers] == ["a", "b"]
+    with pytest.raises(WrongSettingsError) as raised:
+        parse_run_config(file(5), source="run.json")
+    assert str(raised.value) == (
+        "run.json: tasks.verifiers.1.best_score is not a setting any more: a bare `Score: N` is N "
+        "of 10; let `prompt` ask for a line with its scale, such as `Score: 4/5`, if that is "
+        "another one; remove it"
+    )

@@ -63,11 +63,6 @@ def test_a_score_is_read_on_the_scale_that_its_line_names(line: str, score: floa
     assert find_score(f"It is so.\n{line}") == (None if score is None else pytest.approx(score))
 
 
-def test_a_line_without_a_scale_is_on_the_settings_own() -> None:
-    assert find_score("Score: 4", 5.0) == 4.0
-    assert find_score("Score: 8/10", 5.0) == pytest.approx(4.0)
-
-
 @pytest.mark.parametrize("part", ["score(", "(", "score of ", "score: 1 of ", "score (1-", "* "])
 def test_a_hostile_line_is_read_soon(part: str) -> None:
     """The longest line that is looked at, many times."""

@@ -50,7 +50,7 @@ def make_fleet(
         reporter,
         schedule,
         intake,
-        Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3, 3.0),
+        Pacing(Recipe(prompts_per_step=4, max_completion_tokens=8), 3),
         stop_requested=lambda: False,
         devices_each=1,
         settings=Weights(),

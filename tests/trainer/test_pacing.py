@@ -31,7 +31,7 @@ def verdict_seconds(config: RunConfig) -> float:
 
 def make_pacing(token_budget: int, grading_seconds: float = 0.0) -> Pacing:
     recipe = Recipe(prompts_per_step=4, max_completion_tokens=token_budget)
-    return Pacing(recipe, max_staleness=8, drop_after_budgets=3.0, other_seconds=grading_seconds)
+    return Pacing(recipe, max_staleness=8, other_seconds=grading_seconds)
 
 
 def claim(at: float) -> Claim:

@@ -6,7 +6,7 @@ and the settings.
     capability   tokens a second that one generator delivers. Measured while the trainer waits for
                  batches because all generators are full. At other times only a lower bound is
                  measured.
-    n*           need / capability x (1 + margin) x (1 + growth of the lengths until a pod asked for
+    n*           need / capability x 1.01 x (1 + growth of the lengths until a pod asked for
                  now samples)
 
 While only a lower bound of capability is known, n* is not known either. Slots are then free and the
@@ -69,7 +69,7 @@ def decide(
     # Tokens a second of a trainer that never waits for a batch; until that is measured, the sampled
     # ones.
     need = measured.sampled if measured.consumption is None else measured.consumption
-    memory = _learn(now_seconds, measured, memory, limits, settings)
+    memory = _learn(now_seconds, measured, memory, limits)
     num_generators, explanation = _count_required(
         now_seconds, need, measured, memory, limits, settings
     )
@@ -85,9 +85,9 @@ def decide(
         if at > now_seconds - settings.window_seconds
     ]
     if num_generators > memory.target and (
-        _is_starved(measured, limits, settings) or min(calm) > memory.target
+        _is_starved(measured, limits) or min(calm) > memory.target
     ):
-        num_generators = num_generators if _is_starved(measured, limits, settings) else min(calm)
+        num_generators = num_generators if _is_starved(measured, limits) else min(calm)
         return _rise(
             now_seconds,
             num_generators,
@@ -123,7 +123,8 @@ def required_generators(
     ahead = settings.window_seconds / 2 + settings.start_up_seconds
     # Upper limit of the relative growth of lengths that is extrapolated
     growth = min(max(measured.growth * ahead, 0.0), 0.5)
-    num_generators = need / capability * (1.0 + settings.margin) * (1.0 + growth)
+    # 1.01: more costs devices; less lets chance starve the trainer
+    num_generators = need / capability * 1.01 * (1.0 + growth)
     # Upper limit of n*, which diverges if one generator is measured to sample next to nothing
     return min(num_generators, 1e9)
 
@@ -133,13 +134,12 @@ def _learn(
     measured: WindowRates,
     memory: Memory,
     limits: ReplicaLimits,
-    settings: Settings,
 ) -> Memory:
     """Update capability, which is at least the rate at which one generator sampled."""
     tokens_per_second = measured.sampled_by_one
     if tokens_per_second <= 0:
         return memory
-    if _is_starved(measured, limits, settings):
+    if _is_starved(measured, limits):
         return replace(
             memory,
             capability=tokens_per_second,
@@ -164,7 +164,7 @@ def _count_required(
     waits = f"the trainer waits for batches {measured.batch_wait:.1%} of the time"
     if memory.capability is None:
         return target, "nothing was sampled yet"
-    starved = _is_starved(measured, limits, settings)
+    starved = _is_starved(measured, limits)
     if starved and not _is_full(measured, limits) and _window_is_full(measured, limits):
         return (
             target,
@@ -196,7 +196,7 @@ def _count_required(
     max_length_change = 0.1
     if longer < -max_length_change and not starved:
         return min(fewest, number), room
-    # Relative excess of n* over the number that the margin covers while the trainer does not wait
+    # Less than the surplus in n* is missing: no reason to rise while the trainer does not wait
     if not starved and target < exact <= 1.01 * target:
         return target, explanation
     if starved and _is_full(measured, limits):
@@ -207,7 +207,7 @@ def _count_required(
         return number, explanation
     if longer > max_length_change:
         return max(fewest, number), room
-    if now_seconds - memory.seen_at >= settings.probe_again_seconds and fewest < number:
+    if now_seconds - memory.seen_at >= limits.probe_again_seconds and fewest < number:
         return number - 1, f"{room}; it is long ago that more was seen to be needed"
     return number, explanation
 
@@ -229,12 +229,12 @@ def _probe(
     target = memory.target
     # Share of `most_batch_wait` above which the generators are just enough, so none is let go on
     # trial
-    if measured.batch_wait > 0.25 * settings.most_batch_wait:
+    if measured.batch_wait > 0.25 * limits.most_batch_wait:
         return (
             target,
             f"the trainer waits for batches {measured.batch_wait:.1%} of the time: just enough",
         )
-    if measured.straggler_wait > settings.most_batch_wait:
+    if measured.straggler_wait > limits.most_batch_wait:
         explanation = (
             f"the trainer waits for stragglers {measured.straggler_wait:.1%} of the time: slots "
             "are free for it"
@@ -339,7 +339,7 @@ def _hold(memory: Memory, reason: str) -> Decision:
     return Decision(memory.target, reason, replace(memory, required_history=()))
 
 
-def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings) -> bool:
+def _is_starved(measured: WindowRates, limits: ReplicaLimits) -> bool:
     """The trainer waits because generators are too few: they are full, sample too little, or the
     wait goes on for long.
 
@@ -347,11 +347,11 @@ def _is_starved(measured: WindowRates, limits: ReplicaLimits, settings: Settings
     """
     # A straggler blocks dispatch, so after it the trainer waits for groups that could not be
     # dispatched earlier.
-    if measured.batch_wait <= max(settings.most_batch_wait, measured.straggler_wait):
+    if measured.batch_wait <= max(limits.most_batch_wait, measured.straggler_wait):
         return False
     # Sampled tokens as a share of the consumption from which sampling keeps up
     lacking = measured.consumption is not None and measured.sampled < 0.97 * measured.consumption
-    long = measured.long_batch_wait > settings.most_batch_wait
+    long = measured.long_batch_wait > limits.most_batch_wait
     return _is_full(measured, limits) or lacking or long
 
 

@@ -4,8 +4,7 @@ decisions found.
 
 import math
 from dataclasses import dataclass
-
-from rollcast.config.autoscaler import Autoscaler as Settings
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +18,11 @@ class ReplicaLimits:
     rollouts_per_group: int
     window_groups: int
     """Most groups that may be dispatched and not settled: the widest W of the staleness gate."""
+    most_batch_wait: ClassVar[float] = 0.02
+    """Share of its time that the trainer may wait for a batch; above it, generators are added. Half
+    of what a run may idle, so that it is acted on in time."""
+    probe_again_seconds: ClassVar[float] = 7_200.0
+    """Time after the last shortage of generators until one fewer than was needed then is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +44,9 @@ class Memory:
     """Until then no generator is let go on trial."""
 
     @classmethod
-    def make_initial(cls, target: int, now_seconds: float, settings: Settings) -> "Memory":
+    def make_initial(cls, target: int, now_seconds: float) -> "Memory":
         """State at a start.
 
         An earlier autoscaler may have measured more, so no generator is let go on trial yet.
         """
-        return cls(target=target, tries_from=now_seconds + settings.probe_again_seconds)
+        return cls(target=target, tries_from=now_seconds + ReplicaLimits.probe_again_seconds)

@@ -237,7 +237,7 @@ class Loop:
                 there = self._deployment.replicas()
         elif reading is not None:
             there = generators_there(reading, self._run)
-        return None if there is None else Memory.make_initial(there, now_seconds, self._settings)
+        return None if there is None else Memory.make_initial(there, now_seconds)
 
     def _show(self, target: int) -> None:
         self._board.show(target)

@@ -72,12 +72,6 @@ class Autoscaler(Settings):
     most: Annotated[int, Field(ge=1)] = 64
     """Generators at most. More than the groups that the staleness window can hold are never asked
     for."""
-    margin: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """Relative surplus over what the trainer consumes. More costs devices; less lets chance starve
-    the trainer."""
-    most_batch_wait: Annotated[float, Field(gt=0, lt=1)] = 0.02
-    """Share of its time that the trainer may wait for a batch; above it, generators are added. Half
-    of what a run may idle, so that it is acted on in time."""
     window_seconds: Annotated[float, Field(gt=0)] = 300.0
     """Time over which rates are measured. It should contain several optimizer steps, or chance
     decides."""
@@ -89,8 +83,6 @@ class Autoscaler(Settings):
     """A smaller number must have been enough for this long before the first pod is removed."""
     lower_every_seconds: Annotated[float, Field(ge=0)] = 120.0
     """Between one pod that goes and the next."""
-    probe_again_seconds: Annotated[float, Field(gt=0)] = 7_200.0
-    """Time after the last shortage of generators until one fewer than was needed then is tried."""
     hpa_tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Relative change that the HPA ignores, 0.1 unless set otherwise. In modes keda and hpa the
     rise that is requested is just large enough to be obeyed. 0 if the HPA's behavior sets the

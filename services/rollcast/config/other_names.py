@@ -18,30 +18,72 @@ ALL = "all"
 """The word of the table for every name of an entry."""
 MAX_DEPTH = 8
 """Levels of such a group; those of the other systems have five."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A setting of earlier versions."""
+
+    accepted: object
+    """The value with the meaning of today: resolved run files of earlier versions contain it."""
+    reason: str
+    """Behavior of today, and the setting to use instead."""
+
+    @property
+    def sentence(self) -> str:
+        """The end of a sentence that begins with the name."""
+        return f"is not a setting any more: {self.reason}; remove it"
+
+
 REMOVED = {
-    "weights.encoding": "is not a setting any more: every version is sent whole, which was faster "
-    "wherever "
-    "it "
-    "was "
-    "measured; remove it",
-    "forecaster.grpc_port": "is not a setting any more: the forecaster has no gRPC API, and its HTTP "  # noqa: E501
-    "API "
-    "answers "
-    "the "
-    "same (docs/reference/http.md); remove it",
-    "weights.overlap_training": "is not a setting any more: a broadcast and an update on the same GPUs never "  # noqa: E501
-    "run "
-    "at "
-    "the "
-    "same time; remove it",
+    "weights.encoding": Removed(
+        "full", "every version is sent whole, which was faster wherever it was measured"
+    ),
+    "forecaster.grpc_port": Removed(
+        0,
+        "the forecaster has no gRPC API, and its HTTP API answers the same "
+        "(docs/reference/http.md)",
+    ),
+    "weights.overlap_training": Removed(
+        False, "a broadcast and an update on the same GPUs never run at the same time"
+    ),
+    "tasks.evaluation.max_slot_share": Removed(
+        0.5,
+        "evaluation takes half of a generator's slots at most while training prompts wait; "
+        "tasks.evaluation.num_prompts, rollouts_per_prompt and every_steps decide how much it "
+        "samples",
+    ),
+    "tasks.verifiers.best_score": Removed(
+        10.0,
+        "a bare `Score: N` is N of 10; let `prompt` ask for a line with its scale, such as "
+        "`Score: 4/5`, if that is another one",
+    ),
+    "trainer.drop_after_budgets": Removed(
+        3.0,
+        "a group is redone when it took three times as long as its token budget takes at the "
+        "slowest measured decode rate; a smaller recipe.max_completion_tokens makes that earlier",
+    ),
+    "autoscaler.margin": Removed(
+        0.01,
+        "1 % more generators are asked for than the trainer needs; autoscaler.least keeps more",
+    ),
+    "autoscaler.most_batch_wait": Removed(
+        0.02,
+        "generators are added when the trainer waits for a batch more than 2 % of its time; "
+        "autoscaler.least keeps more",
+    ),
+    "autoscaler.probe_again_seconds": Removed(
+        7_200.0,
+        "one generator fewer is tried two hours after the last shortage; autoscaler.least keeps "
+        "more",
+    ),
+    "local.restart_limit": Removed(
+        5,
+        "a process may be started again five times within ten minutes; after that "
+        "`rollcast up --resume` continues the run",
+    ),
 }
-"""By dotted name (group and setting) what follows it in the sentence."""
-ACCEPTED = {
-    "weights.encoding": "full",
-    "forecaster.grpc_port": 0,
-    "weights.overlap_training": False,
-}
-"""The values with the meaning of today: resolved run files of earlier versions contain them."""
+"""By dotted name, without the places in lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +162,30 @@ def names_within(
             yield inner_field, inner, entry
 
 
+def removed_setting(field: str) -> Removed | None:
+    """The entry for a setting that an earlier version had."""
+    return REMOVED.get(".".join(name for name in field.split(".") if not name.isdigit()))
+
+
 def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without removed ones that have no effect."""
-    settings = dict(data)
-    for name, accepted in ACCEPTED.items():
-        group, _, setting = name.partition(".")
-        group_settings = settings.get(group)
-        if (
-            isinstance(group_settings, dict)
-            and setting in group_settings
-            and group_settings[setting] == accepted
-        ):
-            settings[group] = {
-                key: value for key, value in group_settings.items() if key != setting
-            }
-    return settings
+    settings: Any = dict(data)
+    for field, removed in REMOVED.items():
+        settings = _without(settings, field.split("."), removed.accepted)
+    return dict(settings)
+
+
+def _without(group: Any, path: list[str], accepted: object) -> Any:
+    """The group without the setting at `path` if that has the accepted value. `group`: may be
+    anything that a run file holds there.
+    """
+    if not isinstance(group, dict) or path[0] not in group:
+        return group
+    name, *rest = path
+    inner = group[name]
+    if not rest:
+        is_ignored = inner == accepted
+        return {key: value for key, value in group.items() if key != name or not is_ignored}
+    if isinstance(inner, list):
+        return group | {name: [_without(item, rest, accepted) for item in inner]}
+    return group | {name: _without(inner, rest, accepted)}

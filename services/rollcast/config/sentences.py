@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from rollcast.config.base import IN_WORDS
 from rollcast.config.engine_arguments import refused_argument
 from rollcast.config.examples import SECRETS, example, with_value
-from rollcast.config.other_names import REMOVED, Counterpart, counterpart, names_within
+from rollcast.config.other_names import Counterpart, counterpart, names_within, removed_setting
 from rollcast.config.spelling import did_you_mean, groups_at, is_elsewhere_or_near, kind_of_group
 
 _SHORT = reprlib.Repr()
@@ -251,8 +251,8 @@ def _elsewhere(field: str, value: object, entry: Counterpart, schema: type[BaseM
 def _no_setting(
     field: str, value: object, groups: Sequence[type[BaseModel]], schema: type[BaseModel]
 ) -> Wrong:
-    if (removed := REMOVED.get(field)) is not None:
-        return Wrong(field, removed)
+    if (removed := removed_setting(field)) is not None:
+        return Wrong(field, removed.sentence)
     if (
         not is_elsewhere_or_near(field, groups, schema)
         and (entry := counterpart(field)) is not None

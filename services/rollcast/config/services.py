@@ -134,9 +134,6 @@ class Trainer(Settings):
     http_port: Port = 0
     """Port of /healthz, /readyz and /metrics of rank 0. 0 = a free one, written to the run
     folder."""
-    drop_after_budgets: Annotated[float, Field(gt=0)] = 3.0
-    """A group is redone when it took this many times (token budget / slowest measured decode rate),
-    and longer than all slots of a generator may wait for verdicts of the sandbox."""
     threads: Annotated[int, Field(ge=1)] | None = None
     """CPU threads of a rank. None = torch's choice."""
     cpu: int | None = None
@@ -172,8 +169,6 @@ class Local(Settings):
     """GPUs that the run may use: the first of those that CUDA_VISIBLE_DEVICES leaves. None = all of
     them. One is shared by the generators and the trainer's only rank; of several each process has
     its own."""
-    restart_limit: Annotated[int, Field(ge=0)] = 5
-    """Restarts of one process within ten minutes before the run is given up."""
     prometheus_port: Port = 9090
     """Port of the Prometheus that `rollcast up --monitor` starts, on 127.0.0.1. 0 = a free one.
     Left out, a free one if 9090 is taken: another run's Prometheus may have it."""

@@ -49,8 +49,6 @@ class Evaluation(Settings):
     """Draws the prompts that are held out, and those of a downstream set that is cut. Apart from
     the run's seed, so that runs which differ in that one alone are measured on the same prompts, as
     in the paper."""
-    max_slot_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of a generator's slots that evaluation may take while training prompts wait."""
 
 
 class Downstream(Settings):

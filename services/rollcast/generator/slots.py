@@ -71,9 +71,10 @@ def claimable(generator: Generator, recipe: Recipe, tasks: Tasks, full_rollouts:
     largest = max(recipe.most_rollouts_per_prompt, tasks.most_evaluation_rollouts)
     # At least the rollouts of one prompt, because a task is claimed as a whole.
     derived = max(largest, min(full_rollouts, MOST_DERIVED_SLOTS))
+    # Half: a long evaluation slows training down and does not stop it, nor the reverse
     return Slots(
         total=derived if generator.slots is None else generator.slots,
         train_rollouts=recipe.most_rollouts_per_prompt,
         eval_rollouts=tasks.most_evaluation_rollouts,
-        max_eval_share=tasks.evaluation.max_slot_share,
+        max_eval_share=0.5,
     )

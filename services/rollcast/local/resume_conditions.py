@@ -31,7 +31,6 @@ GRADE_SETTINGS = (
     "code",
     "model",
     "prompt",
-    "best_score",
     "factory",
     "taskset",
     "reward_range",

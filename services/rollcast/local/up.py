@@ -164,7 +164,8 @@ class LocalServices:
         seconds = config.generator.drain_seconds + 10.0
         supervisor: Supervisor = Supervisor(
             self.specs,
-            restart_limit=config.local.restart_limit,
+            # Within ten minutes, chosen: what brings a process down more often is no accident
+            restart_limit=5,
             interrupt_seconds=seconds,
             report=self.view.report,
             tick=lambda: tick(supervisor.doing),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rollcast.config.verifiers import DEFAULT_BEST_SCORE, JudgeVerifier
+from rollcast.config.verifiers import JudgeVerifier
 from rollcast.tasks.remote.asking import Asking, Outcome
 from rollcast.tasks.thinking import final_answer
 from rollcast.tasks.verifiers import Grade, make_grade
@@ -26,6 +26,8 @@ _VERDICT = re.compile(
     re.IGNORECASE,
 )
 """Begins a line that states a score, readable or not; `The score reflects ..` states none."""
+BEST_SCORE = 10.0
+"""The N of a line `Score: N` that is reward 1, as JUDGE_PROMPT says; 0 is reward 0."""
 MAX_SCORE_LINE_CHARACTERS = 200
 """Characters. A longer line is no score: what looks for one takes time with the square of its
 length."""
@@ -60,12 +62,12 @@ class LlmJudge:
                 f"it is cut off after {self._settings.longest_answer} tokens, "
                 f"...{judge_text[-100:]!r}"
             )
-        score = find_score(judge_text, self._settings.best_score)
+        score = find_score(judge_text)
         if score is None:
             raise ValueError(f"no line `Score: N` in {judge_text[-100:]!r}")
-        if not 0 <= score <= self._settings.best_score:
-            raise ValueError(f"score {score:g} is not from 0 to {self._settings.best_score:g}")
-        return make_grade(score / self._settings.best_score, "the judge gave")
+        if not 0 <= score <= BEST_SCORE:
+            raise ValueError(f"score {score:g} is not from 0 to {BEST_SCORE:g}")
+        return make_grade(score / BEST_SCORE, "the judge gave")
 
 
 def question(template: str, completion: str, row: Any) -> str:
@@ -77,8 +79,8 @@ def question(template: str, completion: str, row: Any) -> str:
     return _PLACE.sub(lambda place_match: places.get(place_match[1], place_match[0]), template)
 
 
-def find_score(judge_text: str, best_score: float = DEFAULT_BEST_SCORE) -> float | None:
-    """The number of the last line that says `Score: N`, on the scale to `best_score`.
+def find_score(judge_text: str) -> float | None:
+    """The number of the last line that says `Score: N`, on the scale to 10.
 
     A scale of the line's own counts: 4/5, 4 out of 5, (0-5): 4 and 80 % are 8 of 10. None without
     such a line, and if the last one is unreadable: an earlier line that it corrects is no verdict.
@@ -89,9 +91,9 @@ def find_score(judge_text: str, best_score: float = DEFAULT_BEST_SCORE) -> float
     if score_match is None:
         return None
     scale = float(
-        score_match["of"] or (score_match["percent"] and 100) or score_match["most"] or best_score
+        score_match["of"] or (score_match["percent"] and 100) or score_match["most"] or BEST_SCORE
     )
-    return float(score_match["score"]) * best_score / scale if scale else None
+    return float(score_match["score"]) * BEST_SCORE / scale if scale else None
 
 
 def _states_score(line: str) -> bool:

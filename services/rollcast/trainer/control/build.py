@@ -146,9 +146,7 @@ class ControllerParts:
         other_seconds = longest_other_seconds(
             config.tasks, config.recipe, config.generator.most_slots, config.longest_grading_seconds
         )
-        return Pacing(
-            config.recipe, max_staleness, config.trainer.drop_after_budgets, other_seconds
-        )
+        return Pacing(config.recipe, max_staleness, other_seconds)
 
     def fleet(
         self, reporter: Reporter, schedule: Schedule, intake: Intake, pacing: Pacing

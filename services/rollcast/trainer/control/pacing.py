@@ -67,20 +67,13 @@ def longest_other_seconds(
 class Pacing:
     """Recent step and group durations, in seconds."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        max_staleness: int,
-        drop_after_budgets: float,
-        other_seconds: float = 0.0,
-    ) -> None:
+    def __init__(self, recipe: Recipe, max_staleness: int, other_seconds: float = 0.0) -> None:
         """`other_seconds`: the longest that a group takes besides its sampling: in environments,
         and at its grading.
         """
         self._max_staleness = max_staleness
         self._groups_per_step = recipe.prompts_per_step
         self._token_budget = recipe.max_completion_tokens
-        self._drop_after_budgets = drop_after_budgets
         self._other_seconds = other_seconds
         # Steps whose durations count.
         num_recent_steps = 16
@@ -166,9 +159,7 @@ class Pacing:
         """
         if self._slowest_rate is None:
             return []
-        deadline = drop_deadline_seconds(
-            self._token_budget, self._slowest_rate, budgets=self._drop_after_budgets
-        )
+        deadline = drop_deadline_seconds(self._token_budget, self._slowest_rate)
         # No task is overdue earlier: on a busy machine an engine's start or a grader takes longer
         # than a small budget
         allowed = max(60.0, deadline) + self._other_seconds
