@@ -4,9 +4,9 @@
 set -u
 missing=""
 reasons=""
-needs() { # needs PROGRAM WHY: the package has the program's name
+needs() { # needs PROGRAM WHY [PACKAGE]: the package has the program's name if none is given
 	command -v "$1" >/dev/null && return
-	missing="$missing $1"
+	missing="$missing ${3:-$1}"
 	reasons="$reasons
   $1: $2"
 }
@@ -14,6 +14,9 @@ needs redis-server "Redis 7, beside the 6.2 that pip brings: the wire's contract
 needs prometheus "rules, dashboards and the forecaster's sources against a real Prometheus, and promtool"
 needs chromium "the live page in a real browser"
 needs zsh "the commands of docs/kubernetes.md in zsh, beside bash"
+needs podman "containers of episodes"
+needs runc "containers on a machine with control groups of both versions, which crun refuses"
+needs busybox "the image of the tests' containers" busybox-static
 [ -n "$missing" ] || exit 0
 
 if [ "${DEBIAN:-1}" != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -465,6 +465,19 @@ PROOFS: tuple[Proof, ...] = (
         _tests("rollouts", "many_hostile_entries"),
     ),
     Proof(
+        "containers",
+        (
+            "Episodes in podman's containers: what a model's programs can and cannot do, tasks in "
+            "Harbor's format, and nothing left after a kill."
+        ),
+        ("tests/environments", "testkit/containers.py", *_rooms("environments")),
+        (
+            "tests/environments/containers/test_container_tools.py",
+            "tests/environments/containers/test_podman.py",
+            "tests/environments/harbor/test_play.py",
+        ),
+    ),
+    Proof(
         "hostile-programs",
         (
             "Over two hundred programs that mean harm, hanging and long answers, and slow programs "

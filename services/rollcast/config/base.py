@@ -24,6 +24,8 @@ TOOL_NAME = r"^[A-Za-z_][\w-]{0,63}$"
 SHIPPED_TOOLS = ("python", "calculator", "shell", "search")
 TOOL = rf"^((.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*|{'|'.join(SHIPPED_TOOLS)})$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$"
+CONTAINER_IMAGE = r"^[a-z0-9][A-Za-z0-9_./@:-]{0,499}$"
+CONTAINER_NAME = r"^[A-Za-z0-9/][A-Za-z0-9_./:,=-]{0,199}$"
 TASKSET = r"^[A-Za-z0-9][\w./@-]{0,199}$"
 WEB_ADDRESS = r"^https?://[^\s/@?#]+([/?#]\S*)?$"
 """Without user and password: addresses are said aloud, in logs as well."""
@@ -47,6 +49,8 @@ IN_WORDS = {
     TOOL_NAME: "needs 1 to 64 letters, digits, `_` and `-`, the first of them a letter or `_`",
     TOOL: f"needs FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or one of {', '.join(SHIPPED_TOOLS)}",
     VARIABLE: "needs the name of an environment variable: letters, digits and `_`, no digit first",
+    CONTAINER_IMAGE: "needs the name of an image, such as docker.io/library/debian:12",
+    CONTAINER_NAME: "needs letters, digits, `.`, `_`, `/` and `-`, no `-` first",
     TASKSET: "needs the id of a taskset, as vf-eval takes it",
     WEB_ADDRESS: "needs http://HOST or https://HOST, without user and password",
 }

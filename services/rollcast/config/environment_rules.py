@@ -22,11 +22,12 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
         yield (
             f"{field}.profile",
             (
-                "the tool shell starts processes, which this profile forbids; set it to folder, or "
-                "take shell out of tools"
+                "the tool shell starts processes, which this profile forbids; set it to folder or "
+                "container, or take shell out of tools"
             ),
             f"{field}.tools",
         )
+    yield from _container_fits(field, tools)
     if "search" in tools.tools and tools.corpus is None:
         yield (
             f"{field}.corpus",
@@ -62,6 +63,27 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
                     "or name the server's url"
                 ),
                 f"{setting}.command",
+            )
+
+
+def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
+    if tools.profile != "container":
+        if tools.container is not None:
+            yield (
+                f"{field}.profile",
+                "it does not use the settings of container; set it to container, or remove those",
+                f"{field}.container",
+            )
+        return
+    for number, tool in enumerate(tools.tools):
+        if tool not in ("shell", "python"):
+            yield (
+                f"{field}.tools.{number}",
+                (
+                    "only shell and python run in a container; take it out of tools, or into an "
+                    "environment of another profile"
+                ),
+                f"{field}.profile",
             )
 
 

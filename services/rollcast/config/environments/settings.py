@@ -79,3 +79,19 @@ class SessionEnvironment(EnvironmentSettings):
     def is_started_here(self) -> bool:
         """The generator starts the program; else it runs elsewhere and asks for its task."""
         raise NotImplementedError
+
+
+class ProgramEnvironment(SessionEnvironment):
+    """An environment whose turns are taken by a program that the generator may start."""
+
+    command: (
+        Annotated[
+            tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
+        ]
+        | None
+    ) = None
+    model_exit_codes: tuple[Annotated[int, Field(ge=1, le=125)], ...] = ()
+    """Exit codes by which the program says that the model's mistake ended it, such as a call of a
+    tool that is not there. The episode is then trained: with the reward that was posted before,
+    else with 0, or with the verifier's verdict. None by default: an exit code other than 0 is a
+    failed program, whose episode is left out."""

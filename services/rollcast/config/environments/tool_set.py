@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rollcast.config.base import TOOL, TOOL_NAME, VARIABLE, WEB_ADDRESS, Settings
+from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.settings import EnvironmentSettings, Profile
 
 
@@ -38,8 +39,16 @@ class ToolSet(EnvironmentSettings):
     corpus: Path | None = None
     """JSONL file that `search` looks in, one object with `text` (and `title`) a line. Needed by
     that tool. None = it is not among the tools."""
-    profile: Profile = "compute"
-    """Permissions of the functions (docs/sandbox.md). `shell` needs `folder` or `trusted`."""
+    profile: Profile | Literal["container"] = "compute"
+    """Permissions of the functions (docs/sandbox.md). `shell` needs `folder`, `container` or
+    `trusted`. `container` runs `shell` and `python` in a fresh container for each episode."""
+    container: ContainerSettings | None = None
+    """The container of profile `container`. None = the defaults, with an image from each row."""
     answer_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 8_000
     """Longest answer to the model. The middle of a longer one is cut out, and the answer says so.
     8,000 characters are about 2,000 tokens."""
+
+    @property
+    def container_settings(self) -> ContainerSettings:
+        """Those of profile `container`."""
+        return self.container or ContainerSettings()

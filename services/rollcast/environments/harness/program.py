@@ -8,7 +8,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rollcast.environments.base import EnvironmentFailedError
@@ -29,9 +29,18 @@ SECRET_PREFIXES = (
 class HarnessProgram:
     """A started harness."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path, lock: int) -> None:
-        """`lock`: a descriptor to close once the folder is removed."""
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        folder: Path,
+        lock: int,
+        clean_up: Callable[[], object],
+    ) -> None:
+        """lock: a descriptor to close once the folder is removed. clean_up: called in a thread
+        after it was killed.
+        """
         self._process = process
+        self._clean_up = clean_up
         self._folder = folder
         self._lock: int | None = lock
         self._lines = LastLines()
@@ -45,12 +54,14 @@ class HarnessProgram:
         stdin: int = asyncio.subprocess.DEVNULL,
         *,
         has_own_home: bool = False,
+        clean_up: Callable[[], object] = lambda: None,
     ) -> "HarnessProgram":
         """Start it in a new folder, with the user's variables and these. Raises
         EnvironmentFailedError.
 
         stdin: a descriptor for its standard input. has_own_home: HOME is an empty folder, because
         an agent keeps history and settings there, and none of them may reach another episode.
+        clean_up: removes what a killed program leaves outside its folder and its processes.
         """
         folder, lock = await asyncio.to_thread(make_folder)
         try:
@@ -83,7 +94,7 @@ class HarnessProgram:
                     f"{command[0]} cannot be started: {error.strerror}"
                 ) from error
             raise
-        return cls(process, folder, lock)
+        return cls(process, folder, lock, clean_up)
 
     @property
     def has_ended(self) -> bool:
@@ -123,6 +134,7 @@ class HarnessProgram:
                 with contextlib.suppress(ProcessLookupError):
                     self._process.kill()
                 self._watching.cancel()
+            await asyncio.to_thread(self._clean_up)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)

@@ -34,6 +34,7 @@ class HostedSource:
         """The part of the settings that the environment's processes need."""
         if settings.kind == "class":
             return cls(settings.name, settings.profile, settings.call_seconds, code=settings.code)
+        assert settings.profile != "container", "a container runs these tools itself"
         return cls(
             settings.name,
             settings.profile,

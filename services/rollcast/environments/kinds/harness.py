@@ -1,7 +1,7 @@
 """A command that runs an agent itself and asks the generator's endpoint for completions."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rollcast.config.environments.harness import HarnessEnvironment
 from rollcast.environments.harness.program import HarnessProgram
@@ -15,15 +15,22 @@ def missing(settings: HarnessEnvironment, field: str) -> Iterator[str]:
 
 
 def start(settings: HarnessEnvironment, surroundings: Surroundings) -> "HarnessPrograms":
-    return HarnessPrograms(settings, surroundings)
+    assert settings.command is not None, "else programs elsewhere ask for the tasks"
+    return HarnessPrograms(settings.command, surroundings)
 
 
 class HarnessPrograms:
     """A process for each episode."""
 
-    def __init__(self, settings: HarnessEnvironment, surroundings: Surroundings) -> None:
-        assert settings.command is not None, "else programs elsewhere ask for the tasks"
-        self._command = settings.command
+    def __init__(
+        self,
+        command: Sequence[str],
+        surroundings: Surroundings,
+        clean_up: Callable[[], object] = lambda: None,
+    ) -> None:
+        """clean_up: see HarnessProgram.start."""
+        self._command = command
+        self._clean_up = clean_up
         self._variables = surroundings.variables
 
     async def start(
@@ -35,7 +42,11 @@ class HarnessPrograms:
             file.seek(0)
             variables = {**self._variables, **_variables(described, row)}
             return await HarnessProgram.start(
-                self._command, variables, stdin=file.fileno(), has_own_home=True
+                self._command,
+                variables,
+                stdin=file.fileno(),
+                has_own_home=True,
+                clean_up=self._clean_up,
             )
 
     async def close(self) -> None:

@@ -1,5 +1,5 @@
-"""Tools without an environment around them: functions in processes of this machine, and MCP
-servers.
+"""Tools without an environment around them: functions in processes of this machine or in
+containers, and MCP servers.
 """
 
 from collections.abc import Iterator
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.own_functions import is_function
 from rollcast.connections.bearer import NoTokenError, bearer_headers
+from rollcast.environments.containers.check import missing_for_containers
+from rollcast.environments.containers.pool import ContainerPool
+from rollcast.environments.containers.tools import ContainerTools
 from rollcast.environments.hosted.live import HostedEnvironment
 from rollcast.environments.hosted.processes import EnvironmentProcesses
 from rollcast.environments.kinds.kind import Surroundings
@@ -31,6 +34,8 @@ def missing(settings: ToolSet, field: str) -> Iterator[str]:
             f"{field}.corpus = {settings.corpus}: cannot be read; give a JSONL file with a field "
             "`text` in each line"
         )
+    if settings.profile == "container":
+        yield from missing_for_containers(settings.container_settings, f"{field}.container")
     if settings.mcp:
         yield from missing_package(f"{field}.mcp", "an MCP server", "mcp")
     for index, server in enumerate(settings.mcp):
@@ -51,8 +56,16 @@ class ToolSets:
 
     def __init__(self, settings: ToolSet, surroundings: Surroundings) -> None:
         self._settings = settings
+        is_contained = settings.profile == "container"
+        self._containers = (
+            ContainerPool(settings.container_settings, settings.reset_seconds)
+            if settings.tools and is_contained
+            else None
+        )
         self._processes = (
-            EnvironmentProcesses(settings, surroundings.on_replaced) if settings.tools else None
+            EnvironmentProcesses(settings, surroundings.on_replaced)
+            if settings.tools and not is_contained
+            else None
         )
         self._servers = (
             McpServers(settings.mcp, settings.reset_seconds, settings.call_seconds)
@@ -62,12 +75,17 @@ class ToolSets:
 
     async def acquire(self) -> ToolSetEnvironment:
         """Raises EnvironmentFailedError."""
+        if self._containers is not None:
+            tools = ContainerTools(self._settings, self._containers)
+            return ToolSetEnvironment(self._settings, tools, self._servers)
         if self._processes is None:
             return ToolSetEnvironment(self._settings, None, self._servers)
         functions = await self._processes.acquire()
         return ToolSetEnvironment(self._settings, functions, self._servers, self._processes.replace)
 
     async def release(self, environment: ToolSetEnvironment, *, is_reusable: bool) -> None:
+        if isinstance(environment.functions, ContainerTools):
+            await environment.functions.end()
         if self._processes is not None and isinstance(environment.functions, HostedEnvironment):
             await self._processes.release(environment.functions, is_reusable=is_reusable)
 
@@ -76,3 +94,5 @@ class ToolSets:
             await self._servers.close()
         if self._processes is not None:
             await self._processes.close()
+        if self._containers is not None:
+            await self._containers.close()

@@ -42,12 +42,19 @@ class ToolSetEnvironment:
         self._has_run_programs = False
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
-        """Every tool of the set. Functions get nothing of the row, which may hold the answer.
+        """Every tool of the set. Functions get nothing of the row, which may hold the answer; a
+        container gets its image.
 
         Raises EnvironmentFailedError.
         """
         self._has_run_programs = False
-        opening = Opening(tools=()) if self.functions is None else await self.functions.reset({})
+        image = {"image": row["image"]} if "image" in row else {}
+        functions_row = image if self._settings.profile == "container" else {}
+        opening = (
+            Opening(tools=())
+            if self.functions is None
+            else await self.functions.reset(functions_row)
+        )
         if self._servers is None:
             return opening
         return replace(opening, tools=(*opening.tools, *await self._servers.schemas()))

@@ -17,8 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rollcast.config.environments.harness import HarnessEnvironment
-from rollcast.config.environments.settings import SessionEnvironment
+from rollcast.config.environments.settings import ProgramEnvironment, SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.environments.harness.helper import TracedRollout
 from rollcast.environments.harness.program import HarnessProgram
@@ -271,7 +270,7 @@ class HarnessAttempt:
             or not session.has_answered
         ):
             return False
-        assert isinstance(self._settings, HarnessEnvironment)
+        assert isinstance(self._settings, ProgramEnvironment)
         # Codes from 126 are a shell's: the program cannot be started, or a signal ended it.
         posted = session.reward is not None and program.exit_code in range(1, 126)
         return program.exit_code in self._settings.model_exit_codes or posted

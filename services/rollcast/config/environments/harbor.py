@@ -1,0 +1,38 @@
+"""Settings of task folders in Harbor's format, played in containers."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rollcast.config.environments.container import ContainerSettings
+from rollcast.config.environments.settings import ProgramEnvironment
+
+
+class HarborEnvironment(ProgramEnvironment):
+    kind: Literal["harbor"] = "harbor"
+    """Task folders in the format of Harbor 0.25: each episode plays one in a container of its own,
+    and the task's tests give the reward."""
+    tasks: Path
+    """Folder whose folders are the tasks. A row names one in its field `task`."""
+    command: (
+        Annotated[
+            tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1, max_length=256)
+        ]
+        | None
+    ) = None
+    """Program and arguments of the agent, as of kind `harness`; `ROLLCAST_CONTAINER` is the command
+    by which it runs another one in the task's container. It is trusted. None = the shipped one: a
+    loop with one tool, `shell`."""
+    container: ContainerSettings = ContainerSettings()
+    """The largest container that a task may ask for. Its `image` is not used: each task has its
+    own."""
+    reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 300.0
+    """Deadline for an agent's first request, the start of its container included."""
+    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 900.0
+    """How long an agent may take between an answer and its next request, or the task's tests to
+    their end. Harbor allows tests ten minutes."""
+
+    @property
+    def is_started_here(self) -> bool:
+        return True

@@ -1,0 +1,59 @@
+"""Containers of generators that are gone.
+
+A container ends with the generator that started it (`podman`). Those that were left although, after
+a machine's sudden end for one, are removed by the next generator on it.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+LABEL = "rollcast.owner"
+REMOVAL_SECONDS = 60.0
+"""Longest wait for podman; it may remove many."""
+
+
+def owner_label() -> str:
+    """The label of this process's containers: its number and the time at which it began."""
+    return f"{LABEL}={os.getpid()}:{_start_time(os.getpid())}"
+
+
+def remove_abandoned_containers(podman: Sequence[str]) -> int:
+    """Remove containers whose process has ended; returns their number. Never raises."""
+    try:
+        listed = subprocess.run(  # noqa: S603  # podman
+            [*podman, "ps", "--all", "--filter", f"label={LABEL}", "--format", "json"],
+            capture_output=True,
+            timeout=REMOVAL_SECONDS,
+            check=True,
+        )
+        names = [
+            record["Names"][0] for record in json.loads(listed.stdout) if _is_abandoned(record)
+        ]
+        if names:
+            subprocess.run(  # noqa: S603  # podman
+                [*podman, "rm", "--force", "--time", "0", "--ignore", *names],
+                capture_output=True,
+                timeout=REMOVAL_SECONDS,
+                check=True,
+            )
+        return len(names)
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
+        return 0
+
+
+def _is_abandoned(record: dict[str, Any]) -> bool:
+    pid, _, start_time = record["Labels"][LABEL].partition(":")
+    return _start_time(int(pid)) != start_time
+
+
+def _start_time(pid: int) -> str:
+    """In ticks since the machine's start; empty = there is no such process."""
+    try:
+        # The name of the program, in parentheses, may hold spaces.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

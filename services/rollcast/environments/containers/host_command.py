@@ -1,0 +1,79 @@
+"""A command of this machine, with a deadline and a bounded output.
+
+start -> read until it ends | deadline: killed -> its output
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from typing import IO
+
+from rollcast.environments.containers.container import (
+    MAX_OUTPUT_BYTES,
+    CommandOutput,
+    ContainerError,
+)
+
+
+async def run_host_command(
+    command: Sequence[str],
+    seconds: float,
+    *,
+    stdin: bytes | IO[bytes] = b"",
+    output_file: IO[bytes] | None = None,
+    max_bytes: int = MAX_OUTPUT_BYTES,
+) -> CommandOutput:
+    """Run a command to its end, or to its deadline.
+
+    output_file: takes the output in place of memory. max_bytes: what is kept of the output; the
+    rest is read and dropped. Raises ContainerError if the program cannot be started.
+    """
+    is_piped = isinstance(stdin, bytes)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE if is_piped else stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # too long for one argument, or a NUL in it
+        raise ContainerError(f"{command[0]} cannot be started: {error}") from error
+    content = bytearray()
+    num_kept = num_dropped = 0
+    is_overdue = False
+    try:
+        async with asyncio.timeout(seconds):
+            if isinstance(stdin, bytes):
+                await _write(process, stdin)
+            assert process.stdout is not None
+            # Bytes of one read of a pipe
+            while chunk := await process.stdout.read(1 << 16):
+                kept = chunk[: max_bytes - num_kept]
+                num_kept += len(kept)
+                num_dropped += len(chunk) - len(kept)
+                if output_file is None:
+                    content += kept
+                else:
+                    output_file.write(kept)
+            await process.wait()
+    except TimeoutError:
+        is_overdue = True
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    code = await process.wait()
+    # A signal as a shell reports it
+    return CommandOutput(bytes(content), code if code >= 0 else 128 - code, num_dropped, is_overdue)
+
+
+async def _write(process: asyncio.subprocess.Process, content: bytes) -> None:
+    assert process.stdin is not None
+    # A program that has ended says why in its output.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(content)
+        await process.stdin.drain()
+    process.stdin.close()

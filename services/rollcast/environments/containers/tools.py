@@ -1,0 +1,119 @@
+"""The shipped tools `shell` and `python` in a container of the episode.
+
+A container that the model's programs ended is replaced and the call is answered: were that a
+failure of the environment, a model could leave every episode that it is about to lose.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rollcast.config.environments.tool_set import ToolSet
+from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
+from rollcast.environments.containers.container import CommandOutput, ContainerError
+from rollcast.environments.containers.podman import END_ALL, PodmanContainer
+from rollcast.environments.containers.pool import ContainerPool
+
+RUN_AND_END_ALL = f'"$@"; code=$?; {END_ALL}; exit $code'
+"""Runs its arguments as a command, and then ends what they left running."""
+CONTAINER_TOOLS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "shell": (
+        "command",
+        "Run a command in a shell. Its files are there in the next call; processes that still run "
+        "are ended.",
+        ("/bin/sh", "-c"),
+    ),
+    "python": (
+        "code",
+        "Run a Python program. Its files are there in the next call; its variables are not.",
+        ("python3", "-c"),
+    ),
+}
+"""Name of the parameter, description and program of each tool."""
+
+
+def container_tool_schemas(names: tuple[str, ...]) -> tuple[ToolSchema, ...]:
+    """The tools of a set in the order of its settings."""
+    schemas = []
+    for name in names:
+        parameter, description, _ = CONTAINER_TOOLS[name]
+        parameters = {
+            "type": "object",
+            "properties": {
+                parameter: {"type": "string", "description": f"The {parameter} to run."}
+            },
+            "required": [parameter],
+        }
+        function = {"name": name, "description": description, "parameters": parameters}
+        schemas.append({"type": "function", "function": function})
+    return tuple(schemas)
+
+
+class ContainerTools:
+    """A LiveEnvironment: the functions of a set of tools, in containers of a pool."""
+
+    def __init__(self, settings: ToolSet, pool: ContainerPool) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._image: str | None = None
+        self._container: PodmanContainer | None = None
+
+    async def reset(self, row: Mapping[str, Any]) -> Opening:
+        """Start the episode's container. Raises EnvironmentFailedError."""
+        image = row.get("image")
+        if image is not None and not isinstance(image, str):
+            raise EnvironmentFailedError("its row's field `image` is no text")
+        await self.end()
+        self._image = None if self._settings.container_settings.image else image
+        self._container = await self._pool.acquire(self._image)
+        return Opening(tools=container_tool_schemas(self._settings.tools))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Run a command or a program. Raises EnvironmentFailedError if no container starts."""
+        if tool not in self._settings.tools:
+            return ToolResult(f"Error: there is no tool {tool}", is_malformed=True)
+        parameter, _, program = CONTAINER_TOOLS[tool]
+        code = arguments.get(parameter)
+        if not isinstance(code, str) or len(arguments) != 1:
+            return ToolResult(
+                f"Error: {tool} takes one parameter, {parameter}, a text", is_malformed=True
+            )
+        # A command may take this part of a call's deadline. Then it is ended, and the answer still
+        # has its output.
+        seconds = self._settings.call_seconds * 0.9
+        assert self._container is not None
+        command = ["/bin/sh", "-c", RUN_AND_END_ALL, "sh", *program, code]
+        try:
+            output = await self._container.run(command, seconds)
+        except ContainerError as error:
+            await self._replace()
+            return ToolResult(
+                f"Error: {error}; the next call begins in a new container, without files of "
+                "earlier calls"
+            )
+        return ToolResult(_answer(output, seconds), is_overdue=output.is_overdue)
+
+    async def reward(self) -> float | None:
+        """None: the verifier of the data set rewards."""
+        return None
+
+    async def metrics(self) -> Mapping[str, float]:
+        """Empty: tools have no number of an episode."""
+        return {}
+
+    async def end(self) -> None:
+        """End the container."""
+        container, self._container = self._container, None
+        if container is not None:
+            await self._pool.release(container)
+
+    async def _replace(self) -> None:
+        await self.end()
+        self._container = await self._pool.acquire(self._image)
+
+
+def _answer(output: CommandOutput, seconds: float) -> str:
+    text = output.text
+    if output.is_overdue:
+        return f"{text}\n[ended: the command took more than {seconds:g} s]".lstrip("\n")
+    exit_note = f"\n[exit code {output.code}]" if output.code else ""
+    return f"{text}{exit_note}".strip("\n") or "(no output)"

@@ -1,0 +1,59 @@
+"""The image of a task: pulled, or built from its Dockerfile under a name that its content gives."""
+
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.containers.check import has_image, last_line, missing_image
+from rollcast.environments.containers.podman import podman_command
+from rollcast.environments.harbor.task import HarborTask
+
+
+def task_image(task: HarborTask) -> str:
+    """The name of a task's image. Raises OSError if its files cannot be read."""
+    if task.file.environment.docker_image is not None:
+        return task.file.environment.docker_image
+    digest = hashlib.sha256()
+    context = task.folder / "environment"
+    for path in sorted(context.rglob("*")):
+        digest.update(f"{path.relative_to(context)}\0{path.lstat().st_mode}\0".encode())
+        if path.is_symlink():
+            digest.update(str(path.readlink()).encode())
+        elif path.is_file():
+            digest.update(_content_digest(path))
+    return f"localhost/rollcast-task:{digest.hexdigest()[:32]}"
+
+
+def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Iterator[str]:
+    """Pull or build the image if it is not on this machine; a sentence if that fails."""
+    try:
+        image = task_image(task)
+        if task.file.environment.docker_image is not None:
+            yield from missing_image(settings, image, f"{field}: {task.name}: docker_image")
+            return
+        podman = podman_command(settings)
+        if has_image(podman, image):
+            return
+        context = task.folder / "environment"
+        command = [
+            *podman, "build", "--quiet", "--network", settings.network, "--tag", image,
+            *("--ulimit", "nofile=1024:1024"), *("--ulimit", "nproc=1024:1024"),
+            *("--file", str(context / "Dockerfile")), str(context),
+        ]  # fmt: skip
+        seconds = task.file.environment.build_timeout_sec
+        subprocess.run(  # noqa: S603  # podman
+            command, capture_output=True, timeout=seconds, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        yield (
+            f"{field}: {task.name}: its image cannot be built ({last_line(error)}); correct "
+            f"{task.folder / 'environment/Dockerfile'}, or give container.network a network if "
+            "the build needs one"
+        )
+
+
+def _content_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

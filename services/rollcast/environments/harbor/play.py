@@ -1,0 +1,148 @@
+"""The program of one episode: `python -m rollcast.environments.harbor.play ORDER < ROW`.
+
+    container -> agent, until it ends or its time is over -> tests -> reward is posted
+        '--- ends with this process, however that ends
+
+ORDER: {"environment": settings of the run file, "start_seconds": deadline of a container}. The exit
+code is the agent's. EXIT_NO_VERDICT: the episode says nothing about the model.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from rollcast.config.environments.container import ContainerSettings
+from rollcast.config.environments.harbor import HarborEnvironment
+from rollcast.config.errors import UserError
+from rollcast.environments.base import EnvironmentFailedError
+from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.containers.podman import PodmanContainer
+from rollcast.environments.containers.pool import ContainerPool
+from rollcast.environments.harbor.grading import NoRewardError, grade, prepare
+from rollcast.environments.harbor.images import task_image
+from rollcast.environments.harbor.task import HarborTask, read_task, resolve_variables
+
+EXIT_NO_VERDICT = 126
+"""Above the codes that a run file may name as the model's mistake."""
+SHIPPED_AGENT = ("-P", "-m", "rollcast.environments.harbor.agent")
+POST_SECONDS = 30.0
+MIB = 1 / 1024
+"""In gibibytes."""
+
+
+def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSettings:
+    """The container that a task asks for; the run file's where it says nothing."""
+    asked = task.file.environment
+    changes: dict[str, Any] = {"image": None, "warm": 0}
+    if asked.cpus is not None:
+        changes["processors"] = asked.cpus
+    if asked.memory_mb is not None:
+        changes["memory_gib"] = asked.memory_mb * MIB
+    if asked.storage_mb is not None:
+        changes["disk_gib"] = asked.storage_mb * MIB
+    if asked.network_mode == "no-network":
+        changes["network"] = "none"
+    return settings.model_copy(update=changes)
+
+
+async def play(environment: HarborEnvironment, start_seconds: float, row: str) -> int:
+    """Play one task; returns the exit code. Raises ContainerError, EnvironmentFailedError,
+    NoRewardError and UserError if there is no verdict.
+    """
+    task = read_task(task_folder(environment.tasks, json.loads(row)))
+    pool = ContainerPool(task_settings(environment.container, task), start_seconds)
+    try:
+        variables = resolve_variables(task.file.environment.env)
+        container = await pool.acquire(task_image(task), variables)
+        await prepare(container, task)
+        code = await _run_agent(environment, container, task, row)
+        if code != 0 and code not in environment.model_exit_codes:
+            return code
+        try:
+            reward = await grade(pool, container, task)
+        except ContainerError:
+            # What the agent wrote ended its container: that is a verdict.
+            if not container.end_reason:
+                raise
+            reward = environment.reward_range[0]
+        await asyncio.to_thread(_post_reward, reward)
+        return code
+    finally:
+        await pool.close()
+
+
+def task_folder(tasks: Path, row: dict[str, Any]) -> Path:
+    """The folder that a row names. Raises UserError."""
+    name = row.get("task")
+    if not isinstance(name, str) or name != Path(name).name or name in ("", ".", ".."):
+        raise UserError(
+            f"row: task = {name!r} is no name of a task's folder; write the data set by python -m "
+            "rollcast.environments.harbor"
+        )
+    return tasks / name
+
+
+async def _run_agent(
+    environment: HarborEnvironment, container: PodmanContainer, task: HarborTask, row: str
+) -> int:
+    """The agent's exit code; 0 if its time is over: tests see what it has done so far."""
+    agent = task.file.agent
+    inside = container.command_in(
+        [],
+        user=None if agent.user is None else str(agent.user),
+        folder=task.file.environment.workdir,
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(environment.command or (sys.executable, *SHIPPED_AGENT)),
+        stdin=asyncio.subprocess.PIPE,
+        env={**os.environ, "ROLLCAST_CONTAINER": shlex.join(inside)},
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(agent.timeout_sec):
+            await process.communicate(row.encode())
+    except TimeoutError:
+        return 0
+    finally:
+        # Processes that it left, as after its time, use its container no more.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    code = process.returncode or 0
+    # A signal as a shell reports it
+    return code if code >= 0 else 128 - code
+
+
+def _post_reward(reward: float) -> None:
+    headers = {
+        "authorization": "Bearer " + os.environ["OPENAI_API_KEY"],
+        "content-type": "application/json",
+    }
+    body = json.dumps({"reward": reward}).encode()
+    # The generator's own address
+    url = os.environ["ROLLCAST_REWARD_URL"]
+    request = urllib.request.Request(url, body, headers)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=POST_SECONDS):  # noqa: S310
+        pass
+
+
+def main() -> int:
+    order = json.loads(sys.argv[1])
+    environment = HarborEnvironment.model_validate(order["environment"])
+    row = sys.stdin.read()
+    try:
+        return asyncio.run(play(environment, order["start_seconds"], row))
+    except (ContainerError, EnvironmentFailedError, NoRewardError, UserError, OSError) as error:
+        print(error, flush=True)
+        return EXIT_NO_VERDICT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

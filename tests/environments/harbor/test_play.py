@@ -1,0 +1,274 @@
+"""Episodes of a task in real containers, as the generator starts them; the endpoint is a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollcast.config.environments.harbor import HarborEnvironment
+from rollcast.environments.harbor.play import EXIT_NO_VERDICT
+from rollcast.environments.kinds.harbor import missing
+from rollcast.environments.kinds.kind import Surroundings, find_kind
+from testkit.containers import START_SECONDS, our_containers, runtime
+from testkit.harbor_tasks import TASK_FILE, TESTS, write_task
+
+pytestmark = pytest.mark.usefixtures("podman_machine")
+CONTAINER = {"runtime": runtime(), "memory_gib": 0.25, "disk_gib": 0.125, "processes": 64}
+
+
+class ScriptedEndpoint(ThreadingHTTPServer):
+    """Answers each request with the next command, and then without a call."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ScriptedHandler)
+        self.commands: Sequence[str] = ()
+        self.rewards: list[float] = []
+        self.messages: list[dict[str, Any]] = []
+
+    @property
+    def variables(self) -> dict[str, str]:
+        url = f"http://127.0.0.1:{self.server_port}"
+        return {
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_KEY": "token",
+            "ROLLCAST_MODEL": "model",
+            "ROLLCAST_REWARD_URL": f"{url}/reward",
+        }
+
+
+class ScriptedHandler(BaseHTTPRequestHandler):
+    server: ScriptedEndpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert self.headers["authorization"] == "Bearer token"
+        answer: dict[str, Any] = {}
+        if self.path == "/reward":
+            self.server.rewards.append(body["reward"])
+        else:
+            self.server.messages = body["messages"]
+            num_calls = sum(message["role"] == "tool" for message in body["messages"])
+            message: dict[str, Any] = {"role": "assistant", "content": "done"}
+            if num_calls < len(self.server.commands):
+                arguments = json.dumps({"command": self.server.commands[num_calls]})
+                function = {"name": "shell", "arguments": arguments}
+                message["tool_calls"] = [{"id": "1", "type": "function", "function": function}]
+            answer = {"choices": [{"message": message}]}
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def harbor_environment(tasks: Path, **settings: Any) -> HarborEnvironment:
+    environment = HarborEnvironment(
+        name="hello", tasks=tasks, **({"container": CONTAINER} | settings)
+    )
+    assert list(missing(environment, "box")) == []
+    return environment
+
+
+def start_playing(
+    environment: HarborEnvironment, endpoint: ScriptedEndpoint, *commands: str
+) -> subprocess.Popen[str]:
+    endpoint.commands = commands
+    order = {
+        "environment": environment.model_dump(mode="json"),
+        "start_seconds": START_SECONDS,
+    }
+    program = subprocess.Popen(
+        [sys.executable, "-m", "rollcast.environments.harbor.play", json.dumps(order)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | endpoint.variables,
+    )
+    assert program.stdin is not None
+    program.stdin.write(json.dumps({"prompt": "Write it.", "task": "hello"}))
+    program.stdin.close()
+    program.stdin = None
+    return program
+
+
+def play(
+    environment: HarborEnvironment, endpoint: ScriptedEndpoint, *commands: str
+) -> tuple[int, str]:
+    program = start_playing(environment, endpoint, *commands)
+    output, _ = program.communicate(timeout=START_SECONDS)
+    return program.returncode, output
+
+
+def wait_for_a_turn(endpoint: ScriptedEndpoint) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not endpoint.messages and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("mode", ["shared", "separate"])
+def test_the_tests_reward_what_the_agent_did(
+    mode: str, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    before = our_containers()
+    write_task(tmp_path / "hello", mode=mode)
+    environment = harbor_environment(tmp_path)
+    assert play(environment, endpoint, "pwd; cat data.txt", "echo hello > hello.txt") == (0, "")
+    assert endpoint.messages[0]["content"] == "Write it."
+    assert endpoint.messages[2]["content"] == "/app\ndata"
+    assert play(environment, endpoint, "echo $PLACE; ls /tests; echo no > hello.txt")[0] == 0
+    assert "Rome" in endpoint.messages[2]["content"]
+    assert "No such file" in endpoint.messages[2]["content"], "the agent sees no tests"
+    assert endpoint.rewards == [1.0, 0.0]
+    assert our_containers() <= before
+
+
+def test_programs_that_the_agent_spoils_do_not_grade_it_in_a_fresh_container(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello", mode="separate")
+    spoil = "echo no > hello.txt; rm /bin/grep; echo '#!/bin/sh' > /bin/grep; chmod +x /bin/grep"
+    assert play(harbor_environment(tmp_path), endpoint, spoil) == (0, "")
+    assert endpoint.rewards == [0.0]
+
+
+def test_an_agents_exit_code_decides_whose_fault_it_was(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello")
+    agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'echo hello > hello.txt'; exit 7")
+    environment = harbor_environment(tmp_path, command=agent)
+    assert play(environment, endpoint)[0] == 7
+    assert endpoint.rewards == []
+    environment = harbor_environment(tmp_path, command=agent, model_exit_codes=(7,))
+    assert play(environment, endpoint)[0] == 7
+    assert endpoint.rewards == [1.0]
+
+
+def test_an_agent_whose_time_is_over_is_graded_by_what_is_there(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    short = TASK_FILE.replace("[agent]\ntimeout_sec = 60.0", "[agent]\ntimeout_sec = 5.0")
+    write_task(tmp_path / "hello", short)
+    agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'echo hello > hello.txt'; sleep 1000")
+    assert play(harbor_environment(tmp_path, command=agent), endpoint)[0] == 0
+    assert endpoint.rewards == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("tests", "sentence"),
+    [
+        ("#!/bin/sh\nexit 3\n", "ended with exit code 3 and wrote no reward"),
+        ("#!/bin/sh\necho x > /logs/verifier/reward.txt\n", "without a reward"),
+        ("#!/bin/sh\nmkdir /logs/verifier/reward.txt\n", "is no file"),
+    ],
+)
+def test_tests_without_a_reward_are_no_verdict(
+    tests: str, sentence: str, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    folder = write_task(tmp_path / "hello")
+    (folder / "tests" / "test.sh").write_text(tests)
+    code, output = play(harbor_environment(tmp_path), endpoint)
+    assert code == EXIT_NO_VERDICT
+    assert sentence in output
+    assert endpoint.rewards == []
+
+
+def test_a_reward_that_the_agent_wrote_itself_is_removed(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    folder = write_task(tmp_path / "hello")
+    (folder / "tests" / "test.sh").write_text(
+        TESTS.replace("    echo 0 > /logs/verifier/reward.txt", "    exit 1")
+    )
+    write = "echo 1 > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json"
+    assert play(harbor_environment(tmp_path), endpoint, write)[0] == EXIT_NO_VERDICT
+    assert endpoint.rewards == []
+
+
+def test_an_agent_that_fills_the_disk_gets_the_lowest_reward(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello")
+    environment = harbor_environment(tmp_path, reward_range=(-1.0, 1.0))
+    fill = "dd if=/dev/zero of=/app/big bs=1048576 count=100; sleep 20"
+    assert play(environment, endpoint, fill)[0] == 0
+    assert endpoint.rewards == [-1.0]
+
+
+def test_a_killed_episode_leaves_no_container(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+    before = our_containers()
+    write_task(tmp_path / "hello")
+    program = start_playing(harbor_environment(tmp_path), endpoint, "sleep 1000")
+    with program:
+        wait_for_a_turn(endpoint)
+        assert our_containers() - before
+        os.kill(program.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while our_containers() - before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert our_containers() <= before
+
+
+def test_a_health_check_is_waited_for(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+    command = "test -f /tmp/ready || { touch /tmp/ready; exit 1; }"
+    check = f'[environment.healthcheck]\ncommand = "{command}"\n'
+    write_task(tmp_path / "hello", f"{TASK_FILE}\n{check}interval_sec = 0.1\n")
+    assert play(harbor_environment(tmp_path), endpoint, "ls /tmp")[0] == 0
+    assert endpoint.messages[2]["content"] == "ready"
+    write_task(
+        tmp_path / "hello",
+        f"{TASK_FILE}\n{check.replace('test -f', 'false ||')}interval_sec = 0.1\n",
+    )
+    code, output = play(harbor_environment(tmp_path), endpoint, "ls /tmp")
+    assert code == EXIT_NO_VERDICT
+    assert "its health check failed 3 times" in output
+
+
+@pytest.mark.asyncio
+async def test_an_episode_that_the_generator_ends_leaves_no_container(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    before = our_containers()
+    write_task(tmp_path / "hello")
+    endpoint.commands = ("sleep 1000",)
+    environment = harbor_environment(tmp_path)
+    programs = find_kind(environment).start(environment, Surroundings())
+    url = endpoint.variables["OPENAI_BASE_URL"]
+    described = {
+        "base_url": url,
+        "token": "token",
+        "reward_url": endpoint.variables["ROLLCAST_REWARD_URL"],
+        "model": "model",
+    }
+    row = json.dumps({"prompt": "Write it.", "task": "hello"})
+    program = await programs.start(row, described, {})
+    await asyncio.to_thread(wait_for_a_turn, endpoint)
+    assert our_containers() - before
+    await program.end()
+    assert our_containers() <= before
+    await programs.close()
