@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import sys
+from typing import Any
 
 # It asks again for a refused turn otherwise, ten times.
 os.environ["MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT"] = "1"
@@ -22,8 +23,8 @@ TASK = (
 )
 
 
-class ContainerEnvironment(LocalEnvironment):
-    def execute(self, action: dict, cwd: str = "", *, timeout: int | None = None) -> dict:
+class ContainerEnvironment(LocalEnvironment):  # type: ignore[misc]  # it has no types
+    def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> Any:
         command = f"{os.environ['ROLLCAST_CONTAINER']} bash -c {shlex.quote(action['command'])}"
         return super().execute({**action, "command": command}, timeout=timeout)
 

@@ -46,7 +46,7 @@ def remove_abandoned_containers(podman: Sequence[str]) -> int:
 
 
 def _is_abandoned(record: dict[str, Any]) -> bool:
-    pid, _, start_time = record["Labels"][LABEL].partition(":")
+    pid, _, start_time = str(record["Labels"][LABEL]).partition(":")
     return _start_time(int(pid)) != start_time
 
 

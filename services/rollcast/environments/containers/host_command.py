@@ -5,8 +5,6 @@ start -> read until it ends | deadline: killed -> its output
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import Sequence
 from typing import IO
 
@@ -15,6 +13,7 @@ from rollcast.environments.containers.container import (
     CommandOutput,
     ContainerError,
 )
+from rollcast.processes.tree import kill_group
 
 
 async def run_host_command(
@@ -30,11 +29,10 @@ async def run_host_command(
     output_file: takes the output in place of memory. max_bytes: what is kept of the output; the
     rest is read and dropped. Raises ContainerError if the program cannot be started.
     """
-    is_piped = isinstance(stdin, bytes)
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asyncio.subprocess.PIPE if is_piped else stdin,
+            stdin=asyncio.subprocess.PIPE if isinstance(stdin, bytes) else stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
@@ -63,8 +61,7 @@ async def run_host_command(
         is_overdue = True
     finally:
         if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
     code = await process.wait()
     # A signal as a shell reports it
     return CommandOutput(bytes(content), code if code >= 0 else 128 - code, num_dropped, is_overdue)

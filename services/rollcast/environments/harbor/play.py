@@ -8,11 +8,9 @@ code is the agent's. EXIT_NO_VERDICT: the episode says nothing about the model.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shlex
-import signal
 import sys
 import urllib.request
 from pathlib import Path
@@ -28,6 +26,7 @@ from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.grading import NoRewardError, grade, prepare
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, read_task, resolve_variables
+from rollcast.processes.tree import kill_group
 
 EXIT_NO_VERDICT = 126
 """Above the codes that a run file may name as the model's mistake."""
@@ -112,8 +111,7 @@ async def _run_agent(
         return 0
     finally:
         # Processes that it left, as after its time, use its container no more.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid)
         await process.wait()
     code = process.returncode or 0
     # A signal as a shell reports it
