@@ -77,7 +77,7 @@ def is_good(row: dict[str, Any]) -> bool:
         "failed" not in row
         and "failed" not in row["ends"]
         and not row["further_sequences"]
-        and row["tool_calls"] > row["malformed_calls"]
+        and (row["tool_calls"] > row["malformed_calls"] or not row["calls_tools"])
         and row["largest_logprob_error"] < MAX_ERROR
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clients.scripted_model import write_scripted_model
-from benchmarks.clients.table import ANSWER, CLIENTS, Client
+from benchmarks.clients.table import CLIENTS, Client
 from rollcast.config.run import RunConfig, parse_run_config
 from rollcast.generator.samplers import Samplers
 from rollcast.generator.trial import make_samplers, make_task
@@ -42,7 +42,14 @@ COUNTED = {
 
 
 def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
-    write_scripted_model(folder / "model", client.tool, client.arguments, ANSWER, client.max_length)
+    write_scripted_model(
+        folder / "model",
+        client.tool,
+        client.arguments,
+        client.answer,
+        client.max_length,
+        client.call_share,
+    )
     (folder / "rows.jsonl").write_text(json.dumps({"prompt": QUESTION}) + "\n")
     python = sys.executable if client.from_npm else str(installed / "bin" / "python")
     os.environ["CLIENT_BIN"] = str(installed / "node_modules" / ".bin")
@@ -130,6 +137,7 @@ async def _play_episodes(
         "ends": [str(episode.end) for episode in episodes],
         "reasons": [episode.reason for episode in episodes if episode.reason],
         "turns": len(turns),
+        "calls_tools": client.call_share > 0,
         "tool_calls": sum(turn.tool_calls for turn in turns),
         "malformed_calls": sum(turn.malformed_calls for turn in turns),
         "prompt_tokens": [

@@ -1,7 +1,7 @@
 """A model that answers with a given tool call or a given text, sampled like any other: made on the
 spot.
 
-    end of the prompt -> <tool_call> | the answer        two to one
+    end of the prompt -> <tool_call> | the answer        by the share of calls
     <tool_call> -> the call -> </tool_call> -> <|im_end|>
     the answer -> <|im_end|>
 
@@ -23,11 +23,15 @@ ROOT = Path(__file__).parents[2]
 VOCABULARY = 4_000
 LOGIT = 30.0
 """Logit of the next token, among thousands of others."""
-CALL_SHARE = 2 / 3
 
 
 def write_scripted_model(
-    folder: Path, tool: str, arguments: Mapping[str, Any], answer: str, max_length: int
+    folder: Path,
+    tool: str,
+    arguments: Mapping[str, Any],
+    answer: str,
+    max_length: int,
+    call_share: float = 2 / 3,
 ) -> None:
     """Write config, weights and tokenizer with the format of Qwen3."""
     call = f'\n{{"name": {json.dumps(tool)}, "arguments": {json.dumps(arguments)}}}\n'
@@ -39,9 +43,9 @@ def write_scripted_model(
     }
     end = tokenizer.eos_token_id
     (begin,) = tokenizer("assistant\n", add_special_tokens=False).input_ids[-1:]
+    begins = {ids["<tool_call>"]: call_share, ids[answer]: 1 - call_share}
     steps = [
-        (begin, ids["<tool_call>"], LOGIT + math.log(CALL_SHARE / (1 - CALL_SHARE))),
-        (begin, ids[answer], LOGIT),
+        *((begin, token, LOGIT + math.log(share)) for token, share in begins.items() if share),
         (ids["<tool_call>"], ids[call], LOGIT),
         (ids[call], ids["</tool_call>"], LOGIT),
         (ids["</tool_call>"], end, LOGIT),

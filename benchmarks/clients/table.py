@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 ANSWER = "The work is done."
+PINS = Path(__file__).parents[2] / "requirements" / "clients.yaml"
+CODE_ANSWER = """Thought: I look at the weather.
+<code>
+import random
+print(get_weather("Rome"))
+if random.random() < 0.3:
+    final_answer("sunny")
+</code>"""
+"""A step of smolagents' CodeAgent, whose stop text is its last line."""
 
 
 @dataclass(frozen=True)
@@ -14,8 +27,8 @@ class Client:
     """One row of the table in docs/episodes.md."""
 
     name: str
-    packages: tuple[str, ...]
-    """With their versions."""
+    package: str
+    """Its list in requirements/clients.yaml."""
     dialect: Literal["chat", "responses", "messages"]
     tool: str
     """The tool that the model calls. A client without a tool of this name says so to the model,
@@ -24,58 +37,55 @@ class Client:
     program: str = ""
     """File in programs/. Empty = the command itself."""
     command: tuple[str, ...] = ()
-    from_npm: bool = False
     max_length: int = 8_192
     variables: Mapping[str, str] = field(default_factory=dict)
+    answer: str = ANSWER
+    call_share: float = 2 / 3
+    """Share of the model's turns that call the tool."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """With their versions."""
+        (pins,) = _pins()[self.package].values()
+        return tuple(pins)
+
+    @property
+    def from_npm(self) -> bool:
+        return "npm" in _pins()[self.package]
 
 
-OPENAI_AGENTS = ("openai-agents==0.24.0",)
+@functools.cache
+def _pins() -> dict[str, dict[str, list[str]]]:
+    pins: dict[str, dict[str, list[str]]] = yaml.safe_load(PINS.read_text())
+    return pins
+
+
 CITY = {"city": "Rome"}
+RESPONSES = {"AGENTS_API": "responses"}
 CLIENTS = (
-    Client("openai-agents, chat", OPENAI_AGENTS, "chat", "get_weather", CITY, "openai_agents.py"),
-    Client(
-        "openai-agents, Responses",
-        OPENAI_AGENTS,
-        "responses",
-        "get_weather",
-        CITY,
-        "openai_agents.py",
-        variables={"AGENTS_API": "responses"},
-    ),
-    Client(
-        "openai-agents, one call at a time",
-        OPENAI_AGENTS,
-        "responses",
-        "get_weather",
-        CITY,
-        "openai_agents.py",
-        variables={"AGENTS_API": "responses", "ONE_CALL": "1"},
-    ),
-    Client("pydantic-ai, text", ("pydantic-ai-slim[openai]",), "chat", "get_weather", CITY,
-        "pydantic_agent.py"),
-    Client(
-        "pydantic-ai, output type",
-        ("pydantic-ai-slim[openai]",),
-        "chat",
-        "final_result",
-        {"city": "Rome", "degrees": 20},
-        "pydantic_agent.py",
-        variables={"OUTPUT_TYPE": "1"},
-    ),
-    Client("smolagents, tools", ("smolagents[openai]",), "chat", "get_weather", CITY,
-        "smol_tools.py"),
-    Client("langchain, agent", ("langchain", "langchain-openai"), "chat", "get_weather", CITY,
-        "langchain_agent.py"),
-    Client("langgraph", ("langgraph", "langchain-openai"), "chat", "get_weather", CITY,
-        "langgraph_agent.py"),
-    Client("litellm", ("litellm",), "chat", "get_weather", CITY, "litellm_agent.py"),
-    Client("anthropic", ("anthropic",), "messages", "get_weather", CITY, "anthropic_agent.py"),
-    Client(
-        "codex",
-        ("@openai/codex",),
-        "responses",
-        "shell",
-        {"command": ["ls"]},
+    Client("openai-agents, chat", "openai-agents", "chat", "get_weather", CITY,
+        "openai_agents.py"),
+    Client("openai-agents, Responses", "openai-agents", "responses", "get_weather", CITY,
+        "openai_agents.py", variables=RESPONSES),
+    Client("openai-agents, one call at a time", "openai-agents", "responses", "get_weather", CITY,
+        "openai_agents.py", variables=RESPONSES | {"ONE_CALL": "1"}),
+    Client("pydantic-ai, text", "pydantic-ai", "chat", "get_weather", CITY, "pydantic_agent.py"),
+    Client("pydantic-ai, output type", "pydantic-ai", "chat", "final_result",
+        {"city": "Rome", "degrees": 20}, "pydantic_agent.py", variables={"OUTPUT_TYPE": "1"}),
+    Client("smolagents, tools", "smolagents", "chat", "get_weather", CITY, "smol_agent.py"),
+    Client("smolagents, code", "smolagents", "chat", "none", {}, "smol_agent.py",
+        variables={"CODE": "1"}, answer=CODE_ANSWER, call_share=0.0),
+    Client("langchain, agent", "langchain", "chat", "get_weather", CITY, "langchain_agent.py"),
+    Client("langchain, structured output", "langchain", "chat", "Weather",
+        {"city": "Rome", "degrees": 20}, "langchain_structured.py", call_share=1.0,
+        answer='{"city": "Rome", "degrees": 20}'),
+    Client("langgraph", "langgraph", "chat", "get_weather", CITY, "langgraph_agent.py"),
+    Client("litellm", "litellm", "chat", "get_weather", CITY, "litellm_agent.py"),
+    Client("anthropic", "anthropic", "messages", "get_weather", CITY, "anthropic_agent.py"),
+    Client("mini-swe-agent", "mini-swe-agent", "chat", "bash",
+        {"command": "[ $((RANDOM % 3)) = 0 ] && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
+        "mini_swe_agent.py"),
+    Client("codex", "codex", "responses", "shell", {"command": ["ls"]},
         command=(
             "{bin}/codex", "exec", "--skip-git-repo-check", "-c", "model_provider=rollcast",
             "-c", "model_providers.rollcast.name=rollcast", "-c",
@@ -84,27 +94,11 @@ CLIENTS = (
             "-c", "model_providers.rollcast.env_key=OPENAI_API_KEY",
             "-m", "{model}", "List the files here.",
         ),
-        from_npm=True,
-        max_length=32_768,
-    ),
-    Client(
-        "claude-code",
-        ("@anthropic-ai/claude-code",),
-        "messages",
-        "Bash",
+        max_length=32_768),
+    Client("claude-code", "claude-code", "messages", "Bash",
         {"command": "ls", "description": "List the files"},
         command=("{bin}/claude", "-p", "List the files here.", "--allowedTools", "Bash"),
-        from_npm=True,
-        max_length=65_536,
-    ),
-    Client(
-        "opencode",
-        ("opencode-ai",),
-        "chat",
-        "bash",
-        {"command": "ls", "description": "List the files"},
-        program="opencode.py",
-        from_npm=True,
-        max_length=32_768,
-    ),
+        max_length=65_536),
+    Client("opencode", "opencode", "chat", "bash",
+        {"command": "ls", "description": "List the files"}, "opencode.py", max_length=32_768),
 )  # fmt: skip

@@ -15,10 +15,12 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from testkit.containers import our_containers, podman, runtime
 from testkit.record import write_result
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "swe"
-AGENT = Client("mini-swe-agent", ("mini-swe-agent==2.4.6",), "chat", "bash")
+AGENT = Client("mini-swe-agent", "mini-swe-agent", "chat", "bash")
 LIMIT_SECONDS = 3_000.0
 ROLLOUTS_PER_PROMPT = 4
 PROMPTS_PER_STEP = 2
@@ -112,20 +114,21 @@ def play(folder: Path, num_episodes: int) -> dict[str, Any]:
 
 
 def _episodes(run: Path) -> dict[str, Any]:
-    """Ends and rewards of the trained episodes."""
-    ends: dict[str, int] = {}
-    rewards: list[float] = []
-    reasons: list[str] = []
+    """Ends of the episodes that the trainer has seen, and rewards of those that it used."""
+    ends: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
     for line in (run / "tasks.jsonl").read_text().splitlines():
-        for rollout in json.loads(line)["rollouts"]:
-            ends[rollout["end"]] = ends.get(rollout["end"], 0) + 1
-            rewards.append(rollout["reward"])
-            reasons += [rollout["reason"]] if rollout.get("reason") else []
+        event = json.loads(line)
+        ends.update(event.get("episodes", {}))
+        failures.update(event.get("failures", {}))
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    rewards = [step["reward_mean"] for step in steps]
     return {
-        "episodes": len(rewards),
+        "episodes": ends.total(),
         "ends": ends,
-        "mean_reward": round(sum(rewards) / len(rewards), 3) if rewards else None,
-        "reasons": reasons[:5],
+        "failures": failures,
+        "steps": len(steps),
+        "mean_reward": round(statistics.mean(rewards), 3),
     }
 
 
@@ -158,7 +161,7 @@ def main() -> int:
         row = play(Path(folder), arguments.episodes)
     targets = {
         "as many episodes as asked for": row["episodes"] >= arguments.episodes,
-        "none is lost": not row["reasons"] and "failed" not in row["ends"],
+        "none is lost": not row["failures"] and "failed" not in row["ends"],
         "no container, process or folder is left": not (
             row["containers_left"] or row["processes_left"] or row["folders_left"]
         ),

@@ -25,4 +25,6 @@ command = [
     f"rollcast/{model}",
     row["prompt"],
 ]
-sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode)
+# Node.js of the same folder, where it has one
+variables = os.environ | {"PATH": os.environ["CLIENT_BIN"] + ":" + os.environ["PATH"]}
+sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, env=variables, check=False).returncode)

@@ -14,4 +14,6 @@ places = {
     "model": os.environ["ROLLCAST_MODEL"],
 }
 command = [argument.format(**places) for argument in json.loads(os.environ["CLIENT_COMMAND"])]
-sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode)
+# Node.js of the same folder, where it has one
+variables = os.environ | {"PATH": os.environ["CLIENT_BIN"] + ":" + os.environ["PATH"]}
+sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, env=variables, check=False).returncode)

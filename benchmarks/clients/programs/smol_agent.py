@@ -2,7 +2,7 @@ import json
 import os
 import sys
 
-from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+from smolagents import CodeAgent, OpenAIServerModel, ToolCallingAgent, tool
 
 row = json.load(sys.stdin)
 
@@ -22,4 +22,5 @@ model = OpenAIServerModel(
     api_base=os.environ["OPENAI_BASE_URL"],
     api_key=os.environ["OPENAI_API_KEY"],
 )
-print(ToolCallingAgent(tools=[get_weather], model=model, max_steps=4).run(row["prompt"]))
+agent_class = CodeAgent if os.environ.get("CODE") else ToolCallingAgent
+print(agent_class(tools=[get_weather], model=model, max_steps=8).run(row["prompt"]))
