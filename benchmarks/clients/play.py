@@ -143,6 +143,17 @@ async def _play_episodes(
         "prompt_tokens": [
             len(sequence) for rollout in rollouts for sequence in _prompts_of(rollout, task)
         ],
+        "computed_tokens": sum(
+            len(prompt) + len(sequence.token_ids)
+            for rollout in rollouts
+            for sequence, prompt in zip(rollout.sequences, _prompts_of(rollout, task), strict=True)
+        ),
+        "computed_tokens_if_each_turn_began_anew": sum(
+            len(_prompts_of(rollout, task)[turn.sequence]) + turn.end
+            for rollout in rollouts
+            if rollout.episode is not None
+            for turn in rollout.episode.turns
+        ),
         "largest_logprob_error": max(
             (_largest_error(rollout, task, config) for rollout in rollouts), default=None
         ),
