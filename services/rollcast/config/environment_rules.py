@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.tasks import Tasks
 
@@ -11,8 +12,11 @@ def environments_are_one(tasks: Tasks) -> Iterator[tuple[str, ...]]:
     compared with.
     """
     for index, environment in enumerate(tasks.environments):
+        field = f"tasks.environments.{index}"
         if isinstance(environment, ToolSet):
-            yield from _tools_fit(f"tasks.environments.{index}", environment)
+            yield from _tools_fit(field, environment)
+        if isinstance(environment, HarborEnvironment):
+            yield from _harbor_fits(field, environment)
 
 
 def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
@@ -66,6 +70,13 @@ def _tools_fit(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
             )
 
 
+def _harbor_fits(field: str, harbor: HarborEnvironment) -> Iterator[tuple[str, ...]]:
+    if harbor.container.image is not None:
+        yield f"{field}.container.image", "each task has an image of its own; remove it"
+    if harbor.container.warm:
+        yield f"{field}.container.warm", "each task has an image of its own; remove it"
+
+
 def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
     if tools.profile != "container":
         if tools.container is not None:
@@ -75,6 +86,12 @@ def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
                 f"{field}.container",
             )
         return
+    if tools.container_settings.warm and tools.container_settings.image is None:
+        yield (
+            f"{field}.container.warm",
+            "which image is needed next is not known; name one in image, or remove it",
+            f"{field}.container.image",
+        )
     for number, tool in enumerate(tools.tools):
         if tool not in ("shell", "python"):
             yield (

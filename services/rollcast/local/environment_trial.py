@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.config.errors import UserError
 from rollcast.config.tasks import Tasks
+from rollcast.environments.kinds.kind import missing_in_rows
 from rollcast.tasks.prompt import Prompt
 
 
@@ -19,6 +20,8 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
     for each that fails.
     """
     rows: dict[str, object] = {}
+    prompts = list(prompts)
+    _check_rows(tasks, prompts)
     for prompt in prompts:
         if prompt.environment and prompt.environment not in rows:
             rows[prompt.environment] = json.loads(prompt.reference)
@@ -61,3 +64,17 @@ def try_environments(tasks: Tasks, prompts: Iterable[Prompt]) -> list[str]:
         raise UserError("\n".join(answer["failures"]))
     cautions: list[str] = answer["cautions"]
     return cautions
+
+
+def _check_rows(tasks: Tasks, prompts: Sequence[Prompt]) -> None:
+    """Raises UserError with a sentence for what rows name and this machine lacks."""
+    sentences: list[str] = []
+    for number, environment in enumerate(tasks.environments):
+        rows = (
+            json.loads(prompt.reference)
+            for prompt in prompts
+            if prompt.environment == environment.name
+        )
+        sentences += missing_in_rows(environment, f"tasks.environments.{number}", rows)
+    if sentences:
+        raise UserError("\n".join(sentences))

@@ -5,6 +5,7 @@ it cannot.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -145,6 +146,20 @@ async def test_too_many_bytes_end_the_container_and_the_call_is_answered(box: Bo
     await box.end(environment)
 
 
+async def test_a_shell_that_the_model_replaced_ends_the_container_and_not_the_episode() -> None:
+    box = Box(tool_set(call_seconds=5.0))
+    try:
+        environment = await box.begin()
+        await shell(environment, "echo '#!/bin/busybox sh' > /tmp/s; echo 'sleep 99' >> /tmp/s")
+        await shell(environment, "chmod +x /tmp/s; busybox mv /tmp/s /bin/sh")
+        text = await shell(environment, "echo never")
+        assert "its programs could not be ended; the next call begins in a new container" in text
+        assert await shell(environment, "echo after") == "after"
+        await box.end(environment)
+    finally:
+        await box.sets.close()
+
+
 async def test_output_without_end_is_cut(box: Box) -> None:
     environment = await box.begin()
     result = await environment.call("shell", {"command": "yes | head -c 3000000"})
@@ -186,14 +201,24 @@ async def test_a_row_names_its_image() -> None:
             await box.begin({"image": 3})
         with pytest.raises(EnvironmentFailedError, match="localhost/not-there"):
             await box.begin({"image": "localhost/not-there:1"})
+        with pytest.raises(EnvironmentFailedError, match="no name of an image"):
+            await box.begin({"image": "--privileged"})
     finally:
         await box.sets.close()
+
+
+def wait_for_containers(number: int, before: set[str]) -> bool:
+    deadline = time.monotonic() + START_SECONDS
+    while len(our_containers() - before) < number and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return len(our_containers() - before) >= number
 
 
 async def test_warm_containers_serve_one_episode_each_and_none_is_left() -> None:
     before = our_containers()
     box = Box(tool_set(warm=2))
     try:
+        assert await asyncio.to_thread(wait_for_containers, 2, before)
         environments = await asyncio.gather(*(box.begin() for _ in range(3)))
         names = await asyncio.gather(
             *(shell(environment, "cat /proc/sys/kernel/hostname") for environment in environments)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -14,9 +16,9 @@ import pytest
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import remove_abandoned_containers
-from rollcast.environments.containers.check import missing_for_containers
-from rollcast.environments.containers.container import ContainerError
-from rollcast.environments.containers.files import pack_folder, unpack_file
+from rollcast.environments.containers.archives import check_archive, pack_folder, unpack_file
+from rollcast.environments.containers.check import missing_for_containers, missing_limits
+from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.podman import Podman, podman_command
 from testkit.containers import (
     IMAGE,
@@ -61,8 +63,7 @@ async def test_files_go_in_and_come_out(tmp_path: Path) -> None:
             await container.read("/made/here", 100)
         await container.copy_to(other, "/made")
         assert await other.read("/made/here/deep/text", 100) == b"content"
-        with pytest.raises(ContainerError, match="cannot be copied out"):
-            await container.copy_to(other, "/nowhere")
+        await container.copy_to(other, "/nowhere")
     finally:
         await container.end()
         await other.end()
@@ -133,9 +134,110 @@ def test_the_check_before_a_start_names_what_is_missing() -> None:
     (sentence,) = missing_for_containers(absent, "box")
     assert sentence.startswith("box.image = localhost/not-there:1: is not on this machine")
     without = SETTINGS.model_copy(update={"runtime": "not-there"})
-    assert list(missing_for_containers(without, "box")) == [
-        "box.runtime = not-there: there is no such program; install it"
+    (sentence,) = missing_for_containers(without, "box")
+    assert "not-there" in sentence
+    option = SETTINGS.model_copy(update={"image": "--help"})
+    (sentence,) = missing_for_containers(option, "box")
+    assert sentence == "box.image = --help: is no name of an image; correct it"
+
+
+@pytest.mark.parametrize(
+    ("host", "limits", "words"),
+    [
+        ({}, "cgroups", ""),
+        ({"rootless": True}, "cgroups", "may not limit cpu, memory, pids"),
+        (
+            {"rootless": True, "version": "v2", "has": ["memory", "pids"]},
+            "cgroups",
+            "not limit cpu",
+        ),
+        ({"rootless": True, "version": "v2", "has": ["cpu", "memory", "pids"]}, "cgroups", ""),
+        ({"rootless": True}, "rlimits", ""),
+        ({"driver": "vfs"}, "cgroups", "storage driver is vfs"),
+    ],
+)
+def test_limits_that_podman_cannot_keep_are_refused(
+    host: dict[str, object], limits: str, words: str
+) -> None:
+    info = {
+        "host": {
+            "security": {"rootless": host.get("rootless", False)},
+            "cgroupVersion": host.get("version", "v1"),
+            "cgroupControllers": host.get("has"),
+        },
+        "store": {"graphDriverName": host.get("driver", "overlay")},
+    }
+    said = list(missing_limits(SETTINGS.model_copy(update={"limits": limits}), info, "box"))
+    assert [words in sentence for sentence in said] == ([True] if words else [])
+
+
+@NEEDS_PODMAN
+@pytest.mark.asyncio
+async def test_limits_of_each_process_stand_in_for_control_groups() -> None:
+    settings = SETTINGS.model_copy(update={"limits": "rlimits", "disk_gib": 0.001, "memory_gib": 0.5})
+    container = await Podman(settings).start(IMAGE, START_SECONDS)
+    try:
+        command = "cat /proc/self/limits; dd if=/dev/zero of=/tmp/big bs=1048576 count=3"
+        output = await container.run(["/bin/sh", "-c", command], 20)
+        limits = {line[:25].strip(): line[26:46].strip() for line in output.text.splitlines()}
+        assert limits["Max data size"] == str(1 << 29)
+        assert limits["Max processes"] == "32"
+        assert limits["Max file size"] == str(int(0.001 * (1 << 30)))
+        assert output.code
+    finally:
+        await container.end()
+
+
+def archive_of(*entries: tuple[str, bytes, str]) -> io.BytesIO:
+    """A tar archive of (name, type, link)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind, link in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type = kind
+            entry.linkname = link
+            entry.mode = 0o6755
+            archive.addfile(entry)
+    buffer.seek(0)
+    return buffer
+
+
+FOLDER = ("repo", tarfile.DIRTYPE, "")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("bin", tarfile.DIRTYPE, ""), ("bin/grep", tarfile.REGTYPE, "")],
+        [("repo", tarfile.SYMTYPE, "/bin")],
+        [FOLDER, ("repo/link", tarfile.SYMTYPE, "/bin"), ("repo/link/grep", tarfile.REGTYPE, "")],
+        [FOLDER, ("repo/../bin/grep", tarfile.REGTYPE, "")],
+        [FOLDER, ("/bin/grep", tarfile.REGTYPE, "")],
+        [FOLDER, ("repo/hard", tarfile.LNKTYPE, "bin/grep")],
+        [FOLDER, ("repo/hard", tarfile.LNKTYPE, "repo/../bin/grep")],
+    ],
+)
+def test_an_archive_that_reaches_elsewhere_is_refused(
+    entries: list[tuple[str, bytes, str]],
+) -> None:
+    with pytest.raises(SpoiledError):
+        check_archive(archive_of(*entries), "/repo")
+
+
+def test_an_archive_keeps_files_folders_and_links_without_set_user_bits() -> None:
+    entries = [
+        FOLDER,
+        ("repo/file", tarfile.REGTYPE, ""),
+        ("repo/link", tarfile.SYMTYPE, "/bin"),
+        ("repo/hard", tarfile.LNKTYPE, "repo/file"),
+        ("repo/device", tarfile.CHRTYPE, ""),
     ]
+    with (
+        check_archive(archive_of(*entries), "/repo") as checked,
+        tarfile.open(fileobj=checked) as kept,
+    ):
+        assert [entry.name for entry in kept] == ["repo", "repo/file", "repo/link", "repo/hard"]
+        assert {entry.mode for entry in kept} == {0o755}
 
 
 def test_a_folder_is_packed_only_if_nothing_leads_out_of_it(tmp_path: Path) -> None:

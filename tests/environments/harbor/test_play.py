@@ -185,29 +185,77 @@ def test_an_agent_whose_time_is_over_is_graded_by_what_is_there(
         ("#!/bin/sh\nexit 3\n", "ended with exit code 3 and wrote no reward"),
         ("#!/bin/sh\necho x > /logs/verifier/reward.txt\n", "without a reward"),
         ("#!/bin/sh\nmkdir /logs/verifier/reward.txt\n", "is no file"),
+        ("#!/bin/sh\nkill -9 -1; kill -9 $$\n", "wrote no reward"),
     ],
 )
-def test_tests_without_a_reward_are_no_verdict(
+def test_tests_without_a_reward_give_the_lowest(
     tests: str, sentence: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     folder = write_task(tmp_path / "hello")
     (folder / "tests" / "test.sh").write_text(tests)
     code, output = play(harbor_environment(tmp_path), endpoint)
-    assert code == EXIT_NO_VERDICT
+    assert code == 0
     assert sentence in output
-    assert endpoint.rewards == []
+    assert endpoint.rewards == [0.0]
 
 
-def test_a_reward_that_the_agent_wrote_itself_is_removed(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+def test_tests_that_do_not_end_give_the_lowest(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+    short = TASK_FILE.replace("[verifier]\ntimeout_sec = 60.0", "[verifier]\ntimeout_sec = 3.0")
+    folder = write_task(tmp_path / "hello", short)
+    (folder / "tests" / "test.sh").write_text("#!/bin/sh\nsleep 1000\n")
+    assert play(harbor_environment(tmp_path), endpoint)[0] == 0
+    assert endpoint.rewards == [0.0]
+
+
+WRITE_REWARD = "echo 1 > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json"
+ESCAPES = {
+    "a reward that it wrote": WRITE_REWARD,
+    "a reward that it goes on writing": (
+        f"(while :; do {WRITE_REWARD}; done) > /dev/null 2>&1 & sleep 1"
+    ),
+    "a link in the reward's place": "busybox ln -s /etc /logs/verifier/reward.json",
+    "a folder in the reward's place": "mkdir -p /logs/verifier/reward.txt",
+    "no folder of logs": "rm -rf /logs; touch /logs",
+    "tests of its own": "mkdir /tests; echo 'exit 0' > /tests/test.sh",
+    "a file in the tests' place": "touch /tests",
+    "nothing left": "rm -rf /app",
+    "no shell": "rm /bin/sh",
+}
+"""What an agent may do in place of its task."""
+
+
+@pytest.mark.parametrize("mode", ["shared", "separate"])
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_an_agent_neither_earns_nor_escapes_by_what_it_does_to_its_container(
+    escape: str, mode: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    folder = write_task(tmp_path / "hello")
+    folder = write_task(tmp_path / "hello", mode=mode)
     (folder / "tests" / "test.sh").write_text(
         TESTS.replace("    echo 0 > /logs/verifier/reward.txt", "    exit 1")
     )
-    write = "echo 1 > /logs/verifier/reward.txt; echo 1 > /logs/verifier/reward.json"
-    assert play(harbor_environment(tmp_path), endpoint, write)[0] == EXIT_NO_VERDICT
-    assert endpoint.rewards == []
+    code, output = play(harbor_environment(tmp_path), endpoint, ESCAPES[escape])
+    assert (code, endpoint.rewards) == (0, [0.0]), output
+
+
+def test_an_artifact_cannot_spoil_the_fresh_container(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello", mode="separate")
+    spoil = (
+        "mkdir -p /x/bin; cp /bin/busybox /x/bin/grep; echo no > hello.txt; "
+        "cd /; busybox mv /app /x/app; busybox ln -s /x/bin /app"
+    )
+    assert play(harbor_environment(tmp_path), endpoint, spoil)[0] == 0
+    assert endpoint.rewards == [0.0]
+
+
+def test_what_the_agent_removed_is_not_there_in_the_fresh_container(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello", mode="separate")
+    remove = "echo hello > hello.txt; rm data.txt"
+    assert play(harbor_environment(tmp_path), endpoint, remove) == (0, "")
+    assert endpoint.rewards == [0.0], "the tests ask for data.txt"
 
 
 def test_an_agent_that_fills_the_disk_gets_the_lowest_reward(
@@ -232,6 +280,24 @@ def test_a_killed_episode_leaves_no_container(tmp_path: Path, endpoint: Scripted
     while our_containers() - before and time.monotonic() < deadline:
         time.sleep(0.2)
     assert our_containers() <= before
+
+
+def test_an_agents_command_has_a_bounded_output(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+    write_task(tmp_path / "hello")
+    agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'yes | head -c 5000000; exit 3'; echo code $?")
+    code, output = play(harbor_environment(tmp_path, command=agent), endpoint)
+    assert code == 0
+    assert len(output) < 1_100_000
+    assert output.endswith("further bytes were not kept]\ncode 3\n")
+
+
+def test_a_command_that_cannot_be_run_is_an_answer(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_task(tmp_path / "hello")
+    assert play(harbor_environment(tmp_path), endpoint, "x" * 300_000, "a\0b") == (0, "")
+    assert "Error" in endpoint.messages[2]["content"]
+    assert "Error" in endpoint.messages[4]["content"]
 
 
 def test_a_health_check_is_waited_for(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
-from rollcast.environments.harbor.grading import NoRewardError, parse_reward
+from rollcast.environments.containers.container import SpoiledError
+from rollcast.environments.harbor.grading import parse_reward
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.play import task_folder, task_settings
 from rollcast.environments.harbor.task import read_task, resolve_variables, task_folders
-from rollcast.environments.kinds.harbor import asks_for_more
+from rollcast.environments.kinds.harbor import asks_for_more, missing_in_rows, unset_variables
 from testkit.harbor_tasks import TASK_FILE, UNSUPPORTED, write_task
 
 
@@ -41,6 +43,7 @@ def test_a_field_that_is_not_supported_is_refused_by_its_name(field: str, tmp_pa
     [
         ("gpus = 0", 'mcp_servers = []\nos = "linux"'),
         ("gpus = 0", "allow_internet = false"),
+        ("memory_mb = 128\nstorage_mb = 64", 'memory = "2G"\nstorage = "512M"'),
         ('schema_version = "1.1"', 'version = "1.0"'),
         ('description = "Writes a file"', "anything = 1"),
         ("gpus = 0", 'network_mode = "public"'),
@@ -86,7 +89,9 @@ def test_a_missing_file_is_named(name: str, sentence: str, tmp_path: Path) -> No
     [
         ("cpus = 1", "cpus = -1", "environment.cpus = -1 is not valid"),
         ("cpus = 1", "cpus = [", "is no TOML"),
-        ("${HARBOR_GREETING:-none}", "${HARBOR_NOT_SET}", "needs the variable HARBOR_NOT_SET"),
+        ("cpus = 1", f"cpus = {'1' * 5000}", "is no TOML"),
+        ("build_timeout_sec = 300.0", "build_timeout_sec = inf", "build_timeout_sec = inf is not"),
+        ("gpus = 0", 'docker_image = "--help"', "environment.docker_image = '--help' is not valid"),
         ('artifacts = ["/app"]', "artifacts = 3", "artifacts = 3 is not valid"),
     ],
 )
@@ -96,11 +101,51 @@ def test_a_wrong_value_is_named(old: str, new: str, sentence: str, tmp_path: Pat
     assert sentence in str(refusal.value)
 
 
-def test_variables_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_may_be_those_of_this_machine() -> None:
     variables = {"A": "${HARBOR_A:-b}", "B": "plain ${HARBOR_A}", "C": "${HARBOR_C:-}"}
-    assert resolve_variables(variables) == {"A": "b", "B": "plain ${HARBOR_A}", "C": ""}
-    monkeypatch.setenv("HARBOR_A", "x")
-    assert resolve_variables(variables)["A"] == "x"
+    assert resolve_variables(variables, {}) == {"A": "b", "B": "plain ${HARBOR_A}", "C": ""}
+    assert resolve_variables(variables, {"HARBOR_A": "x"})["A"] == "x"
+
+
+def test_variables_that_are_missing_or_secret_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    for name, sentence in (
+        ("HARBOR_NOT_SET", "needs the variable HARBOR_NOT_SET"),
+        ("OPENAI_API_KEY", "names the variable OPENAI_API_KEY, which no task gets"),
+    ):
+        changed = TASK_FILE.replace("${HARBOR_GREETING:-none}", f"${{{name}}}")
+        task = read_task(write_task(tmp_path / "hello", changed))
+        (said,) = unset_variables(task)
+        assert sentence in said
+
+
+def test_a_folder_or_a_pipe_is_no_task_file(tmp_path: Path) -> None:
+    for make in (os.mkfifo, os.mkdir):
+        folder = write_task(tmp_path / make.__name__)
+        (folder / "task.toml").unlink()
+        make(folder / "task.toml")
+        with pytest.raises(UserError, match=r"task\.toml: is no file"):
+            read_task(folder)
+
+
+def test_tests_that_cannot_be_copied_are_refused_before_the_start(tmp_path: Path) -> None:
+    folder = write_task(tmp_path / "hello")
+    (folder / "tests" / "link").symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match="leads out of"):
+        read_task(folder)
+
+
+def test_rows_name_tasks_that_are_there(tmp_path: Path) -> None:
+    write_task(tmp_path / "hello")
+    settings = HarborEnvironment(name="hello", tasks=tmp_path)
+    rows = [{"task": "hello"}, {"task": "goodbye"}, {"task": "goodbye"}]
+    assert list(missing_in_rows(settings, "box", rows[:1])) == []
+    (sentence,) = missing_in_rows(settings, "box", rows)
+    assert sentence.startswith(
+        f"box: row 2 of its data set: task = goodbye is no folder of {tmp_path}"
+    )
 
 
 def test_the_image_of_a_task_is_named_by_what_it_is_built_from(tmp_path: Path) -> None:
@@ -122,11 +167,11 @@ def test_a_task_may_ask_for_no_more_than_the_run_file_allows(tmp_path: Path) -> 
     asked = task_settings(ContainerSettings(network="bridge"), task)
     assert (asked.memory_gib, asked.network) == (0.125, "bridge")
     less = allowed.model_copy(
-        update={"container": ContainerSettings(memory_gib=0.1), "call_seconds": 100.0}
+        update={"container": ContainerSettings(memory_gib=0.1), "call_seconds": 299.0}
     )
     assert [sentence.partition(":")[0] for sentence in asks_for_more(less, task, "box")] == [
         "box.container.memory_gib = 0.1",
-        "box.call_seconds = 100",
+        "box.call_seconds = 299",
     ]
 
 
@@ -182,5 +227,5 @@ def test_a_reward_is_read(name: str, text: str, reward: float) -> None:
     ],
 )
 def test_what_is_no_reward_is_no_verdict(name: str, text: str) -> None:
-    with pytest.raises(NoRewardError):
+    with pytest.raises(SpoiledError):
         parse_reward(name, text.encode())

@@ -22,13 +22,14 @@ class ContainerSettings(Settings):
     """Network of the container, as podman names it. none = it reaches nothing: what the model
     writes runs there."""
     processors: Annotated[float, Field(gt=0, le=1_024)] = 1.0
-    """Share of the machine's processors. 1.0 = one."""
+    """Share of the machine's processors. 1.0 = one. Not kept with rlimits."""
     memory_gib: Gibibytes = 2.0
     """Memory, without swap. A program that needs more is ended."""
     disk_gib: Gibibytes = 4.0
-    """What the episode may write. More ends the container. Looked at every five seconds."""
+    """What the episode may write. More ends the container. Looked at every five seconds; no file
+    may be larger at any time."""
     processes: Annotated[int, Field(ge=8, le=100_000)] = 256
-    """Processes and threads at a time."""
+    """Processes and threads at a time; with rlimits of all containers of one user together."""
     seconds: Annotated[float, Field(ge=1, le=604_800)] = 7_200.0
     """Longest life of a container. Two hours: longer than an episode, so that none is left if
     everything else fails."""

@@ -25,13 +25,14 @@ class HarborEnvironment(ProgramEnvironment):
     by which it runs another one in the task's container. It is trusted. None = the shipped one: a
     loop with one tool, `shell`."""
     container: ContainerSettings = ContainerSettings()
-    """The largest container that a task may ask for. Its `image` is not used: each task has its
+    """The largest container that a task may ask for, and its network. Each task has an image of its
     own."""
     reset_seconds: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     """Deadline for an agent's first request, the start of its container included."""
-    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 900.0
+    call_seconds: Annotated[float, Field(gt=0, le=86_400)] = 1_800.0
     """How long an agent may take between an answer and its next request, or the task's tests to
-    their end. Harbor allows tests ten minutes."""
+    their end. Harbor allows tests ten minutes; a
+    fresh container and copies come before them."""
 
     @property
     def is_started_here(self) -> bool:

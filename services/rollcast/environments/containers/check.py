@@ -1,55 +1,58 @@
 """What this machine lacks for the containers of a run, in sentences: looked for before the start.
 
-podman -> may it keep the limits? -> each image: there, or pulled now
+podman -> may it keep the limits? -> each image: there, or pulled now -> one container is started
 """
 
 import json
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.podman import COMMAND_SECONDS, podman_command
+from rollcast.environments.containers.podman import (
+    COMMAND_SECONDS,
+    limit_arguments,
+    podman_command,
+)
 from rollcast.environments.last_lines import LastLines
+from rollcast.processes.tree import end_group
 
 PULL_SECONDS = 1_800.0
 """Longest pull of an image: twenty gibibytes at ten mebibytes a second."""
 
 
 def missing_for_containers(settings: ContainerSettings, field: str) -> Iterator[str]:
-    """Sentences; the environment's image is pulled if it is not there."""
+    """Sentences; the environment's image is pulled if it is not there, and started once."""
     if shutil.which("podman") is None:
         yield (
             f"{field}: there is no program podman; install it, or take another profile than a "
             "container"
         )
         return
-    if settings.runtime is not None and shutil.which(settings.runtime) is None:
-        yield f"{field}.runtime = {settings.runtime}: there is no such program; install it"
-        return
     try:
-        host = _host(settings)
-    except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
+        info = json.loads(run_podman([*podman_command(settings), "info", "--format", "json"]))
+        sentences = list(missing_limits(settings, info, field))
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
         yield f"{field}: podman info failed ({last_line(error)}); correct podman's installation"
         return
-    yield from _missing_limits(settings, host, field)
-    if settings.image is not None:
-        yield from missing_image(settings, settings.image, f"{field}.image")
+    yield from sentences
+    if settings.image is not None and not sentences:
+        lacking = list(missing_image(settings, settings.image, f"{field}.image"))
+        yield from lacking or missing_start(settings, settings.image, field)
 
 
 def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterator[str]:
     """A sentence if the image is neither here nor can be pulled."""
     podman = podman_command(settings)
+    if re.fullmatch(CONTAINER_IMAGE, image) is None:
+        yield f"{field} = {image[:100]}: is no name of an image; correct it"
+        return
     try:
-        if has_image(podman, image):
-            return
-        subprocess.run(  # noqa: S603  # podman
-            [*podman, "pull", "--quiet", image],
-            capture_output=True,
-            timeout=PULL_SECONDS,
-            check=True,
-        )
+        if not has_image(podman, image):
+            run_podman([*podman, "pull", "--quiet", image], PULL_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field} = {image}: is not on this machine and cannot be pulled "
@@ -57,29 +60,34 @@ def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterat
         )
 
 
-def has_image(podman: list[str], image: str) -> bool:
-    command = [*podman, "image", "exists", image]
-    ended = subprocess.run(  # noqa: S603  # podman
-        command, capture_output=True, timeout=COMMAND_SECONDS, check=False
-    )
-    return ended.returncode == 0
+def missing_start(settings: ContainerSettings, image: str, field: str) -> Iterator[str]:
+    """A sentence if no container of an image starts under these limits."""
+    command = [
+        *podman_command(settings), "run", "--rm", "--pull", "never", "--log-driver", "none",
+        *limit_arguments(settings), "--entrypoint", '["/bin/sh", "-c", ":"]', image,
+    ]  # fmt: skip
+    try:
+        run_podman(command)
+    except (OSError, subprocess.SubprocessError) as error:
+        yield (
+            f"{field}: no container of {image} starts ({last_line(error)}); correct podman's "
+            "installation, or name another program in runtime"
+        )
 
 
-def _host(settings: ContainerSettings) -> dict[str, Any]:
-    command = [*podman_command(settings), "info", "--format", "json"]
-    ended = subprocess.run(  # noqa: S603  # podman
-        command, capture_output=True, timeout=COMMAND_SECONDS, check=True
-    )
-    host: dict[str, Any] = json.loads(ended.stdout)["host"]
-    return host
-
-
-def _missing_limits(settings: ContainerSettings, host: dict[str, Any], field: str) -> Iterator[str]:
-    """Rootless podman may use control groups of version 2 alone, and those that it was given."""
+def missing_limits(settings: ContainerSettings, info: Any, field: str) -> Iterator[str]:
+    """Sentences on limits that podman cannot keep here, by what `podman info` says."""
+    driver = info["store"]["graphDriverName"]
+    if driver != "overlay":
+        yield (
+            f"{field}.disk_gib: podman's storage driver is {driver}, and only the files of overlay "
+            "can be measured; set driver to overlay in its storage.conf"
+        )
+    host = info["host"]
     if settings.limits == "rlimits" or not host["security"]["rootless"]:
         return
-    controllers = set(host.get("cgroupControllers") or ())
-    lacking = sorted({"cpu", "memory", "pids"} - controllers)
+    lacking = sorted({"cpu", "memory", "pids"} - set(host.get("cgroupControllers") or ()))
+    # Rootless podman may use control groups of version 2 alone, and those that it was given.
     if host.get("cgroupVersion") != "v2" or lacking:
         yield (
             f"{field}.limits = cgroups: podman without root may not limit "
@@ -88,9 +96,42 @@ def _missing_limits(settings: ContainerSettings, host: dict[str, Any], field: st
         )
 
 
+def has_image(podman: Sequence[str], image: str) -> bool:
+    command = [*podman, "image", "exists", image]
+    ended = subprocess.run(  # noqa: S603  # podman
+        command, capture_output=True, timeout=COMMAND_SECONDS, check=False
+    )
+    return ended.returncode == 0
+
+
+def run_podman(command: Sequence[str], seconds: float = COMMAND_SECONDS) -> bytes:
+    """Its output. At the deadline everything that it started is killed.
+
+    Raises OSError and SubprocessError.
+    """
+    with subprocess.Popen(  # noqa: S603  # podman
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            end_group(process, 0.0)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, output, errors)
+    return output
+
+
 def last_line(error: Exception) -> str:
+    """What an error says, in one short line."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it took more than {error.timeout:g} s"
     lines = LastLines()
     output = getattr(error, "stderr", None) or str(error).encode()
-    lines.add(output if isinstance(output, bytes) else output.encode())
+    lines.add(output)
     lines.end()
     return lines.in_one_line().rpartition(" | ")[2]

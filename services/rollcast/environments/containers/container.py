@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 MAX_OUTPUT_BYTES = 1 << 20
 """Output of one command that is kept; the rest is read and dropped."""
@@ -11,6 +11,10 @@ MAX_OUTPUT_BYTES = 1 << 20
 
 class ContainerError(Exception):
     """A container cannot be started, or is gone. The message is one sentence with the cause."""
+
+
+class SpoiledError(ContainerError):
+    """What programs in the container did made it unusable: no failure of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,10 @@ class CommandOutput:
 
 
 class Container(Protocol):
-    """One container. Every method raises ContainerError when it is gone."""
+    """One container.
+
+    Every method raises ContainerError when it is gone, SpoiledError if its programs are to blame.
+    """
 
     @property
     def name(self) -> str: ...
@@ -70,21 +77,15 @@ class Container(Protocol):
         ...
 
     async def put(self, folder: Path, target: str) -> None:
-        """Copy a folder of this machine, without its owners, to a folder of the container, which
-        is made.
-        """
+        """Copy a folder of this machine to a folder of the container, which is made anew."""
         ...
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:
         """A file. None = there is none. A longer one, or something else than a file, is refused."""
         ...
 
-    async def copy_to(self, other: "Container", path: str) -> None:
-        """Copy a file or folder to the same place of another container."""
-        ...
-
-    async def unpack(self, archive: bytes | IO[bytes], target: str) -> None:
-        """Unpack a tar archive in a folder that is there."""
+    async def end_programs(self) -> None:
+        """End every process but the first one."""
         ...
 
     async def end(self) -> None:

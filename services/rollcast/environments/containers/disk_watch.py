@@ -5,9 +5,11 @@ start -> every few seconds: its folder of this machine is measured -> too much: 
 """
 
 import asyncio
+import contextlib
 
+from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.podman import PodmanContainer
-from rollcast.environments.hosted.disk_use import DiskLimits, excess
+from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_unchanged
 
 PERIOD_SECONDS = 5.0
 """How often a container is measured."""
@@ -15,14 +17,18 @@ PERIOD_SECONDS = 5.0
 
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
     """Until it has ended. Raises nothing but a cancellation."""
-    folder = await container.written_folder()
-    if folder is None:
-        return
+    folder = None
     # Counting half a million files takes some seconds, in a thread of its own.
     limits = DiskLimits(num_bytes=max_bytes, num_entries=500_000)
     while not container.has_ended:
-        if reason := await asyncio.to_thread(excess, folder, (), limits):
-            container.end_reason = reason
-            await container.end()
-            return
+        # podman may be slow for a while: the next look succeeds.
+        with contextlib.suppress(ContainerError):
+            folder = folder or await container.written_folder()
+            processes = await container.process_ids()
+            reason = folder and await asyncio.to_thread(
+                excess, folder, processes, limits, opened_by=open_unchanged
+            )
+            if reason:
+                await container.end_because(reason)
+                return
         await asyncio.sleep(PERIOD_SECONDS)

@@ -15,6 +15,9 @@ from rollcast.environments.containers.container import (
 )
 from rollcast.processes.tree import kill_group
 
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end a killed command."""
+
 
 async def run_host_command(
     command: Sequence[str],
@@ -62,7 +65,11 @@ async def run_host_command(
     finally:
         if process.returncode is None:
             kill_group(process.pid)
-    code = await process.wait()
+    try:
+        async with asyncio.timeout(KILL_SECONDS):
+            code = await process.wait()
+    except TimeoutError:
+        raise ContainerError(f"{command[0]} cannot be killed") from None
     # A signal as a shell reports it
     return CommandOutput(bytes(content), code if code >= 0 else 128 - code, num_dropped, is_overdue)
 

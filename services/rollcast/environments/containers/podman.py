@@ -13,20 +13,25 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import resource
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+import structlog
+
+from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.containers.abandoned import owner_label
+from rollcast.environments.containers.archives import check_archive, pack_folder, unpack_file
 from rollcast.environments.containers.container import (
     CommandOutput,
-    Container,
     ContainerError,
+    SpoiledError,
 )
-from rollcast.environments.containers.files import pack_folder, unpack_file
 from rollcast.environments.containers.host_command import run_host_command
 from rollcast.environments.last_lines import LastLines
 
@@ -34,16 +39,21 @@ COMMAND_SECONDS = 60.0
 """Deadline of one command of podman that runs nothing of the container, on a busy machine."""
 END_SECONDS = 20.0
 """Longest end of a container."""
+END_ALL_SECONDS = 10.0
+"""Longest end of the programs in a container; a container in which it takes longer is ended."""
 FIRST_PROCESS = "exec 3<&0; while :; do (read -r _ <&3) & wait $!; [ $? -eq 1 ] && exit 0; done"
 """Waits until standard input closes. Its child waits, so that it can collect orphaned processes,
 and starts anew when a command of the container has ended everything."""
 END_ALL = "kill -9 -1"
 """In a container it ends every process but the first one and the shell itself."""
-MAKE_FOLDER = 'mkdir -p -- "$1"'
+MAKE_ROOM = 'rm -rf -- "$1" && mkdir -p -- "$2"'
 CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
 )  # fmt: skip
 """What package managers need of root. Others, such as raw sockets and devices, are given up."""
+KILLED = 137
+"""Exit code of a container whose first process was killed: from outside, or for its memory."""
+log = structlog.get_logger()
 
 
 def podman_command(settings: ContainerSettings) -> list[str]:
@@ -52,31 +62,35 @@ def podman_command(settings: ContainerSettings) -> list[str]:
 
 
 def limit_arguments(settings: ContainerSettings) -> list[str]:
-    """The limits of one container, as arguments of `podman run`.
-
-    Numbers of files and processes are always given: podman's own defaults are more than a process
-    without privileges may ask for.
-    """
+    """The network, rights and limits of one container, as arguments of `podman run`."""
     memory = int(settings.memory_gib * (1 << 30))
+    disk = int(settings.disk_gib * (1 << 30))
+    is_grouped = settings.limits == "cgroups"
+    num_processes = settings.processes
+    if is_grouped:
+        # The kernel counts this one over all containers of a user: control groups count for each.
+        # podman lowers its own to the machine's largest process number, and can give no more.
+        num_processes = int(Path("/proc/sys/kernel/pid_max").read_text())
+        hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        if hard != resource.RLIM_INFINITY:
+            num_processes = min(num_processes, hard)
+    # podman's own defaults of files and processes are more than a user without privileges may have.
+    limits = {"nofile": 1024, "nproc": num_processes, "core": 0, "fsize": disk}
+    if not is_grouped:
+        limits["data"] = memory
     arguments = [
-        *("--ulimit", "nofile=1024:1024"),
-        *("--ulimit", f"nproc={settings.processes}:{settings.processes}"),
-        *("--ulimit", "core=0:0"),
+        *("--network", settings.network, "--security-opt", "no-new-privileges"),
+        *("--cap-drop", "all", *(f"--cap-add={name}" for name in CAPABILITIES)),
+        # Neither proxies' passwords nor files outside of the container's own layer
+        *("--http-proxy=false", "--no-hosts", "--image-volume", "ignore", "--no-healthcheck"),
+        *(f"--ulimit={name}={value}:{value}" for name, value in limits.items()),
     ]
-    if settings.limits == "rlimits":
-        disk = int(settings.disk_gib * (1 << 30))
-        return [
-            *arguments,
-            *("--ulimit", f"as={memory}:{memory}"),
-            *("--ulimit", f"fsize={disk}:{disk}"),
+    if is_grouped:
+        arguments += [
+            *("--memory", str(memory), "--memory-swap", str(memory)),
+            *("--cpus", f"{settings.processors:g}", "--pids-limit", str(settings.processes)),
         ]
-    return [
-        *arguments,
-        *("--memory", str(memory)),
-        *("--memory-swap", str(memory)),
-        *("--cpus", f"{settings.processors:g}"),
-        *("--pids-limit", str(settings.processes)),
-    ]
+    return arguments
 
 
 class Podman:
@@ -90,18 +104,18 @@ class Podman:
         self, image: str, start_seconds: float, variables: Mapping[str, str] = {}
     ) -> "PodmanContainer":
         """A new container. variables: of every process in it. Raises ContainerError."""
-        settings = self._settings
+        if re.fullmatch(CONTAINER_IMAGE, image) is None:
+            raise ContainerError("this is no name of an image")
         name = f"rollcast-{uuid.uuid4().hex[:16]}"
-        read_end, write_end = os.pipe()
         command = [
             *self._podman, "run", "--interactive", "--rm", "--pull", "never", "--name", name,
-            "--label", owner_label(), "--timeout", str(int(settings.seconds)),
-            "--network", settings.network, "--security-opt", "no-new-privileges",
-            "--cap-drop", "all", *(f"--cap-add={name}" for name in CAPABILITIES),
-            *limit_arguments(settings),
-            *(f"--env={name}={value}" for name, value in variables.items()),
-            "--entrypoint", json.dumps(["/bin/sh", "-c", FIRST_PROCESS]), image,
+            *("--label", owner_label(), "--timeout", str(int(self._settings.seconds))),
+            # What a program writes to the first process's output is kept nowhere.
+            *("--log-driver", "none", *limit_arguments(self._settings)),
+            *(f"--env={variable}={value}" for variable, value in variables.items()),
+            *("--entrypoint", json.dumps(["/bin/sh", "-c", FIRST_PROCESS]), image),
         ]  # fmt: skip
+        read_end, write_end = os.pipe()
         try:
             keeper = await asyncio.create_subprocess_exec(
                 *command,
@@ -112,12 +126,14 @@ class Podman:
                 cwd="/proc",
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
             os.close(write_end)
-            raise ContainerError(f"podman cannot be started: {error.strerror}") from error
+            if isinstance(error, OSError | ValueError):
+                raise ContainerError(f"podman cannot be started: {error}") from error
+            raise
         finally:
             os.close(read_end)
-        container = PodmanContainer(name, self._podman, keeper, write_end, settings)
+        container = PodmanContainer(name, self._podman, keeper, write_end, self._settings)
         try:
             await container.wait_until_ready(start_seconds)
         except BaseException:
@@ -145,7 +161,7 @@ class PodmanContainer:
         self._settings = settings
         self._error_output = asyncio.create_task(_read_end(keeper))
         self.end_reason = ""
-        """Why it was ended from here; empty = it was not."""
+        """What its programs did for which it was ended from here; empty = nothing."""
 
     @property
     def name(self) -> str:
@@ -198,28 +214,26 @@ class PodmanContainer:
         output = await run_host_command(host_command, seconds)
         if output.is_overdue:
             # The end of podman's command does not end the program in the container.
-            await self._ask("exec", "--user", "0", self._name, "/bin/sh", "-c", END_ALL)
+            await self.end_programs()
         await self._raise_if_gone(output)
         return output
 
+    async def end_programs(self) -> None:
+        """End every process but the first one. Raises SpoiledError if that cannot be done."""
+        command = self.command_in(["/bin/sh", "-c", END_ALL], user="0")
+        output = await run_host_command(command, END_ALL_SECONDS)
+        if output.is_overdue:
+            await self.end_because("its programs could not be ended")
+            raise SpoiledError(self.end_reason)
+
+    async def end_because(self, reason: str) -> None:
+        """End it for what its programs did."""
+        self.end_reason = self.end_reason or reason
+        await self.end()
+
     async def put(self, folder: Path, target: str) -> None:
         archive = await asyncio.to_thread(pack_folder, folder)
-        output = await run_host_command(
-            [*self._podman, "exec", "--user", "0", self._name, "/bin/sh", "-c", MAKE_FOLDER, "sh",
-             target],
-            COMMAND_SECONDS,
-        )  # fmt: skip
-        await self._raise_if_gone(output)
-        await self.unpack(archive, target)
-
-    async def unpack(self, archive: bytes | IO[bytes], target: str) -> None:
-        """Unpack a tar archive in a folder that is there. Raises ContainerError."""
-        output = await run_host_command(
-            [*self._podman, "cp", "-", f"{self._name}:{target}"], COMMAND_SECONDS, stdin=archive
-        )
-        if output.code:
-            await self._raise_if_gone(output)
-            raise ContainerError(f"files cannot be copied to {target}: {output.text}")
+        await self._unpack(archive, removed=target, target=target)
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:
         # A tar archive pads what it holds, and ends in blocks of zeros.
@@ -229,32 +243,45 @@ class PodmanContainer:
             return None
         content = None if output.num_dropped else unpack_file(output.content)
         if content is None or len(content) > max_bytes:
-            raise ContainerError(f"{path} is no file of at most {max_bytes} bytes")
+            raise SpoiledError(f"{path} is no file of at most {max_bytes} bytes")
         return content
 
-    async def copy_to(self, other: Container, path: str) -> None:
+    async def copy_to(self, other: "PodmanContainer", path: str) -> None:
+        max_bytes = int(self._settings.disk_gib * (1 << 30))
         with tempfile.TemporaryFile() as archive:
-            max_bytes = int(self._settings.disk_gib * (1 << 30))
             output = await self._pack(path, max_bytes, archive)
-            if output.code or output.num_dropped:
+            if output.code:
                 await self._raise_if_gone(output)
-                raise ContainerError(f"{path} cannot be copied out of its container")
+                return
+            if output.num_dropped:
+                raise SpoiledError(f"{path} has more than {max_bytes} bytes")
             archive.seek(0)
-            await other.unpack(archive, str(PurePosixPath(path).parent))
+            with await asyncio.to_thread(check_archive, archive, path) as checked:
+                await other._unpack(checked, removed=path, target=str(PurePosixPath(path).parent))
 
     async def end(self) -> None:
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None
         if not self.has_ended:
-            with contextlib.suppress(ContainerError):
-                await self._ask("rm", "--force", "--time", "0", "--ignore", self._name)
+            failure = ""
+            try:
+                removal = await self._ask(
+                    *("rm", "--force", "--volumes", "--time", "0", "--ignore", self._name)
+                )
+                failure = removal.text if removal.code else ""
+            except ContainerError as error:
+                failure = str(error)
+            if failure:
+                log.warning("a container cannot be removed", container=self._name, reason=failure)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await self._keeper.wait()
         if not self.has_ended:
             self._keeper.kill()
-        await self._error_output
+        # podman's watcher may hold the output open.
+        await asyncio.wait({self._error_output}, timeout=END_SECONDS)
+        self._error_output.cancel()
 
     async def written_folder(self) -> Path | None:
         """The folder of this machine with what the container wrote; None = it is not known."""
@@ -264,10 +291,30 @@ class PodmanContainer:
         folder = Path(output.text.strip())
         return folder if output.code == 0 and folder.is_absolute() else None
 
+    async def process_ids(self) -> list[int]:
+        """Its processes, by their numbers on this machine."""
+        output = await self._ask("top", self._name, "hpid")
+        return [int(word) for word in output.text.split() if word.isdecimal()]
+
+    async def _unpack(self, archive: bytes | IO[bytes], *, removed: str, target: str) -> None:
+        """Unpack a tar archive in a folder, which is made; `removed` goes before. Raises
+        ContainerError.
+        """
+        command = ["/bin/sh", "-c", MAKE_ROOM, "sh", removed, target]
+        output = await self.run(command, COMMAND_SECONDS, user="0", folder="/")
+        if output.code:
+            raise SpoiledError(f"the folder {target} cannot be made: {output.text}")
+        output = await run_host_command(
+            [*self._podman, "cp", "-", f"{self._name}:{target}"], COMMAND_SECONDS, stdin=archive
+        )
+        if output.code:
+            await self._raise_if_gone(output)
+            raise SpoiledError(f"files cannot be copied to {target}: {output.text}")
+
     async def _pack(
         self, path: str, max_bytes: int, output_file: IO[bytes] | None
     ) -> CommandOutput:
-        """A file or folder as a tar archive. Raises ContainerError at the deadline."""
+        """A file or folder as a tar archive. Raises SpoiledError at the deadline."""
         output = await run_host_command(
             [*self._podman, "cp", f"{self._name}:{path}", "-"],
             COMMAND_SECONDS,
@@ -275,7 +322,7 @@ class PodmanContainer:
             max_bytes=max_bytes,
         )
         if output.is_overdue:
-            raise ContainerError(f"{path} was not copied within {COMMAND_SECONDS:g} s")
+            raise SpoiledError(f"{path} was not copied within {COMMAND_SECONDS:g} s")
         return output
 
     async def _raise_if_gone(self, output: CommandOutput) -> None:
@@ -284,8 +331,16 @@ class PodmanContainer:
         if output.code < 125:
             return
         state = await self._ask("inspect", "--format", "{{.State.Running}}", self._name)
-        if state.text.strip() != "true":
-            raise ContainerError(self.end_reason or "it has ended")
+        if state.text.strip() == "true":
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await self._keeper.wait()
+        if self.end_reason:
+            raise SpoiledError(self.end_reason)
+        if self._keeper.returncode not in (None, 0, KILLED):
+            raise SpoiledError("its first process was ended by another one")
+        raise ContainerError("it has ended")
 
     async def _ask(self, *arguments: str) -> CommandOutput:
         output = await run_host_command([*self._podman, *arguments], COMMAND_SECONDS)
@@ -295,7 +350,7 @@ class PodmanContainer:
 
 
 async def _read_end(keeper: asyncio.subprocess.Process) -> str:
-    """The last lines that podman wrote; in one line."""
+    """The last lines that podman wrote, in one line."""
     assert keeper.stderr is not None
     lines = LastLines()
     # Bytes of one read of a pipe

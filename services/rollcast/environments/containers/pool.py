@@ -2,7 +2,7 @@
 
 acquire -> a warm one, else a new one -> given to an episode -> release: ended
     '--- another is started in its place, in the background
-close: all are ended
+close: all are ended, and none starts any more
 """
 
 import asyncio
@@ -24,8 +24,12 @@ class ContainerPool:
         self._start_seconds = start_seconds
         self._podman = Podman(settings)
         self._warm: list[asyncio.Task[PodmanContainer]] = []
+        self._starting: set[asyncio.Task[PodmanContainer]] = set()
         self._watches: dict[PodmanContainer, asyncio.Task[None]] = {}
-        remove_abandoned_containers(podman_command(settings))
+        self._is_closed = False
+        self._cleaning = asyncio.create_task(
+            asyncio.to_thread(remove_abandoned_containers, podman_command(settings))
+        )
         self._fill()
 
     async def acquire(
@@ -39,42 +43,75 @@ class ContainerPool:
             raise EnvironmentFailedError(
                 "its row has no field `image`, and neither has the environment"
             )
-        try:
-            if self._warm and image == self._settings.image and not variables:
+        if image == self._settings.image and not variables:
+            while self._warm:
                 starting = self._warm.pop(0)
                 self._fill()
-                container = await starting
-                # One that waited for long may have reached the end of its life.
-                if container.has_ended:
-                    container = await self._start(image, variables)
-            else:
-                container = await self._start(image, variables)
-        except ContainerError as error:
-            raise EnvironmentFailedError(f"container of {image}: {error}") from error
+                # One that failed, or reached the end of its life while it waited, is passed over.
+                if (container := await self._finish(starting)) is not None:
+                    return container
+        starting = self._start(image, variables)
+        container = await self._finish(starting)
+        if container is None:
+            raise EnvironmentFailedError(f"container of {image}: {starting.exception()}")
         return container
 
     async def release(self, container: PodmanContainer) -> None:
         """End a container that `acquire` gave."""
-        watch = self._watches.pop(container, None)
+        watch = self._watches.get(container)
         if watch is not None:
             watch.cancel()
         await container.end()
+        self._watches.pop(container, None)
 
     async def close(self) -> None:
         """End all."""
-        warm, self._warm = self._warm, []
-        for starting in warm:
+        self._is_closed = True
+        for starting in self._starting:
             starting.cancel()
-        await asyncio.gather(*warm, return_exceptions=True)
+        await asyncio.gather(*self._starting, return_exceptions=True)
         await asyncio.gather(*(self.release(container) for container in list(self._watches)))
+        await self._cleaning
 
     def _fill(self) -> None:
         image = self._settings.image
-        while image is not None and len(self._warm) < self._settings.warm:
-            self._warm.append(asyncio.create_task(self._start(image, {})))
+        while image is not None and len(self._warm) < self._settings.warm and not self._is_closed:
+            self._warm.append(self._start(image, {}))
 
-    async def _start(self, image: str, variables: Mapping[str, str]) -> PodmanContainer:
+    async def _finish(self, starting: asyncio.Task[PodmanContainer]) -> PodmanContainer | None:
+        """Its container; None = it failed, or has ended. An episode that is given up meanwhile ends
+        it.
+        """
+        try:
+            await asyncio.wait({starting})
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._end_unused)
+            raise
+        if starting.cancelled() or starting.exception() is not None:
+            return None
+        container = starting.result()
+        if container.has_ended:
+            await self.release(container)
+            return None
+        return container
+
+    def _start(self, image: str, variables: Mapping[str, str]) -> asyncio.Task[PodmanContainer]:
+        starting = asyncio.create_task(self._start_watched(image, variables))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        return starting
+
+    async def _start_watched(self, image: str, variables: Mapping[str, str]) -> PodmanContainer:
+        """Raises ContainerError."""
+        if self._is_closed:
+            raise ContainerError("the generator ends")
         container = await self._podman.start(image, self._start_seconds, variables)
         max_bytes = int(self._settings.disk_gib * (1 << 30))
         self._watches[container] = asyncio.create_task(watch_disk(container, max_bytes))
         return container
+
+    def _end_unused(self, starting: asyncio.Task[PodmanContainer]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            container = starting.result()
+            self._watches[container].cancel()
+            self._watches[container] = asyncio.create_task(container.end())

@@ -1,15 +1,21 @@
 """The shipped tools `shell` and `python` in a container of the episode.
 
-A container that the model's programs ended is replaced and the call is answered: were that a
-failure of the environment, a model could leave every episode that it is about to lose.
+A container that the model's programs spoiled is ended and the call is answered; the next call
+starts another. Were that a failure of the environment, a model could leave every episode that it
+is about to lose.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
-from rollcast.environments.containers.container import CommandOutput, ContainerError
+from rollcast.environments.containers.container import (
+    CommandOutput,
+    ContainerError,
+    SpoiledError,
+)
 from rollcast.environments.containers.podman import END_ALL, PodmanContainer
 from rollcast.environments.containers.pool import ContainerPool
 
@@ -56,6 +62,7 @@ class ContainerTools:
         self._pool = pool
         self._image: str | None = None
         self._container: PodmanContainer | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:
         """Start the episode's container. Raises EnvironmentFailedError."""
@@ -77,19 +84,25 @@ class ContainerTools:
             return ToolResult(
                 f"Error: {tool} takes one parameter, {parameter}, a text", is_malformed=True
             )
+        # Linux starts no program with an argument of over 128 KiB
+        if "\0" in code or len(code.encode("utf-8", "replace")) > 100_000:
+            return ToolResult(f"Error: {parameter} has a NUL, or more than 100,000 bytes")
         # A command may take this part of a call's deadline. Then it is ended, and the answer still
         # has its output.
         seconds = self._settings.call_seconds * 0.9
-        assert self._container is not None
         command = ["/bin/sh", "-c", RUN_AND_END_ALL, "sh", *program, code]
+        if self._container is None:
+            self._container = await self._pool.acquire(self._image)
         try:
             output = await self._container.run(command, seconds)
-        except ContainerError as error:
-            await self._replace()
+        except SpoiledError as error:
+            self._end_in_background()
             return ToolResult(
                 f"Error: {error}; the next call begins in a new container, without files of "
                 "earlier calls"
             )
+        except ContainerError as error:
+            raise EnvironmentFailedError(f"its container: {error}") from error
         return ToolResult(_answer(output, seconds), is_overdue=output.is_overdue)
 
     async def reward(self) -> float | None:
@@ -102,13 +115,15 @@ class ContainerTools:
 
     async def end(self) -> None:
         """End the container."""
+        self._end_in_background()
+        await asyncio.gather(*self._ending)
+
+    def _end_in_background(self) -> None:
         container, self._container = self._container, None
         if container is not None:
-            await self._pool.release(container)
-
-    async def _replace(self) -> None:
-        await self.end()
-        self._container = await self._pool.acquire(self._image)
+            ending = asyncio.create_task(self._pool.release(container))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
 
 
 def _answer(output: CommandOutput, seconds: float) -> str:

@@ -43,8 +43,17 @@ def run_in_container(command: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
+        # The end of this command does not end the program in the container.
+        subprocess.run(  # noqa: S603  # our own program
+            [*shlex.split(os.environ["ROLLCAST_CONTAINER"]), "/bin/sh", "-c", "kill -9 -1"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
         return f"[ended: the command took more than {COMMAND_SECONDS:g} s]"
-    except ValueError as error:  # a NUL in it
+    except (ValueError, OSError) as error:  # a NUL in it, or too long
         return f"Error: the command cannot be run: {error}"
     text = ended.stdout.decode("utf-8", "replace").rstrip("\n")
     if len(text) > MAX_ANSWER_CHARACTERS:
@@ -78,7 +87,7 @@ def ask(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def main() -> None:
     row = json.load(sys.stdin)
-    messages: list[dict[str, Any]] = [{"role": "user", "content": row["prompt"]}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": str(row.get("prompt", ""))}]
     while (message := ask(messages)) is not None:
         messages.append(message)
         calls = message.get("tool_calls") or []
@@ -93,7 +102,7 @@ def main() -> None:
 def _answer(function: dict[str, Any]) -> str:
     try:
         command = json.loads(function["arguments"])["command"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         command = None
     if function["name"] != "shell" or not isinstance(command, str):
         return "Error: there is one tool, shell, with one parameter, command, a text"

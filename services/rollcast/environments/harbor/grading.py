@@ -2,29 +2,44 @@
 
 shared     in the agent's container
 separate   in a fresh one of the same image, which gets the task's artifacts
+
+Whatever keeps them from a reward was done by what they test: SpoiledError, and the lowest reward.
+Were it no verdict, a model could leave every episode that it is about to lose.
 """
 
 import asyncio
 import json
 import math
 import time
+from collections.abc import Mapping
 
-from rollcast.environments.containers.container import Container, ContainerError
-from rollcast.environments.containers.podman import PodmanContainer
+from rollcast.environments.containers.container import Container, ContainerError, SpoiledError
+from rollcast.environments.containers.podman import COMMAND_SECONDS, PodmanContainer
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, resolve_variables
 
 MAX_REWARD_BYTES = 1 << 16
-SETUP_SECONDS = 60.0
-"""Longest small command of our own in a container."""
 MAKE_LOGS = "mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod -R 777 /logs"
-REMOVE_REWARDS = "rm -f /logs/verifier/reward.txt /logs/verifier/reward.json"
+RENEW_VERIFIER = "rm -rf /logs/verifier && mkdir -p /logs/verifier && chmod 777 /logs/verifier"
 RUN_TESTS = "/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1"
 
 
-class NoRewardError(Exception):
-    """The tests gave no reward: no verdict on the model. The message is one sentence."""
+def grading_seconds(task: HarborTask, start_seconds: float) -> float:
+    """The longest time between an agent's end and its reward."""
+    tests = task.file.verifier.timeout_sec + 4 * COMMAND_SECONDS
+    if task.file.verifier.environment_mode == "shared":
+        return tests
+    num_copies = len(list(task.artifacts))
+    return tests + start_seconds + health_seconds(task) + 3 * num_copies * COMMAND_SECONDS
+
+
+def health_seconds(task: HarborTask) -> float:
+    """The longest time until a task's services are ready."""
+    check = task.file.environment.healthcheck
+    if check is None:
+        return 0.0
+    return check.start_period_sec + check.retries * (check.timeout_sec + check.interval_sec)
 
 
 async def prepare(container: Container, task: HarborTask) -> None:
@@ -48,53 +63,63 @@ async def prepare(container: Container, task: HarborTask) -> None:
         await asyncio.sleep(check.start_interval_sec if is_starting else check.interval_sec)
 
 
-async def grade(pool: ContainerPool, container: PodmanContainer, task: HarborTask) -> float:
-    """The reward of what is in the agent's container. Raises NoRewardError, ContainerError and
-    EnvironmentFailedError.
+async def grade(
+    pool: ContainerPool,
+    container: PodmanContainer,
+    task: HarborTask,
+    of_machine: Mapping[str, str],
+) -> float:
+    """The reward of what is in the agent's container. of_machine: variables.
+
+    Raises SpoiledError if that has no reward, ContainerError and EnvironmentFailedError.
     """
+    # What the agent left running would change files under the tests.
+    await container.end_programs()
     if task.file.verifier.environment_mode == "shared":
-        return await _run_tests(container, task)
-    variables = resolve_variables(task.file.environment.env)
+        return await _run_tests(container, task, of_machine)
+    variables = resolve_variables(task.file.environment.env, of_machine)
     fresh = await pool.acquire(task_image(task), variables)
     try:
         await prepare(fresh, task)
         for path in task.artifacts:
             await container.copy_to(fresh, path)
-        return await _run_tests(fresh, task)
+        return await _run_tests(fresh, task, of_machine)
     finally:
         await pool.release(fresh)
 
 
-async def _run_tests(container: Container, task: HarborTask) -> float:
-    await _run_own(container, REMOVE_REWARDS)
+async def _run_tests(
+    container: Container, task: HarborTask, of_machine: Mapping[str, str]
+) -> float:
+    await _run_own(container, RENEW_VERIFIER)
     await container.put(task.folder / "tests", "/tests")
     await _run_own(container, "chmod +x /tests/test.sh")
     verifier = task.file.verifier
     output = await container.run(
         ["/bin/sh", "-c", RUN_TESTS],
         verifier.timeout_sec,
-        variables=resolve_variables(verifier.env),
+        variables=resolve_variables(verifier.env, of_machine),
         user=None if verifier.user is None else str(verifier.user),
         folder=task.file.environment.workdir,
     )
     if output.is_overdue:
-        raise NoRewardError(f"its tests did not end within {verifier.timeout_sec:g} s")
+        raise SpoiledError(f"its tests did not end within {verifier.timeout_sec:g} s")
     for name in ("reward.json", "reward.txt"):
         content = await container.read(f"/logs/verifier/{name}", MAX_REWARD_BYTES)
         if content is not None:
             return parse_reward(name, content)
-    raise NoRewardError(f"its tests ended with exit code {output.code} and wrote no reward")
+    raise SpoiledError(f"its tests ended with exit code {output.code} and wrote no reward")
 
 
 def parse_reward(name: str, content: bytes) -> float:
-    """The reward in reward.txt or reward.json. Raises NoRewardError."""
+    """The reward in reward.txt or reward.json. Raises SpoiledError."""
     try:
         text = content.decode()
         reward = _parse_json(text) if name.endswith(".json") else float(text)
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise NoRewardError(f"its tests wrote {name} without a reward ({error})") from error
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
+        raise SpoiledError(f"its tests wrote {name} without a reward ({error})") from error
     if not math.isfinite(reward):
-        raise NoRewardError(f"its tests wrote the reward {reward} in {name}")
+        raise SpoiledError(f"its tests wrote the reward {reward} in {name}")
     return reward
 
 
@@ -109,6 +134,6 @@ def _parse_json(text: str) -> float:
 
 
 async def _run_own(container: Container, command: str) -> None:
-    output = await container.run(["/bin/sh", "-c", command], SETUP_SECONDS, user="0")
+    output = await container.run(["/bin/sh", "-c", command], COMMAND_SECONDS, user="0", folder="/")
     if output.code:
-        raise ContainerError(f"{command} failed in its container: {output.text}")
+        raise SpoiledError(f"{command} failed in its container: {output.text}")

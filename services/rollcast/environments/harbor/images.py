@@ -1,12 +1,18 @@
 """The image of a task: pulled, or built from its Dockerfile under a name that its content gives."""
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.check import has_image, last_line, missing_image
+from rollcast.environments.containers.check import (
+    has_image,
+    last_line,
+    missing_image,
+    run_podman,
+)
 from rollcast.environments.containers.podman import podman_command
 from rollcast.environments.harbor.task import HarborTask
 
@@ -18,9 +24,10 @@ def task_image(task: HarborTask) -> str:
     digest = hashlib.sha256()
     context = task.folder / "environment"
     for path in sorted(context.rglob("*")):
-        digest.update(f"{path.relative_to(context)}\0{path.lstat().st_mode}\0".encode())
+        digest.update(os.fsencode(path.relative_to(context)))
+        digest.update(f"\0{path.lstat().st_mode}\0".encode())
         if path.is_symlink():
-            digest.update(str(path.readlink()).encode())
+            digest.update(os.fsencode(path.readlink()))
         elif path.is_file():
             digest.update(_content_digest(path))
     return f"localhost/rollcast-task:{digest.hexdigest()[:32]}"
@@ -43,9 +50,7 @@ def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Ite
             *("--file", str(context / "Dockerfile")), str(context),
         ]  # fmt: skip
         seconds = task.file.environment.build_timeout_sec
-        subprocess.run(  # noqa: S603  # podman
-            command, capture_output=True, timeout=seconds, check=True
-        )
+        run_podman(command, seconds)
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: {task.name}: its image cannot be built ({last_line(error)}); correct "

@@ -20,16 +20,19 @@ from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.containers.container import ContainerError
+from rollcast.environments.containers import enter
+from rollcast.environments.containers.container import ContainerError, SpoiledError
 from rollcast.environments.containers.podman import PodmanContainer
 from rollcast.environments.containers.pool import ContainerPool
-from rollcast.environments.harbor.grading import NoRewardError, grade, prepare
+from rollcast.environments.harbor.grading import grade, prepare
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, read_task, resolve_variables
 from rollcast.processes.tree import kill_group
 
 EXIT_NO_VERDICT = 126
 """Above the codes that a run file may name as the model's mistake."""
+VARIABLES = "ROLLCAST_TASK_VARIABLES"
+"""Variable with those of the machine that tasks name, as JSON; the agent does not see it."""
 SHIPPED_AGENT = ("-P", "-m", "rollcast.environments.harbor.agent")
 POST_SECONDS = 30.0
 MIB = 1 / 1024
@@ -52,29 +55,36 @@ def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSet
 
 
 async def play(environment: HarborEnvironment, start_seconds: float, row: str) -> int:
-    """Play one task; returns the exit code. Raises ContainerError, EnvironmentFailedError,
-    NoRewardError and UserError if there is no verdict.
+    """Play one task; returns the exit code. Raises ContainerError, EnvironmentFailedError and
+    UserError if there is no verdict.
     """
+    of_machine: dict[str, str] = json.loads(os.environ.pop(VARIABLES, "{}"))
     task = read_task(task_folder(environment.tasks, json.loads(row)))
     pool = ContainerPool(task_settings(environment.container, task), start_seconds)
     try:
-        variables = resolve_variables(task.file.environment.env)
+        variables = resolve_variables(task.file.environment.env, of_machine)
         container = await pool.acquire(task_image(task), variables)
-        await prepare(container, task)
+        await _prepare(container, task)
         code = await _run_agent(environment, container, task, row)
         if code != 0 and code not in environment.model_exit_codes:
             return code
         try:
-            reward = await grade(pool, container, task)
-        except ContainerError:
-            # What the agent wrote ended its container: that is a verdict.
-            if not container.end_reason:
-                raise
+            reward = await grade(pool, container, task, of_machine)
+        except SpoiledError as error:
+            print(f"the lowest reward: {error}", flush=True)
             reward = environment.reward_range[0]
         await asyncio.to_thread(_post_reward, reward)
         return code
     finally:
         await pool.close()
+
+
+async def _prepare(container: PodmanContainer, task: HarborTask) -> None:
+    """Nothing of a model has run in it so far. Raises ContainerError."""
+    try:
+        await prepare(container, task)
+    except SpoiledError as error:
+        raise ContainerError(f"{task.name}: {error}") from error
 
 
 def task_folder(tasks: Path, row: dict[str, Any]) -> Path:
@@ -101,7 +111,10 @@ async def _run_agent(
     process = await asyncio.create_subprocess_exec(
         *(environment.command or (sys.executable, *SHIPPED_AGENT)),
         stdin=asyncio.subprocess.PIPE,
-        env={**os.environ, "ROLLCAST_CONTAINER": shlex.join(inside)},
+        env={
+            **os.environ,
+            "ROLLCAST_CONTAINER": shlex.join([sys.executable, "-I", "-S", enter.__file__, *inside]),
+        },
         start_new_session=True,
     )
     try:
@@ -137,7 +150,7 @@ def main() -> int:
     row = sys.stdin.read()
     try:
         return asyncio.run(play(environment, order["start_seconds"], row))
-    except (ContainerError, EnvironmentFailedError, NoRewardError, UserError, OSError) as error:
+    except (ContainerError, EnvironmentFailedError, UserError, OSError, ValueError) as error:
         print(error, flush=True)
         return EXIT_NO_VERDICT
 

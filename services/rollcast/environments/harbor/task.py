@@ -3,17 +3,20 @@
 task.toml  instruction.md  environment/Dockerfile  tests/test.sh  [solution/]
 """
 
-import os
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.errors import UserError
+from rollcast.environments.containers.archives import pack_folder
+from rollcast.environments.containers.container import ContainerError
 
 MAX_TEXT_BYTES = 1 << 20
 """Largest task.toml and instruction: the latter is a prompt."""
@@ -25,6 +28,7 @@ ABSENT: Mapping[str, tuple[Any, ...]] = {
 CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{(\w+)(?::-(.*))?\}", re.DOTALL)
 """The value of the machine's variable, or what follows `:-`."""
+Seconds = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class TaskPart(BaseModel):
@@ -34,12 +38,12 @@ class TaskPart(BaseModel):
 
 
 class AgentPart(TaskPart):
-    timeout_sec: float | None = Field(default=None, gt=0)
+    timeout_sec: Seconds | None = None
     user: str | int | None = None
 
 
 class VerifierPart(TaskPart):
-    timeout_sec: float = Field(default=600.0, gt=0)
+    timeout_sec: Seconds = 600.0
     env: dict[str, str] = {}
     user: str | int | None = None
     environment_mode: Literal["shared", "separate"] = "shared"
@@ -47,16 +51,16 @@ class VerifierPart(TaskPart):
 
 class HealthCheckPart(TaskPart):
     command: str
-    interval_sec: float = Field(default=5.0, ge=0)
-    timeout_sec: float = Field(default=30.0, gt=0)
-    start_period_sec: float = Field(default=0.0, ge=0)
-    start_interval_sec: float = Field(default=5.0, ge=0)
-    retries: int = Field(default=3, ge=1)
+    interval_sec: Seconds = 5.0
+    timeout_sec: Seconds = 30.0
+    start_period_sec: float = Field(default=0.0, ge=0, le=1_000_000)
+    start_interval_sec: Seconds = 5.0
+    retries: int = Field(default=3, ge=1, le=10_000)
 
 
 class EnvironmentPart(TaskPart):
-    build_timeout_sec: float = Field(default=600.0, gt=0)
-    docker_image: str | None = None
+    build_timeout_sec: Seconds = 600.0
+    docker_image: str | None = Field(default=None, pattern=CONTAINER_IMAGE)
     cpus: float | None = Field(default=None, gt=0)
     memory_mb: int | None = Field(default=None, gt=0)
     storage_mb: int | None = Field(default=None, gt=0)
@@ -121,7 +125,7 @@ def read_task(folder: Path) -> HarborTask:
     text = _read_text(folder / "task.toml")
     try:
         fields = _without_absent(_renamed(tomllib.loads(text)))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, for one
         raise UserError(f"{folder / 'task.toml'}: is no TOML ({error}); correct it") from None
     sentences = [f"{folder}/{sentence}" for sentence in _unsupported_files(folder)]
     try:
@@ -136,38 +140,40 @@ def read_task(folder: Path) -> HarborTask:
             f"{folder / 'environment/Dockerfile'}: is missing; write it, or set "
             "environment.docker_image in task.toml"
         )
-    for section, variables in (
-        ("environment.env", file.environment.env),
-        ("verifier.env", file.verifier.env),
-    ):
-        sentences += [
-            f"{folder / 'task.toml'}: {section} needs the variable {name} of this machine; export "
-            "it where the run is started"
-            for name in _unset(variables)
-        ]
+    try:
+        pack_folder(folder / "tests")
+    except ContainerError as error:
+        sentences.append(str(error))
     if sentences:
         raise UserError("\n".join(sentences))
     return HarborTask(folder, _without_canary(_read_text(folder / "instruction.md")), file)
 
 
-def resolve_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables whose values may name variables of this machine."""
+def machine_variables(task: HarborTask) -> dict[str, bool]:
+    """The variables of the machine that a task names, and whether it needs them."""
+    needed: dict[str, bool] = {}
+    for value in (*task.file.environment.env.values(), *task.file.verifier.env.values()):
+        match = VARIABLE.fullmatch(value)
+        if match is not None:
+            needed[match[1]] = needed.get(match[1], False) or match[2] is None
+    return needed
+
+
+def resolve_variables(
+    variables: Mapping[str, str], of_machine: Mapping[str, str]
+) -> dict[str, str]:
+    """Variables whose values may name those of the machine."""
     resolved = {}
     for name, value in variables.items():
         match = VARIABLE.fullmatch(value)
-        resolved[name] = value if match is None else os.environ.get(match[1], match[2] or "")
+        resolved[name] = value if match is None else of_machine.get(match[1], match[2] or "")
     return resolved
-
-
-def _unset(variables: Mapping[str, str]) -> Iterator[str]:
-    for value in variables.values():
-        match = VARIABLE.fullmatch(value)
-        if match is not None and match[2] is None and match[1] not in os.environ:
-            yield match[1]
 
 
 def _read_text(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path}: is no file; write it")
         with path.open("rb") as file:
             content = file.read(MAX_TEXT_BYTES + 1)
         if len(content) > MAX_TEXT_BYTES:
@@ -188,7 +194,19 @@ def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
         allows_internet = environment.pop("allow_internet")
         if allows_internet is not None:
             environment.setdefault("network_mode", "public" if allows_internet else "no-network")
+    if isinstance(environment, dict):
+        for name in ("memory", "storage"):
+            if name in environment:
+                environment.setdefault(f"{name}_mb", _mebibytes(environment.pop(name)))
     return fields
+
+
+def _mebibytes(size: Any) -> Any:
+    """Of a size such as 2G or 512M; another value stays, and is refused."""
+    match = re.fullmatch(r"([0-9.]{1,20})([GMK])", str(size).strip().upper())
+    if match is None or match[1].count(".") > 1 or not match[1].strip("."):
+        return size
+    return math.floor(float(match[1]) * {"G": 1024, "M": 1, "K": 1 / 1024}[match[2]])
 
 
 def _without_absent(fields: dict[str, Any]) -> dict[str, Any]:

@@ -36,13 +36,16 @@ def excess(
     processes: Iterable[int],
     limits: DiskLimits,
     pause: Callable[[], None] = lambda: None,
+    opened_by: Callable[[str, int | None], int] = open_folder,
 ) -> str:
     """The exceeded limit, in words; empty = none.
 
-    Counting stops there, and calls `pause` again and again.
+    Counting stops there, and calls `pause` again and again. opened_by: gives the descriptor of a
+    folder by its name and its parent's descriptor.
     """
     num_bytes = sum(_nameless(processes))
-    for num_entries, (size, depth) in enumerate(_entries(folder, limits.depth), start=1):
+    entries = _entries(folder, limits.depth, opened_by)
+    for num_entries, (size, depth) in enumerate(entries, start=1):
         num_bytes += size
         if num_entries > limits.num_entries:
             return f"it had more than the {limits.num_entries:,} files that are allowed"
@@ -58,12 +61,19 @@ def excess(
     return ""
 
 
-def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
+def open_unchanged(name: str, parent: int | None) -> int:
+    """A descriptor of a folder whose rights stay as they are. Raises OSError."""
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+
+
+def _entries(
+    folder: Path, max_depth: int, opened_by: Callable[[str, int | None], int]
+) -> Iterator[tuple[int, int]]:
     """Size and depth of everything below the folder.
 
     Folders are opened from their parents: no path is too long.
     """
-    opened = [_ReadFolder(str(folder), None)]
+    opened = [_ReadFolder(str(folder), None, opened_by)]
     try:
         while opened:
             entry = opened[-1].next_entry()
@@ -78,7 +88,7 @@ def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
                     depth,
                 )
                 if is_folder and depth <= max_depth:
-                    opened.append(_ReadFolder(entry.name, opened[-1].descriptor))
+                    opened.append(_ReadFolder(entry.name, opened[-1].descriptor, opened_by))
     finally:
         for inner in opened:
             inner.close()
@@ -87,13 +97,15 @@ def _entries(folder: Path, max_depth: int) -> Iterator[tuple[int, int]]:
 class _ReadFolder:
     """A folder whose entries are read one by one. One that was removed has no entries."""
 
-    def __init__(self, name: str, parent: int | None) -> None:
+    def __init__(
+        self, name: str, parent: int | None, opened_by: Callable[[str, int | None], int]
+    ) -> None:
         self.descriptor = -1
         self._stack = contextlib.ExitStack()
         self._entries: Iterator[os.DirEntry[str]] = iter(())
         with contextlib.suppress(OSError):
             # A folder that its owner may not read is made readable: it would hide its content.
-            self.descriptor = open_folder(name, parent)
+            self.descriptor = opened_by(name, parent)
             self._stack.callback(os.close, self.descriptor)
             self._entries = self._stack.enter_context(os.scandir(self.descriptor))
 

@@ -1,19 +1,30 @@
 """Task folders in Harbor's format: a program for each episode, with a container of its own."""
 
+import asyncio
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
 from rollcast.environments.containers.abandoned import remove_abandoned_containers
-from rollcast.environments.containers.check import missing_for_containers
+from rollcast.environments.containers.check import missing_for_containers, missing_start
 from rollcast.environments.containers.podman import podman_command
-from rollcast.environments.harbor.images import make_image
-from rollcast.environments.harbor.play import task_settings
-from rollcast.environments.harbor.task import HarborTask, read_task, task_folders
-from rollcast.environments.harness.program import absolute
+from rollcast.environments.harbor.grading import grading_seconds
+from rollcast.environments.harbor.images import make_image, task_image
+from rollcast.environments.harbor.play import VARIABLES, task_folder, task_settings
+from rollcast.environments.harbor.task import (
+    HarborTask,
+    machine_variables,
+    read_task,
+    task_folders,
+)
+from rollcast.environments.harness.program import SECRET_PREFIXES, absolute
 from rollcast.environments.kinds.harness import HarnessPrograms
 from rollcast.environments.kinds.kind import Surroundings
 from rollcast.environments.kinds.lookup import missing_program
@@ -30,16 +41,39 @@ def missing(settings: HarborEnvironment, field: str) -> Iterator[str]:
     except UserError as error:
         yield f"{field}.tasks = {error}"
         return
+    has_started = False
     for folder in folders:
         try:
             task = read_task(folder)
         except UserError as error:
             yield str(error)
             continue
-        too_much = list(asks_for_more(settings, task, field))
-        yield from too_much
-        if not lacking and not too_much:
-            yield from make_image(settings.container, task, f"{field}.tasks")
+        sentences = [*asks_for_more(settings, task, field), *unset_variables(task)]
+        if not lacking and not sentences:
+            sentences = list(make_image(settings.container, task, f"{field}.tasks"))
+        if not lacking and not sentences and not has_started:
+            has_started = True
+            image = task_image(task)
+            sentences = list(missing_start(settings.container, image, f"{field}.container"))
+        yield from sentences
+
+
+def missing_in_rows(
+    settings: HarborEnvironment, field: str, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Sentences on rows that name no task."""
+    for number, row in enumerate(rows, start=1):
+        try:
+            folder = task_folder(settings.tasks, row)
+        except UserError as error:
+            yield f"{field}: row {number} of its data set: {error}"
+            return
+        if not folder.is_dir():
+            yield (
+                f"{field}: row {number} of its data set: task = {row['task']} is no folder of "
+                f"{settings.tasks}; write the data set by python -m rollcast.environments.harbor"
+            )
+            return
 
 
 def start(settings: HarborEnvironment, surroundings: Surroundings) -> "HarborPrograms":
@@ -50,9 +84,6 @@ class HarborPrograms(HarnessPrograms):
     """A process for each episode, which plays a task."""
 
     def __init__(self, settings: HarborEnvironment, surroundings: Surroundings) -> None:
-        # The keeper of a killed episode kills podman's watcher of its container too.
-        clean_up = partial(remove_abandoned_containers, podman_command(settings.container))
-        clean_up()
         command = settings.command
         played = settings.model_copy(
             update={
@@ -65,6 +96,11 @@ class HarborPrograms(HarnessPrograms):
             "start_seconds": settings.reset_seconds,
         }
         program = ("-P", "-m", "rollcast.environments.harbor.play", json.dumps(order))
+        # The keeper of a killed episode kills podman's watcher of its container too.
+        clean_up = partial(remove_abandoned_containers, podman_command(settings.container))
+        self._cleaning = asyncio.get_running_loop().run_in_executor(None, clean_up)
+        variables = {**surroundings.variables, VARIABLES: json.dumps(_machine_values(settings))}
+        surroundings = replace(surroundings, variables=variables)
         super().__init__((sys.executable, *program), surroundings, clean_up)
 
 
@@ -78,10 +114,36 @@ def asks_for_more(settings: HarborEnvironment, task: HarborTask, field: str) -> 
                 f"{field}.container.{name} = {getattr(allowed, name):g}: the task {task.name} asks "
                 f"for {getattr(asked, name):g}; raise it, or take the task out of the folder"
             )
-    # Copies and the fresh container of separate tests
-    needed = task.file.verifier.timeout_sec + 60.0
+    needed = grading_seconds(task, settings.reset_seconds)
     if settings.call_seconds < needed:
         yield (
-            f"{field}.call_seconds = {settings.call_seconds:g}: the tests of {task.name} may take "
-            f"{task.file.verifier.timeout_sec:g} s; set it to {needed:g} at least"
+            f"{field}.call_seconds = {settings.call_seconds:g}: the tests of {task.name}, with all "
+            f"that is done before them, may take {needed:g} s; set it to that at least"
         )
+
+
+def unset_variables(task: HarborTask) -> Iterator[str]:
+    for name, is_needed in machine_variables(task).items():
+        if name.upper().startswith(SECRET_PREFIXES):
+            yield (
+                f"{task.folder / 'task.toml'}: env names the variable {name}, which no task gets; "
+                "take it out"
+            )
+        elif is_needed and name not in os.environ:
+            yield (
+                f"{task.folder / 'task.toml'}: env needs the variable {name} of this machine; "
+                "export it where the run is started"
+            )
+
+
+def _machine_values(settings: HarborEnvironment) -> dict[str, str]:
+    """The variables of this machine that its tasks name. Raises UserError."""
+    names: set[str] = set()
+    for folder in task_folders(settings.tasks):
+        with contextlib.suppress(UserError):  # the check before the start has said so
+            names.update(machine_variables(read_task(folder)))
+    return {
+        name: os.environ[name]
+        for name in names
+        if name in os.environ and not name.upper().startswith(SECRET_PREFIXES)
+    }

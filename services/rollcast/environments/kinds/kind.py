@@ -1,6 +1,6 @@
 """The module of a kind, as the generator and the check before a run use it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -88,6 +88,17 @@ class EnvironmentKind(Protocol):
     def missing(self, settings: Any, field: str) -> Iterator[str]: ...
 
     def start(self, settings: Any, surroundings: Surroundings) -> Any: ...
+
+
+def missing_in_rows(
+    settings: EnvironmentSettings, field: str, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Sentences on what the rows of a run name and this machine lacks. A kind whose rows name such
+    things has a function of this name too.
+    """
+    of_kind = getattr(find_kind(settings), "missing_in_rows", None)
+    if of_kind is not None:
+        yield from of_kind(settings, field, rows)
 
 
 def find_kind(settings: EnvironmentSettings) -> EnvironmentKind:

@@ -2,12 +2,17 @@
 containers, and MCP servers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.own_functions import is_function
 from rollcast.connections.bearer import NoTokenError, bearer_headers
-from rollcast.environments.containers.check import missing_for_containers
+from rollcast.environments.containers.check import (
+    missing_for_containers,
+    missing_image,
+    missing_start,
+)
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.containers.tools import ContainerTools
 from rollcast.environments.hosted.live import HostedEnvironment
@@ -45,6 +50,28 @@ def missing(settings: ToolSet, field: str) -> Iterator[str]:
             bearer_headers(server.token_variable)
         except NoTokenError as error:
             yield f"{field}.mcp.{index}.token_variable: {error}; export it where the run is started"
+
+
+def missing_in_rows(
+    settings: ToolSet, field: str, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Sentences on images that rows name; each is pulled if it is not there."""
+    if settings.profile != "container" or settings.container_settings.image is not None:
+        return
+    seen_images: set[str] = set()
+    for number, row in enumerate(rows, start=1):
+        image = row.get("image")
+        if not isinstance(image, str):
+            yield f"{field}: row {number} of its data set has no field image; name one in each row"
+            return
+        if image not in seen_images:
+            seen_images.add(image)
+            lacking = list(
+                missing_image(settings.container_settings, image, f"{field}: row {number}: image")
+            )
+            yield from lacking
+            if len(seen_images) == 1 and not lacking:
+                yield from missing_start(settings.container_settings, image, f"{field}.container")
 
 
 def start(settings: ToolSet, surroundings: Surroundings) -> "ToolSets":
