@@ -100,9 +100,8 @@ def histories_of_sheet(
             own_name = run_name or name
             if len(runs) == 1:
                 own_name = name if run is None else run
-            run_evaluations = read_run_evaluations(
-                curve if len(runs) == 1 else curve.select_run(run_name), own_name
-            )
+            run_rows = curve if len(runs) == 1 else curve.select_run(run_name)
+            run_evaluations = read_run_evaluations(run_rows, own_name)
             history = make_history(run_evaluations, own_name, curve.origin, say)
             rates = column(history.evaluations, "pass_rate")
             refuse_outside(rates, curve)
@@ -314,13 +313,11 @@ def _histories_of_prometheus(
     origin = Origin(
         "Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS
     )
-    histories = []
-    for name in runs:
-        curve_points, _, num_incomplete = logs_by_run[name].sorted_out()
-        histories.append(
-            RunHistory(name, curve_points, origin=origin, num_incomplete=num_incomplete)
-        )
-    return histories
+    sorted_logs = {name: logs_by_run[name].sorted_out() for name in runs}
+    return [
+        RunHistory(name, log.curve_points, origin=origin, num_incomplete=log.num_incomplete)
+        for name, log in sorted_logs.items()
+    ]
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:

@@ -10,6 +10,7 @@ from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, format_count
 from rollcast.curves.columns.choices import some
 from rollcast.curves.columns.curve_sheet import CurveSheet
+from rollcast.curves.columns.named_column import NamedColumn
 from rollcast.curves.columns.restarts import MAX_RESTARTS_PER_ROW, Rows, going_back
 from rollcast.curves.columns.units import TIME_UNITS
 from rollcast.curves.evaluations import (
@@ -19,7 +20,7 @@ from rollcast.curves.evaluations import (
     Origin,
     RunHistory,
 )
-from rollcast.curves.sheet import Mask, Numbers, not_a_number
+from rollcast.curves.sheet import Mask, Numbers
 from rollcast.runfolder.survival import LEAST_GRADED_SHARE, NEVER_ENDED, surviving
 from rollcast.scaling.law.curve import Array
 
@@ -153,7 +154,7 @@ def _find_malformed(
             odd_name = columns.name_of(quantity)
     complaint = ""
     if odd_name is not None:
-        complaint = not_a_number(curve.sheet.texts(odd_name)[first], odd_name)
+        complaint = NamedColumn(odd_name, curve.evaluations.sheet).complaint
     is_negative = is_evaluation & (numbers["compute"].values < 0)
     if np.any(is_negative) and not complaint:
         lowest_compute = float(np.min(numbers["compute"].values[is_negative]))

@@ -92,10 +92,9 @@ class NamedColumn:
 
     @property
     def complaint(self) -> str:
-        """A sentence on the first text in it that is not a number; empty without any."""
-        texts = self.texts
-        odd = (texts[row] for row in np.flatnonzero(self.numbers.odd) if texts[row].strip())
-        return next((not_a_number(text, self.name) for text in odd), "")
+        """A sentence on the first field that is not a number; empty without any."""
+        odd_rows = np.flatnonzero(self.numbers.odd)
+        return not_a_number(self.texts[odd_rows[0]], self.name) if odd_rows.size else ""
 
 
 NamedColumns = Mapping[str, NamedColumn]
