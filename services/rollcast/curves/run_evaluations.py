@@ -30,7 +30,7 @@ QUANTITIES = (
     "pass_rate", "compute", "standard_error", "start_up", "trained_tokens", "samples",
     "truncation_ratio", "devices", "time",
 )  # fmt: skip
-"""Of an evaluation, as columns hold them."""
+"""Quantities of an evaluation that columns hold."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _find_malformed(
         is_malformed |= is_odd
         if np.any(is_odd) and (row := int(np.argmax(is_odd))) < first:
             first = row
-            odd_name = columns.name_of(quantity)
+            odd_name = columns.column_name(quantity)
     complaint = ""
     if odd_name is not None:
         complaint = NamedColumn(odd_name, curve.evaluations.sheet).complaint

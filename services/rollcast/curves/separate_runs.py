@@ -115,7 +115,7 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
 def _chosen_runs(
     curve: CurveSheet, runs: list[LoggedRun], tell: Tell, *, is_one: bool
 ) -> CurveSheet:
-    """As `separate_runs`, for several runs."""
+    """The requested one of several runs, or those with enough readings. Raises UserError."""
     listed = _list_runs(runs, curve.columns.counter)
     option = _option_for_run(curve.column_options)
     if curve.wanted_run is not None:

@@ -96,7 +96,7 @@ class UsualColumns:
 
 @dataclass(frozen=True)
 class ComputeChoice:
-    """What the names and values of a sheet's counters say.
+    """The counters of a sheet, by names and values.
 
     Attributes:
         sheet: with counters that continue through the epochs.
@@ -129,7 +129,7 @@ class CurveColumns:
         """The column of what rises over the run: steps, or else compute."""
         return self.step or self.compute
 
-    def name_of(self, quantity: str) -> str | None:
+    def column_name(self, quantity: str) -> str | None:
         """The column that holds a quantity of an evaluation; None if none does."""
         return _OWN_NAMES.get(quantity) or getattr(self, quantity)
 
@@ -140,7 +140,7 @@ def named_columns(sheet: Sheet) -> NamedColumns:
 
 
 def find_columns(names: Iterable[str], wanted_names: Iterable[str]) -> list[str]:
-    """Those of the wanted columns that are among the names, as the file spells them.
+    """The wanted columns that are among the names, as the file spells them.
 
     Upper and lower case are the same, unless two columns of the file differ in nothing else.
     """
@@ -162,10 +162,12 @@ def find_column(names: Iterable[str], wanted_names: Iterable[str]) -> str | None
 def usual_columns(columns: NamedColumns) -> UsualColumns:
     """The counters among the columns."""
     usual_steps = find_columns(columns, STEP_NAMES)
-    others = [name for name in columns if name not in usual_steps and columns[name].is_step_counter]
+    other_names = [
+        name for name in columns if name not in usual_steps and columns[name].is_step_counter
+    ]
     # A counter of evaluations may count 1, 2, 3 where others count optimizer steps.
-    others.sort(key=lambda name: bool(columns[name].words & EVALUATION_WORDS))
-    steps = sorted([*usual_steps, *others], key=lambda name: name.casefold() == CALL_COUNTER)
+    other_names.sort(key=lambda name: bool(columns[name].words & EVALUATION_WORDS))
+    steps = sorted([*usual_steps, *other_names], key=lambda name: name.casefold() == CALL_COUNTER)
     epoch = find_column(columns, EPOCH_NAMES)
     return UsualColumns(
         [columns[name] for name in find_columns(columns, COMPUTE_NAMES)],
@@ -211,7 +213,7 @@ def requested_column(
 ) -> str | None:
     """The column that was asked for, or else the first with a usual name, as the sheet spells it.
 
-    Raises UserError: there is none of the name that was asked for.
+    Raises UserError: the sheet lacks the column that was asked for.
     """
     asked_name = getattr(column_options, option)
     column = find_column(names, usual if asked_name is None else (asked_name,))
@@ -291,13 +293,13 @@ def per_cent_by_name(pass_rate: NamedColumn, column_options: Columns) -> str:
 
     So small a percentage all run long is less likely.
     """
-    known = pass_rate.known
+    finite = pass_rate.finite
     is_as_written = column_options.scale == 1 and column_options.offset == 0
-    if not (is_as_written and pass_rate.is_per_cent and known.size and known.max() <= 1):
+    if not (is_as_written and pass_rate.is_per_cent and finite.size and finite.max() <= 1):
         return ""
     return (
         f"{shorten_name(pass_rate.name)} is per cent by its name but holds at most "
-        f"{known.max():g}, read as parts of 1; if it is per cent, add "
+        f"{finite.max():g}, read as parts of 1; if it is per cent, add "
         f"{column_options.option('scale')} 0.01"
     )
 

@@ -22,7 +22,7 @@ from rollcast.scaling.law.curve import Array
 def choose_compute(
     columns: NamedColumns, usual: UsualColumns, pass_rate: NamedColumn, tell: Tell
 ) -> ComputeChoice:
-    """The columns that could be the compute. `tell` receives which counters are continued."""
+    """The columns that could be the compute; the callback receives which counters are continued."""
     sheet = pass_rate.sheet
     epoch = usual.epoch
     for step in usual.steps:
@@ -47,12 +47,12 @@ def choose_compute(
 def _candidates(
     columns: NamedColumns, usual: UsualColumns, pass_rate: NamedColumn, restarted: Set[str]
 ) -> Sequence[NamedColumn]:
-    """Of device-hours and steps the first column that has a value for almost every evaluation; of
-    others one for each unit. If none has, the one that has a value for most of them.
+    """The first column of device-hours and steps that has a value for almost every evaluation, else
+    one column for each unit. If none has, the one that has a value for most evaluations.
     """
     is_evaluation = pass_rate.numbers.is_given
     num_evaluations = max(int(is_evaluation.sum()), 1)
-    others = {name: column for name, column in columns.items() if name != pass_rate.name}
+    other_columns = {name: column for name, column in columns.items() if name != pass_rate.name}
 
     def covered_share(column: NamedColumn) -> float:
         return int((column.numbers.is_given & is_evaluation).sum()) / num_evaluations
@@ -65,12 +65,12 @@ def _candidates(
     sparse: list[NamedColumn] = []
     for group in (usual.hours, usual.steps):
         names = [column.name for column in group if column.name not in restarted]
-        there = [others[name] for name in names if name in others]
+        there = [other_columns[name] for name in names if name in other_columns]
         if (covering := next(filter(is_compute, there), None)) is not None:
             return [covering]
         sparse.extend(there)
     by_unit: dict[str, NamedColumn] = {}
-    for column in sorted(others.values(), key=_by_clock):
+    for column in sorted(other_columns.values(), key=_by_clock):
         is_counted = (
             column.unit in (STEPS, TOKENS, SAMPLES, SECONDS, HOURS, EPOCHS)
             and not column.words & STATISTIC_WORDS

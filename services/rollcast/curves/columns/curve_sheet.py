@@ -1,5 +1,4 @@
-"""What each column of a log is, decided once: by what the user chose, by the columns' names and by
-their values.
+"""The one decision which column of a log is which: by the user's choices, by names and by values.
 
 `curve_sheet` is the entry. Whatever works on a log later asks the record that it returns for a
 quantity, `pass_rate` or `incarnation`, and never looks at a column's name.
@@ -66,12 +65,12 @@ class CurveSheet:
         rows for which a mask (n,) is true.
         """
         if isinstance(key, str):
-            return self.sheet.numbers(self.columns.name_of(key))
+            return self.sheet.numbers(self.columns.column_name(key))
         return replace(self, sheet=self.sheet.only(key))
 
     def __contains__(self, quantity: str) -> bool:
         """Whether a column holds the quantity."""
-        name = self.columns.name_of(quantity)
+        name = self.columns.column_name(quantity)
         return name is not None and self.sheet.column(name) is not None
 
     def __or__(self, columns: Mapping[str, Column]) -> "CurveSheet":
@@ -150,8 +149,8 @@ class CurveSheet:
 def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Tell) -> CurveSheet:
     """The requested rows, and the columns that hold their curve. `run`: None = all runs.
 
-    `tell` receives sentences on a choice that is not obvious. Raises UserError: no row is left, or
-    a column is missing or not clear, and what helps.
+    The callback receives sentences on a choice that is not obvious. Raises UserError: no row is
+    left, or a column is missing or not clear, and what helps.
     """
     sheet = with_ratios(sheet)
     sheet, wanted_run = requested_rows(sheet, column_options, run)
@@ -164,9 +163,7 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         choice = choose_pass_rate(columns, usual.steps)
         pass_rate = only_column(choice.columns, columns, column_options, "pass_rate")
         if choice.notes:
-            notes = "; ".join(
-                f"{note.before}{some(note.names)}{note.after}" for note in choice.notes
-            )
+            notes = "; ".join(f"{note.head}{some(note.names)}{note.tail}" for note in choice.notes)
             tell(f"{notes}; {column_options.option('pass_rate')} chooses another column")
     compute_choice = choose_compute(columns, usual, columns[pass_rate], tell)
     sheet = compute_choice.sheet

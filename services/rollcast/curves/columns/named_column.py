@@ -62,7 +62,7 @@ class NamedColumn:
     @property
     def may_be_pass_rate(self) -> bool:
         """Whether it holds numbers, and is by its name neither compute nor something else."""
-        return not (self.is_compute or self.words & OTHER_WORDS) and bool(self.known.size)
+        return not (self.is_compute or self.words & OTHER_WORDS) and bool(self.finite.size)
 
     @property
     def numbers(self) -> Numbers:
@@ -85,8 +85,8 @@ class NamedColumn:
         return bool(np.any(numbers.odd | numbers.per_cent))
 
     @property
-    def known(self) -> Array:
-        """Its finite values."""
+    def finite(self) -> Array:
+        """The finite values."""
         values = self.values
         return values[np.isfinite(values)]
 

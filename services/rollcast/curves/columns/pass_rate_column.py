@@ -27,9 +27,9 @@ MIN_SERIES_READINGS = 2
 class Note(NamedTuple):
     """A sentence on a choice, around a list of columns."""
 
-    before: str
+    head: str
     names: Sequence[str] = ()
-    after: str = ""
+    tail: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _Candidate:
     """A column that may hold the pass rate, and its known values."""
 
     measure: Measure
-    known: Array
+    finite: Array
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class _Candidate:
 
     @property
     def is_in_range(self) -> bool:
-        return bool(np.all((self.known >= 0) & (self.known <= 1)))
+        return bool(np.all((self.finite >= 0) & (self.finite <= 1)))
 
 
 def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> PassRateChoice:
@@ -110,17 +110,22 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
     """
     is_taken = np.isfinite(columns[chosen_column].values)
     # An accuracy of tokens may be held out.
-    others = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}
+    other_words = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}
     evaluation_columns = []
     for name, column in columns.items():
-        if name == chosen_column or column.words & others or column.measure or column.is_compute:
+        if (
+            name == chosen_column
+            or column.words & other_words
+            or column.measure
+            or column.is_compute
+        ):
             continue
         values = column.values
         is_known = np.isfinite(values)
-        known = values[is_known]
-        is_varying = known.size >= MIN_SERIES_READINGS and bool(np.any(known != known[0]))
+        finite = values[is_known]
+        is_varying = finite.size >= MIN_SERIES_READINGS and bool(np.any(finite != finite[0]))
         is_apart = bool(column.words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
-        if is_varying and is_apart and known.min() >= 0 and known.max() <= 1:
+        if is_varying and is_apart and finite.min() >= 0 and finite.max() <= 1:
             evaluation_columns.append(name)
     return evaluation_columns
 
@@ -128,11 +133,11 @@ def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
 def _candidates(columns: NamedColumns) -> list[_Candidate]:
     """The columns that measure success; of those with the same values only the best name."""
     candidates = [
-        _Candidate(measure, known)
+        _Candidate(measure, finite)
         for column in columns.values()
         if (measure := column.measure) is not None
-        and (known := column.known).size
-        and not _is_something_else(measure, known)
+        and (finite := column.finite).size
+        and not _is_something_else(measure, finite)
     ]
     # Some frameworks log one reading under two names, which would look ambiguous.
     best: dict[bytes, str] = {}
@@ -141,8 +146,8 @@ def _candidates(columns: NamedColumns) -> list[_Candidate]:
         # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
         comparable_values = np.where(np.isnan(values), np.nan, values + 0.0)
         best.setdefault(sha256(comparable_values.tobytes()).digest(), candidate.name)
-    kept = set(best.values())
-    return [candidate for candidate in candidates if candidate.name in kept]
+    kept_names = set(best.values())
+    return [candidate for candidate in candidates if candidate.name in kept_names]
 
 
 def _preference(candidate: _Candidate) -> tuple[int, bool, int, int, int]:
@@ -208,8 +213,8 @@ def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
         sentence = (
             f"{right[0].name} is taken, the part of the reward for right answers; other parts are "
         )
-        others = [part.name for part in parts if part is not right[0]]
-        return PassRateChoice([right[0].name], (Note(sentence, others),))
+        other_names = [part.name for part in parts if part is not right[0]]
+        return PassRateChoice([right[0].name], (Note(sentence, other_names),))
     alone = Note(f"{parts[0].name} is one part of a reward, and no total is there")
     return PassRateChoice([part.name for part in parts], (alone,) if len(parts) == 1 else ())
 
@@ -271,7 +276,7 @@ def _only_other(columns: NamedColumns) -> list[str]:
     """If no name is that of a measure, the one column that is not compute: `Value` of `Wall
     time,Step,Value`.
     """
-    numeric = [column for column in columns.values() if column.known.size]
-    others = [column for column in numeric if not column.is_compute]
-    is_clear = len(others) == 1 < len(numeric) and not others[0].words & OTHER_WORDS
-    return [others[0].name] if is_clear else []
+    numeric = [column for column in columns.values() if column.finite.size]
+    rest = [column for column in numeric if not column.is_compute]
+    is_clear = len(rest) == 1 < len(numeric) and not rest[0].words & OTHER_WORDS
+    return [rest[0].name] if is_clear else []

@@ -89,10 +89,10 @@ def _bounds_beside(column: NamedColumn) -> tuple[float, float] | None:
     `.../max`; or None.
     """
     names = [_MEAN.sub(word, column.name) for word in ("min", "max")]
-    least, largest = (NamedColumn(name, column.sheet).known for name in names)
-    if column.name in names or not (least.size and largest.size) or least.min() >= largest.max():
+    lowest, highest = (NamedColumn(name, column.sheet).finite for name in names)
+    if column.name in names or not (lowest.size and highest.size) or lowest.min() >= highest.max():
         return None
-    return float(least.min()), float(largest.max())
+    return float(lowest.min()), float(highest.max())
 
 
 def _rounded_down(value: float) -> float:

@@ -131,9 +131,9 @@ def _rises(values: Array) -> bool:
 
 def _whole_values(column: NamedColumn) -> Array:
     """The known values of a column, none of them negative; empty if one is not a whole number."""
-    known = column.known
-    is_whole = bool(np.all((known >= 0) & (known == np.floor(known))))
-    return np.asarray(known if is_whole else known[:0])
+    finite = column.finite
+    is_whole = bool(np.all((finite >= 0) & (finite == np.floor(finite))))
+    return np.asarray(finite if is_whole else finite[:0])
 
 
 def find_total(columns: NamedColumns, count: NamedColumn) -> Total | None:

@@ -47,7 +47,7 @@ must rise."""
 STATISTIC_WORDS = _words(
     "avg average mean max min std median length len remaining left eta limit target budget planned"
 )
-"""Of a counter these make something that does not count the run: `mean_steps`, `steps_left`."""
+"""A counter with one of these does not count the run: `mean_steps`, `steps_left`."""
 CLOCK_WORDS = _words("timestamp date datetime wall clock created at")
 """Words of a moment, which also counts pauses; a duration counts from the start of the run."""
 
