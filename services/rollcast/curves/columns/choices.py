@@ -209,17 +209,17 @@ def requested_rows(
 
 
 def requested_column(
-    names: Iterable[str], column_options: Columns, option: str, usual: Sequence[str] = ()
+    columns: NamedColumns, column_options: Columns, option: str, usual: Sequence[str] = ()
 ) -> str | None:
     """The column that was asked for, or else the first with a usual name, as the sheet spells it.
 
     Raises UserError: the sheet lacks the column that was asked for.
     """
     asked_name = getattr(column_options, option)
-    column = find_column(names, usual if asked_name is None else (asked_name,))
+    column = find_column(columns, usual if asked_name is None else (asked_name,))
     if column is None and asked_name is not None:
         raise UserError(
-            f"no column {asked_name!r}; name one of {some(list(names))} with "
+            f"no column {asked_name!r}; name one of {some(list(columns))} with "
             f"{column_options.option(option)}"
         )
     return column
