@@ -208,6 +208,31 @@ def requested_rows(
     return sheet.only(keep), wanted_run
 
 
+def check_seconds(column_options: Columns) -> None:
+    """Raises UserError unless seconds and devices are given together, and instead of compute."""
+    if column_options.seconds is None and column_options.devices is None:
+        return
+    if column_options.seconds is None:
+        raise UserError(
+            f"--devices {column_options.devices:g}: needs --seconds, the column of the time that "
+            "passed"
+        )
+    if column_options.compute is not None:
+        raise UserError(
+            f"--seconds {column_options.seconds}: --compute is given too; leave one of them out"
+        )
+    if column_options.devices is None:
+        raise UserError(
+            f"--seconds {column_options.seconds}: needs --devices, to count device-hours"
+        )
+    # 1e7: more than any run has had; a larger number is a slip of the keyboard.
+    if not 0 < column_options.devices <= 1e7:
+        raise UserError(
+            f"--devices {column_options.devices:g}: give the number of devices that the run had, 1 "
+            "or more"
+        )
+
+
 def requested_column(
     columns: NamedColumns, column_options: Columns, option: str, usual: Sequence[str] = ()
 ) -> str | None:

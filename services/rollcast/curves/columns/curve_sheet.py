@@ -12,11 +12,11 @@ from typing import overload
 
 import numpy as np
 
-from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, format_count
 from rollcast.curves.columns.choices import (
     Columns,
     CurveColumns,
+    check_seconds,
     curve_columns,
     named_columns,
     only_column,
@@ -156,8 +156,7 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
     sheet, wanted_run = requested_rows(sheet, column_options, run)
     columns = named_columns(sheet)
     usual = usual_columns(columns)
-    if column_options.seconds is not None or column_options.devices is not None:
-        _check_seconds(column_options)
+    check_seconds(column_options)
     pass_rate = requested_column(columns, column_options, "pass_rate")
     if pass_rate is None:
         choice = choose_pass_rate(columns, usual.steps)
@@ -191,26 +190,3 @@ def curve_sheet(sheet: Sheet, column_options: Columns, run: str | None, tell: Te
         f"moment; the first is at {chosen.counter} {first}"
     )
     return curve[~np.isin(np.arange(sheet.num_rows), strays)]
-
-
-def _check_seconds(column_options: Columns) -> None:
-    """Raises UserError unless seconds and devices are given together, and instead of compute."""
-    if column_options.seconds is None:
-        raise UserError(
-            f"--devices {column_options.devices:g}: needs --seconds, the column of the time that "
-            "passed"
-        )
-    if column_options.compute is not None:
-        raise UserError(
-            f"--seconds {column_options.seconds}: --compute is given too; leave one of them out"
-        )
-    if column_options.devices is None:
-        raise UserError(
-            f"--seconds {column_options.seconds}: needs --devices, to count device-hours"
-        )
-    # 1e7: more than any run has had; a larger number is a slip of the keyboard.
-    if not 0 < column_options.devices <= 1e7:
-        raise UserError(
-            f"--devices {column_options.devices:g}: give the number of devices that the run had, 1 "
-            "or more"
-        )
