@@ -105,27 +105,18 @@ def histories_of_sheet(
             history = make_history(run_evaluations, own_name, curve.origin, say)
             rates = column(history.evaluations, "pass_rate")
             refuse_outside(rates, curve)
-            histories.append(_with_budget(history, curve.sheet.budget_steps, say))
+            budget_steps = curve.sheet.budget_steps
+            # The rest of a run that has reached the end that its log states is not known.
+            if budget_steps and history.evaluations and history.evaluations[-1].step < budget_steps:
+                say(
+                    f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if "
+                    "you give no other"
+                )
+                history = replace(history, budget_steps=budget_steps)
+            histories.append(history)
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
     return histories
-
-
-def _with_budget(history: RunHistory, budget_steps: float | None, say: Tell) -> RunHistory:
-    """The history with the end that its log states, unless the run is there: then its rest is not
-    known.
-    """
-    if (
-        budget_steps is None
-        or not history.evaluations
-        or history.evaluations[-1].step >= budget_steps
-    ):
-        return history
-    say(
-        f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if you give no "
-        "other"
-    )
-    return replace(history, budget_steps=budget_steps)
 
 
 def forecast_source(

@@ -9,7 +9,6 @@ pass rate.
 """
 
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 
@@ -17,9 +16,9 @@ from rollcast.curves.amounts import Tell, format_count
 from rollcast.curves.columns.curve_sheet import CurveSheet
 from rollcast.curves.columns.labels import Label
 from rollcast.curves.columns.ratios import binomial_errors
-from rollcast.curves.columns.restarts import MAX_STRETCHES, Rows, going_back
+from rollcast.curves.columns.restarts import MAX_STRETCHES, Rows
 from rollcast.curves.columns.units import EPOCHS
-from rollcast.curves.sheet import Column, Mask
+from rollcast.curves.sheet import Column
 from rollcast.scaling.law.curve import Array
 
 MIN_OUTCOMES_PER_STEP = 2
@@ -48,7 +47,7 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
         return curve
     if not is_binary and curve.columns.unit == EPOCHS and np.any(at[rows] % 1):
         return curve  # parts of an epoch are rounded places, each of several readings
-    stretches = _stretches(curve, at, is_known)
+    stretches = curve.stretches
     if stretches.max() >= MAX_STRETCHES:
         return curve
     steps = curve["step"].values
@@ -79,18 +78,6 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
         f"{'binomial' if is_binary else 'of the means'}"
     )
     return _with_means(curve, rows, values, groups, is_binary=is_binary)
-
-
-def _stretches(curve: CurveSheet, at: Array, is_known: Mask) -> Rows:
-    """(m,) numbers, equal for evaluations of one run between two restarts."""
-    names = list(compress(curve.run_names, is_known))
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    # Rows of several runs may alternate, so a lower step in the next row is no restart.
-    if len(numbers) > 1:
-        return np.array([numbers[name] for name in names], dtype=np.int64)
-    begins = np.zeros(at.size, dtype=np.int64)
-    begins[going_back(curve.sheet, at, is_known)] = 1
-    return np.asarray(np.cumsum(begins)[is_known])
 
 
 def _number_groups(*keys: Array | Rows) -> Rows:

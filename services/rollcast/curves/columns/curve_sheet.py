@@ -96,6 +96,22 @@ class CurveSheet:
         return going_back(self.sheet, self.counts, is_evaluation)
 
     @property
+    def stretches(self) -> Rows:
+        """(m,) numbers, equal for rows of one run between two restarts; of the rows with a pass rate
+        and a compute that are finite.
+        """
+        compute = self["compute"].values
+        is_known = np.isfinite(self["pass_rate"].values) & np.isfinite(compute)
+        runs = list(compress(self.run_names, is_known))
+        numbers = {run: number for number, run in enumerate(dict.fromkeys(runs))}
+        # Rows of several runs may alternate, so a lower step in the next row is no restart.
+        if len(numbers) > 1:
+            return np.array([numbers[run] for run in runs], dtype=np.int64)
+        begins = np.zeros(compute.size, dtype=np.int64)
+        begins[going_back(self.sheet, compute, is_known)] = 1
+        return np.asarray(np.cumsum(begins)[is_known])
+
+    @property
     def strays(self) -> Rows:
         """Rows that fall back for a moment, as those of a line that a model quotes; none if columns
         name the runs or the incarnations.
