@@ -97,8 +97,8 @@ class CurveSheet:
 
     @property
     def stretches(self) -> Rows:
-        """(m,) numbers, equal for rows of one run between two restarts; of the rows with a pass rate
-        and a compute that are finite.
+        """(m,) numbers, equal for rows of one run between two restarts; of rows with a pass rate
+        and a compute, both finite.
         """
         compute = self["compute"].values
         is_known = np.isfinite(self["pass_rate"].values) & np.isfinite(compute)
