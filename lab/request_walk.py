@@ -23,7 +23,6 @@ from typing import Any
 import httpx
 
 import rollcast
-from lab.csv_walk import figures
 from rollcast.generator.endpoint.application import EndpointApplication
 from rollcast.rollouts.records import LengthBudget
 from rollcast.wire.version import PolicyVersion
@@ -68,6 +67,19 @@ class RequestWalk:
         if self._is_under_way and is_function and code not in self._seen and HOME in path.parents:
             self._seen.add(code)
             self.stops.append((path.relative_to(HOME).as_posix(), code.co_qualname))
+
+
+def figures(stops: list[tuple[str, str]]) -> dict[str, int]:
+    """Stops, rooms and returns of a walk."""
+    rooms: set[str] = set()
+    num_returns = 0
+    here = ""
+    for room, _ in stops:
+        if room != here and room in rooms:
+            num_returns += 1
+        rooms.add(room)
+        here = room
+    return {"stops": len(stops), "rooms": len(rooms), "returns": num_returns}
 
 
 async def walk() -> list[tuple[str, str]]:

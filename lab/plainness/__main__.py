@@ -2,8 +2,8 @@
 
     python -m lab.plainness [--since REVISION] [--list] [ROOT]
 
---since measures that revision too, and what a reader walks through from a CSV to its forecast in
-both, and writes both columns to lab/results/plainness.json. --list prints every odd phrase.
+--since measures that revision too, and writes both columns to lab/results/plainness.json. --list
+prints every odd phrase.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
-import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,10 +23,6 @@ from lab.plainness.idiom import prose_hits
 from lab.plainness.literals import user_visible_hits
 from testkit.record import LAB_RESULTS, write_result
 
-CSV_WALK = Path(__file__).parents[1] / "csv_walk.py"
-WALKED_CURVE = "step,pass_rate,compute\n" + "".join(
-    f"{n},{0.5 - 0.3 / n},{n / 10}\n" for n in range(1, 41)
-)
 PATIENCE_SECONDS = 120
 CONTROLLER = "rollcast/trainer/control/controller.py"
 
@@ -109,26 +102,6 @@ def _num_words(root: Path) -> int:
     return sum(len(page.read_text().split()) for page in read)
 
 
-def walk(root: Path) -> dict[str, int]:
-    """Stops, rooms and returns of the walk through a checkout, for a CSV of 40 evaluations."""
-    with tempfile.TemporaryDirectory() as folder:
-        curve = Path(folder) / "curve.csv"
-        curve.write_text(WALKED_CURVE)
-        command = [sys.executable, str(CSV_WALK), str(curve), "--json"]
-        environment = {**os.environ, "PYTHONPATH": str(root / "services")}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, timeout=PATIENCE_SECONDS, check=True
-        )
-    found = json.loads(done.stdout)
-    return {
-        **{f"{name} of the walk": found[name] for name in ("stops", "rooms", "returns")},
-        **{
-            f"{name} of the walk before the law": count
-            for name, count in found["without_scaling"].items()
-        },
-    }
-
-
 def at_revision(revision: str) -> dict[str, float | None]:
     """Every measure of an earlier revision."""
     archive = subprocess.run(
@@ -137,7 +110,7 @@ def at_revision(revision: str) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as packed:
             packed.extractall(folder, filter="data")
-        return {**figures(Path(folder)), **walk(Path(folder))}
+        return figures(Path(folder))
 
 
 def main() -> None:
@@ -155,7 +128,7 @@ def main() -> None:
             print(hit)
         return
     root = arguments.root.resolve()
-    columns = {"now": {**figures(root), **walk(root)}}
+    columns = {"now": figures(root)}
     if arguments.since:
         columns = {"before": at_revision(arguments.since), **columns}
     width = max(map(len, columns["now"]))

@@ -23,7 +23,7 @@ from rollcast.config.bounds import COMPUTES, MOST_COMPUTE
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import DIFFERENCE, amount, counted_evaluations
 from rollcast.curves.answer import answer_as_json, readings_at
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import fit_options, forecast_source, histories_of_sheet
 from rollcast.curves.data_sheet import ARRAYS, make_data_sheet
 from rollcast.curves.run_forecast import RunForecast, forecast_history

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_histories
 from rollcast.curves.evaluations import RunHistory
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from testkit.forked_programs import ForkedPrograms
 from testkit.formats.history import read_history
 

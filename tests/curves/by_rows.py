@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import (
+from rollcast.curves.columns.choices import find_column, some
+from rollcast.curves.columns.labels import MAX_KINDS
+from rollcast.curves.columns.restarts import MAX_RESTARTS_PER_ROW, MIN_STEPS_AGAIN
+from rollcast.curves.columns.words import (
     COMPUTE_NAMES,
+    LABELS,
     STANDARD_ERROR_NAMES,
     STEP_NAMES,
     TRUNCATION_NAMES,
-    find_column,
-    some,
 )
 from rollcast.curves.evaluations import CurvePoint
-from rollcast.curves.labels import LABELS, MAX_KINDS
-from rollcast.curves.restarts import MAX_RESTARTS_PER_ROW, MAX_STEP, MIN_STEPS_AGAIN
-from rollcast.curves.sheet import PER_CENT, Row, not_a_number
+from rollcast.curves.sheet import MAX_STEP, PER_CENT, Row, not_a_number
 from rollcast.runfolder.survival import NEVER_ENDED, graded_share
 
 

@@ -17,12 +17,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import TIME_UNITS, Columns
-from rollcast.curves.curve_sheet import CurveSheet, curve_sheet, make_history, read_run_evaluations
+from rollcast.curves.columns.choices import Columns
+from rollcast.curves.columns.curve_sheet import CurveSheet, curve_sheet
+from rollcast.curves.columns.units import TIME_UNITS
 from rollcast.curves.evaluations import CurvePoint, clear_impossible_values
 from rollcast.curves.formats import delimited
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.recognise import read_sheet
+from rollcast.curves.run_evaluations import make_history, read_run_evaluations
 from rollcast.curves.sheet import ROWS_AT_ONCE, Row, Sheet
 from rollcast.runfolder.survival import surviving
 from rollcast.telemetry.evaluation_metrics import is_own_curve

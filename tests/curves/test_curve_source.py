@@ -10,7 +10,7 @@ import pytest
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import natural
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_curve, read_curves
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.formats.delimited import has_decimal_commas

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.evaluations import CurvePoint, EvaluationLog, Reading
 from rollcast.curves.run_forecast import RunBudget
 from rollcast.curves.sources.file import CurveFileReader

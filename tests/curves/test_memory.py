@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tracemalloc
 
-from rollcast.curves.columns import Columns
-from rollcast.curves.curve_sheet import curve_sheet, make_history, read_run_evaluations
+from rollcast.curves.columns.choices import Columns
+from rollcast.curves.columns.curve_sheet import curve_sheet
+from rollcast.curves.run_evaluations import make_history, read_run_evaluations
 from rollcast.curves.sheet import Sheet
 
 NUM_ROWS = 50_000

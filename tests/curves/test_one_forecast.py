@@ -16,7 +16,7 @@ import rollcast
 from rollcast.config.connections import Http
 from rollcast.config.curve_sources import CurveFile
 from rollcast.connections.http import HttpServer, listen, service_routes
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.evaluations import Reading
 from rollcast.curves.run_forecast import RunForecast

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import CurvePoint
 from rollcast.curves.sources import prometheus as sources

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.run import RunConfig
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.formats import wandb_offline
 from rollcast.curves.formats.log_file import LogFile

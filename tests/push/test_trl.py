@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.push import follow
 from testkit.forecaster.service_process import running
 from testkit.formats.history import read_history

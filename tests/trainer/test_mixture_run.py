@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.run import RunConfig, parse_run_config
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.sources.run_folder import RunFolder
 from rollcast.forecaster.board import Board

@@ -10,7 +10,7 @@ from typing import Any
 from rollcast.config.recipe import PipelineSchedule
 from rollcast.config.run import RunConfig
 from rollcast.config.run_end import StopWhen
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_curve
 from rollcast.curves.evaluations import EvaluationLog
 from rollcast.curves.sources.metrics_page import interpret

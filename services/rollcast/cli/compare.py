@@ -19,7 +19,7 @@ from rollcast.cli.run_report import cautions, middle_law, not_described, number,
 from rollcast.config.errors import UserError
 
 if TYPE_CHECKING:
-    from rollcast.curves.columns import Columns
+    from rollcast.curves.columns.choices import Columns
     from rollcast.curves.evaluations import Origin
     from rollcast.scaling.decisions.compare import Comparison
     from rollcast.scaling.decisions.forecast import Forecast

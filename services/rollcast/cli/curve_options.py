@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from rollcast.curves.columns import Columns
+    from rollcast.curves.columns.choices import Columns
 
 Run = Annotated[
     str | None,
@@ -85,7 +85,7 @@ class ColumnOptions:
 
     def chosen(self) -> Columns:
         """The columns in the form that readers of curves take."""
-        from rollcast.curves.columns import Columns
+        from rollcast.curves.columns.choices import Columns
 
         return Columns(**{**vars(self), "where": tuple(self.where or ())})
 

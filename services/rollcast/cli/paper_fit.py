@@ -20,7 +20,7 @@ from rollcast.curves.curve_source import read_curves
 from rollcast.scaling.law.baselines import PAPER_ASYMPTOTES, PAPER_MIDPOINTS, paper_grid
 
 if TYPE_CHECKING:
-    from rollcast.curves.columns import Columns
+    from rollcast.curves.columns.choices import Columns
     from rollcast.curves.evaluations import Origin
     from rollcast.scaling.law.curve import Curve, SigmoidParameters
 

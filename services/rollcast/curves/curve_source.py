@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from rollcast.config.errors import UserError
 from rollcast.config.printable import printable
-from rollcast.curves.amounts import Tell, incomplete_points, left_out, natural
+from rollcast.curves.amounts import Tell, format_count, incomplete_points, left_out, natural
 from rollcast.curves.axis import column
-from rollcast.curves.columns import Columns, some
-from rollcast.curves.curve_sheet import curve_sheet, make_history, read_run_evaluations
+from rollcast.curves.columns.choices import Columns, some
+from rollcast.curves.columns.curve_sheet import curve_sheet
+from rollcast.curves.columns.pass_rate_range import refuse_outside
 from rollcast.curves.evaluations import MAX_EVALUATIONS, EvaluationLog, Origin, RunHistory
 from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.outcomes import average_outcomes
-from rollcast.curves.pass_rate_range import refuse_outside
+from rollcast.curves.run_evaluations import make_history, read_run_evaluations
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.runfolder.files import EVALUATIONS
 from rollcast.scaling.law.curve import DEVICE_HOURS
@@ -40,9 +41,13 @@ def read_histories(
     `run`: the only one that is read. `is_one`: refuse a source of several runs. Standard error gets
     the origin. Raises UserError: one sentence on what cannot be read, and what would help.
     """
+
+    def say(sentence: str) -> None:
+        tell(f"{source}: {sentence}")
+
     path = Path(source)
     if source.startswith(("http://", "https://")):
-        histories = _histories_of_prometheus(source, columns, run, is_one=is_one)
+        histories = _histories_of_prometheus(source, columns, run, say, is_one=is_one)
     elif (path / EVALUATIONS).is_file():
         histories = [_history_of_folder(path, columns, run)]
     else:
@@ -52,9 +57,9 @@ def read_histories(
         )
     origin = histories[0].origin
     over = origin.compute if origin.compute == origin.unit else f"{origin.compute} ({origin.unit})"
-    tell(f"{source}: {origin.format}: {origin.pass_rate} over {over}")
+    say(f"{origin.format}: {origin.pass_rate} over {over}")
     if count := sum(history.num_incomplete for history in histories):
-        tell(f"{source}: {incomplete_points(count)} left out")
+        say(f"{incomplete_points(count)} left out")
     return histories
 
 
@@ -83,9 +88,9 @@ def histories_of_sheet(
         tell(f"{source}: {sentence}")
 
     try:
-        all_runs_sheet = average_outcomes(curve_sheet(sheet, columns, run, say), say)
-        all_runs_sheet = separate_runs(all_runs_sheet, say, is_one=is_one)
-        runs = all_runs_sheet.runs()
+        curve = average_outcomes(curve_sheet(sheet, columns, run, say), say)
+        curve = separate_runs(curve, say, is_one=is_one)
+        runs = curve.runs()
         if is_one and len(runs) > 1:
             raise UserError(
                 f"holds {len(runs)} runs; choose one of {some(runs)} with --where run=NAME"
@@ -95,33 +100,23 @@ def histories_of_sheet(
             own_name = run_name or name
             if len(runs) == 1:
                 own_name = name if run is None else run
-            run_evaluations = read_run_evaluations(
-                all_runs_sheet if len(runs) == 1 else all_runs_sheet.select_run(run_name), own_name
-            )
-            history = make_history(run_evaluations, own_name, all_runs_sheet.origin, say)
+            run_rows = curve if len(runs) == 1 else curve.select_run(run_name)
+            run_evaluations = read_run_evaluations(run_rows, own_name)
+            history = make_history(run_evaluations, own_name, curve.origin, say)
             rates = column(history.evaluations, "pass_rate")
-            refuse_outside(rates, all_runs_sheet.sheet, all_runs_sheet.columns.pass_rate, columns)
-            histories.append(_with_budget(history, all_runs_sheet.sheet.budget_steps, say))
+            refuse_outside(rates, curve)
+            budget_steps = curve.sheet.budget_steps
+            # The rest of a run that has reached the end that its log states is not known.
+            if budget_steps and history.evaluations and history.evaluations[-1].step < budget_steps:
+                say(
+                    f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if "
+                    "you give no other"
+                )
+                history = replace(history, budget_steps=budget_steps)
+            histories.append(history)
     except (UserError, ValueError) as error:
         raise UserError(f"{source}: {error}") from None
     return histories
-
-
-def _with_budget(history: RunHistory, budget_steps: float | None, say: Tell) -> RunHistory:
-    """The history with the end that its log states, unless the run is there: then its rest is not
-    known.
-    """
-    if (
-        budget_steps is None
-        or not history.evaluations
-        or history.evaluations[-1].step >= budget_steps
-    ):
-        return history
-    say(
-        f"the run ends at step {budget_steps:.0f} (max_steps), which is the budget if you give no "
-        "other"
-    )
-    return replace(history, budget_steps=budget_steps)
 
 
 def forecast_source(
@@ -255,7 +250,7 @@ def _queries(columns: Columns, run: str | None) -> tuple[CurveQueries, ...]:
 
 
 def _histories_of_prometheus(
-    url: str, columns: Columns, run: str | None, *, is_one: bool
+    url: str, columns: Columns, run: str | None, say: Tell, *, is_one: bool
 ) -> list[RunHistory]:
     """The history of each run that a Prometheus server has evaluations of. Raises UserError."""
     from rollcast.curves.sources.prometheus import PrometheusQueries
@@ -290,9 +285,11 @@ def _histories_of_prometheus(
             f"{url}: --pass-rate and --compute select no evaluation; check the expressions"
         )
     if num_refused:
-        tell(left_out(url, num_refused, "evaluation", f"beyond {MAX_EVALUATIONS:,} of a run"))
+        evaluations = format_count(num_refused, "evaluation")
+        say(f"{evaluations} left out, beyond {MAX_EVALUATIONS:,} of a run")
     if malformed := reading.skipped["out_of_bounds"]:
-        tell(left_out(url, malformed, "evaluation", "a value of which is out of bounds"))
+        evaluations = format_count(malformed, "evaluation")
+        say(f"{evaluations} left out, a value of which is out of bounds")
     runs = sorted(logs_by_run, key=natural)
     if is_one:
         name = runs[0] if run is None and len(runs) == 1 else run
@@ -307,13 +304,11 @@ def _histories_of_prometheus(
     origin = Origin(
         "Prometheus", compute, columns.pass_rate or "evaluations of Rollcast", DEVICE_HOURS
     )
-    histories = []
-    for name in runs:
-        curve_points, _, num_incomplete = logs_by_run[name].sorted_out()
-        histories.append(
-            RunHistory(name, curve_points, origin=origin, num_incomplete=num_incomplete)
-        )
-    return histories
+    sorted_logs = {name: logs_by_run[name].sorted_out() for name in runs}
+    return [
+        RunHistory(name, log.curve_points, origin=origin, num_incomplete=log.num_incomplete)
+        for name, log in sorted_logs.items()
+    ]
 
 
 def _history_of_folder(folder: Path, columns: Columns, run: str | None) -> RunHistory:

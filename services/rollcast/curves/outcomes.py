@@ -11,15 +11,14 @@ pass rate.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rollcast.curves.amounts import Tell, format_count
-from rollcast.curves.columns import EPOCHS, words_in
-from rollcast.curves.curve_sheet import CurveSheet
-from rollcast.curves.labels import LABELS, Label, clashing_labels
-from rollcast.curves.ratios import binomial_errors
-from rollcast.curves.restarts import MAX_STRETCHES, going_back
-from rollcast.curves.sheet import RUN, Column, Mask
+from rollcast.curves.columns.curve_sheet import CurveSheet
+from rollcast.curves.columns.labels import Label
+from rollcast.curves.columns.ratios import binomial_errors
+from rollcast.curves.columns.restarts import MAX_STRETCHES, Rows
+from rollcast.curves.columns.units import EPOCHS
+from rollcast.curves.sheet import Column
 from rollcast.scaling.law.curve import Array
 
 MIN_OUTCOMES_PER_STEP = 2
@@ -27,42 +26,34 @@ MIN_OUTCOMES_PER_STEP = 2
 is there twice."""
 MIN_OUTCOMES_PER_STRETCH = 8
 STANDARD_ERROR = "standard error of the mean"
-ITEM_WORDS = {
-    "word", "question", "prompt", "problem", "game", "episode", "opponent", "instance", "sample",
-    "answer", "item",
-    "puzzle", "level", "map", "id", "target", "secret", "goal", "task", "completion",
-}  # fmt: skip
-"""Words of a column that names a game or a question, and not a data set with a curve of its own."""
-Numbers = NDArray[np.int64]
 
 
 def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     """The sheet with one evaluation for each step, or for each stretch of steps, if its rows are
     single outcomes.
     """
-    sheet = curve.sheet
     # A row with an error or a number of prompts is already an evaluation of many answers.
-    if curve.columns.standard_error is not None or sheet.column("num_prompts") is not None:
+    if curve.columns.standard_error is not None or "num_prompts" in curve:
         return curve
-    values = sheet.numbers(curve.columns.pass_rate).values
-    at = sheet.numbers(curve.columns.compute).values
-    rows = np.flatnonzero(np.isfinite(values) & np.isfinite(at))
+    values = curve["pass_rate"].values
+    at = curve["compute"].values
+    is_known = np.isfinite(values) & np.isfinite(at)
+    rows = np.flatnonzero(is_known)
     if rows.size < MIN_OUTCOMES_PER_STRETCH:
         return curve
     values = values[rows]
     is_binary = bool(np.all((values == 0) | (values == 1)))
-    column = sheet.column(curve.columns.pass_rate)
-    is_truth = column is not None and column.is_truth
     if not is_binary and MIN_OUTCOMES_PER_STEP * np.unique(at[rows]).size > rows.size:
         return curve
     if not is_binary and curve.columns.unit == EPOCHS and np.any(at[rows] % 1):
         return curve  # parts of an epoch are rounded places, each of several readings
-    stretches = _stretches(curve, at, rows)
+    stretches = curve.stretches
     if stretches.max() >= MAX_STRETCHES:
         return curve
-    steps = sheet.numbers(curve.columns.step).values
+    steps = curve["step"].values
     groups = _number_groups(np.nan_to_num(steps[rows]), at[rows], stretches)
-    labels = clashing_labels(sheet.only(_mask(sheet.num_rows, rows)), curve.columns.compute)
+    labels = curve[is_known].clashing_labels
+    is_truth = curve.is_truth
     num_groups = int(groups.max()) + 1
     # Different steps of a log. At a single one something else is counted.
     if num_groups < 2:
@@ -89,29 +80,7 @@ def average_outcomes(curve: CurveSheet, tell: Tell) -> CurveSheet:
     return _with_means(curve, rows, values, groups, is_binary=is_binary)
 
 
-def _mask(num_rows: int, rows: Numbers) -> Mask:
-    mask = np.zeros(num_rows, dtype=bool)
-    mask[rows] = True
-    return mask
-
-
-def _stretches(curve: CurveSheet, at: Array, rows: Numbers) -> Numbers:
-    """(m,) numbers, equal for evaluations of one run between two restarts."""
-    sheet = curve.sheet
-    names = sheet.texts(RUN)
-    numbers: dict[str, int] = {}
-    runs = np.array(
-        [numbers.setdefault(names[row], len(numbers)) for row in rows.tolist()], dtype=np.int64
-    )
-    # Rows of several runs may alternate, so a lower step in the next row is no restart.
-    if len(numbers) > 1:
-        return runs
-    begins = np.zeros(sheet.num_rows, dtype=np.int64)
-    begins[going_back(sheet, at, _mask(sheet.num_rows, rows))] = 1
-    return np.asarray(np.cumsum(begins)[rows])
-
-
-def _number_groups(*keys: Array | Numbers) -> Numbers:
+def _number_groups(*keys: Array | Rows) -> Rows:
     """(m,) numbers, equal for evaluations of equal keys; ascending by the last of them."""
     order = np.lexsort(keys)
     is_new = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
@@ -121,13 +90,13 @@ def _number_groups(*keys: Array | Numbers) -> Numbers:
 
 
 def _names_curves(
-    curve: CurveSheet, label: Label, groups: Numbers, rows: Numbers, *, is_binary: bool
+    curve: CurveSheet, label: Label, groups: Rows, rows: Rows, *, is_binary: bool
 ) -> bool:
     """Whether a label distinguishes curves, and not the games of which one evaluation consists."""
-    if label.name.casefold() in (*LABELS, RUN) or label.is_of_stages:
+    if label.names_curves:
         return True
     if not is_binary:
-        return not words_in(label.name) & ITEM_WORDS
+        return not label.names_items
     texts = np.array(curve.sheet.texts(label.name), dtype=object)[rows]
     for kind in label.kinds:
         kind_groups = groups[texts == kind]
@@ -136,7 +105,7 @@ def _names_curves(
     return False
 
 
-def _differs_within(values: Array, groups: Numbers) -> bool:
+def _differs_within(values: Array, groups: Rows) -> bool:
     """Whether values (m,) of one group differ; else each process may have logged the same
     reading.
     """
@@ -151,12 +120,12 @@ def _alternates(values: Array) -> bool:
     return int(np.sum(np.diff(values) != 0)) >= 0.1 * values.size
 
 
-def _is_long(stretches: Numbers) -> bool:
+def _is_long(stretches: Rows) -> bool:
     """Whether two stretches of outcomes can be averaged in each part of the log."""
     return int(np.bincount(stretches).min()) >= 2 * MIN_OUTCOMES_PER_STRETCH
 
 
-def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
+def _consecutive(stretches: Rows, at: Array) -> tuple[Rows, int]:
     """(m,) numbers of groups of consecutive outcomes, and how many outcomes are in one."""
     # Averages of a curve: more show no more of its shape
     size = max(MIN_OUTCOMES_PER_STRETCH, -(-at.size // 40))
@@ -172,7 +141,7 @@ def _consecutive(stretches: Numbers, at: Array) -> tuple[Numbers, int]:
 
 
 def _with_means(
-    curve: CurveSheet, rows: Numbers, values: Array, groups: Numbers, *, is_binary: bool
+    curve: CurveSheet, rows: Rows, values: Array, groups: Rows, *, is_binary: bool
 ) -> CurveSheet:
     """The mean of each group (m,) in its middle row, and no value in its other rows."""
     sizes = np.bincount(groups)
@@ -188,12 +157,8 @@ def _with_means(
     # Outcomes in a row are averaged over a range of steps, and the mean belongs to its middle.
     middles = rows[order[ends - sizes + (sizes - 1) // 2]]
     row_order = np.argsort(middles)
-    sheet = curve.sheet.with_column(
-        curve.columns.pass_rate, Column(middles[row_order], means[row_order].tolist())
-    )
-    sheet = sheet.with_column(
-        STANDARD_ERROR, Column(middles[row_order], errors[row_order].tolist())
-    )
-    return replace(
-        curve, sheet=sheet, columns=replace(curve.columns, standard_error=STANDARD_ERROR)
-    )
+    averaged = curve | {
+        curve.columns.pass_rate: Column(middles[row_order], means[row_order].tolist()),
+        STANDARD_ERROR: Column(middles[row_order], errors[row_order].tolist()),
+    }
+    return replace(averaged, columns=replace(curve.columns, standard_error=STANDARD_ERROR))

@@ -18,14 +18,14 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell, amount, format_count
-from rollcast.curves.columns import MAX_NAMES_IN_A_SENTENCE, Columns, find_column
-from rollcast.curves.curve_sheet import MADE_AGAIN, CurveSheet
-from rollcast.curves.epoch_steps import EPOCH_NAMES, length_of_epoch
+from rollcast.curves.columns.choices import MAX_NAMES_IN_A_SENTENCE, Columns
+from rollcast.curves.columns.compute_column import length_of_epoch
+from rollcast.curves.columns.curve_sheet import CurveSheet
+from rollcast.curves.columns.restarts import MAX_STRETCHES, Rows, is_unordered
+from rollcast.curves.columns.units import COUNTS
 from rollcast.curves.formats.titles import SEED
-from rollcast.curves.labels import clashing_label
-from rollcast.curves.restarts import MAX_STRETCHES, going_back, is_unordered, whole_numbers
+from rollcast.curves.run_evaluations import MADE_AGAIN
 from rollcast.curves.sheet import RUN, Column, shorten_name
-from rollcast.curves.times import COUNTS
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
 
@@ -78,39 +78,52 @@ def separate_runs(curve: CurveSheet, tell: Tell, *, is_one: bool) -> CurveSheet:
     the log. `is_one`: several are refused. Raises UserError: which one is meant is not clear, or
     there is no such run.
     """
-    if curve.sheet.column(RUN) is not None:
+    if RUN in curve:
         return curve
-    requested_run = curve.wanted_run
-    counter = curve.columns.step or curve.columns.compute
-    counts = curve.sheet.numbers(counter).values
-    evaluations = curve.sheet.only(curve.sheet.numbers(curve.columns.pass_rate).is_given)
-    is_distinguished = clashing_label(evaluations, curve.columns.compute) is not None
-    runs = [] if is_distinguished else logged_runs(curve, counts)
-    if requested_run is None and not _are_clear(runs):
+    counter = curve.columns.counter
+    counts = curve.counts
+    evaluations = curve.evaluations
+    _, is_told = curve["incarnation"].whole
+    begins: Rows = np.empty(0, dtype=np.int64)
+    runs: list[LoggedRun] = []
+    # A log with a column of incarnations states its restarts itself.
+    is_stated = bool(evaluations.clashing_labels) or is_told.any()
+    if not is_stated and not is_unordered(counts[np.isfinite(counts)]):
+        begins = curve.restarts
+        runs = _logged_runs(curve, counts, begins)
+    if curve.wanted_run is None and not _are_clear(runs):
         return curve
     if len(runs) < 2:
-        if requested_run is not None and not any(run.is_called(requested_run) for run in runs):
+        if curve.wanted_run is not None and not any(
+            run.is_called(curve.wanted_run) for run in runs
+        ):
             raise UserError(
                 f"no row is left; check {curve.column_options.option('where')}, --run and the file"
             )
-        return _without_redone(curve, counts, tell) if runs else curve
+        return _without_redone(curve, counts, begins, tell) if runs else curve
     # With a column of epochs, a counter that begins again in each was handled when the columns were
     # chosen.
-    names_epochs = find_column(list(evaluations.columns), EPOCH_NAMES) is not None
-    if requested_run is None and not names_epochs and _is_each_epoch(runs):
-        tell(
-            f"{counter} begins again {len(runs)} times while the level goes on, so it is counted "
-            "on from each end"
-        )
-        return _counted_on(curve, counter, runs)
-    listed = _list_runs(runs, counter)
+    if curve.wanted_run is not None or evaluations.names_epochs or not _is_each_epoch(runs):
+        return _chosen_runs(curve, runs, tell, is_one=is_one)
+    tell(
+        f"{counter} begins again {len(runs)} times while the level goes on, so it is counted on "
+        "from each end"
+    )
+    return _counted_on(curve, runs)
+
+
+def _chosen_runs(
+    curve: CurveSheet, runs: list[LoggedRun], tell: Tell, *, is_one: bool
+) -> CurveSheet:
+    """The requested one of several runs, or those with enough readings. Raises UserError."""
+    listed = _list_runs(runs, curve.columns.counter)
     option = _option_for_run(curve.column_options)
-    if requested_run is not None:
-        chosen = [run for run in runs if run.is_called(requested_run)]
+    if curve.wanted_run is not None:
+        chosen = [run for run in runs if run.is_called(curve.wanted_run)]
         if not chosen:
             raise UserError(
-                f"--run {requested_run}: holds no such run, but these: {listed}; choose one with "
-                f"{option}"
+                f"--run {curve.wanted_run}: holds no such run, but these: {listed}; choose one "
+                f"with {option}"
             )
         # Two runs may have one title, and the newer one is more likely to be meant.
         return _select_rows(curve, chosen[-1])
@@ -141,21 +154,16 @@ def _list_runs(runs: list[LoggedRun], counter: str) -> str:
     return listed + ("; .." if len(runs) > MAX_NAMES_IN_A_SENTENCE else "")
 
 
-def logged_runs(curve: CurveSheet, counts: Array) -> list[LoggedRun]:
+def _logged_runs(curve: CurveSheet, counts: Array, begins: Rows) -> list[LoggedRun]:
     """The runs of a log in its order, restarts joined to the run that they continue; none without a
     reading.
+
+    `begins`: the rows from which on it counts again.
     """
-    sheet = curve.sheet
-    rates = sheet.numbers(curve.columns.pass_rate).values
-    known_rows = np.flatnonzero(np.isfinite(counts))
-    _, is_told = whole_numbers(sheet.numbers("incarnation"))
-    # A log with a column of incarnations states its restarts itself.
-    if is_told.any() or is_unordered(counts[known_rows]):
-        return []
-    begins = going_back(sheet, counts, np.isfinite(rates))
     if begins.size > MAX_STRETCHES:
         return []
-    stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), sheet.num_rows], strict=True)]
+    rates = curve["pass_rate"].values
+    stretches = [*zip([0, *begins.tolist()], [*begins.tolist(), counts.size], strict=True)]
     runs: list[LoggedRun] = []
     for begin, end in stretches:
         rows = np.arange(begin, end)[np.isfinite(counts[begin:end]) & np.isfinite(rates[begin:end])]
@@ -262,46 +270,40 @@ def _is_each_epoch(runs: list[LoggedRun]) -> bool:
     return departed < 0.5 * returned
 
 
-def _counted_on(curve: CurveSheet, counter: str, runs: list[LoggedRun]) -> CurveSheet:
+def _counted_on(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
     """The sheet with a counter that continues instead of beginning again."""
-    values = curve.sheet.numbers(counter).values.copy()
+    values = curve.counts.copy()
     length = max(length_of_epoch(values[run.begin : run.end]) for run in runs)
     for number, run in enumerate(runs):
         values[run.begin : run.end] += number * length
     rows = np.flatnonzero(np.isfinite(values))
-    return replace(
-        curve, sheet=curve.sheet.with_column(counter, Column(rows, values[rows].tolist()))
-    )
+    return curve | {curve.columns.counter: Column(rows, values[rows].tolist())}
 
 
-def _without_redone(curve: CurveSheet, counts: Array, tell: Tell) -> CurveSheet:
+def _without_redone(curve: CurveSheet, counts: Array, begins: Rows, tell: Tell) -> CurveSheet:
     """Without readings that a log without whole steps holds again after a restart, as TRL's console
     of epochs does.
 
     Whole steps are sorted out by their incarnations.
     """
-    rates = curve.sheet.numbers(curve.columns.pass_rate)
-    begins = going_back(curve.sheet, counts, np.isfinite(rates.values))
     has_steps = curve.columns.step is not None and bool(
         np.all(counts[np.isfinite(counts)] % 1 == 0)
     )
-    if has_steps or not 0 < begins.size <= MAX_STRETCHES or curve.columns.unit not in COUNTS:
+    if has_steps or not begins.size or curve.columns.unit not in COUNTS:
         return curve
-    is_redone = np.zeros(curve.sheet.num_rows, dtype=bool)
+    is_redone = np.zeros(counts.size, dtype=bool)
     for begin in begins.tolist():
         # Rows without a count (nan) are not redone: no comparison with nan is true.
         with np.errstate(invalid="ignore"):
             is_redone[:begin] |= counts[:begin] >= counts[begin]
-    tell(
-        f"{format_count(int(np.sum(is_redone & rates.is_given)), 'evaluation')} left out, "
-        f"{MADE_AGAIN}"
-    )
-    return replace(curve, sheet=curve.sheet.only(~is_redone))
+    num_redone = int(np.sum(is_redone & curve["pass_rate"].is_given))
+    tell(f"{format_count(num_redone, 'evaluation')} left out, {MADE_AGAIN}")
+    return curve[~is_redone]
 
 
 def _select_rows(curve: CurveSheet, run: LoggedRun) -> CurveSheet:
     rows = np.arange(curve.sheet.num_rows)
-    return replace(curve, sheet=curve.sheet.only((rows >= run.begin) & (rows < run.end)))
+    return curve[(rows >= run.begin) & (rows < run.end)]
 
 
 def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
@@ -316,7 +318,5 @@ def _with_names(curve: CurveSheet, runs: list[LoggedRun]) -> CurveSheet:
     fields = [
         name for name, run in zip(names, runs, strict=True) for _ in range(run.begin, run.end)
     ]
-    is_of_a_run = np.isin(np.arange(curve.sheet.num_rows), rows)
-    return replace(
-        curve, sheet=curve.sheet.with_column(RUN, Column(rows, fields)).only(is_of_a_run)
-    )
+    named = curve | {RUN: Column(rows, fields)}
+    return named[np.isin(np.arange(curve.sheet.num_rows), rows)]

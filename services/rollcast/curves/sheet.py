@@ -24,6 +24,8 @@ MAX_NAME_CHARS = 300
 """Characters of a name at each level of nested objects; the rest is cut."""
 ROWS_AT_ONCE = 512
 """Rows that are put into columns together: few enough to stay in the processor's cache."""
+MAX_STEP = 2**53
+"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 EMPTY_TEXTS = {"None", "none", "null", "NULL", "NA", "N/A", "n/a"}
 """Ways to write that there is no number."""
 TRUTH_TEXTS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
@@ -80,6 +82,15 @@ class Numbers:
     is_given: Mask
     odd: Mask
     per_cent: Mask
+
+    @property
+    def whole(self) -> tuple[NDArray[np.int64], Mask]:
+        """(n,) each: the whole numbers, 0 in other rows, and which rows have one."""
+        with np.errstate(invalid="ignore"):
+            is_whole = (np.floor(self.values) == self.values) & (np.abs(self.values) < MAX_STEP)
+        # `100%` is read as 1.0, but it is a progress and not step 1.
+        is_whole &= ~self.per_cent
+        return np.where(is_whole, self.values, 0.0).astype(np.int64), is_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +313,9 @@ class Sheet:
         """With names of experiments, each with the row before which it is printed."""
         return replace(self, titles=tuple(titles))
 
-    def with_column(self, name: str, column: Column) -> "Sheet":
-        """With one more column, or with other fields in one."""
-        return replace(self, columns={**self.columns, name: column})
+    def __or__(self, columns: Mapping[str, Column]) -> "Sheet":
+        """With more columns, or with other fields in some."""
+        return replace(self, columns={**self.columns, **columns})
 
 
 def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -13,7 +13,7 @@ import numpy as np
 from rollcast.config.curve_sources import CurveTerms
 from rollcast.curves.amounts import MEDIAN_AND_90, bare
 from rollcast.curves.answer import law_of_run
-from rollcast.curves.columns import GPU_HOURS
+from rollcast.curves.columns.units import GPU_HOURS
 from rollcast.curves.evaluations import (
     OWN,
     CurvePoint,

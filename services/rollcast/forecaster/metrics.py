@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from rollcast.curves.amounts import bare
 from rollcast.curves.answer import LawAnswer, law_of_run
-from rollcast.curves.columns import GPU_HOURS
+from rollcast.curves.columns.units import GPU_HOURS
 from rollcast.curves.run_forecast import QUANTILES, ForecastSummary, RunForecast
 from rollcast.forecaster.surprise import Surprise
 from rollcast.scaling.decisions.advice import Advice, AdviceKind

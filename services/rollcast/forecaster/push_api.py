@@ -16,7 +16,7 @@ from rollcast.config.bounds import MOST_STEPS
 from rollcast.connections.token_gate import presents
 from rollcast.curves.amounts import MEDIAN_AND_90
 from rollcast.curves.answer import law_of_run
-from rollcast.curves.columns import TIME_UNITS
+from rollcast.curves.columns.units import TIME_UNITS
 from rollcast.curves.evaluations import CurvePoint, validate_evaluation
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.forecaster.board import Board

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.curve_sources import CurveFile
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.sources.file import CurveFileReader
 from testkit.formats.history import read_history
 

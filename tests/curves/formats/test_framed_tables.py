@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from testkit.formats.history import read_history
 
 STEPS = range(10, 130, 10)

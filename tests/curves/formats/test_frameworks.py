@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from testkit.formats.curve import HELD_OUT
 from testkit.formats.history import read_history
 from tests.curves.formats.framework_files import FILES, WRITTEN, assert_tells_the_curve, at

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from testkit.formats import generate
 from testkit.formats.curve import HELD_OUT, STEPS
 from testkit.formats.history import read_history

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from testkit.formats.history import read_history
 
 STEPS = range(10, 130, 10)

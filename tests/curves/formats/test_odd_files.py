@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns, find_unit
+from rollcast.curves.columns.choices import Columns
+from rollcast.curves.columns.names import find_measure
+from rollcast.curves.columns.units import find_unit
 from rollcast.curves.curve_source import read_curves
-from rollcast.curves.measures import find_measure
 from testkit.formats.history import read_history
 
 

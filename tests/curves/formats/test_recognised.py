@@ -13,7 +13,7 @@ from rich.table import Table
 
 from rollcast.config.errors import UserError
 from rollcast.curves.axis import make_curve
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import read_curves
 from rollcast.curves.formats.recognise import read_sheet
 from testkit.formats.history import read_history

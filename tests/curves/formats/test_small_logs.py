@@ -12,7 +12,7 @@ import pytest
 import rollcast
 from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.sources.file import CurveFileReader
 from testkit.formats.history import read_history
 

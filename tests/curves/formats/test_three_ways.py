@@ -13,7 +13,7 @@ import pytest
 
 from rollcast.cli.main import app
 from rollcast.config.curve_sources import CurveFile
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.sources.file import CurveFiles
 from rollcast.forecaster.answers import forecast_answer

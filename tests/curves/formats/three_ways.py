@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rollcast
 from rollcast.config.curve_sources import CurveFile
-from rollcast.curves.columns import Columns
+from rollcast.curves.columns.choices import Columns
 from rollcast.curves.curve_source import forecast_source
 from rollcast.curves.run_forecast import RunForecast
 from rollcast.curves.sources.file import CurveFiles

@@ -15,7 +15,8 @@ from rollcast.config.recipe import Optimizer
 from rollcast.config.resolved import differences
 from rollcast.config.run import RunConfig, load_run_config
 from rollcast.curves.axis import compute_per_step, make_curve, without_start_up
-from rollcast.curves.columns import STEPS, Columns
+from rollcast.curves.columns.choices import Columns
+from rollcast.curves.columns.units import STEPS
 from rollcast.curves.curve_source import read_histories, tell
 from rollcast.curves.evaluations import RunHistory
 from rollcast.runfolder.files import EVALUATIONS, RUN_FILE

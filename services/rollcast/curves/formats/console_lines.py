@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from rollcast.curves.columns import is_step_counter, words_in
-from rollcast.curves.formats.nested import flat
-from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
-from rollcast.curves.measures import (
-    HELD_OUT_WORDS,
-    TRAINING_WORDS,
+from rollcast.curves.columns.names import (
     MeasureKind,
     Stage,
+    counts_steps_or_epochs,
     find_measure,
     measure_or_count,
+    measures_success,
+    names_stage,
 )
+from rollcast.curves.columns.words import HELD_OUT_WORDS, STAGE_WORDS
+from rollcast.curves.formats.nested import flat
+from rollcast.curves.formats.worded_lines import repeated_forms, spaced_pairs
 from rollcast.curves.sheet import Row, TooMuch
 
 MIN_PAIRS = 2
@@ -198,7 +199,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     if (
         counters
         and (measure_match := _AT_STEP.search(rest))
-        and measure_or_count(measure_match["name"]) is not None
+        and measures_success(measure_match["name"])
     ):
         first = min(first, measure_match.start())
         pairs.update({name: value for name, value, _ in _values([measure_match])})
@@ -217,11 +218,7 @@ def read_line(number: int, line: str, heading: Row | None = None) -> ConsoleLine
     prefix = _find_stage(leading_text)
     row: Row = dict(counters)
     for name, value in pairs.items():
-        is_staged = (
-            prefix == ""
-            or measure_or_count(name) is None
-            or words_in(name) & (HELD_OUT_WORDS | TRAINING_WORDS)
-        )
+        is_staged = prefix == "" or not measures_success(name) or names_stage(name)
         row.setdefault(name if is_staged else f"{prefix}/{name}", value)
     # `eval accuracy: 0.31` below the line of its step
     is_held_out = any(
@@ -246,7 +243,7 @@ def _worded_line(number: int, line: str) -> ConsoleLine | None:
     """A line without marks that names a step and a measure of success."""
     counters, rest = _counters(line)
     pairs = {name: value for chunk in _SEPARATOR.split(rest) for name, value in spaced_pairs(chunk)}
-    if not any(measure_or_count(name) is not None for name in pairs):
+    if not any(map(measures_success, pairs)):
         return None
     tags = [tag for tag in _TAG.findall(line) if _may_name_a_run(tag)]
     return ConsoleLine(
@@ -268,7 +265,7 @@ def _json_line(number: int, line: str) -> ConsoleLine | None:
     for name, value in flat(item).items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         is_count = isinstance(value, int) and (
-            is_step_counter(name) or name.casefold() in ("epoch", "episode")
+            counts_steps_or_epochs(name) or name.casefold() == "episode"
         )
         if is_number:
             row[name] = value if is_count else repr(value)
@@ -278,7 +275,7 @@ def _json_line(number: int, line: str) -> ConsoleLine | None:
 
 
 def _may_name_a_run(tag: str) -> bool:
-    is_common = tag.casefold() in _LEVELS | HELD_OUT_WORDS | TRAINING_WORDS
+    is_common = tag.casefold() in _LEVELS | STAGE_WORDS
     return not is_common and not _PROCESS.fullmatch(tag)
 
 
@@ -326,7 +323,7 @@ def _is_share(progress: re.Match[str]) -> bool:
     names = progress.string[: progress.start(1)].split()[-1:]
     counted = filter(None, (form.search(progress.string) for form in _COUNTED))
     is_counted = any(found.start() <= progress.start(1) < found.end() for found in counted)
-    return is_counted or any(measure_or_count(name) is not None for name in names)
+    return is_counted or any(map(measures_success, names))
 
 
 def _is_place_in_code(step: re.Match[str]) -> bool:

@@ -17,9 +17,9 @@ from itertools import chain
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import format_count
-from rollcast.curves.columns import some
+from rollcast.curves.columns.choices import some
+from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats.log_file import LogFile, is_json, unknown_form
-from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import (
     RUN,
     Column,
@@ -105,7 +105,7 @@ def read(log: LogFile) -> Sheet:
         ]
         if len(set(header)) < len(header):
             (twice, _), *_ = Counter(header).most_common(1)
-            if delimiter == " " and measure_or_count(twice) is None:  # a sentence
+            if delimiter == " " and not measures_success(twice):  # a sentence
                 raise unknown_form(log.path)
             raise UserError(
                 f"{log.path}: two columns are called {shorten_name(twice)!r}; rename one of them"
@@ -231,9 +231,8 @@ def _with_points(sheet: Sheet, log: LogFile) -> Sheet:
     decimal = [name for name, column in sheet.columns.items() if has_decimal_commas(column.fields)]
     for name in decimal:
         column = sheet.columns[name]
-        sheet = sheet.with_column(
-            name, Column(column.rows, [text.replace(",", ".") for text in column.fields])
-        )
+        points = [text.replace(",", ".") for text in column.fields]
+        sheet |= {name: Column(column.rows, points)}
     if decimal:
         log.tell(f"{log.path}: decimal commas in {some(decimal)}, read as points")
     return sheet

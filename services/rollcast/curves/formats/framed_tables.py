@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rollcast.curves.columns import is_step_counter
+from rollcast.curves.columns.names import counts_steps_or_epochs, measures_success
 from rollcast.curves.formats import key_values
 from rollcast.curves.formats.console_lines import MAX_LINE_CHARS, counters_in
 from rollcast.curves.formats.log_file import LogFile
-from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import Row, Sheet
 
 NAME = "tables of a console"
@@ -41,7 +40,7 @@ def recognises(log: LogFile) -> bool:
     measure_counts: Counter[str] = Counter()
     for row in _rows(log.console):
         measure_counts.update(
-            name for name in row if measure_counts[name] or measure_or_count(name) is not None
+            name for name in row if measure_counts[name] or measures_success(name)
         )
         # Rows with the same measure of success, so that a single table is not taken for a log
         if measure_counts and max(measure_counts.values()) >= 2:
@@ -51,14 +50,8 @@ def recognises(log: LogFile) -> bool:
 
 def read(log: LogFile) -> Sheet:
     """The rows of all tables, without those that count no step if others do."""
-    rows = [
-        row for row in _rows(log.console) if any(measure_or_count(name) is not None for name in row)
-    ]
-    counted = [
-        row
-        for row in rows
-        if any(is_step_counter(name) or name.casefold() == "epoch" for name in row)
-    ]
+    rows = [row for row in _rows(log.console) if any(map(measures_success, row))]
+    counted = [row for row in rows if any(map(counts_steps_or_epochs, row))]
     return Sheet.from_rows(NAME, counted or rows)
 
 

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rollcast.curves.columns import is_step_counter
+from rollcast.curves.columns.names import counts_steps_or_epochs, measures_success
 from rollcast.curves.formats.log_file import LogFile, OtherFormat
-from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import MAX_COLUMNS, RUN, Row, Sheet, TooMuch
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 
@@ -37,13 +36,11 @@ class HtmlTable:
     @property
     def is_of_a_run(self) -> bool:
         """Whether one of its columns measures success."""
-        return len(self.rows) > 1 and any(
-            measure_or_count(name) is not None for name in self.header
-        )
+        return len(self.rows) > 1 and any(map(measures_success, self.header))
 
     @property
     def has_counter(self) -> bool:
-        return any(is_step_counter(name) or name.casefold() == "epoch" for name in self.header)
+        return any(map(counts_steps_or_epochs, self.header))
 
     def records(self) -> Iterator[Row]:
         """Its rows by the names of the columns."""

@@ -16,11 +16,11 @@ from typing import Any
 
 from rollcast.config.bounds import MOST_STEPS
 from rollcast.curves.amounts import left_out
+from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats import key_values
 from rollcast.curves.formats.json_tables import objects_in
 from rollcast.curves.formats.log_file import JSON_LINE, LogFile, OtherFormat, is_json
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import Row, Sheet, in_chunks, refuse_json
 
 NAME = "JSON"
@@ -44,9 +44,7 @@ def recognises(log: LogFile) -> bool:
 def _has_measures(text: str) -> bool:
     # Lines of JSON in a console that are looked at for a measure
     lines = (match[0] for match in islice(JSON_LINE.finditer(text), 50))
-    return any(
-        measure_or_count(name) is not None for line in lines for name in flat(_mapping(line))
-    )
+    return any(any(map(measures_success, flat(_mapping(line)))) for line in lines)
 
 
 def _mapping(line: str) -> Mapping[str, Any]:
@@ -133,9 +131,7 @@ def _sheet_of_lines(log: LogFile) -> Sheet:
         log.tell(
             left_out(log.path, len(printed), "line", "JSON that the training loop did not print")
         )
-    is_other = not any(
-        measure_or_count(name) is not None for name in sheet.columns
-    ) or key_values.has_loop(log.text)
+    is_other = not any(map(measures_success, sheet.columns)) or key_values.has_loop(log.text)
     if other_lines.count > sheet.num_rows and is_other:
         raise OtherFormat(
             f"{log.path}: no JSON object in it holds a pass rate or reward; give the file that has "

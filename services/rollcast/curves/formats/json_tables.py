@@ -13,16 +13,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from rollcast.curves.columns import STEP_NAMES, is_step_counter, words_in
+from rollcast.curves.columns.names import is_step_counter, measures_success, names_stage, words_in
+from rollcast.curves.columns.words import STEP_NAMES
 from rollcast.curves.formats.nested import flat
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, measure_or_count
 from rollcast.curves.sheet import RUN
 
 MAX_TABLE_DEPTH = 4
 """Levels of objects and lists in which tables are looked for."""
 MAX_SAMPLED_ROWS = 20
 """Rows of a table that are looked at for their columns."""
-STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 SCALAR_NAMES = ("wall_time", "step", "value")
 SETTINGS_WORDS = {"config", "hparams", "args", "params", "settings"}
 EPOCH_NAMES = ("epoch", "epochs")
@@ -60,16 +59,14 @@ class _Table:
 
     @property
     def is_of_a_stage(self) -> bool:
-        return bool(words_in(self.name) & STAGE_WORDS)
+        return names_stage(self.name)
 
     @cached_property
     def measures(self) -> frozenset[str]:
         """The columns of its first rows that measure success."""
         names = dict.fromkeys(name for row in self.rows[:MAX_SAMPLED_ROWS] for name in flat(row))
         # Names of columns that are looked at for a measure of success
-        return frozenset(
-            name for name in islice(names, 1_000) if measure_or_count(name) is not None
-        )
+        return frozenset(name for name in islice(names, 1_000) if measures_success(name))
 
     @property
     def counts_steps(self) -> bool:
@@ -144,7 +141,7 @@ def _rows_of_runs(tables: Sequence[_Table]) -> Objects:
     for level in range(MAX_TABLE_DEPTH + 1):
         by_rest: dict[tuple[Path, Path], list[_Table]] = defaultdict(list)
         for table in tables:
-            if len(table.path) > level and not words_in(table.path[level]) & STAGE_WORDS:
+            if len(table.path) > level and not names_stage(table.path[level]):
                 by_rest[table.path[:level], table.path[level + 1 :]].append(table)
         for (above, _), alike in by_rest.items():
             names = {table.path[level] for table in alike}
@@ -225,7 +222,7 @@ def _is_table_by_step(document: Mapping[str, Any], depth: int) -> bool:
 
 def _holds_a_table(item: Mapping[str, Any], depth: int) -> bool:
     """Whether a measure of success is in a table inside of an object, and not in a field of it."""
-    if depth >= MAX_TABLE_DEPTH or any(measure_or_count(name) is not None for name in flat(item)):
+    if depth >= MAX_TABLE_DEPTH or any(map(measures_success, flat(item))):
         return False
     return any(table.measures for table in islice(_tables((), item, depth + 1), MAX_SAMPLED_ROWS))
 

@@ -16,12 +16,12 @@ measure of success.
 from collections import defaultdict
 
 from rollcast.curves.amounts import left_out
+from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats.console_lines import ConsoleLine, console_lines
 from rollcast.curves.formats.log_file import LogFile
 from rollcast.curves.formats.loop_forms import MIN_SERIES_STEPS, chosen_lines, num_loop_steps
 from rollcast.curves.formats.step_headings import lines_below_headings
 from rollcast.curves.formats.titles import printed_titles, titles_by_row
-from rollcast.curves.measures import measure_or_count
 from rollcast.curves.sheet import RUN, Sheet, TooMuch, shorten_name
 
 NAME = "lines of names and values"
@@ -51,7 +51,7 @@ def _repeats_a_measure(text: str) -> bool:
     measure_counts: dict[str, int] = {}
     for line in console_lines(text):
         for name in line.row:
-            if measure_or_count(name) is not None:
+            if measures_success(name):
                 measure_counts[name] = measure_counts.get(name, 0) + 1
                 if measure_counts[name] == MIN_LINES:
                     return True
@@ -61,11 +61,7 @@ def _repeats_a_measure(text: str) -> bool:
 def _rises_with_a_measure(text: str) -> bool:
     newest: dict[str, tuple[int, int]] = {}
     for line in console_lines(text):
-        if (
-            line.is_json
-            or line.counter is None
-            or not any(measure_or_count(name) is not None for name in line.row)
-        ):
+        if line.is_json or line.counter is None or not any(map(measures_success, line.row)):
             continue
         step = line.row[line.counter]
         at, rises = newest.get(line.form, (step, 0))
@@ -87,7 +83,7 @@ def printed_objects(text: str) -> set[int]:
     return {
         line.number
         for line in lines
-        if line.number not in loop_line_numbers and any(map(measure_or_count, line.row))
+        if line.number not in loop_line_numbers and any(map(measures_success, line.row))
     }
 
 
@@ -149,7 +145,7 @@ def _tags_of_runs(lines: list[ConsoleLine]) -> set[str]:
     """
     by_form: dict[str, dict[str, int]] = {}
     for line in lines:
-        if line.tag and any(measure_or_count(name) is not None for name in line.row):
+        if line.tag and any(map(measures_success, line.row)):
             counts = by_form.setdefault(line.form, {})
             counts[line.tag] = counts.get(line.tag, 0) + 1
     several: set[str] = set()

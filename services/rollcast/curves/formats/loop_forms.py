@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from rollcast.curves.columns.names import Stage, measure_or_count
 from rollcast.curves.formats.console_lines import ConsoleLine
 from rollcast.curves.formats.printed_answers import StepTimeline, printed_answers, rises_as_a_loop
-from rollcast.curves.measures import Measure, Stage, measure_or_count
 
 MIN_SERIES_STEPS = 3
 """Different steps of lines of one form that rise by themselves."""
@@ -46,9 +46,7 @@ class _Form:
     def stage(self) -> Stage | None:
         """The best stage of a measure of success in its lines; None without a measure."""
         names = dict.fromkeys(name for line in self.lines for name in line.row)
-        measures: list[Measure] = [
-            measure for name in names if (measure := measure_or_count(name)) is not None
-        ]
+        measures = filter(None, map(measure_or_count, names))
         return min((measure.stage for measure in measures), default=None)
 
     @cached_property

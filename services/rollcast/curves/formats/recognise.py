@@ -76,7 +76,7 @@ def read_sheet(source: str, tell: Tell, *, is_growing: bool = False) -> Sheet:
     Raises UserError: why it cannot be read, and what would help.
     """
     if source.startswith(wandb_api.PREFIX):
-        return wandb_api.read(source)
+        return wandb_api.read_run(source)
     path = Path(source)
     try:
         log = LogFile(log_in(path) if path.is_dir() else path, tell, is_growing)

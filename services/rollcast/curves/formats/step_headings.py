@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from rollcast.curves.columns.names import measures_success
 from rollcast.curves.formats.console_lines import (
     ConsoleLine,
     form_of_text,
@@ -22,7 +23,6 @@ from rollcast.curves.formats.console_lines import (
     refuse_many,
 )
 from rollcast.curves.formats.loop_forms import ChosenLines
-from rollcast.curves.measures import measure_or_count
 
 MIN_HEADINGS = 3
 
@@ -109,7 +109,7 @@ def _of_the_loop(below: list[_LineBelow]) -> ChosenLines:
 
 
 def _is_measured(item: _LineBelow) -> bool:
-    return any(measure_or_count(name) is not None for name in item.line.row)
+    return any(map(measures_success, item.line.row))
 
 
 def _is_regular(items: list[_LineBelow]) -> bool:

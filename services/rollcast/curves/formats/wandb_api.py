@@ -15,7 +15,7 @@ PREFIX = "wandb:"
 _ADDRESS = re.compile(r"[\w.-]+/[\w.-]+/[\w.-]+")
 
 
-def read(source: str) -> Sheet:
+def read_run(source: str) -> Sheet:
     """The run's whole history. Raises UserError: no address, no client, or what W&B answers."""
     # The browser's address has /runs/ between the project and the run.
     address = source.removeprefix(PREFIX).removeprefix("//").replace("/runs/", "/")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from rollcast.config.curve_sources import CurveFile
 from rollcast.config.errors import UserError
-from rollcast.curves.axis import column
-from rollcast.curves.columns import Columns
-from rollcast.curves.curve_sheet import curve_sheet, read_run_evaluations
+from rollcast.curves.columns.choices import Columns
+from rollcast.curves.columns.curve_sheet import curve_sheet
+from rollcast.curves.columns.pass_rate_range import refuse_outside
 from rollcast.curves.evaluations import CurvePoint, Origin, Reading, validate_evaluation
 from rollcast.curves.formats.recognise import read_sheet
 from rollcast.curves.outcomes import average_outcomes
-from rollcast.curves.pass_rate_range import refuse_outside
+from rollcast.curves.run_evaluations import read_run_evaluations
 from rollcast.curves.separate_runs import separate_runs
 from rollcast.telemetry.logging import get_logger
 from rollcast.telemetry.prometheus_reader import SourceAway
@@ -120,8 +120,8 @@ class CurveFileReader:
             curve = average_outcomes(curve_sheet(sheet, self._columns, None, self._say), self._say)
             curve = separate_runs(curve, self._say, is_one=True)
             run_evaluations = read_run_evaluations(curve, name, now_seconds)
-            rates = column(run_evaluations.points, "pass_rate")
-            refuse_outside(rates, curve.sheet, curve.columns.pass_rate, self._columns)
+            rates = run_evaluations.points.columns["pass_rate"]
+            refuse_outside(rates, curve)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         complaint = run_evaluations.complaint

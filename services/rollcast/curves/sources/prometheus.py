@@ -45,7 +45,9 @@ class PrometheusQueries:
         """`namespace`: of the runs that are read; empty = any."""
         self._namespace = namespace
         self._prometheus = Prometheus(url, token)
-        self._curves = [ForeignCurve(self._prometheus, curve) for curve in curves]
+        self._curves: list[ForeignCurve] = [
+            ForeignCurve(self._prometheus, curve) for curve in curves
+        ]
         self._untold: list[Reading] = []
         """Readings of the curves that were not returned yet, because a later query of the same look
         failed."""

@@ -8,61 +8,41 @@ import re
 import numpy as np
 
 from rollcast.config.errors import UserError
-from rollcast.curves.columns import Columns, words_in
-from rollcast.curves.measures import ACCURACY_WORDS, is_count_name, name_of_ratio
-from rollcast.curves.ratios import find_total
-from rollcast.curves.sheet import PER_CENT, Sheet, shorten_name
+from rollcast.curves.columns.choices import Columns, named_columns
+from rollcast.curves.columns.curve_sheet import CurveSheet
+from rollcast.curves.columns.named_column import NamedColumn
+from rollcast.curves.columns.names import name_of_ratio
+from rollcast.curves.columns.ratios import find_total
+from rollcast.curves.columns.words import ACCURACY_WORDS
+from rollcast.curves.sheet import shorten_name
 from rollcast.scaling.law.curve import Array
 
 _MEAN = re.compile(r"(?<![A-Za-z])(?:mean|avg|average)(?![A-Za-z])")
-_PER_CENT_WORDS = {"percent", "pct", "percentage"}
 
 
-def per_cent_by_name(values: Array, column: str, column_options: Columns) -> str:
-    """A sentence on a column that is called per cent but holds parts of 1; empty for another one.
-
-    `values`: (n,) as the file holds them, nan if unknown. So small a percentage all run long is
-    less likely.
+def refuse_outside(mapped: Array, curve: CurveSheet) -> None:
+    """Raises UserError, with a remedy, unless all pass rates (n,) are in [0, 1], to which the
+    user's scale and offset mapped them.
     """
-    finite_values = values[np.isfinite(values)]
-    is_as_written = column_options.scale == 1 and column_options.offset == 0
-    if not (
-        is_as_written and _is_per_cent(column) and finite_values.size and finite_values.max() <= 1
-    ):
-        return ""
-    return (
-        f"{shorten_name(column)} is per cent by its name but holds at most "
-        f"{finite_values.max():g}, read as parts of "
-        f"1; if it is per cent, add {column_options.option('scale')} 0.01"
-    )
+    if mapped.size and not (mapped.min() >= 0 and mapped.max() <= 1):
+        column = NamedColumn(curve.columns.pass_rate, curve.sheet)
+        raise UserError(_complaint(mapped, column, curve.column_options))
 
 
-def refuse_outside(mapped: Array, sheet: Sheet, column: str, column_options: Columns) -> None:
-    """Raises UserError, with a remedy, unless all pass rates (n,) of a column are in [0, 1];
-    `column_options` mapped them.
-    """
-    if not mapped.size or (mapped.min() >= 0 and mapped.max() <= 1):
-        return
+def _complaint(mapped: Array, column: NamedColumn, column_options: Columns) -> str:
     values = mapped / column_options.scale - column_options.offset
-    raise UserError(_complaint(values, mapped, sheet, column, column_options))
-
-
-def _complaint(
-    values: Array, mapped: Array, sheet: Sheet, column: str, column_options: Columns
-) -> str:
-    """`values`: (n,) as the file holds them."""
     worst = values[mapped.argmax()] if mapped.max() > 1 else values[mapped.argmin()]
-    where = f"column {shorten_name(column)} holds {worst:g}, and pass rates lie in [0, 1]"
+    where = f"column {shorten_name(column.name)} holds {worst:g}, and pass rates lie in [0, 1]"
     smallest = float(values.min())
     largest = float(values.max())
     scale = column_options.option("scale")
     offset = column_options.option("offset")
-    is_rate = bool(words_in(column) & ACCURACY_WORDS) or _is_per_cent(column)
+    is_rate = bool(column.words & ACCURACY_WORDS) or column.is_per_cent
     if column_options.scale != 1 or column_options.offset != 0:
         mapping = f"{offset} {column_options.offset:g} and {scale} {column_options.scale:g}"
         return f"{where}; {mapping} map it to {_farthest(mapped):g}"
-    if smallest >= 0 and is_count_name(column) and bool(np.all(values == np.floor(values))):
-        return f"{where}; {_remedy_of_count(sheet, column, column_options)}"
+    if smallest >= 0 and column.is_count and bool(np.all(values == np.floor(values))):
+        return f"{where}; {_remedy_of_count(column, column_options)}"
     max_per_cent = 100.0
     if smallest >= 0 and largest <= max_per_cent and is_rate:
         return f"{where}; if it is per cent, add {scale} 0.01"
@@ -76,7 +56,7 @@ def _complaint(
     high = float(max(math.ceil(largest), 1))
     if smallest < 0 and largest <= 0:
         high = 0.0
-    if bounds := _bounds_beside(sheet, column):
+    if bounds := _bounds_beside(column):
         low = min(bounds[0], 0.0)
         high = bounds[1]
         per_cent = ""
@@ -89,12 +69,12 @@ def _complaint(
     return f"{where}; {per_cent}for rewards from {low:g} to {high:g} add {mapping}, {possible}"
 
 
-def _remedy_of_count(sheet: Sheet, column: str, column_options: Columns) -> str:
+def _remedy_of_count(column: NamedColumn, column_options: Columns) -> str:
     """What to do with a number of right answers."""
     scale = column_options.option("scale")
-    total = find_total(sheet, column)
-    if total is not None and name_of_ratio(column, total.name) in sheet.columns:
-        ratio = name_of_ratio(column, total.name)
+    total = find_total(named_columns(column.sheet), column)
+    if total is not None and name_of_ratio(column.name, total.name) in column.sheet.columns:
+        ratio = name_of_ratio(column.name, total.name)
         return f"it counts right answers, so give {column_options.option('pass_rate')} {ratio!r}"
     if total is not None:
         return (
@@ -104,23 +84,15 @@ def _remedy_of_count(sheet: Sheet, column: str, column_options: Columns) -> str:
     return f"if it counts the right ones of N answers, add {scale} with 1 / N"
 
 
-def _bounds_beside(sheet: Sheet, column: str) -> tuple[float, float] | None:
+def _bounds_beside(column: NamedColumn) -> tuple[float, float] | None:
     """The least and the largest value that columns next to a mean hold, `critic/score/min` and
     `.../max`; or None.
     """
-    bounds = []
-    for word in ("min", "max"):
-        name = _MEAN.sub(word, column)
-        values = sheet.numbers(name).values
-        finite_values = values[np.isfinite(values)]
-        if name == column or not finite_values.size:
-            return None
-        bounds.append(float(finite_values.min() if word == "min" else finite_values.max()))
-    return (bounds[0], bounds[1]) if bounds[0] < bounds[1] else None
-
-
-def _is_per_cent(column: str) -> bool:
-    return PER_CENT in column or bool(words_in(column) & _PER_CENT_WORDS)
+    names = [_MEAN.sub(word, column.name) for word in ("min", "max")]
+    lowest, highest = (NamedColumn(name, column.sheet).finite for name in names)
+    if column.name in names or not (lowest.size and highest.size) or lowest.min() >= highest.max():
+        return None
+    return float(lowest.min()), float(highest.max())
 
 
 def _rounded_down(value: float) -> float:

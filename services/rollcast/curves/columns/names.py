@@ -1,5 +1,5 @@
-"""What the name of a column says about it: which measure of success, of training or held out, of
-which data set.
+"""What the name of a column says about it: whether it counts steps, or which measure of success it
+is, of training or held out, of which data set.
 
 A name is a path of words, `val-core/openai/gsm8k/acc/mean@16`. Words that measure success name the
 kind; words that measure something else (loss, length, weights, spread) exclude the column; the
@@ -10,104 +10,74 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from itertools import dropwhile
 
-from rollcast.curves.columns import EVALUATION_NAMES, words_in
+from rollcast.curves.columns.words import (
+    ACCURACY_WORDS,
+    COUNT_WORDS,
+    COUNTED_WORDS,
+    COUNTER_WORDS,
+    DATA_SET_WORDS,
+    EVALUATION_NAMES,
+    EXTREME_WORDS,
+    GROUP_WORDS,
+    HELD_OUT_WORDS,
+    OTHER_WORDS,
+    OTHERS_JUDGED,
+    RATE_WORDS,
+    RETURN_WORDS,
+    REWARD_WORDS,
+    SCORE_WORDS,
+    SHARE_WORDS,
+    SMOOTHED_WORDS,
+    STAGE_WORDS,
+    SUBJECTLESS_WORDS,
+    TRAINING_WORDS,
+)
 
-HELD_OUT_WORDS = {
-    "eval", "evals", "evaluation", "evaluations", "val", "vals", "valid", "validation",
-    "validations", "test",
-    "heldout", "held", "holdout", "dev", "benchmark",
-}  # fmt: skip
-TRAINING_WORDS = {"train", "training", "trainer"}
-ACCURACY_WORDS = {
-    "acc", "accuracy", "accuracies", "pass", "passed", "passrate", "correct", "correctness",
-    "solved", "solve",
-    "success", "successes", "successful", "successrate", "em", "match", "win", "winrate", "wins",
-}  # fmt: skip
-SCORE_WORDS = {"score", "scores"}
-REWARD_WORDS = {"reward", "rewards", "rew", "rews"}
-RETURN_WORDS = {"return", "returns"}
-OTHER_WORDS = {
-    "std", "stdev", "sd", "stderr", "error", "errors", "var", "variance", "min", "max", "median",
-    "range", "loss", "kl",
-    "length", "lengths", "len", "entropy", "grad", "norm", "lr", "count", "counts", "num", "n",
-    "number", "clip",
-    "clipped", "format", "turns", "runtime", "second", "seconds", "time", "timing", "tokens",
-    "samples", "filter",
-    "filtering", "aux", "advantage", "advantages", "baseline", "zero", "weight", "weights", "coef",
-    "coeff",
-    "coefficient", "alpha", "beta", "gamma", "factor", "multiplier", "penalty", "margin", "margins",
-    "steps",
-    "response", "truncated", "ci", "bonus", "token", "threshold", "gap", "step", "diff", "delta",
-    "fail", "failed",
-    "failure", "failures", "incorrect", "wrong", "unsolved", "invalid", "mismatch", "chosen",
-    "rejected", "trivially",
-    "trivial", "target", "initial", "previous", "prev", "schedule", "scale", "cap", "config",
-    "hparams", "args",
-    "params", "forward", "backward", "hist", "histogram", "quantile", "percentile", "cost", "fps",
-    "prob", "probs",
-    "logprob", "logprobs", "ref", "reference", "oracle", "router", "discriminator", "tool", "tools",
-    "call", "calls",
-    "json", "preference", "rm", "positive", "negative", "temperature", "memory", "timeout", "id",
-    "version", "seed",
-}  # fmt: skip
-"""Words of a column that does not measure success, or only its spread, its weight or a count."""
-OTHERS_JUDGED = ({"reward", "model"}, {"value"})
-"""Next to a word of accuracy: how well a reward model or a critic judges, not how well the policy
-answers."""
-NEUTRAL_WORDS = {
-    "mean", "avg", "average", "overall", "total", "sum", "all", "macro", "micro", "core", "fn",
-    "func", "function",
-    "functions", "rate", "ratio", "value", "values", "raw", "critic", "rollout", "rollouts", "env",
-    "envs",
-    "environment", "runners", "sampler", "results", "episode", "episodic", "episodes", "ep",
-    "batch", "group", "groups",
-    "policy", "actor", "agent", "objective", "metric", "metrics", "stats", "log", "logs",
-    "verifiable", "verifier",
-    "verified", "answer", "answers", "outcome", "task", "tasks", "current", "percent", "pct",
-    "percentage", "in", "of",
-    "at", "per", "greedy", "sampled", "sample", "prompt", "prompts", "default", "main", "fraction",
-    "frac", "share",
-    "exact", "epoch", "this", "iter", "grpo", "ppo", "rl", "model", "th", "k", "set", "best", "maj",
-    "majority",
-    "worst", "data", "dataset", "eval", "moving", "running", "ema", "smoothed", "gen", "generation",
-    "final", "full",
-}  # fmt: skip
-"""Words that name no subject: how it was averaged, who measured it."""
-RATE_WORDS = {
-    "rate", "ratio", "acc", "accuracy", "accuracies", "mean", "avg", "average", "fraction", "frac",
-    "share", "percent",
-    "pct", "percentage", "passrate", "successrate", "winrate",
-}  # fmt: skip
-"""A measure with one of these is no count, however large its values."""
-SHARE_WORDS = {"ratio", "fraction", "frac", "share"}
-GROUP_WORDS = {"all", "none", "partial", "some", "any", "every", "mixed", "too", "zero"}
-"""Next to a word of accuracy: the share of groups whose attempts are all alike, as `solve_none`
-is."""
-DATA_SET_WORDS = {
-    "aime", "amc", "math", "gsm", "minerva", "olympiad", "olympiadbench", "humaneval", "mbpp",
-    "livecodebench", "lcb",
-    "gpqa", "mmlu", "countdown", "arc", "hellaswag", "bbh", "ifeval", "code", "codeforces",
-    "webshop", "alfworld",
-}  # fmt: skip
-"""Names of benchmarks; any word with a digit in it counts as one too."""
+_WORDS = re.compile(r"[A-Za-z]+")
+_CAMEL_CASE = re.compile(r"([a-z])([A-Z])")
+
 _ONE_OF_MANY = re.compile(
     r"(best|maj|worst|majority)(@|_?of_?)\d+|pass(@|_at_|_)?([2-9]|[1-9]\d+)(?!\d)", re.IGNORECASE
 )
 """The best or the majority of several attempts, which rises with their number."""
 _MEAN_OF_MANY = re.compile(r"(mean|avg|average)@\d+|pass(@|_at_|_)?1(?!\d)", re.IGNORECASE)
-_EXTREME_WORDS = {"best", "worst", "highest", "top"}
-"""Without a number of attempts this is the best evaluation so far, not the newest one."""
-_SMOOTHED_WORDS = {"ema", "smoothed", "moving", "running"}
 MAX_CACHED_NAMES = 4_096
 """Names whose measures are remembered: each line of a console is asked for those of its names."""
 MAX_CACHED_CHARS = 200
 """Longer names are rare, and would fill the cache."""
 _RATIO_MARK = " of "
-_COUNT_WORDS = {"num", "n", "number", "count", "counts", "total", "of", "the"}
-"""Words of a column that counts right answers: `num_correct`, `total_wins`."""
 _TOKEN = re.compile(r"[A-Za-z0-9]+")
 _PATH_PARTS = re.compile(r"[/.|]")
+
+
+def words_in(name: str) -> set[str]:
+    """The words of a column's name, in lower case: `train/global_step` -> train, global, step."""
+    # Names in camel case have no separator: `evalReward` is eval and reward.
+    return {word.casefold() for word in _WORDS.findall(_CAMEL_CASE.sub(r"\1 \2", name))}
+
+
+def is_step_counter(name: str) -> bool:
+    """Whether the name can be that of a counter of steps: `eval_step`, `progress/batch`,
+    `time/total_timesteps`.
+    """
+    words = words_in(name)
+    counted = words & COUNTED_WORDS
+    # stable-baselines3 has its counters under time/; `step_time` is a duration.
+    if name.casefold().startswith("time/") and any(word.endswith("s") for word in counted):
+        words = words - {"time"}
+    return bool(counted) and words <= COUNTED_WORDS | COUNTER_WORDS
+
+
+def counts_steps_or_epochs(name: str) -> bool:
+    """Whether the name is that of a counter of steps, or of the epoch."""
+    return is_step_counter(name) or name.casefold() == "epoch"
+
+
+def names_stage(name: str) -> bool:
+    """Whether a word of the name says that it is of training, or held out."""
+    return bool(words_in(name) & STAGE_WORDS)
 
 
 class Stage(IntEnum):
@@ -169,7 +139,7 @@ def count_words(name: str) -> set[str]:
     """The words of a count's name that name the counted thing; empty if others are not those of a
     count.
     """
-    words = words_in(name) - _COUNT_WORDS
+    words = words_in(name) - COUNT_WORDS
     return set() if words & OTHER_WORDS else words
 
 
@@ -177,6 +147,11 @@ def is_count_name(name: str) -> bool:
     """Whether a column may count right answers, by its name."""
     others = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
     return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & others
+
+
+def measures_success(name: str) -> bool:
+    """Whether the name is that of a measure of success, or of a count of right answers."""
+    return measure_or_count(name) is not None
 
 
 def measure_or_count(name: str) -> Measure | None:
@@ -195,11 +170,6 @@ def find_measure(name: str) -> Measure | None:
     return _find_cached_measure(name) if len(name) <= MAX_CACHED_CHARS else _find_measure(name)
 
 
-@lru_cache(maxsize=MAX_CACHED_NAMES)
-def _find_cached_measure(name: str) -> Measure | None:
-    return _find_measure(name)
-
-
 def _find_measure(name: str) -> Measure | None:
     count, mark, _ = name.partition(_RATIO_MARK)
     if mark and count_words(count) & ACCURACY_WORDS:
@@ -208,7 +178,7 @@ def _find_measure(name: str) -> Measure | None:
             frozenset(
                 token for path_part in _PATH_PARTS.split(count) for token in _subject_in(path_part)
             )
-            - _COUNT_WORDS
+            - COUNT_WORDS
         )
         stage = _stage(words, is_usual=False)
         return Measure(name, stage, MeasureKind.ACCURACY, 1, subject, False, bool(subject), False)
@@ -243,12 +213,15 @@ def _find_measure(name: str) -> Measure | None:
     )
 
 
+_find_cached_measure = lru_cache(maxsize=MAX_CACHED_NAMES)(_find_measure)
+
+
 def _attempts(name: str, words: set[str]) -> int:
     if _MEAN_OF_MANY.search(name):
         return 0
     if _ONE_OF_MANY.search(name):
         return 2
-    return 3 if words & _SMOOTHED_WORDS else 1
+    return 3 if words & SMOOTHED_WORDS else 1
 
 
 def _is_other(name: str, words: set[str], attempts: int) -> bool:
@@ -257,20 +230,14 @@ def _is_other(name: str, words: set[str], attempts: int) -> bool:
         return True
     if words & ACCURACY_WORDS and any(judged_words <= words for judged_words in OTHERS_JUDGED):
         return True
-    if words & _EXTREME_WORDS and attempts == 1:
+    if words & EXTREME_WORDS and attempts == 1:
         return True
     last_part_words = words_in(_PATH_PARTS.split(name)[-1])
-    if (
-        last_part_words & ACCURACY_WORDS
-        and last_part_words & GROUP_WORDS
-        and not last_part_words & (RATE_WORDS - SHARE_WORDS)
-    ):
-        return True
-    return (
-        "total" in last_part_words
-        and bool(last_part_words & ACCURACY_WORDS)
-        and not last_part_words & RATE_WORDS
+    is_of_groups = last_part_words & GROUP_WORDS and not last_part_words & (
+        RATE_WORDS - SHARE_WORDS
     )
+    is_total = "total" in last_part_words and not last_part_words & RATE_WORDS
+    return bool(last_part_words & ACCURACY_WORDS and (is_of_groups or is_total))
 
 
 def _kind(name: str, words: set[str], attempts: int) -> MeasureKind | None:
@@ -304,22 +271,12 @@ def _stage(words: set[str], *, is_usual: bool) -> Stage:
 
 
 def _subject_in(path_part: str) -> list[str]:
-    """The words of one part of the path that no list here knows."""
-    listed_words = (
-        HELD_OUT_WORDS
-        | TRAINING_WORDS
-        | ACCURACY_WORDS
-        | SCORE_WORDS
-        | REWARD_WORDS
-        | RETURN_WORDS
-        | NEUTRAL_WORDS
-    )
-    subject_words = []
-    for token in _TOKEN.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", path_part)):
-        word = token.casefold().rstrip("0123456789")
-        if word and word not in listed_words:
-            subject_words.append(token.casefold())
-    return subject_words
+    """The words of one part of the path that no list knows."""
+    return [
+        token.casefold()
+        for token in _TOKEN.findall(_CAMEL_CASE.sub(r"\1 \2", path_part))
+        if (word := token.casefold().rstrip("0123456789")) and word not in SUBJECTLESS_WORDS
+    ]
 
 
 def _is_data_set(token: str) -> bool:
@@ -330,19 +287,8 @@ def _is_part(parts: list[str]) -> bool:
     """Whether something is named at or after the word reward: `rewards/format/mean`,
     `accuracy_reward`.
     """
-    first = next(
-        (
-            part_index
-            for part_index, path_part in enumerate(parts)
-            if words_in(path_part) & REWARD_WORDS
-        ),
-        None,
+    from_reward = dropwhile(lambda path_part: not words_in(path_part) & REWARD_WORDS, parts)
+    return any(
+        words_in(part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(part)))
+        for part in from_reward
     )
-    if first is None:
-        return False
-    for part in parts[first:]:
-        if words_in(part) & ACCURACY_WORDS:
-            return True
-        if any(not _is_data_set(token) for token in _subject_in(part)):
-            return True
-    return False

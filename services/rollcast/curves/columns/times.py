@@ -8,13 +8,12 @@ import numpy as np
 
 from rollcast.config.errors import UserError
 from rollcast.curves.amounts import Tell
-from rollcast.curves.columns import EPOCHS, SAMPLES, SECONDS, STEPS, TOKENS
-from rollcast.curves.sheet import RUN, Column, Sheet, not_a_number
+from rollcast.curves.columns.named_column import NamedColumn
+from rollcast.curves.columns.units import COUNTS, SECONDS
+from rollcast.curves.sheet import RUN, Column, Sheet
 from rollcast.scaling.law.curve import DEVICE_HOURS, Array
 
 SECONDS_PER_HOUR = 3600.0
-COUNTS = (STEPS, TOKENS, SAMPLES, EPOCHS)
-"""Numbers of these units may look like those of a clock, but are not."""
 _DURATION = re.compile(r"(?:(\d{1,5}) days?,? )?(\d{1,5}):([0-5]\d):([0-5]\d(?:\.\d+)?)")
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*|\d{4}-\d{2}-\d{2}|\d{4}/\d{2}/\d{2} \d{2}:\d{2}.*"
@@ -46,7 +45,7 @@ def moment(text: str) -> float | None:
 
 
 def in_one_unit(
-    sheet: Sheet, column: str, unit: str, devices: float | None, tell: Tell
+    column: NamedColumn, unit: str, devices: float | None, tell: Tell
 ) -> tuple[Sheet, str]:
     """The sheet with numbers in its column of compute, and their unit.
 
@@ -54,11 +53,11 @@ def in_one_unit(
     convert the seconds into device-hours of that many devices. Raises UserError: the column holds
     no seconds.
     """
-    numbers = sheet.numbers(column)
+    numbers = column.numbers
     seconds: Array | None = None
     clock = ""
-    if np.any(numbers.odd | numbers.per_cent):
-        seconds, clock = _written_out(sheet.texts(column))
+    if column.is_written_out:
+        seconds, clock = _written_out(column.texts)
     elif (
         unit not in COUNTS
         and (clock_unit := _unit_of_a_clock(numbers.values[numbers.is_given])) is not None
@@ -66,22 +65,24 @@ def in_one_unit(
         clock = "Unix times" if clock_unit == 1 else "Unix times in milliseconds"
         seconds = numbers.values / clock_unit
     if seconds is None and devices is None:
-        return sheet, unit
-    if seconds is None:
-        texts = sheet.texts(column)
-        for row in np.flatnonzero(numbers.odd):
-            if texts[row].strip():
-                raise UserError(not_a_number(texts[row], column))
+        return column.sheet, unit
+    if seconds is not None:
+        if clock:
+            tell(
+                f"{column.name} holds {clock}; compute is counted in seconds from the first of the "
+                "run"
+            )
+            seconds = _since_first(seconds, NamedColumn(RUN, column.sheet).texts)
+    else:
+        if column.complaint:
+            raise UserError(column.complaint)
         seconds = numbers.values
-    if clock:
-        tell(f"{column} holds {clock}; compute is counted in seconds from the first of the run")
-        seconds = _since_first(seconds, sheet.texts(RUN))
     unit = SECONDS
     if devices is not None:
         seconds = seconds * devices / SECONDS_PER_HOUR
         unit = DEVICE_HOURS
     rows = np.flatnonzero(~np.isnan(seconds))
-    return sheet.with_column(column, Column(rows, seconds[rows].tolist())), unit
+    return column.sheet | {column.name: Column(rows, seconds[rows].tolist())}, unit
 
 
 def _unit_of_a_clock(clock_values: Array) -> float | None:

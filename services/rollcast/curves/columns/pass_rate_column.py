@@ -9,38 +9,27 @@ without their total. Counts, weights and spreads are never taken.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 
-from rollcast.curves.columns import (
-    STEP_NAMES,
-    TIME_NAMES,
-    find_unit,
-    is_step_counter,
-    some,
-    words_in,
-)
-from rollcast.curves.compute_column import step_columns
-from rollcast.curves.measures import (
-    HELD_OUT_WORDS,
-    OTHER_WORDS,
-    Measure,
-    MeasureKind,
-    Stage,
-    find_measure,
-)
-from rollcast.curves.sheet import Mask, Sheet
+from rollcast.curves.columns.named_column import NamedColumn, NamedColumns
+from rollcast.curves.columns.names import Measure, MeasureKind, Stage
+from rollcast.curves.columns.words import HELD_OUT_WORDS, OTHER_WORDS, TRAINING_STATISTICS
+from rollcast.curves.sheet import Mask
 from rollcast.scaling.decisions.settings import MIN_LAW_POINTS
 from rollcast.scaling.law.curve import Array
 
 MIN_SERIES_READINGS = 2
 """Readings after the start that make a column a series."""
-TRAINING_STATISTICS = {
-    "lr", "learning", "clipfrac", "clip", "ratio", "util", "utilization", "usage", "mfu", "gpu",
-    "progress",
-    "cpu", "eta", "epsilon", "eps", "dropout", "warmup", "sampling", "approx", "frac",
-}  # fmt: skip
-"""Words of columns next to the reward of training that are no evaluations."""
+
+
+class Note(NamedTuple):
+    """A sentence on a choice, around a list of columns."""
+
+    head: str
+    names: Sequence[str] = ()
+    tail: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,11 +38,11 @@ class PassRateChoice:
 
     Attributes:
         columns: the ones that could be meant, one if it is clear; empty if none measures success.
-        sentence: what the user should know about the choice; empty if it is obvious.
+        notes: what the user should know about the choice; empty if it is obvious.
     """
 
     columns: list[str]
-    sentence: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class _Candidate:
     """A column that may hold the pass rate, and its known values."""
 
     measure: Measure
-    values: Array
+    finite: Array
 
     @property
     def name(self) -> str:
@@ -69,17 +58,20 @@ class _Candidate:
 
     @property
     def is_in_range(self) -> bool:
-        return bool(np.all((self.values >= 0) & (self.values <= 1)))
+        return bool(np.all((self.finite >= 0) & (self.finite <= 1)))
 
 
-def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
-    """The columns that could be the pass rate, and what to say about the choice."""
-    candidates = _candidates(sheet)
+def choose_pass_rate(columns: NamedColumns, counters: Sequence[NamedColumn]) -> PassRateChoice:
+    """The columns that could be the pass rate, and what to say about the choice.
+
+    `counters`: those of steps.
+    """
+    candidates = _candidates(columns)
     if not candidates:
-        return PassRateChoice(_only_other(sheet))
-    is_start = _is_start(sheet)
+        return PassRateChoice(_only_other(columns))
+    is_start = _is_start(columns, counters)
     num_readings = {
-        candidate.name: int(np.sum(np.isfinite(sheet.numbers(candidate.name).values) & ~is_start))
+        candidate.name: int(np.sum(np.isfinite(columns[candidate.name].values) & ~is_start))
         for candidate in candidates
     }
     # A column that has too few readings for any forecast hides no other.
@@ -96,84 +88,66 @@ def choose_pass_rate(sheet: Sheet) -> PassRateChoice:
     choice = _choose_in_stage(
         [candidate for candidate in series if candidate.measure.stage == stage]
     )
-    hidden = [candidate.name for candidate in candidates if candidate.measure.stage < stage]
-    if hidden and len(choice.columns) == 1:
-        [chosen_column] = choice.columns
-        reason = f"fewer than {min_readings} readings after the start in {some(hidden)}"
-        return PassRateChoice(choice.columns, f"{reason}, so {chosen_column} is taken instead")
-    if stage is not Stage.HELD_OUT and len(choice.columns) == 1:
-        # The log may hold evaluations under names that no list here knows, so a sentence names
-        # them.
-        unknown = unknown_evaluations(sheet, choice.columns[0])
-        sentence = (
-            f"{choice.columns[0]} is taken; rows of evaluations hold {some(unknown)}"
-            if unknown
-            else ""
-        )
-        return PassRateChoice(choice.columns, "; ".join(filter(None, (choice.sentence, sentence))))
+    if len(choice.columns) > 1:
+        return choice
+    [chosen] = choice.columns
+    if hidden := [candidate.name for candidate in candidates if candidate.measure.stage < stage]:
+        few = f"fewer than {min_readings} readings after the start in "
+        return PassRateChoice([chosen], (Note(few, hidden, f", so {chosen} is taken instead"),))
+    # The log may hold evaluations under names that no list here knows, so a sentence names them.
+    if stage is not Stage.HELD_OUT and (unknown := unknown_evaluations(columns, chosen)):
+        note = Note(f"{chosen} is taken; rows of evaluations hold ", unknown)
+        return PassRateChoice([chosen], (*choice.notes, note))
     return choice
 
 
-def plausible_columns(sheet: Sheet) -> list[str]:
-    """Columns of numbers that are neither compute nor by their names something else; or else all
-    columns.
-    """
-    plausible = []
-    for name in sheet.columns:
-        is_number = bool(np.any(np.isfinite(sheet.numbers(name).values)))
-        if is_number and not _is_compute(name) and not words_in(name) & OTHER_WORDS:
-            plausible.append(name)
-    return plausible or list(sheet.columns)
-
-
-def unknown_evaluations(sheet: Sheet, chosen_column: str) -> list[str]:
+def unknown_evaluations(columns: NamedColumns, chosen_column: str) -> list[str]:
     """Columns that may be evaluations by numbers in [0, 1], although no word of their names
     measures success.
 
     Their names say that they are held out, or they are in rows without the column that is taken, of
     another stage.
     """
-    is_taken = np.isfinite(sheet.numbers(chosen_column).values)
+    is_taken = np.isfinite(columns[chosen_column].values)
+    # An accuracy of tokens may be held out.
+    other_words = (OTHER_WORDS | TRAINING_STATISTICS) - {"token"}
     evaluation_columns = []
-    others = (OTHER_WORDS | TRAINING_STATISTICS) - {
-        "token"
-    }  # an accuracy of tokens may be held out
-    for name in sheet.columns:
-        words = words_in(name)
-        if name == chosen_column or words & others or find_measure(name) or _is_compute(name):
+    for name, column in columns.items():
+        if (
+            name == chosen_column
+            or column.words & other_words
+            or column.measure
+            or column.is_compute
+        ):
             continue
-        values = sheet.numbers(name).values
+        values = column.values
         is_known = np.isfinite(values)
-        finite_values = values[is_known]
-        is_varying = finite_values.size >= MIN_SERIES_READINGS and bool(
-            np.any(finite_values != finite_values[0])
-        )
-        is_apart = bool(words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
-        if is_varying and is_apart and finite_values.min() >= 0 and finite_values.max() <= 1:
+        finite = values[is_known]
+        is_varying = finite.size >= MIN_SERIES_READINGS and bool(np.any(finite != finite[0]))
+        is_apart = bool(column.words & HELD_OUT_WORDS) or not np.any(is_known & is_taken)
+        if is_varying and is_apart and finite.min() >= 0 and finite.max() <= 1:
             evaluation_columns.append(name)
     return evaluation_columns
 
 
-def _candidates(sheet: Sheet) -> list[_Candidate]:
+def _candidates(columns: NamedColumns) -> list[_Candidate]:
     """The columns that measure success; of those with the same values only the best name."""
-    candidates: list[_Candidate] = []
-    for name in sheet.columns:
-        measure = find_measure(name)
-        if measure is None:
-            continue
-        values = sheet.numbers(name).values
-        finite_values = values[np.isfinite(values)]
-        if finite_values.size and not _is_something_else(measure, finite_values):
-            candidates.append(_Candidate(measure, finite_values))
+    candidates = [
+        _Candidate(measure, finite)
+        for column in columns.values()
+        if (measure := column.measure) is not None
+        and (finite := column.finite).size
+        and not _is_something_else(measure, finite)
+    ]
     # Some frameworks log one reading under two names, which would look ambiguous.
-    best: dict[bytes, _Candidate] = {}
+    best: dict[bytes, str] = {}
     for candidate in sorted(candidates, key=_preference):
-        values = sheet.numbers(candidate.name).values
+        values = columns[candidate.name].values
         # Adding 0.0 makes 0.0 of -0.0, and one nan of all kinds of nan.
         comparable_values = np.where(np.isnan(values), np.nan, values + 0.0)
-        best.setdefault(sha256(comparable_values.tobytes()).digest(), candidate)
-    column_order = {name: number for number, name in enumerate(sheet.columns)}
-    return sorted(best.values(), key=lambda candidate: column_order[candidate.name])
+        best.setdefault(sha256(comparable_values.tobytes()).digest(), candidate.name)
+    kept_names = set(best.values())
+    return [candidate for candidate in candidates if candidate.name in kept_names]
 
 
 def _preference(candidate: _Candidate) -> tuple[int, bool, int, int, int]:
@@ -191,17 +165,12 @@ def _is_something_else(measure: Measure, values: Array) -> bool:
     return measure.may_count and is_whole and bool(values.max() > 1)
 
 
-def _is_start(sheet: Sheet) -> Mask:
+def _is_start(columns: NamedColumns, counters: Sequence[NamedColumn]) -> Mask:
     """(n,) rows of step 0, or of epoch 0 if no column counts steps."""
-    counters = [
-        *step_columns(list(sheet.columns)),
-        *(name for name in sheet.columns if name.casefold() == "epoch"),
-    ]
-    is_start = np.zeros(sheet.num_rows, dtype=bool)
+    epochs = [column for name, column in columns.items() if name.casefold() == "epoch"]
     # Columns of steps that are looked at for the start
-    for name in counters[:20]:
-        is_start |= sheet.numbers(name).values == 0
-    return is_start
+    is_zero = [column.values == 0 for column in [*counters, *epochs][:20]]
+    return np.asarray(np.any(is_zero, axis=0))
 
 
 def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
@@ -218,7 +187,7 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
         return PassRateChoice([candidate.name for candidate in chosen])
     [chosen_candidate] = chosen
     if not parts or chosen_candidate.measure.kind is MeasureKind.ACCURACY:
-        return PassRateChoice([chosen_candidate.name], _beside(chosen_candidate, whole_candidates))
+        return _beside(chosen_candidate, whole_candidates)
     right = [
         part_candidate
         for part_candidate in parts
@@ -231,28 +200,23 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
             f"{right[0].name} is taken, the part of {chosen_candidate.name} for right answers; the "
             "total leaves [0, 1]"
         )
-        return PassRateChoice([right[0].name], sentence)
-    names = some([part.name for part in parts])
-    return PassRateChoice(
-        [chosen_candidate.name],
-        f"{chosen_candidate.name} is the total reward; its parts are {names}",
-    )
+        return PassRateChoice([right[0].name], (Note(sentence),))
+    sentence = f"{chosen_candidate.name} is the total reward; its parts are "
+    note = Note(sentence, [part.name for part in parts])
+    return PassRateChoice([chosen_candidate.name], (note,))
 
 
 def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
     """The choice among parts of a reward whose total was not logged."""
     right = [part_candidate for part_candidate in parts if part_candidate.measure.is_correctness]
     if len(right) == 1 and len(parts) > 1:
-        other_parts = some([part.name for part in parts if part is not right[0]])
         sentence = (
             f"{right[0].name} is taken, the part of the reward for right answers; other parts are "
-            f"{other_parts}"
         )
-        return PassRateChoice([right[0].name], sentence)
-    sentence = (
-        f"{parts[0].name} is one part of a reward, and no total is there" if len(parts) == 1 else ""
-    )
-    return PassRateChoice([part.name for part in parts], sentence)
+        other_names = [part.name for part in parts if part is not right[0]]
+        return PassRateChoice([right[0].name], (Note(sentence, other_names),))
+    alone = Note(f"{parts[0].name} is one part of a reward, and no total is there")
+    return PassRateChoice([part.name for part in parts], (alone,) if len(parts) == 1 else ())
 
 
 def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -297,33 +261,22 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     return [candidate for candidate in candidates if rank(candidate) == best_rank]
 
 
-def _beside(chosen_candidate: _Candidate, whole_candidates: Sequence[_Candidate]) -> str:
-    """A sentence on columns of other data sets that were not taken; or an empty text."""
+def _beside(chosen: _Candidate, whole_candidates: Sequence[_Candidate]) -> PassRateChoice:
+    """The choice with a sentence on columns of other data sets that were not taken."""
     other_names = [
         candidate.name
         for candidate in whole_candidates
-        if candidate.measure.subject != chosen_candidate.measure.subject
+        if candidate.measure.subject != chosen.measure.subject
     ]
-    return (
-        f"{chosen_candidate.name} is taken; other readings are {some(other_names)}"
-        if other_names
-        else ""
-    )
+    note = Note(f"{chosen.name} is taken; other readings are ", other_names)
+    return PassRateChoice([chosen.name], (note,) if other_names else ())
 
 
-def _only_other(sheet: Sheet) -> list[str]:
+def _only_other(columns: NamedColumns) -> list[str]:
     """If no name is that of a measure, the one column that is not compute: `Value` of `Wall
     time,Step,Value`.
     """
-    numeric = [name for name in sheet.columns if np.any(np.isfinite(sheet.numbers(name).values))]
-    other_columns = [name for name in numeric if not _is_compute(name)]
-    return (
-        other_columns
-        if len(other_columns) == 1 < len(numeric) and not words_in(other_columns[0]) & OTHER_WORDS
-        else []
-    )
-
-
-def _is_compute(name: str) -> bool:
-    is_usual = name.casefold() in (*STEP_NAMES, *TIME_NAMES) or is_step_counter(name)
-    return is_usual or not find_unit(name).startswith("units of ")
+    numeric = [column for column in columns.values() if column.finite.size]
+    rest = [column for column in numeric if not column.is_compute]
+    is_clear = len(rest) == 1 < len(numeric) and not rest[0].words & OTHER_WORDS
+    return [rest[0].name] if is_clear else []

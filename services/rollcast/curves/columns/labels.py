@@ -4,17 +4,12 @@ evaluation.
 
 from dataclasses import dataclass
 
-from rollcast.curves.columns import words_in
-from rollcast.curves.measures import HELD_OUT_WORDS, TRAINING_WORDS, find_measure
-from rollcast.curves.sheet import Column, Sheet
+from rollcast.curves.columns.names import find_measure, names_stage, words_in
+from rollcast.curves.columns.words import ITEM_WORDS, LABELS, NUMBERED_LABELS
+from rollcast.curves.sheet import RUN, Column, Sheet
 
 MAX_KINDS = 1_000
 """Values of a text column. One with more values does not distinguish curves."""
-NUMBERED_LABELS = ("seed", "run_id", "trial", "trial_id", "fold", "repeat", "replicate")
-"""Columns that distinguish runs although they hold numbers."""
-LABELS = ("dataset", "metric")
-"""Columns that distinguish curves however often their values recur."""
-STAGE_WORDS = HELD_OUT_WORDS | TRAINING_WORDS
 
 
 @dataclass(frozen=True)
@@ -28,18 +23,17 @@ class Label:
     kinds: list[str]
 
     @property
-    def is_of_stages(self) -> bool:
-        """Whether it says of which data a row is: by its texts, or by the name of a column of true
-        and false.
+    def names_curves(self) -> bool:
+        """Whether it says of which curve or of which data a row is: by the name of the column, or
+        by its texts.
         """
-        return any(words_in(text) & STAGE_WORDS for text in (self.name, *self.kinds))
+        is_usual = self.name.casefold() in (*LABELS, RUN)
+        return is_usual or any(map(names_stage, (self.name, *self.kinds)))
 
-
-def clashing_label(sheet: Sheet, compute: str) -> Label | None:
-    """The label that is the first to differ between two rows of equal compute; None
-    if none does.
-    """
-    return next(iter(clashing_labels(sheet, compute)), None)
+    @property
+    def names_items(self) -> bool:
+        """Whether it names a game or a question."""
+        return bool(words_in(self.name) & ITEM_WORDS)
 
 
 def clashing_labels(sheet: Sheet, compute: str) -> list[Label]:
@@ -75,5 +69,5 @@ def _is_label(name: str, column: Column) -> bool:
     if name.casefold() in NUMBERED_LABELS:
         return True
     if column.is_truth:
-        return bool(words_in(name) & STAGE_WORDS) and find_measure(name) is None
+        return names_stage(name) and find_measure(name) is None
     return bool((column.numbers.odd | column.numbers.per_cent).all())

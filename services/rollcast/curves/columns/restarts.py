@@ -9,8 +9,7 @@ had been reached.
 import numpy as np
 from numpy.typing import NDArray
 
-from rollcast.curves.sheet import Mask, Numbers, Sheet
-from rollcast.runfolder.survival import NEVER_ENDED
+from rollcast.curves.sheet import Mask, Sheet
 from rollcast.scaling.law.curve import Array
 
 MAX_RESTARTS_PER_ROW = 0.25
@@ -18,8 +17,6 @@ MAX_RESTARTS_PER_ROW = 0.25
 MIN_STEPS_AGAIN = 3
 """Different steps below the level that had been reached, after which a log has gone back whatever
 its rows hold."""
-MAX_STEP = 2**53
-"""Larger whole numbers are not steps: floats cannot distinguish them from their neighbors."""
 MAX_STRETCHES = 1_000
 """Stretches of a log between restarts that are looked at one by one. No run is restarted as
 often."""
@@ -146,66 +143,3 @@ def _has_gone_back(
         if len(again) == MIN_STEPS_AGAIN:
             return True
     return False
-
-
-def whole_numbers(numbers: Numbers) -> tuple[Rows, Mask]:
-    """(n,) each: the whole numbers of a column, 0 in other rows, and which rows have one."""
-    with np.errstate(invalid="ignore"):
-        is_whole = (np.floor(numbers.values) == numbers.values) & (
-            np.abs(numbers.values) < MAX_STEP
-        )
-    # `100%` is read as 1.0, but it is a progress and not step 1.
-    is_whole &= ~numbers.per_cent
-    return np.where(is_whole, numbers.values, 0.0).astype(np.int64), is_whole
-
-
-def incarnations(
-    sheet: Sheet, compute: str, step: Rows, has_step: Mask, is_evaluation: Mask
-) -> tuple[Rows, dict[int, int]]:
-    """(n,) incarnation of each row, from a column or else from its steps; the last step that counts
-    before each.
-
-    By the steps, an incarnation begins when the log goes back, or when a step is evaluated again at
-    another compute.
-    """
-    recorded_incarnations, is_told = whole_numbers(sheet.numbers("incarnation"))
-    rows = np.flatnonzero(has_step & ~is_told)
-    steps = step[rows]
-    begins = np.isin(
-        rows, going_back(sheet, np.where(has_step & ~is_told, step, np.nan), is_evaluation)
-    )
-    evaluated = np.flatnonzero(is_evaluation[rows])
-    again = np.flatnonzero(np.diff(steps[evaluated]) == 0)
-    # A step that is there twice at one compute is one reading, logged twice, and no restart.
-    if again.size:
-        computes = sheet.texts(compute)
-        for earlier_row, later_row in zip(
-            evaluated[again].tolist(), evaluated[again + 1].tolist(), strict=True
-        ):
-            begins[later_row] |= computes[rows[earlier_row]] != computes[rows[later_row]]
-    start_flags = np.zeros(sheet.num_rows, dtype=np.int64)
-    start_flags[rows[begins]] = 1
-    number = 1 + np.cumsum(start_flags)
-    first_steps = dict(zip(number[rows[begins]].tolist(), steps[begins].tolist(), strict=True))
-    number = np.where(is_told, recorded_incarnations, number)
-    rows = np.flatnonzero(is_told & has_step)
-    # In a file that is not in order of time no incarnation cuts off another one.
-    if rows.size == 0 and len(first_steps) > MAX_RESTARTS_PER_ROW * int((~is_told).sum()):
-        return number, dict.fromkeys(first_steps, NEVER_ENDED)
-    if rows.size == 0:
-        # Without a record, a run is taken to continue from just before the first step that is there
-        # again.
-        return number, {later: first - 1 for later, first in first_steps.items()}
-    starts: dict[int, int] = {}
-    for incarnation, first in zip(
-        recorded_incarnations[rows].tolist(), step[rows].tolist(), strict=True
-    ):
-        starts[incarnation] = min(first - 1, starts.get(incarnation, first))
-    # A column with the step from which an incarnation continued is exact, so it replaces the
-    # estimate.
-    continued_from, is_known = whole_numbers(sheet.numbers("started_from"))
-    rows = rows[is_known[rows]]
-    starts.update(
-        zip(recorded_incarnations[rows].tolist(), continued_from[rows].tolist(), strict=True)
-    )
-    return number, starts
