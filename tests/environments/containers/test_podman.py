@@ -174,7 +174,9 @@ def test_limits_that_podman_cannot_keep_are_refused(
 @NEEDS_PODMAN
 @pytest.mark.asyncio
 async def test_limits_of_each_process_stand_in_for_control_groups() -> None:
-    settings = SETTINGS.model_copy(update={"limits": "rlimits", "disk_gib": 0.001, "memory_gib": 0.5})
+    settings = SETTINGS.model_copy(
+        update={"limits": "rlimits", "disk_gib": 0.001, "memory_gib": 0.5}
+    )
     container = await Podman(settings).start(IMAGE, START_SECONDS)
     try:
         command = "cat /proc/self/limits; dd if=/dev/zero of=/tmp/big bs=1048576 count=3"

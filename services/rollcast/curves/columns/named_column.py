@@ -87,8 +87,8 @@ class NamedColumn:
     @property
     def finite(self) -> Array:
         """The finite values."""
-        values = self.values
-        return values[np.isfinite(values)]
+        finite: Array = self.values[np.isfinite(self.values)]
+        return finite
 
     @property
     def complaint(self) -> str:

@@ -18,6 +18,7 @@ PERIOD_SECONDS = 5.0
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
     """Until it has ended. Raises nothing but a cancellation."""
     folder = None
+    reason = ""
     # Counting half a million files takes some seconds, in a thread of its own.
     limits = DiskLimits(num_bytes=max_bytes, num_entries=500_000)
     while not container.has_ended:
@@ -25,9 +26,10 @@ async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
         with contextlib.suppress(ContainerError):
             folder = folder or await container.written_folder()
             processes = await container.process_ids()
-            reason = folder and await asyncio.to_thread(
-                excess, folder, processes, limits, opened_by=open_unchanged
-            )
+            if folder is not None:
+                reason = await asyncio.to_thread(
+                    excess, folder, processes, limits, opened_by=open_unchanged
+                )
             if reason:
                 await container.end_because(reason)
                 return

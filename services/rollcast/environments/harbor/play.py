@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ async def _prepare(container: PodmanContainer, task: HarborTask) -> None:
         raise ContainerError(f"{task.name}: {error}") from error
 
 
-def task_folder(tasks: Path, row: dict[str, Any]) -> Path:
+def task_folder(tasks: Path, row: Mapping[str, Any]) -> Path:
     """The folder that a row names. Raises UserError."""
     name = row.get("task")
     if not isinstance(name, str) or name != Path(name).name or name in ("", ".", ".."):
