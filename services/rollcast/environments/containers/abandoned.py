@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 LABEL = "rollcast.owner"
-REMOVAL_SECONDS = 60.0
-"""Longest wait for podman; it may remove many."""
 
 
 def owner_label() -> str:
@@ -24,25 +22,22 @@ def owner_label() -> str:
 def remove_abandoned_containers(podman: Sequence[str]) -> int:
     """Remove containers whose process has ended; returns their number. Never raises."""
     try:
-        listed = subprocess.run(  # noqa: S603  # podman
-            [*podman, "ps", "--all", "--filter", f"label={LABEL}", "--format", "json"],
-            capture_output=True,
-            timeout=REMOVAL_SECONDS,
-            check=True,
-        )
-        names = [
-            record["Names"][0] for record in json.loads(listed.stdout) if _is_abandoned(record)
-        ]
+        listed = _run([*podman, "ps", "--all", "--filter", f"label={LABEL}", "--format", "json"])
+        names = [record["Names"][0] for record in json.loads(listed) if _is_abandoned(record)]
         if names:
-            subprocess.run(  # noqa: S603  # podman
-                [*podman, "rm", "--force", "--time", "0", "--ignore", *names],
-                capture_output=True,
-                timeout=REMOVAL_SECONDS,
-                check=True,
-            )
+            _run([*podman, "rm", "--force", "--volumes", "--time", "0", "--ignore", *names])
         return len(names)
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError):
         return 0
+
+
+def _run(command: Sequence[str]) -> bytes:
+    """Its output. Raises OSError and SubprocessError."""
+    # Longest wait for podman; it may remove many
+    ended = subprocess.run(  # noqa: S603  # podman
+        command, capture_output=True, timeout=60.0, check=True
+    )
+    return ended.stdout
 
 
 def _is_abandoned(record: dict[str, Any]) -> bool:

@@ -8,15 +8,14 @@ from typing import IO
 
 from rollcast.environments.containers.container import ContainerError, SpoiledError
 
-MAX_FOLDER_BYTES = 256 << 20
-"""Largest folder that is copied into a container: tests of a task, not data sets."""
-
 
 def pack_folder(folder: Path) -> bytes:
     """The files and folders below it, owned by the container's root. Raises ContainerError.
 
     A link to a file becomes a copy if it stays inside: a task's folder may come from anywhere.
     """
+    # Tests of a task, not data sets
+    max_bytes = 256 << 20
     buffer = io.BytesIO()
     root = folder.resolve()
     try:
@@ -30,9 +29,9 @@ def pack_folder(folder: Path) -> bytes:
                 entry = archive.gettarinfo(str(place), str(path.relative_to(folder)))
                 entry.uid = entry.gid = 0
                 entry.uname = entry.gname = ""
-                if buffer.tell() + entry.size > MAX_FOLDER_BYTES:
+                if buffer.tell() + entry.size > max_bytes:
                     raise ContainerError(
-                        f"{folder} has more than the {MAX_FOLDER_BYTES >> 20} MiB that are copied "
+                        f"{folder} has more than the {max_bytes >> 20} MiB that are copied "
                         "into a container; put its data into the image"
                     )
                 if place.is_dir():

@@ -20,9 +20,6 @@ from rollcast.environments.containers.podman import (
 from rollcast.environments.last_lines import LastLines
 from rollcast.processes.tree import end_group
 
-PULL_SECONDS = 1_800.0
-"""Longest pull of an image: twenty gibibytes at ten mebibytes a second."""
-
 
 def missing_for_containers(settings: ContainerSettings, field: str) -> Iterator[str]:
     """Sentences; the environment's image is pulled if it is not there, and started once."""
@@ -52,7 +49,8 @@ def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterat
         return
     try:
         if not has_image(podman, image):
-            run_podman([*podman, "pull", "--quiet", image], PULL_SECONDS)
+            # Twenty gibibytes at ten mebibytes a second
+            run_podman([*podman, "pull", "--quiet", image], 1_800.0)
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field} = {image}: is not on this machine and cannot be pulled "

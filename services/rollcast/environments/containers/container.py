@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-MAX_OUTPUT_BYTES = 1 << 20
-"""Output of one command that is kept; the rest is read and dropped."""
-
 
 class ContainerError(Exception):
     """A container cannot be started, or is gone. The message is one sentence with the cause."""

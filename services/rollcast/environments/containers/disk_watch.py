@@ -11,9 +11,6 @@ from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.podman import PodmanContainer
 from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_unchanged
 
-PERIOD_SECONDS = 5.0
-"""How often a container is measured."""
-
 
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
     """Until it has ended. Raises nothing but a cancellation."""
@@ -33,4 +30,5 @@ async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
             if reason:
                 await container.end_because(reason)
                 return
-        await asyncio.sleep(PERIOD_SECONDS)
+        # How often a container is measured
+        await asyncio.sleep(5.0)

@@ -11,15 +11,13 @@ import os
 import subprocess
 import sys
 
-MAX_OUTPUT_BYTES = 1 << 20
-
 
 def main(command: list[str]) -> int:
     with subprocess.Popen(  # noqa: S603  # podman
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         assert process.stdout is not None
-        num_left = MAX_OUTPUT_BYTES
+        num_left = 1 << 20
         num_dropped = 0
         # Bytes of one read of a pipe
         while chunk := os.read(process.stdout.fileno(), 1 << 16):

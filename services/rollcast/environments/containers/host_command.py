@@ -9,14 +9,10 @@ from collections.abc import Sequence
 from typing import IO
 
 from rollcast.environments.containers.container import (
-    MAX_OUTPUT_BYTES,
     CommandOutput,
     ContainerError,
 )
 from rollcast.processes.tree import kill_group
-
-KILL_SECONDS = 10.0
-"""How long the kernel may take to end a killed command."""
 
 
 async def run_host_command(
@@ -25,7 +21,7 @@ async def run_host_command(
     *,
     stdin: bytes | IO[bytes] = b"",
     output_file: IO[bytes] | None = None,
-    max_bytes: int = MAX_OUTPUT_BYTES,
+    max_bytes: int = 1 << 20,
 ) -> CommandOutput:
     """Run a command to its end, or to its deadline.
 
@@ -66,7 +62,8 @@ async def run_host_command(
         if process.returncode is None:
             kill_group(process.pid)
     try:
-        async with asyncio.timeout(KILL_SECONDS):
+        # How long the kernel may take to end a killed command
+        async with asyncio.timeout(10.0):
             code = await process.wait()
     except TimeoutError:
         raise ContainerError(f"{command[0]} cannot be killed") from None

@@ -39,8 +39,6 @@ COMMAND_SECONDS = 60.0
 """Deadline of one command of podman that runs nothing of the container, on a busy machine."""
 END_SECONDS = 20.0
 """Longest end of a container."""
-END_ALL_SECONDS = 10.0
-"""Longest end of the programs in a container; a container in which it takes longer is ended."""
 FIRST_PROCESS = "exec 3<&0; while :; do (read -r _ <&3) & wait $!; [ $? -eq 1 ] && exit 0; done"
 """Waits until standard input closes. Its child waits, so that it can collect orphaned processes,
 and starts anew when a command of the container has ended everything."""
@@ -51,8 +49,6 @@ CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
 )  # fmt: skip
 """What package managers need of root. Others, such as raw sockets and devices, are given up."""
-KILLED = 137
-"""Exit code of a container whose first process was killed: from outside, or for its memory."""
 log = structlog.get_logger()
 
 
@@ -221,7 +217,8 @@ class PodmanContainer:
     async def end_programs(self) -> None:
         """End every process but the first one. Raises SpoiledError if that cannot be done."""
         command = self.command_in(["/bin/sh", "-c", END_ALL], user="0")
-        output = await run_host_command(command, END_ALL_SECONDS)
+        # A container in which this takes longer is ended
+        output = await run_host_command(command, 10.0)
         if output.is_overdue:
             await self.end_because("its programs could not be ended")
             raise SpoiledError(self.end_reason)
@@ -338,7 +335,8 @@ class PodmanContainer:
                 await self._keeper.wait()
         if self.end_reason:
             raise SpoiledError(self.end_reason)
-        if self._keeper.returncode not in (None, 0, KILLED):
+        # 137: the first process was killed, from outside or for its memory.
+        if self._keeper.returncode not in (None, 0, 137):
             raise SpoiledError("its first process was ended by another one")
         raise ContainerError("it has ended")
 

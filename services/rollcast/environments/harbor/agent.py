@@ -12,10 +12,9 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-MAX_ANSWER_CHARACTERS = 8_000
+from rollcast.environments.tools.answers import cut
+
 COMMAND_SECONDS = 120.0
-REQUEST_SECONDS = 3_600.0
-"""Longest turn of the model; the run's own budgets are shorter."""
 TOOL = {
     "type": "function",
     "function": {
@@ -56,9 +55,7 @@ def run_in_container(command: str) -> str:
     except (ValueError, OSError) as error:  # a NUL in it, or too long
         return f"Error: the command cannot be run: {error}"
     text = ended.stdout.decode("utf-8", "replace").rstrip("\n")
-    if len(text) > MAX_ANSWER_CHARACTERS:
-        half = MAX_ANSWER_CHARACTERS // 2
-        text = f"{text[:half]}\n[... characters were cut ...]\n{text[-half:]}"
+    text = cut(text, 8_000)
     exit_note = f"\n[exit code {ended.returncode}]" if ended.returncode else ""
     return f"{text}{exit_note}".strip("\n") or "(no output)"
 
@@ -74,7 +71,8 @@ def ask(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
     # The generator's own address
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as response:  # noqa: S310
+        # Longer than a turn of the model: the run's own budgets are shorter.
+        with urllib.request.urlopen(request, timeout=3_600.0) as response:  # noqa: S310
             message: dict[str, Any] = json.load(response)["choices"][0]["message"]
             return message
     except urllib.error.HTTPError as error:

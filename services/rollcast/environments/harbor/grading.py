@@ -19,7 +19,6 @@ from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, resolve_variables
 
-MAX_REWARD_BYTES = 1 << 16
 MAKE_LOGS = "mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod -R 777 /logs"
 RENEW_VERIFIER = "rm -rf /logs/verifier && mkdir -p /logs/verifier && chmod 777 /logs/verifier"
 RUN_TESTS = "/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1"
@@ -105,7 +104,7 @@ async def _run_tests(
     if output.is_overdue:
         raise SpoiledError(f"its tests did not end within {verifier.timeout_sec:g} s")
     for name in ("reward.json", "reward.txt"):
-        content = await container.read(f"/logs/verifier/{name}", MAX_REWARD_BYTES)
+        content = await container.read(f"/logs/verifier/{name}", 65_536)
         if content is not None:
             return parse_reward(name, content)
     raise SpoiledError(f"its tests ended with exit code {output.code} and wrote no reward")

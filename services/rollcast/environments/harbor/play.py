@@ -35,9 +35,6 @@ EXIT_NO_VERDICT = 126
 VARIABLES = "ROLLCAST_TASK_VARIABLES"
 """Variable with those of the machine that tasks name, as JSON; the agent does not see it."""
 SHIPPED_AGENT = ("-P", "-m", "rollcast.environments.harbor.agent")
-POST_SECONDS = 30.0
-MIB = 1 / 1024
-"""In gibibytes."""
 
 
 def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSettings:
@@ -47,9 +44,9 @@ def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSet
     if asked.cpus is not None:
         changes["processors"] = asked.cpus
     if asked.memory_mb is not None:
-        changes["memory_gib"] = asked.memory_mb * MIB
+        changes["memory_gib"] = asked.memory_mb / 1024
     if asked.storage_mb is not None:
-        changes["disk_gib"] = asked.storage_mb * MIB
+        changes["disk_gib"] = asked.storage_mb / 1024
     if asked.network_mode == "no-network":
         changes["network"] = "none"
     return settings.model_copy(update=changes)
@@ -141,7 +138,7 @@ def _post_reward(reward: float) -> None:
     # The generator's own address
     url = os.environ["ROLLCAST_REWARD_URL"]
     request = urllib.request.Request(url, body, headers)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=POST_SECONDS):  # noqa: S310
+    with urllib.request.urlopen(request, timeout=30.0):  # noqa: S310
         pass
 
 

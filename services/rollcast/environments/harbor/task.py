@@ -18,8 +18,6 @@ from rollcast.config.errors import UserError
 from rollcast.environments.containers.archives import pack_folder
 from rollcast.environments.containers.container import ContainerError
 
-MAX_TEXT_BYTES = 1 << 20
-"""Largest task.toml and instruction: the latter is a prompt."""
 ABSENT: Mapping[str, tuple[Any, ...]] = {
     "gpus": (0,), "gpu_types": ([],), "mcp_servers": ([],), "os": ("linux",), "collect": ([],),
     "steps": ([],), "allowed_hosts": ([],), "exclude": ([],),
@@ -124,7 +122,7 @@ def read_task(folder: Path) -> HarborTask:
     """Raises UserError: one sentence for each thing that is missing, wrong or not supported."""
     text = _read_text(folder / "task.toml")
     try:
-        fields = _without_absent(_renamed(tomllib.loads(text)))
+        fields = _without_absent(_rename_fields(tomllib.loads(text)))
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, for one
         raise UserError(f"{folder / 'task.toml'}: is no TOML ({error}); correct it") from None
     sentences = [f"{folder}/{sentence}" for sentence in _unsupported_files(folder)]
@@ -171,13 +169,15 @@ def resolve_variables(
 
 
 def _read_text(path: Path) -> str:
+    # The instruction is a prompt.
+    max_bytes = 1 << 20
     try:
         if path.exists() and not path.is_file():
             raise UserError(f"{path}: is no file; write it")
         with path.open("rb") as file:
-            content = file.read(MAX_TEXT_BYTES + 1)
-        if len(content) > MAX_TEXT_BYTES:
-            raise UserError(f"{path}: is larger than {MAX_TEXT_BYTES >> 20} MiB; shorten it")
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise UserError(f"{path}: is larger than {max_bytes >> 20} MiB; shorten it")
         return content.decode()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); write it") from None
@@ -185,7 +185,7 @@ def _read_text(path: Path) -> str:
         raise UserError(f"{path}: is not UTF-8; write it as UTF-8") from None
 
 
-def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+def _rename_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Names of earlier versions of the format."""
     if "version" in fields:
         fields.setdefault("schema_version", fields.pop("version"))
