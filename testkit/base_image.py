@@ -17,9 +17,10 @@ BUILD_SECONDS = 1_800.0
 
 
 def make_base_image(image: str, packages: Sequence[str]) -> None:
-    """Build it if this machine has none. packages: of Debian, for debootstrap.
+    """Build it if it is missing. packages: of Debian, for debootstrap.
 
-    Raises CalledProcessError. ROLLCAST_DEBIAN_MIRROR names a mirror where no registry is reached.
+    ROLLCAST_DEBIAN_MIRROR names a mirror for a machine without a registry.
+    Raises CalledProcessError.
     """
     chosen = runtime()
     podman = ["podman", *(("--runtime", chosen) if chosen else ())]

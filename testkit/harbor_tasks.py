@@ -66,7 +66,7 @@ UNSUPPORTED: dict[str, tuple[str, str]] = {
     "multi_step_reward_strategy": ("artifacts", 'multi_step_reward_strategy = "mean"\nartifacts'),
     "agent.network_mode": ("[environment]", 'network_mode = "public"\n\n[environment]'),
 }
-"""Field -> what is replaced in TASK_FILE, and by what."""
+"""Field -> text of TASK_FILE, and the text that replaces it."""
 
 
 def write_task(folder: Path, task_file: str = TASK_FILE, mode: str = "shared") -> Path:

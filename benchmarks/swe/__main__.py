@@ -69,7 +69,7 @@ def run_settings(num_episodes: int) -> dict[str, Any]:
 
 
 def play(folder: Path, num_episodes: int) -> dict[str, Any]:
-    """Run the example in a folder, and look at what it left."""
+    """Run the example in a folder, and look for remains."""
     for name in ("agent.py", "make_tasks.py"):
         shutil.copy(EXAMPLE / name, folder)
     subprocess.run([sys.executable, "make_tasks.py"], cwd=folder, check=True)

@@ -25,6 +25,6 @@ command = [
     f"rollcast/{model}",
     row["prompt"],
 ]
-# Node.js of the same folder, where it has one
+# Node.js of the same folder comes first, if there is one.
 variables = os.environ | {"PATH": os.environ["CLIENT_BIN"] + ":" + os.environ["PATH"]}
 sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, env=variables, check=False).returncode)

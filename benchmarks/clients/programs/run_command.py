@@ -14,6 +14,6 @@ places = {
     "model": os.environ["ROLLCAST_MODEL"],
 }
 command = [argument.format(**places) for argument in json.loads(os.environ["CLIENT_COMMAND"])]
-# Node.js of the same folder, where it has one
+# Node.js of the same folder comes first, if there is one.
 variables = os.environ | {"PATH": os.environ["CLIENT_BIN"] + ":" + os.environ["PATH"]}
 sys.exit(subprocess.run(command, stdin=subprocess.DEVNULL, env=variables, check=False).returncode)

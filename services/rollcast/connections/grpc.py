@@ -20,10 +20,6 @@ MAX_MESSAGE_BYTES = 64 << 20
 MAX_GRADING_BYTES = 24 << 20
 """A completion of at most 2**20 characters of four bytes, a reference of at most 16 MiB, and a
 margin of 4 MiB."""
-
-FROZEN_SECONDS = 20.0
-"""A peer that does not answer, although its machine does, is given up after this time and up to ten
-seconds more. A peer that is busy computing answers all the time, on gRPC's own threads."""
 LONGEST_PAUSE_SECONDS = 2.0
 """Longest pause between a client's attempts to connect, so that a restarted server is found
 soon."""
@@ -41,7 +37,9 @@ def _options(max_message_bytes: int, *extra_options: tuple[str, int]) -> list[tu
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.http2.ping_timeout_ms", int(1000 * FROZEN_SECONDS)),
+        # A peer that does not answer, although its machine does, is given up after this time and up
+        # to ten seconds more. A busy peer answers all the time, on gRPC's own threads.
+        ("grpc.http2.ping_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),

@@ -17,7 +17,6 @@ from rollcast.forecaster.history import History
 from rollcast.forecaster.refusals import refusals
 from rollcast.runfolder.episode_words import episodes_in_words
 
-MAX_WAIT_SECONDS = 10.0
 MAX_WAITING_REQUESTS = 128
 """A part of all connections; one request more is answered without waiting."""
 RunName = Annotated[str, Path(max_length=500, description="Name of the run")]
@@ -66,7 +65,7 @@ class RunApi:
             float,
             Query(
                 ge=0,
-                le=MAX_WAIT_SECONDS,
+                le=10.0,
                 description="How long the answer may wait for a newer version",
             ),
         ] = 0.0,

@@ -26,8 +26,8 @@ class ContainerSettings(Settings):
     memory_gib: Gibibytes = 2.0
     """Memory, without swap. A program that needs more is ended."""
     disk_gib: Gibibytes = 4.0
-    """What the episode may write. More ends the container. Looked at every five seconds; no file
-    may be larger at any time."""
+    """Most that an episode may write. More ends the container. Looked at every five seconds; no
+    file may be larger at any time."""
     processes: Annotated[int, Field(ge=8, le=100_000)] = 256
     """Processes and threads at a time; with rlimits of all containers of one user together."""
     seconds: Annotated[float, Field(ge=1, le=604_800)] = 7_200.0

@@ -32,7 +32,7 @@ def remove_abandoned_containers(podman: Sequence[str]) -> int:
 
 
 def _run(command: Sequence[str]) -> bytes:
-    """Its output. Raises OSError and SubprocessError."""
+    """Return the output. Raises OSError and SubprocessError."""
     # Longest wait for podman; it may remove many
     ended = subprocess.run(  # noqa: S603  # podman
         command, capture_output=True, timeout=60.0, check=True
@@ -46,7 +46,7 @@ def _is_abandoned(record: dict[str, Any]) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    """In ticks since the machine's start; empty = there is no such process."""
+    """Start of a process in ticks since the machine's; empty = no process has this number."""
     try:
         # The name of the program, in parentheses, may hold spaces.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

@@ -1,4 +1,4 @@
-"""What this machine lacks for the containers of a run, in sentences: looked for before the start.
+"""Checks before the start: sentences about containers of a run that this machine cannot start.
 
 podman -> may it keep the limits? -> each image: there, or pulled now -> one container is started
 """
@@ -103,7 +103,7 @@ def has_image(podman: Sequence[str], image: str) -> bool:
 
 
 def run_podman(command: Sequence[str], seconds: float = COMMAND_SECONDS) -> bytes:
-    """Its output. At the deadline everything that it started is killed.
+    """Return the output. At the deadline everything that podman started is killed.
 
     Raises OSError and SubprocessError.
     """
@@ -125,7 +125,7 @@ def run_podman(command: Sequence[str], seconds: float = COMMAND_SECONDS) -> byte
 
 
 def last_line(error: Exception) -> str:
-    """What an error says, in one short line."""
+    """The last line of an error's message."""
     if isinstance(error, subprocess.TimeoutExpired):
         return f"it took more than {error.timeout:g} s"
     lines = LastLines()

@@ -11,12 +11,12 @@ class ContainerError(Exception):
 
 
 class SpoiledError(ContainerError):
-    """What programs in the container did made it unusable: no failure of the machine."""
+    """Programs in the container made it unusable: no failure of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a command left."""
+    """Output and exit code of a command."""
 
     content: bytes
     """Standard output and standard error as they came, or their beginning."""
@@ -29,7 +29,7 @@ class CommandOutput:
 
     @property
     def text(self) -> str:
-        """The output for a reader, with a note about what is missing."""
+        """The output for a reader, with a note about dropped bytes."""
         text = self.content.decode("utf-8", "replace").rstrip("\n")
         if not self.num_dropped:
             return text
@@ -74,15 +74,15 @@ class Container(Protocol):
         ...
 
     async def put(self, folder: Path, target: str) -> None:
-        """Copy a folder of this machine to a folder of the container, which is made anew."""
+        """Copy a folder of this machine to a folder of the container; a former one is removed."""
         ...
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:
-        """A file. None = there is none. A longer one, or something else than a file, is refused."""
+        """The content of a file. None = no such file. A longer one, or a folder, is refused."""
         ...
 
     async def end_programs(self) -> None:
-        """End every process but the first one."""
+        """End every process except the first one."""
         ...
 
     async def end(self) -> None:

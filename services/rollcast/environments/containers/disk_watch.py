@@ -13,7 +13,7 @@ from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_uncha
 
 
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
-    """Until it has ended. Raises nothing but a cancellation."""
+    """Measure a container until it has ended."""
     folder = None
     reason = ""
     # Counting half a million files takes some seconds, in a thread of its own.

@@ -2,8 +2,8 @@
 
     python -I -S enter.py PODMAN EXEC ... COMMAND
 
-Ends with the command's exit code. What it prints beyond a mebibyte is read and dropped: an agent
-would keep it in memory. Run by its path, and imports little, because an agent starts it for each
+Ends with the command's exit code. Output beyond a mebibyte is read and dropped: an agent would
+keep it in memory. Run by its path, and imports little, because an agent starts it for each
 command.
 """
 

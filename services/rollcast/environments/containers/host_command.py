@@ -25,8 +25,8 @@ async def run_host_command(
 ) -> CommandOutput:
     """Run a command to its end, or to its deadline.
 
-    output_file: takes the output in place of memory. max_bytes: what is kept of the output; the
-    rest is read and dropped. Raises ContainerError if the program cannot be started.
+    output_file: takes the output in place of memory. max_bytes: largest part of the output that is
+    kept; the rest is read and dropped. Raises ContainerError if the program cannot be started.
     """
     try:
         process = await asyncio.create_subprocess_exec(

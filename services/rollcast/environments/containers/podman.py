@@ -37,18 +37,17 @@ from rollcast.environments.last_lines import LastLines
 
 COMMAND_SECONDS = 60.0
 """Deadline of one command of podman that runs nothing of the container, on a busy machine."""
-END_SECONDS = 20.0
-"""Longest end of a container."""
 FIRST_PROCESS = "exec 3<&0; while :; do (read -r _ <&3) & wait $!; [ $? -eq 1 ] && exit 0; done"
-"""Waits until standard input closes. Its child waits, so that it can collect orphaned processes,
-and starts anew when a command of the container has ended everything."""
+"""Waits until standard input closes. A child waits for that, so that the process can collect
+orphans; another child follows when a command of the container has ended everything."""
 END_ALL = "kill -9 -1"
-"""In a container it ends every process but the first one and the shell itself."""
+"""Command of a container's shell: it ends every process except the first one and that shell."""
 MAKE_ROOM = 'rm -rf -- "$1" && mkdir -p -- "$2"'
 CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
 )  # fmt: skip
-"""What package managers need of root. Others, such as raw sockets and devices, are given up."""
+"""Rights of root that package managers need. Others, such as to raw sockets and devices, are given
+up."""
 log = structlog.get_logger()
 
 
@@ -106,7 +105,7 @@ class Podman:
         command = [
             *self._podman, "run", "--interactive", "--rm", "--pull", "never", "--name", name,
             *("--label", owner_label(), "--timeout", str(int(self._settings.seconds))),
-            # What a program writes to the first process's output is kept nowhere.
+            # Output that a program writes to the first process's is kept nowhere.
             *("--log-driver", "none", *limit_arguments(self._settings)),
             *(f"--env={variable}={value}" for variable, value in variables.items()),
             *("--entrypoint", json.dumps(["/bin/sh", "-c", FIRST_PROCESS]), image),
@@ -157,7 +156,7 @@ class PodmanContainer:
         self._settings = settings
         self._error_output = asyncio.create_task(_read_end(keeper))
         self.end_reason = ""
-        """What its programs did for which it was ended from here; empty = nothing."""
+        """Deed of its programs for which it was ended from here; empty = none."""
 
     @property
     def name(self) -> str:
@@ -215,7 +214,7 @@ class PodmanContainer:
         return output
 
     async def end_programs(self) -> None:
-        """End every process but the first one. Raises SpoiledError if that cannot be done."""
+        """End every process except the first one. Raises SpoiledError if that cannot be done."""
         command = self.command_in(["/bin/sh", "-c", END_ALL], user="0")
         # A container in which this takes longer is ended
         output = await run_host_command(command, 10.0)
@@ -233,7 +232,7 @@ class PodmanContainer:
         await self._unpack(archive, removed=target, target=target)
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:
-        # A tar archive pads what it holds, and ends in blocks of zeros.
+        # A tar archive pads its files, and ends in blocks of zeros.
         output = await self._pack(path, max_bytes + 32_768, None)
         if output.code:
             await self._raise_if_gone(output)
@@ -272,12 +271,12 @@ class PodmanContainer:
             if failure:
                 log.warning("a container cannot be removed", container=self._name, reason=failure)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
+                async with asyncio.timeout(COMMAND_SECONDS):
                     await self._keeper.wait()
         if not self.has_ended:
             self._keeper.kill()
         # podman's watcher may hold the output open.
-        await asyncio.wait({self._error_output}, timeout=END_SECONDS)
+        await asyncio.wait({self._error_output}, timeout=COMMAND_SECONDS)
         self._error_output.cancel()
 
     async def written_folder(self) -> Path | None:
@@ -289,7 +288,7 @@ class PodmanContainer:
         return folder if output.code == 0 and folder.is_absolute() else None
 
     async def process_ids(self) -> list[int]:
-        """Its processes, by their numbers on this machine."""
+        """Numbers of its processes on this machine."""
         output = await self._ask("top", self._name, "hpid")
         return [int(word) for word in output.text.split() if word.isdecimal()]
 
@@ -331,7 +330,7 @@ class PodmanContainer:
         if state.text.strip() == "true":
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
+            async with asyncio.timeout(COMMAND_SECONDS):
                 await self._keeper.wait()
         if self.end_reason:
             raise SpoiledError(self.end_reason)

@@ -35,8 +35,9 @@ class ContainerPool:
     async def acquire(
         self, image: str | None = None, variables: Mapping[str, str] = {}
     ) -> PodmanContainer:
-        """A container that nobody used. image: of the episode's row; None = the settings'. Raises
-        EnvironmentFailedError.
+        """A container that no episode used. image: of the episode's row; None = the settings'.
+
+        Raises EnvironmentFailedError.
         """
         image = image or self._settings.image
         if image is None:
@@ -79,8 +80,8 @@ class ContainerPool:
             self._warm.append(self._start(image, {}))
 
     async def _finish(self, starting: asyncio.Task[PodmanContainer]) -> PodmanContainer | None:
-        """Its container; None = it failed, or has ended. An episode that is given up meanwhile ends
-        it.
+        """The container of a start; None = the start failed, or the container has ended. It is also
+        ended if its episode is given up meanwhile.
         """
         try:
             await asyncio.wait({starting})

@@ -20,7 +20,7 @@ from rollcast.environments.containers.podman import END_ALL, PodmanContainer
 from rollcast.environments.containers.pool import ContainerPool
 
 RUN_AND_END_ALL = f'"$@"; code=$?; {END_ALL}; exit $code'
-"""Runs its arguments as a command, and then ends what they left running."""
+"""Runs its arguments as a command, and then ends all processes that are left."""
 CONTAINER_TOOLS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "shell": (
         "command",
@@ -119,7 +119,8 @@ class ContainerTools:
         await asyncio.gather(*self._ending)
 
     def _end_in_background(self) -> None:
-        container, self._container = self._container, None
+        container = self._container
+        self._container = None
         if container is not None:
             ending = asyncio.create_task(self._pool.release(container))
             self._ending.add(ending)

@@ -1,6 +1,6 @@
 """Task folders in Harbor's format, in containers.
 
-    task      a folder, read and checked; what is not supported is refused by its field
+    task      a folder, read and checked; fields that are not supported are refused by their names
     images    the image of a task: built from its Dockerfile, or pulled
     play      the program of an episode: container, agent, tests, reward
     grading   the task's tests, in the agent's container or in a fresh one

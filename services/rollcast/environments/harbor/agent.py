@@ -14,7 +14,6 @@ from typing import Any
 
 from rollcast.environments.tools.answers import cut
 
-COMMAND_SECONDS = 120.0
 TOOL = {
     "type": "function",
     "function": {
@@ -31,6 +30,8 @@ TOOL = {
 
 def run_in_container(command: str) -> str:
     """The output of a command, and its exit code if that is not 0."""
+    # Longest command
+    command_seconds = 120.0
     inside = [*shlex.split(os.environ["ROLLCAST_CONTAINER"]), "/bin/sh", "-c", command]
     try:
         ended = subprocess.run(  # noqa: S603  # this is the tool
@@ -38,7 +39,7 @@ def run_in_container(command: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=COMMAND_SECONDS,
+            timeout=command_seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -48,10 +49,10 @@ def run_in_container(command: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=COMMAND_SECONDS,
+            timeout=command_seconds,
             check=False,
         )
-        return f"[ended: the command took more than {COMMAND_SECONDS:g} s]"
+        return f"[ended: the command took more than {command_seconds:g} s]"
     except (ValueError, OSError) as error:  # a NUL in it, or too long
         return f"Error: the command cannot be run: {error}"
     text = ended.stdout.decode("utf-8", "replace").rstrip("\n")
@@ -76,7 +77,7 @@ def ask(messages: list[dict[str, Any]]) -> dict[str, Any] | None:
             message: dict[str, Any] = json.load(response)["choices"][0]["message"]
             return message
     except urllib.error.HTTPError as error:
-        # The endpoint refuses for good with 4xx; what it answers with 5xx is its own failure.
+        # The endpoint refuses for good with 4xx; an answer of 5xx is its own failure.
         if error.code >= 500:
             raise
         print(error.read(2_000).decode("utf-8", "replace"), flush=True)

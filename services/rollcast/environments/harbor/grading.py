@@ -3,8 +3,8 @@
 shared     in the agent's container
 separate   in a fresh one of the same image, which gets the task's artifacts
 
-Whatever keeps them from a reward was done by what they test: SpoiledError, and the lowest reward.
-Were it no verdict, a model could leave every episode that it is about to lose.
+Whatever keeps them from a reward is the doing of the tested programs: SpoiledError, and the lowest
+reward. Were it no verdict, a model could leave every episode that it is about to lose.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ async def grade(
     task: HarborTask,
     of_machine: Mapping[str, str],
 ) -> float:
-    """The reward of what is in the agent's container. of_machine: variables.
+    """The reward of an agent's container. of_machine: variables.
 
     Raises SpoiledError if that has no reward, ContainerError and EnvironmentFailedError.
     """

@@ -38,7 +38,7 @@ SHIPPED_AGENT = ("-P", "-m", "rollcast.environments.harbor.agent")
 
 
 def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSettings:
-    """The container that a task asks for; the run file's where it says nothing."""
+    """The container that a task asks for; settings that it leaves out are the run file's."""
     asked = task.file.environment
     changes: dict[str, Any] = {"image": None, "warm": 0}
     if asked.cpus is not None:
@@ -99,7 +99,7 @@ def task_folder(tasks: Path, row: Mapping[str, Any]) -> Path:
 async def _run_agent(
     environment: HarborEnvironment, container: PodmanContainer, task: HarborTask, row: str
 ) -> int:
-    """The agent's exit code; 0 if its time is over: tests see what it has done so far."""
+    """The agent's exit code; 0 if its time is over: tests see the work so far."""
     agent = task.file.agent
     inside = container.command_in(
         [],

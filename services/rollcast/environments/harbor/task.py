@@ -202,7 +202,7 @@ def _rename_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mebibytes(size: Any) -> Any:
-    """Of a size such as 2G or 512M; another value stays, and is refused."""
+    """A size such as 2G or 512M in mebibytes; another value stays, and is refused."""
     match = re.fullmatch(r"([0-9.]{1,20})([GMK])", str(size).strip().upper())
     if match is None or match[1].count(".") > 1 or not match[1].strip("."):
         return size

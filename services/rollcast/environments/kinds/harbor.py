@@ -31,7 +31,7 @@ from rollcast.environments.kinds.lookup import missing_program
 
 
 def missing(settings: HarborEnvironment, field: str) -> Iterator[str]:
-    """Sentences on tasks that cannot be played; images are built and pulled if there is none."""
+    """Sentences on tasks that cannot be played; missing images are built and pulled."""
     if settings.command is not None:
         yield from missing_program(f"{field}.command.0", settings.command[0])
     lacking = list(missing_for_containers(settings.container, f"{field}.container"))
