@@ -73,7 +73,8 @@ def select(
     )
     for file in in_turn(by_words, by_distance):
         seconds = durations.get(file, middle)
-        if seconds <= seconds_left:
+        # A file that one process cannot end in time would take the place of all others.
+        if seconds <= min(seconds_left, BUDGET_SECONDS - START_SECONDS):
             seconds_left -= seconds
             files.append(file)
         else:
