@@ -78,6 +78,11 @@ async def test_a_program_that_never_ends_is_wrong_and_counted_with_what_was_stop
     grader: GradingThreads,
 ) -> None:
     graded = await grader.grade(make_task("code"), [1])
+    for _ in range(10):
+        if graded.contained != "busy":
+            break
+        # Other work took the processors from the program: such a grading is no verdict.
+        graded = await grader.grade(make_task("code"), [1])
     assert (graded.status, graded.reward, graded.contained) == (GradingStatus.WRONG, 0.0, "time")
     assert count(grader, generator_metrics.GRADINGS, status="wrong") == 1
     assert count(grader, generator_metrics.GRADINGS, status="timeout") == 0
