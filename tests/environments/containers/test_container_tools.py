@@ -137,9 +137,20 @@ async def test_a_call_ends_at_its_deadline_with_its_output() -> None:
         await box.sets.close()
 
 
-async def test_too_many_bytes_end_the_container_and_the_call_is_answered(box: Box) -> None:
+NAMELESS = (
+    "exec 8> /tmp/one 9> /tmp/two; rm /tmp/one /tmp/two; "
+    "dd if=/dev/zero bs=1048576 count=20 >&8; dd if=/dev/zero bs=1048576 count=20 >&9; sleep 15"
+)
+
+
+@pytest.mark.parametrize(
+    "command", ["dd if=/dev/zero of=/tmp/big bs=1048576 count=48; sleep 15", NAMELESS]
+)
+async def test_too_many_bytes_end_the_container_and_the_call_is_answered(
+    command: str, box: Box
+) -> None:
     environment = await box.begin()
-    text = await shell(environment, "dd if=/dev/zero of=/tmp/big bs=1048576 count=48; sleep 15")
+    text = await shell(environment, command)
     assert "its files took more than the 32 MiB" in text
     assert "new container" in text
     assert "No such file" in await shell(environment, "ls /tmp/big")

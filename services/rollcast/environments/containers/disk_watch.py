@@ -6,6 +6,8 @@ start -> every few seconds: its folder of this machine is measured -> too much: 
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
+from pathlib import Path
 
 from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.podman import PodmanContainer
@@ -14,21 +16,25 @@ from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_uncha
 
 async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
     """Measure a container until it has ended."""
-    folder = None
-    reason = ""
+    places = None
     # Counting half a million files takes some seconds, in a thread of its own.
     limits = DiskLimits(num_bytes=max_bytes, num_entries=500_000)
     while not container.has_ended:
-        # podman may be slow for a while: the next look succeeds.
-        with contextlib.suppress(ContainerError):
-            folder = folder or await container.written_folder()
-            processes = await container.process_ids()
-            if folder is not None:
+        # podman may be slow for a while, or the container end: the next look knows.
+        with contextlib.suppress(ContainerError, OSError, ValueError):
+            places = places or await container.watched_places()
+            if places is not None:
+                folder, process_lists = places
+                processes = _process_ids(process_lists)
                 reason = await asyncio.to_thread(
                     excess, folder, processes, limits, opened_by=open_unchanged
                 )
-            if reason:
-                await container.end_because(reason)
-                return
+                if reason:
+                    await container.end_because(reason)
+                    return
         # How often a container is measured
         await asyncio.sleep(5.0)
+
+
+def _process_ids(process_lists: Sequence[Path]) -> list[int]:
+    return [int(line) for file in process_lists for line in file.read_text().split()]

@@ -279,18 +279,16 @@ class PodmanContainer:
         await asyncio.wait({self._error_output}, timeout=COMMAND_SECONDS)
         self._error_output.cancel()
 
-    async def written_folder(self) -> Path | None:
-        """The folder of this machine with what the container wrote; None = it is not known."""
-        output = await self._ask(
-            "inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", self._name
-        )
-        folder = Path(output.text.strip())
-        return folder if output.code == 0 and folder.is_absolute() else None
-
-    async def process_ids(self) -> list[int]:
-        """Numbers of its processes on this machine."""
-        output = await self._ask("top", self._name, "hpid")
-        return [int(word) for word in output.text.split() if word.isdecimal()]
+    async def watched_places(self) -> tuple[Path, list[Path]] | None:
+        """The folder of this machine with all that the container wrote, and the files that list its
+        processes. None = not known.
+        """
+        form = "{{.State.Pid}} {{.GraphDriver.Data.UpperDir}}"
+        output = await self._ask("inspect", "--format", form, self._name)
+        pid, _, folder = output.text.strip().partition(" ")
+        if output.code or not Path(folder).is_absolute():
+            return None
+        return Path(folder), _process_lists(int(pid))
 
     async def _unpack(self, archive: bytes | IO[bytes], *, removed: str, target: str) -> None:
         """Unpack a tar archive in a folder, which is made; `removed` goes before. Raises
@@ -356,3 +354,13 @@ async def _read_end(keeper: asyncio.subprocess.Process) -> str:
     lines.end()
     await keeper.wait()
     return lines.in_one_line()
+
+
+def _process_lists(pid: int) -> list[Path]:
+    """The files of control groups that list the processes of the group of one."""
+    lists = []
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            lists.append(Path(f"/sys/fs/cgroup/{controllers}{path}/cgroup.procs"))
+    return [file for file in lists if file.exists()]
