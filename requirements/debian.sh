@@ -14,7 +14,7 @@ needs redis-server "Redis 7, beside the 6.2 that pip brings: the wire's contract
 needs prometheus "rules, dashboards and the forecaster's sources against a real Prometheus, and promtool"
 needs chromium "the live page in a real browser"
 needs zsh "the commands of docs/kubernetes.md in zsh, beside bash"
-needs podman "containers of episodes"
+needs podman "containers of episodes, started for real"
 needs runc "containers on a machine with control groups of both versions, which crun refuses"
 needs busybox "the image of the tests' containers" busybox-static
 [ -n "$missing" ] || exit 0

@@ -50,6 +50,9 @@ GROUPS: dict[str, str] = {
             "two_ranks",
         )
     },
+    # They count the containers of this machine.
+    "tests/environments/containers": "containers",
+    "tests/environments/harbor/test_play.py": "containers",
     # The same for services without torch.
     "tests/forecaster": "services",
     "tests/autoscaler": "services",

@@ -83,6 +83,31 @@ def test_a_file_of_another_release_is_not_compared_and_that_is_said(up_file: Pat
     assert "gone is not a setting" in line
 
 
+@pytest.mark.parametrize(
+    ("group", "old"),
+    [("local", {"restart_limit": 7}), ("trainer", {"drop_after_budgets": 4.0})],
+)
+def test_settings_that_are_none_any_more_hide_no_other_change(
+    group: str, old: dict[str, Any], up_file: Path
+) -> None:
+    settings = json.loads(up_file.read_text())
+    settings[group] = (settings.get(group) or {}) | old
+    up_file.write_text(json.dumps(settings))
+    (line,) = changes_since_start(up_file.parent, parsed(redis={"password": "hunter2"}))
+    ((name, value),) = old.items()
+    assert line.startswith(f"resumed with another setting: {group}.{name} {value} -> ")
+    with pytest.raises(UserError, match="the curve is measured on other prompts then"):
+        changes_since_start(up_file.parent, parsed(tasks={"evaluation": {"seed": 3}}))
+
+
+def test_a_judge_whose_scores_had_another_scale_is_not_resumed(up_file: Path) -> None:
+    settings = json.loads(up_file.read_text())
+    settings["tasks"]["verifiers"] = [JUDGE | {"best_score": 5.0}]
+    up_file.write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=r"best_score = 5\.0 at the last start is not a setting"):
+        changes_since_start(up_file.parent, parsed(tasks={"verifiers": [JUDGE]}))
+
+
 def test_the_names_are_settings() -> None:
     known = list_setting_names(RunConfig)
     for name in (*FIXED, *FIXED_BY_A_CHECKPOINT, *MEANING):

@@ -84,6 +84,42 @@ def test_a_guard_that_is_asked_ends_all(tmp_path: Path) -> None:
     assert living(tmp_path) == []
 
 
+DEAF_GUARD = (
+    GUARD.replace(
+        "clear=clear)",
+        "watch=watch, clear=clear)",
+    )
+    .replace(
+        "parent, *command",
+        """
+def watch(child):
+    while True:
+        try:
+            time.sleep(60)
+        except Exception:
+            continue
+
+parent, *command""",
+        1,
+    )
+    .replace("import os, pathlib, sys", "import os, pathlib, sys, time")
+)
+"""What it watches catches every Exception, as the answer to a hostile call may."""
+
+
+def test_a_guard_ends_all_though_its_watch_catches_every_exception(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVES_ORPHANS, "stays"]
+    guard = subprocess.Popen(
+        [sys.executable, "-c", DEAF_GUARD, str(os.getpid()), *command], cwd=tmp_path
+    )
+    wait_until(lambda: (tmp_path / "there").exists())
+    guard.send_signal(signal.SIGTERM)
+    guard.send_signal(signal.SIGTERM)
+    assert guard.wait(60) == 128 + signal.SIGTERM
+    assert (tmp_path / "cleared").exists()
+    assert living(tmp_path) == []
+
+
 def test_a_guard_whose_parent_has_gone_ends_all_at_its_start(tmp_path: Path) -> None:
     guard = start_guard(tmp_path, os.getpid() + 1, "stays")
     assert guard.wait(60) == 128 + signal.SIGTERM

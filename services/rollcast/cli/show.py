@@ -118,7 +118,7 @@ def load_run_settings(folder: Path) -> RunConfig:
         )
     check_format(folder)
     absolute_folder = folder.absolute()
-    return load_run_config(file).model_copy(
+    return load_run_config(file, dropped=[]).model_copy(
         update={"folder": absolute_folder.parent, "run": absolute_folder.name}
     )
 

@@ -5,8 +5,10 @@ in `REMOVED`, as run files of earlier versions name them.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +67,18 @@ REMOVED = {
     ),
     "autoscaler.margin": Removed(
         0.01,
-        "1 % more generators are asked for than the trainer needs; autoscaler.least keeps more",
+        "1 % more generators are asked for than the trainer needs; autoscaler.least "
+        "(autoscaler.minReplicas of the chart) keeps more",
     ),
     "autoscaler.most_batch_wait": Removed(
         0.02,
         "generators are added when the trainer waits for a batch more than 2 % of its time; "
-        "autoscaler.least keeps more",
+        "autoscaler.least (autoscaler.minReplicas of the chart) keeps more",
     ),
     "autoscaler.probe_again_seconds": Removed(
         7_200.0,
-        "one generator fewer is tried two hours after the last shortage; autoscaler.least keeps "
-        "more",
+        "one generator fewer is tried two hours after the last shortage; autoscaler.least "
+        "(autoscaler.minReplicas of the chart) keeps more",
     ),
     "local.restart_limit": Removed(
         5,
@@ -171,21 +174,38 @@ def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without removed ones that have no effect."""
     settings: Any = dict(data)
     for field, removed in REMOVED.items():
-        settings = _without(settings, field.split("."), removed.accepted)
+        settings = _without(settings, field.split("."), partial(operator.eq, removed.accepted))
     return dict(settings)
 
 
-def _without(group: Any, path: list[str], accepted: object) -> Any:
-    """The group without the setting at `path` if that has the accepted value. `group`: may be
-    anything that a run file holds there.
+def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) -> dict[str, Any]:
+    """The settings of a run that has started, without those that are none any more.
+
+    dropped: takes their names and values, if these are not the accepted ones.
+    """
+    settings: Any = dict(data)
+    for field, removed in REMOVED.items():
+
+        def drop(value: object, field: str = field, accepted: object = removed.accepted) -> bool:
+            if value != accepted:
+                dropped.append((field, value))
+            return True
+
+        settings = _without(settings, field.split("."), drop)
+    return dict(settings)
+
+
+def _without(group: Any, path: list[str], is_dropped: Callable[[object], bool]) -> Any:
+    """The group without the setting at `path` if its value is dropped. `group`: may be anything
+    that a run file holds there.
     """
     if not isinstance(group, dict) or path[0] not in group:
         return group
     name, *rest = path
     inner = group[name]
     if not rest:
-        is_ignored = inner == accepted
+        is_ignored = is_dropped(inner)
         return {key: value for key, value in group.items() if key != name or not is_ignored}
     if isinstance(inner, list):
-        return group | {name: [_without(item, rest, accepted) for item in inner]}
-    return group | {name: _without(inner, rest, accepted)}
+        return group | {name: [_without(item, rest, is_dropped) for item in inner]}
+    return group | {name: _without(inner, rest, is_dropped)}

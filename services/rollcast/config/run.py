@@ -12,7 +12,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from rollcast.config.errors import UserError
-from rollcast.config.other_names import without_ignored
+from rollcast.config.other_names import without_ignored, without_removed
 from rollcast.config.resolved import differences
 from rollcast.config.rules import broken_rules
 from rollcast.config.schema import RunConfig
@@ -55,11 +55,16 @@ class WrongSettingsError(UserError):
 
 
 def load_run_config(
-    path: Path, *, to_start: bool = False, filled_in: FillIn | None = None
+    path: Path,
+    *,
+    to_start: bool = False,
+    filled_in: FillIn | None = None,
+    dropped: list[tuple[str, object]] | None = None,
 ) -> RunConfig:
     """Read a run file (YAML or JSON). `to_start`: the whole run will be started from it, so that it
     must also end. `filled_in`: adds the settings that the file leaves out, before rules across
-    settings are asked.
+    settings are asked. `dropped`: takes settings of earlier versions with their values, for the
+    file of a run that has started; None = they are refused.
 
     Raises UserError: one sentence for each wrong field, with its value and the allowed ones.
     """
@@ -82,6 +87,8 @@ def load_run_config(
         raise UserError(
             f"run file {path}: holds {type_in_words(data)}, needs a mapping such as `run: demo`"
         )
+    if dropped is not None:
+        data = without_removed(data, dropped)
     return parse_run_config(data, source=str(path), to_start=to_start, filled_in=filled_in)
 
 

@@ -69,8 +69,10 @@ class ForecasterProgram:
     def close(self) -> None:
         """Let the program end."""
         self._stdin.close()
-        end_group(self._process, END_SECONDS)
-        self._stdout.close()
+        try:
+            end_group(self._process, END_SECONDS)
+        finally:
+            self._stdout.close()
 
     def kill(self) -> None:
         """End the program and the processes that it started."""

@@ -164,7 +164,7 @@ def _check_recipe(run_folder: Path, recipe: Recipe, seed: int) -> None:
     file = next(
         (run_folder / name for name in (UP_FILE, RUN_FILE) if (run_folder / name).exists()), None
     )
-    trained_config = None if file is None else load_run_config(file)
+    trained_config = None if file is None else load_run_config(file, dropped=[])
     if trained_config is None:
         return
     changes = [
@@ -189,7 +189,7 @@ def _check_folder(folder: Path, settings: Settings, *, resume: bool) -> None:
     if (folder / UP_FILE).exists():
         changes = [
             change
-            for change in differences(load_run_config(folder / UP_FILE), settings)
+            for change in differences(load_run_config(folder / UP_FILE, dropped=[]), settings)
             if not is_move(change)
         ]
         if different := ", ".join(sorted({one.field.partition(".")[0] for one in changes})):

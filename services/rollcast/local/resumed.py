@@ -1,9 +1,11 @@
 """The settings of a resumed run that differ from its last start."""
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 from rollcast.config.errors import UserError
+from rollcast.config.other_names import REMOVED
 from rollcast.config.resolved import differences
 from rollcast.config.rules_versions import changed_rules
 from rollcast.config.run import RunConfig, load_run_config
@@ -94,8 +96,9 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
     rules = [] if newest is None else changed_rules(newest.split, newest.grading)
     if not (folder / UP_FILE).exists():
         return rules
+    dropped: list[tuple[str, object]] = []
     try:
-        old_config = load_run_config(folder / UP_FILE)
+        old_config = load_run_config(folder / UP_FILE, dropped=dropped)
     except UserError as error:
         return [
             f"settings of the last start are not compared: {str(error).splitlines()[0]}",
@@ -109,7 +112,7 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
     check_curve(changes, old_config.tasks, config.tasks)
     if newest is not None:  # of checkpoints behind a URL the trainer says so
         check_checkpoint(changes, old_config.model, config.model)
-    lines = []
+    lines = _removed_since(dropped)
     for change in changes:
         meaning = next(
             (
@@ -121,3 +124,23 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
         )
         lines.append(f"resumed with another setting: {change.sentence}{meaning}")
     return [*lines, *rules]
+
+
+def _removed_since(dropped: Iterable[tuple[str, object]]) -> list[str]:
+    """A line for each setting of the last start that is none any more.
+
+    Raises UserError if the curve would mean something else.
+    """
+    lines = []
+    for field, value in dropped:
+        accepted = REMOVED[field].accepted
+        if field == "tasks.verifiers.best_score":
+            raise UserError(
+                f"--resume: {field} = {value} at the last start is not a setting any more, and a "
+                f"bare score is one of {accepted:g}: the curve means something else then; begin a "
+                "run of another name"
+            )
+        lines.append(
+            f"resumed with another setting: {field} {value} -> {accepted}, not a setting any more"
+        )
+    return lines

@@ -41,7 +41,7 @@ def served_page(run_folder: Path) -> Iterator[tuple[str, Service]]:
 
     Raises UserError for a run without a curve, PassingError if the page is not served in time.
     """
-    config = load_run_config(run_folder / files.RUN_FILE)
+    config = load_run_config(run_folder / files.RUN_FILE, dropped=[])
     with tempfile.TemporaryDirectory(prefix="rollcast-page-") as folder:
         copy = config.model_copy(
             update={

@@ -27,7 +27,7 @@ _TIE = (
 )
 
 
-class _EndedError(Exception):
+class _EndedError(BaseException):  # what is watched may catch every Exception
     """The parent, or its end, asked for the end."""
 
 
@@ -72,17 +72,26 @@ def guard(
     """
 
     def end(number: int, frame: object) -> None:
+        # A second SIGTERM must not interrupt the killing.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _EndedError
 
+    own = os.getpid()
     signal.signal(signal.SIGTERM, end)
     adopt_orphans()
+    # Else a SIGTERM between the fork and the next line would leave the fork.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         die_with_parent()
+        if os.getppid() != own:  # it was gone before the signal was asked for
+            os._exit(1)
         run()
         os._exit(0)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         die_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it was gone before the signal was asked for
             return -signal.SIGTERM
@@ -90,8 +99,8 @@ def guard(
     except _EndedError:
         return -signal.SIGTERM
     finally:
-        # A second SIGTERM must not interrupt the killing.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with suppress(_EndedError):  # one that comes just here
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_descendants()
         clear()
 

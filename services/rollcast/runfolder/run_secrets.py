@@ -24,7 +24,7 @@ def with_run_secrets(config: RunConfig) -> RunConfig:
     if not is_held(config.run_folder):
         return config
     try:
-        started = load_run_config(config.run_folder / RUN_FILE)
+        started = load_run_config(config.run_folder / RUN_FILE, dropped=[])
     except UserError:
         return config
     updates = {

@@ -220,7 +220,7 @@ def _run_file(source: Source) -> RunConfig | None:
     file.
     """
     file = Path(source.path) / RUN_FILE
-    return load_run_config(file) if _is_folder(source) and file.is_file() else None
+    return load_run_config(file, dropped=[]) if _is_folder(source) and file.is_file() else None
 
 
 def _require_number(name: str, numbers: dict[str, int], setting: str, option: str) -> int:

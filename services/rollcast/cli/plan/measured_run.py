@@ -54,7 +54,7 @@ class MeasuredRun:
 def read_run(folder: Path) -> MeasuredRun:
     """The rates of the run in `folder`. Raises UserError if something is missing."""
     check_format(folder)
-    config = load_run_config(folder / RUN_FILE)
+    config = load_run_config(folder / RUN_FILE, dropped=[])
     recorded_steps = _records(folder / STEPS, StepRecord)
     records = [step for record in recorded_steps if (step := _step(record)) is not None]
     if unmeasured := len(recorded_steps) - len(records):
