@@ -73,8 +73,7 @@ def select(
     )
     for file in in_turn(by_words, by_distance):
         seconds = durations.get(file, middle)
-        # A file that one process cannot end in time would take the place of all others.
-        if seconds <= min(seconds_left, BUDGET_SECONDS - START_SECONDS):
+        if seconds <= seconds_left:
             seconds_left -= seconds
             files.append(file)
         else:
