@@ -179,7 +179,7 @@ def without_ignored(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_removed(data: Mapping[str, Any], dropped: list[tuple[str, object]]) -> dict[str, Any]:
-    """The settings of a run that has started, without those that are none any more.
+    """The settings of a run that has started, without those that no longer exist.
 
     dropped: takes their names and values, if these are not the accepted ones.
     """

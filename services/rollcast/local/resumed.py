@@ -127,7 +127,7 @@ def changes_since_start(folder: Path, config: RunConfig) -> list[str]:
 
 
 def _removed_since(dropped: Iterable[tuple[str, object]]) -> list[str]:
-    """A line for each setting of the last start that is none any more.
+    """A line for each setting of the last start that no longer exists.
 
     Raises UserError if the curve would mean something else.
     """

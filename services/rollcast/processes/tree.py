@@ -27,7 +27,7 @@ _TIE = (
 )
 
 
-class _EndedError(BaseException):  # what is watched may catch every Exception
+class _EndedError(BaseException):  # `watch` may catch every Exception
     """The parent, or its end, asked for the end."""
 
 
@@ -76,7 +76,7 @@ def guard(
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _EndedError
 
-    own = os.getpid()
+    guard_pid = os.getpid()
     signal.signal(signal.SIGTERM, end)
     adopt_orphans()
     # Else a SIGTERM between the fork and the next line would leave the fork.
@@ -86,7 +86,7 @@ def guard(
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         die_with_parent()
-        if os.getppid() != own:  # it was gone before the signal was asked for
+        if os.getppid() != guard_pid:  # it was gone before the signal was asked for
             os._exit(1)
         run()
         os._exit(0)

@@ -188,18 +188,16 @@ def enough_groups(
     return math.ceil(2.0 * groups_per_step + sum(lifetimes) / len(lifetimes) * consumed_per_step)
 
 
-def drop_deadline_seconds(
-    token_budget: int, slowest_decode_rate: float, *, budgets: float = 3.0
-) -> float:
-    """Return after how many seconds a group counts as lost: `budgets` times what its longest
-    rollout needs.
+def drop_deadline_seconds(token_budget: int, slowest_decode_rate: float) -> float:
+    """Return after how many seconds a group counts as lost: three times the time of its longest
+    rollout.
 
     `token_budget` is in tokens per rollout, `slowest_decode_rate` the slowest measured rate of one
     rollout of any generator in tokens per second.
     """
     assert token_budget > 0, token_budget
     assert slowest_decode_rate > 0, slowest_decode_rate
-    return budgets * token_budget / slowest_decode_rate
+    return 3.0 * token_budget / slowest_decode_rate
 
 
 def longest_group_ratio(lifetimes: Sequence[float], max_staleness: int) -> float:

@@ -43,7 +43,7 @@ _OWN_NAMES = {
 
 @dataclass(frozen=True)
 class Columns:
-    """What a user specifies about the columns of a file; None = recognised by their names.
+    """A user's choices about the columns of a file; None = recognised by their names.
 
     A Prometheus server takes expressions instead, each of one series.
     """
@@ -68,7 +68,7 @@ class Columns:
     time: str | None = None
     """The column of the Unix seconds of each evaluation."""
     unit: str | None = None
-    """What compute is counted in; its numbers are then taken as they are. None = from the name of
+    """Unit of compute; its numbers are then taken as they are. None = from the name of
     the column."""
     in_run_file: bool = False
     """Whether these are settings of a run file, which sentences spell `pass_rate:`, or options:
@@ -122,7 +122,7 @@ class CurveColumns:
     step: str | None
     time: str | None
     unit: str
-    """What compute is counted in."""
+    """Unit of compute."""
 
     @property
     def counter(self) -> str:

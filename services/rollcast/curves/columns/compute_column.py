@@ -182,6 +182,8 @@ def _begin_alike(steps: Array, epochs: Array) -> bool:
     """
     order = np.lexsort((steps, epochs))
     is_first = np.diff(epochs[order], prepend=np.nan) != 0
-    least = steps[order[is_first]]
+    first_steps = steps[order[is_first]]
     # A column with the same value in all rows is a setting and no counter.
-    return least.size > 1 and bool(np.all(least == least[0]) and np.any(steps > least[0]))
+    return first_steps.size > 1 and bool(
+        np.all(first_steps == first_steps[0]) and np.any(steps > first_steps[0])
+    )

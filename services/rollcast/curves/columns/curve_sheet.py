@@ -79,7 +79,7 @@ class CurveSheet:
 
     @property
     def origin(self) -> Origin:
-        """What the log was read as."""
+        """The columns and units as which the log was read."""
         columns = self.columns
         mapping = (self.column_options.scale, self.column_options.offset)
         return Origin(self.sheet.format, columns.compute, columns.pass_rate, columns.unit, *mapping)

@@ -145,8 +145,8 @@ def count_words(name: str) -> set[str]:
 
 def is_count_name(name: str) -> bool:
     """Whether a column may count right answers, by its name."""
-    others = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
-    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & others
+    excluded_words = RATE_WORDS | REWARD_WORDS | SCORE_WORDS
+    return bool(count_words(name) & ACCURACY_WORDS) and not words_in(name) & excluded_words
 
 
 def measures_success(name: str) -> bool:
@@ -191,12 +191,12 @@ def _find_measure(name: str) -> Measure | None:
     if kind is None:
         return None
     parts = _PATH_PARTS.split(name)
-    subject = frozenset(token for part in parts for token in _subject_in(part))
+    subject = frozenset(token for path_part in parts for token in _subject_in(path_part))
     data_sets = {token for token in subject if _is_data_set(token)}
     is_in_own_part = bool(subject) and all(
-        not words_in(part) & (ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS)
-        for part in parts
-        if _subject_in(part)
+        not words_in(path_part) & (ACCURACY_WORDS | SCORE_WORDS | REWARD_WORDS)
+        for path_part in parts
+        if _subject_in(path_part)
     )
     return Measure(
         name=name,
@@ -289,6 +289,6 @@ def _is_part(parts: list[str]) -> bool:
     """
     from_reward = dropwhile(lambda path_part: not words_in(path_part) & REWARD_WORDS, parts)
     return any(
-        words_in(part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(part)))
-        for part in from_reward
+        words_in(path_part) & ACCURACY_WORDS or not all(map(_is_data_set, _subject_in(path_part)))
+        for path_part in from_reward
     )

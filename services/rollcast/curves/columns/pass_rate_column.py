@@ -34,7 +34,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class PassRateChoice:
-    """What the names and values of a sheet's columns say.
+    """Columns of success that the names and values of a sheet give.
 
     Attributes:
         columns: the ones that could be meant, one if it is clear; empty if none measures success.
@@ -202,7 +202,7 @@ def _choose_in_stage(candidates: Sequence[_Candidate]) -> PassRateChoice:
         )
         return PassRateChoice([right[0].name], (Note(sentence),))
     sentence = f"{chosen_candidate.name} is the total reward; its parts are "
-    note = Note(sentence, [part.name for part in parts])
+    note = Note(sentence, [summand.name for summand in parts])
     return PassRateChoice([chosen_candidate.name], (note,))
 
 
@@ -213,10 +213,10 @@ def _choose_among_parts(parts: Sequence[_Candidate]) -> PassRateChoice:
         sentence = (
             f"{right[0].name} is taken, the part of the reward for right answers; other parts are "
         )
-        other_names = [part.name for part in parts if part is not right[0]]
+        other_names = [summand.name for summand in parts if summand is not right[0]]
         return PassRateChoice([right[0].name], (Note(sentence, other_names),))
     alone = Note(f"{parts[0].name} is one part of a reward, and no total is there")
-    return PassRateChoice([part.name for part in parts], (alone,) if len(parts) == 1 else ())
+    return PassRateChoice([summand.name for summand in parts], (alone,) if len(parts) == 1 else ())
 
 
 def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -233,7 +233,10 @@ def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     if overall and overall[0].measure.kind is MeasureKind.ACCURACY:
         return overall
     subject_columns = [
-        candidate for subject, found in best.items() if subject for candidate in found
+        candidate
+        for subject, subject_candidates in best.items()
+        if subject
+        for candidate in subject_candidates
     ]
     is_held_out = candidates[0].measure.stage is Stage.HELD_OUT
     accurate = [
@@ -249,7 +252,7 @@ def _choose_among_wholes(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
 
 def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Those of the best kind and number of attempts."""
+    """The candidates of the best kind and number of attempts."""
 
     def rank(candidate: _Candidate) -> tuple[bool, int, int]:
         attempts = candidate.measure.attempts

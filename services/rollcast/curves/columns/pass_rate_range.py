@@ -1,4 +1,4 @@
-"""What to do about pass rates outside [0, 1]: one sentence with the options
+"""Options for pass rates outside [0, 1]: one sentence with the options
 that map them into it.
 """
 
@@ -70,7 +70,7 @@ def _complaint(mapped: Array, column: NamedColumn, column_options: Columns) -> s
 
 
 def _remedy_of_count(column: NamedColumn, column_options: Columns) -> str:
-    """What to do with a number of right answers."""
+    """Options for a number of right answers."""
     scale = column_options.option("scale")
     total = find_total(named_columns(column.sheet), column)
     if total is not None and name_of_ratio(column.name, total.name) in column.sheet.columns:

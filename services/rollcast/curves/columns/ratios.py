@@ -174,15 +174,15 @@ def _column_of_tries(columns: NamedColumns, count: NamedColumn) -> NamedColumn |
     possible = []
     for column in [column for column in columns.values() if _is_total(column)][:MAX_COUNTS]:
         tries = column.values
-        both = is_known & np.isfinite(tries)
+        is_in_both = is_known & np.isfinite(tries)
         # `eval_correct` may have a total that names no stage, `num_games`, but never that of
         # training.
         is_of_a_stage = column.words & STAGE_WORDS in (count.words & STAGE_WORDS, set())
         # Share of a count's rows in which its total must be known
         if (
             is_of_a_stage
-            and both.sum() >= 0.95 * is_known.sum()
-            and np.all(right[both] <= tries[both])
+            and is_in_both.sum() >= 0.95 * is_known.sum()
+            and np.all(right[is_in_both] <= tries[is_in_both])
         ):
             possible.append(column)
     likeness = {column.name: _likeness(count.name, column) for column in possible}

@@ -34,10 +34,10 @@ def remove_abandoned_containers(podman: Sequence[str]) -> int:
 def _run(command: Sequence[str]) -> bytes:
     """Return the output. Raises OSError and SubprocessError."""
     # Longest wait for podman; it may remove many
-    ended = subprocess.run(  # noqa: S603  # podman
+    completed = subprocess.run(  # noqa: S603  # podman
         command, capture_output=True, timeout=60.0, check=True
     )
-    return ended.stdout
+    return completed.stdout
 
 
 def _is_abandoned(record: dict[str, Any]) -> bool:

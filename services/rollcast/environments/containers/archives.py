@@ -21,12 +21,14 @@ def pack_folder(folder: Path) -> bytes:
     try:
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for path in sorted(folder.rglob("*")):
-                place = path.resolve(strict=True)
-                if not place.is_relative_to(root):
+                resolved_path = path.resolve(strict=True)
+                if not resolved_path.is_relative_to(root):
                     raise ContainerError(f"{path} leads out of {folder}; replace it by a file")
-                if not place.is_file() and (path.is_symlink() or not place.is_dir()):
+                if not resolved_path.is_file() and (
+                    path.is_symlink() or not resolved_path.is_dir()
+                ):
                     raise ContainerError(f"{path} is neither file nor folder; remove it")
-                entry = archive.gettarinfo(str(place), str(path.relative_to(folder)))
+                entry = archive.gettarinfo(str(resolved_path), str(path.relative_to(folder)))
                 entry.uid = entry.gid = 0
                 entry.uname = entry.gname = ""
                 if buffer.tell() + entry.size > max_bytes:
@@ -34,13 +36,13 @@ def pack_folder(folder: Path) -> bytes:
                         f"{folder} has more than the {max_bytes >> 20} MiB that are copied "
                         "into a container; put its data into the image"
                     )
-                if place.is_dir():
+                if resolved_path.is_dir():
                     archive.addfile(entry)
                 else:
                     # Two names of one file are two files: the first may not be there.
                     entry.type = tarfile.REGTYPE
-                    entry.size = place.stat().st_size
-                    with place.open("rb") as file:
+                    entry.size = resolved_path.stat().st_size
+                    with resolved_path.open("rb") as file:
                         archive.addfile(entry, file)
     except (OSError, RuntimeError, ValueError) as error:
         raise ContainerError(f"{folder} cannot be read: {error}") from error
@@ -76,17 +78,21 @@ def check_archive(archive: IO[bytes], path: str) -> IO[bytes]:
             tarfile.open(fileobj=checked, mode="w") as copies,
         ):
             for entry in entries:
-                place = PurePosixPath(entry.name)
-                parents = {place, *place.parents}
+                entry_path = PurePosixPath(entry.name)
+                parents = {entry_path, *entry_path.parents}
                 if is_empty and not (entry.isreg() or entry.isdir()):
                     raise SpoiledError(f"{path} is neither file nor folder")
-                if place.is_absolute() or ".." in place.parts or place.parts[:1] != (name,):
+                if (
+                    entry_path.is_absolute()
+                    or ".." in entry_path.parts
+                    or entry_path.parts[:1] != (name,)
+                ):
                     raise SpoiledError(f"{path} has an entry of another place")
                 if links & parents:
                     raise SpoiledError(f"{path} has an entry below a link")
                 is_empty = False
                 if entry.issym():
-                    links.add(place)
+                    links.add(entry_path)
                 elif not (entry.isreg() or entry.isdir() or entry.islnk()):
                     continue
                 if entry.islnk():

@@ -96,10 +96,10 @@ def missing_limits(settings: ContainerSettings, info: Any, field: str) -> Iterat
 
 def has_image(podman: Sequence[str], image: str) -> bool:
     command = [*podman, "image", "exists", image]
-    ended = subprocess.run(  # noqa: S603  # podman
+    completed = subprocess.run(  # noqa: S603  # podman
         command, capture_output=True, timeout=COMMAND_SECONDS, check=False
     )
-    return ended.returncode == 0
+    return completed.returncode == 0
 
 
 def run_podman(command: Sequence[str], seconds: float = COMMAND_SECONDS) -> bytes:

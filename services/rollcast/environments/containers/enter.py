@@ -21,10 +21,10 @@ def main(command: list[str]) -> int:
         num_dropped = 0
         # Bytes of one read of a pipe
         while chunk := os.read(process.stdout.fileno(), 1 << 16):
-            kept = chunk[:num_left]
-            num_left -= len(kept)
-            num_dropped += len(chunk) - len(kept)
-            sys.stdout.buffer.write(kept)
+            kept_bytes = chunk[:num_left]
+            num_left -= len(kept_bytes)
+            num_dropped += len(chunk) - len(kept_bytes)
+            sys.stdout.buffer.write(kept_bytes)
             sys.stdout.buffer.flush()
         if num_dropped:
             print(f"\n[{num_dropped} further bytes were not kept]", flush=True)

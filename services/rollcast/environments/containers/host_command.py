@@ -48,13 +48,13 @@ async def run_host_command(
             assert process.stdout is not None
             # Bytes of one read of a pipe
             while chunk := await process.stdout.read(1 << 16):
-                kept = chunk[: max_bytes - num_kept]
-                num_kept += len(kept)
-                num_dropped += len(chunk) - len(kept)
+                kept_bytes = chunk[: max_bytes - num_kept]
+                num_kept += len(kept_bytes)
+                num_dropped += len(chunk) - len(kept_bytes)
                 if output_file is None:
-                    content += kept
+                    content += kept_bytes
                 else:
-                    output_file.write(kept)
+                    output_file.write(kept_bytes)
             await process.wait()
     except TimeoutError:
         is_overdue = True

@@ -171,7 +171,7 @@ class PodmanContainer:
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             if self.has_ended:
-                raise ContainerError(f"it cannot be started: {await self._error_output}")
+                raise ContainerError(f"it cannot be started: {await self._failure()}")
             if (await self._ask("exec", self._name, "/bin/sh", "-c", ":")).code == 0:
                 return
             # How often a container that is being started is looked at
@@ -289,6 +289,11 @@ class PodmanContainer:
         if output.code or not Path(folder).is_absolute():
             return None
         return Path(folder), _process_lists(int(pid))
+
+    async def _failure(self) -> str:
+        """The last lines of podman, whose watcher may hold the output open."""
+        await asyncio.wait({self._error_output}, timeout=COMMAND_SECONDS)
+        return self._error_output.result() if self._error_output.done() else "it did not say why"
 
     async def _unpack(self, archive: bytes | IO[bytes], *, removed: str, target: str) -> None:
         """Unpack a tar archive in a folder, which is made; `removed` goes before. Raises

@@ -34,7 +34,7 @@ def run_in_container(command: str) -> str:
     command_seconds = 120.0
     inside = [*shlex.split(os.environ["ROLLCAST_CONTAINER"]), "/bin/sh", "-c", command]
     try:
-        ended = subprocess.run(  # noqa: S603  # this is the tool
+        completed = subprocess.run(  # noqa: S603  # this is the tool
             inside,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -55,9 +55,9 @@ def run_in_container(command: str) -> str:
         return f"[ended: the command took more than {command_seconds:g} s]"
     except (ValueError, OSError) as error:  # a NUL in it, or too long
         return f"Error: the command cannot be run: {error}"
-    text = ended.stdout.decode("utf-8", "replace").rstrip("\n")
+    text = completed.stdout.decode("utf-8", "replace").rstrip("\n")
     text = cut(text, 8_000)
-    exit_note = f"\n[exit code {ended.returncode}]" if ended.returncode else ""
+    exit_note = f"\n[exit code {completed.returncode}]" if completed.returncode else ""
     return f"{text}{exit_note}".strip("\n") or "(no output)"
 
 

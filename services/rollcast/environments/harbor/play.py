@@ -39,15 +39,15 @@ SHIPPED_AGENT = ("-P", "-m", "rollcast.environments.harbor.agent")
 
 def task_settings(settings: ContainerSettings, task: HarborTask) -> ContainerSettings:
     """The container that a task asks for; settings that it leaves out are the run file's."""
-    asked = task.file.environment
+    requirements = task.file.environment
     changes: dict[str, Any] = {"image": None, "warm": 0}
-    if asked.cpus is not None:
-        changes["processors"] = asked.cpus
-    if asked.memory_mb is not None:
-        changes["memory_gib"] = asked.memory_mb / 1024
-    if asked.storage_mb is not None:
-        changes["disk_gib"] = asked.storage_mb / 1024
-    if asked.network_mode == "no-network":
+    if requirements.cpus is not None:
+        changes["processors"] = requirements.cpus
+    if requirements.memory_mb is not None:
+        changes["memory_gib"] = requirements.memory_mb / 1024
+    if requirements.storage_mb is not None:
+        changes["disk_gib"] = requirements.storage_mb / 1024
+    if requirements.network_mode == "no-network":
         changes["network"] = "none"
     return settings.model_copy(update=changes)
 
@@ -138,8 +138,7 @@ def _post_reward(reward: float) -> None:
     # The generator's own address
     url = os.environ["ROLLCAST_REWARD_URL"]
     request = urllib.request.Request(url, body, headers)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=30.0):  # noqa: S310
-        pass
+    urllib.request.urlopen(request, timeout=30.0).close()  # noqa: S310
 
 
 def main() -> int:
