@@ -55,8 +55,8 @@ class SequenceSampler:
         """Finished requests, each with the number of the completion's tokens before it."""
         self._routed_from = 0
         self._aborted = False
-        self.has_stopped_by_text = False
-        """Whether a text ended the last turn, and no token that ends turns."""
+        self.stop_text: str | None = None
+        """The text that ended the last turn. None = a token that ends turns, or a budget."""
         self.completion = completion
         self.num_kept_tokens = 0
         """Tokens whose KV later legs found in the prefix cache."""
@@ -143,7 +143,7 @@ class SequenceSampler:
             # The next request may begin with another version, whose KV must not be shared with this
             # one's.
             self._salt = None
-        self.has_stopped_by_text = sampled.stopped_by_text
+        self.stop_text = sampled.stop_text
         self.completion.append(sampled.token_ids, sampled.logprobs, sampled.spans)
         if (
             sampled.token_ids

@@ -230,6 +230,73 @@ async def test_a_chat_of_responses_is_one_sequence(
     check_one_sequence(versions, rollout, task, 3)
 
 
+async def test_custom_calls_in_the_models_own_form_are_one_sequence(
+    versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    """The client receives the input of a custom call, in which the model's form of it is lost."""
+
+    async def program(client: Any, session: HarnessSession) -> None:
+        items: list[Any] = [USER]
+        for step in range(3):
+            response = await client.responses.create(
+                model=MODEL,
+                tools=[{"type": "custom", "name": "look"}],
+                max_output_tokens=40,
+                input=items,
+            )
+            (call,) = (item for item in response.output if item.type == "custom_tool_call")
+            answer = {
+                "type": "custom_tool_call_output",
+                "call_id": call.call_id,
+                "output": f"door {step}",
+            }
+            items += [*(item.model_dump(exclude_none=True) for item in response.output), answer]
+        edited = [
+            {**item, "input": "other"} if item.get("type") == "custom_tool_call" else item
+            for item in items
+        ]
+        await client.responses.create(
+            model=MODEL,
+            tools=[{"type": "custom", "name": "look"}],
+            max_output_tokens=4,
+            input=edited,
+        )
+
+    task = episode_task(35, 1, LengthBudget(max_tokens=400))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+    assert rollout.episode is not None
+    assert [turn.sequence for turn in rollout.episode.turns] == [0, 0, 0, 1], (
+        "another input is another history"
+    )
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_message_names_the_stop_sequence_that_ended_it(
+    is_streamed: bool, versions: Versions, endpoint: ServedEndpoint
+) -> None:
+    async def program(client: Any, session: HarnessSession) -> None:
+        anthropic = AnthropicClient(endpoint, session)
+        body = {"messages": [USER], "stop_sequences": list("aeio")}
+        if is_streamed:
+            message, _ = await anthropic.stream(**body)
+        else:
+            message = (await anthropic.create(**body)).json()
+        await anthropic.close()
+        assert message["stop_reason"] == "stop_sequence"
+        assert message["stop_sequence"] in "aeio"
+        text = "".join(block.get("text", "") for block in message["content"])
+        assert not set(text) & set("aeio")
+        completion = await client.chat.completions.create(
+            model=MODEL, messages=[USER], max_tokens=2
+        )
+        assert completion.choices[0].stop_reason is None
+
+    task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=80))
+    _, rollout = await play_session(endpoint, task, program)
+    check_exact(versions, rollout, task)
+
+
 async def test_what_clients_ask_for_is_replaced_by_the_runs_sampling_and_counted(
     versions: Versions, endpoint: ServedEndpoint
 ) -> None:
@@ -462,13 +529,13 @@ async def test_an_answer_of_reasoning_alone_is_an_empty_message() -> None:
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
     text = {"type": "output_text", "text": "a", "annotations": []}
     answer = {"type": "message", "role": "assistant", "content": [text, text]}
-    assert list(read_items([USER, reasoning, USER])) == [
+    assert list(read_items([USER, reasoning, USER], {})) == [
         USER,
         {"role": "assistant", "content": ""},
         USER,
     ]
-    assert list(read_items([reasoning])) == [{"role": "assistant", "content": ""}]
-    assert list(read_items([reasoning, answer])) == [{**answer, "content": "aa"}]
+    assert list(read_items([reasoning], {})) == [{"role": "assistant", "content": ""}]
+    assert list(read_items([reasoning, answer], {})) == [{**answer, "content": "aa"}]
     assert empty_message().content[0].text == ""
     processor = responses_events().SimpleStreamingEventProcessor(tools=[])
     kinds = [event.type for event in empty_message_events(processor)]

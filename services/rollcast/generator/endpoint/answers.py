@@ -54,6 +54,7 @@ def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras
         "index": 0,
         "message": message,
         "finish_reason": turn_answer.finish_reason,
+        "stop_reason": turn_answer.stop_text,
         **more.choice_fields,
     }
     body = {"id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
@@ -68,6 +69,7 @@ def chunk_body(
     delta: dict[str, Any] | None,
     finish_reason: str | None = None,
     *,
+    stop_text: str | None = None,
     turn_answer: TurnAnswer | None = None,
     more: Extras = NO_EXTRAS,
 ) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def chunk_body(
         "index": 0,
         "delta": delta or {},
         "finish_reason": finish_reason,
+        "stop_reason": stop_text,
         **more.choice_fields,
     }
     body = {

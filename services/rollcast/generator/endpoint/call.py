@@ -35,6 +35,8 @@ class TurnAnswer:
     """All tokens before the turn."""
     token_ids: list[int]
     logprobs: list[float]
+    stop_text: str | None = None
+    """The stop text that ended it. None = the model or a budget did."""
 
 
 @dataclass(frozen=True, slots=True)

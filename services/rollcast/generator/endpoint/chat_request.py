@@ -98,12 +98,19 @@ class ChatRequest:
         kept_ids = tuple(call["id"] for call in message.get("tool_calls", ()))
         add_recorded_turn(session, pending_turn, number, kept_ids, message, is_retry=self._is_retry)
         turn = session.record.turns[number]
-        logprobs = session.record.sequences[turn.sequence].completion.logprobs[
-            turn.start : turn.end
-        ]
+        sampler = session.record.sequences[turn.sequence]
+        logprobs = sampler.completion.logprobs[turn.start : turn.end]
         stopped = "tool_calls" if message.get("tool_calls") else "stop"
         reason = stopped if finish == "stop" else "length"
-        return TurnAnswer(message, parsed.reasoning, reason, tokens_before, sampled, logprobs)
+        return TurnAnswer(
+            message,
+            parsed.reasoning,
+            reason,
+            tokens_before,
+            sampled,
+            logprobs,
+            sampler.stop_text,
+        )
 
     def _match_tokens(
         self, session: HarnessSession, reason: str, followed: RecordedTurn | None

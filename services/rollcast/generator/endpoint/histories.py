@@ -55,6 +55,8 @@ class Histories:
 
     def __init__(self) -> None:
         self.turns: list[RecordedTurn] = []
+        self.call_arguments: dict[str, str] = {}
+        """By the id of a call, its arguments as the model wrote them."""
         self._by_digest: dict[bytes, list[RecordedTurn]] = {}
         self._by_tokens: dict[int, dict[bytes, RecordedTurn]] = {}
         """By the number of tokens up to a turn's end, then by their digest: the newest turn."""
@@ -66,6 +68,8 @@ class Histories:
         self.turns.append(turn)
         self._by_tokens.setdefault(len(token_ids), {})[tokens_digest(token_ids)] = turn
         if turn.answer is not None:
+            for call in turn.answer.get("tool_calls") or ():
+                self.call_arguments[call["id"]] = call["function"]["arguments"]
             self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(
                 turn
             )

@@ -94,7 +94,12 @@ class StreamedTurn:
             more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
             yield _event(
                 chunk_body(
-                    self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more
+                    self._name,
+                    self._sessions.model,
+                    {},
+                    turn_answer.finish_reason,
+                    stop_text=turn_answer.stop_text,
+                    more=more,
                 )
             )
             if self._chat_parameters.wants_usage:

@@ -183,7 +183,7 @@ class EpisodeRecord:
         # An aborted request may have sampled nothing.
         if end > start:
             self.turns.append(Turn(sequence, start, end))
-            self._has_stopped.append(finish == "stop" and not sampler.has_stopped_by_text)
+            self._has_stopped.append(finish == "stop" and sampler.stop_text is None)
         return finish
 
     def record_answer(

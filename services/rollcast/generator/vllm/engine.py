@@ -217,7 +217,7 @@ class Engine:
             ],
             finish=completion.finish_reason,
             num_cached_tokens=output.num_cached_tokens or 0,
-            stopped_by_text=isinstance(completion.stop_reason, str),
+            stop_text=(completion.stop_reason if isinstance(completion.stop_reason, str) else None),
             routed_experts=self._routed_experts(completion),
         )
 

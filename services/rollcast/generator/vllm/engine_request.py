@@ -77,8 +77,9 @@ class Sampled:
     spans: list[VersionSpan]
     finish: Finish
     num_cached_tokens: int
-    stopped_by_text: bool = False
-    """Whether one of `EngineRequest.stop` ended it, and no token that ends turns."""
+    stop_text: str | None = None
+    """The text of `EngineRequest.stop` that ended it. None = a token that ends turns, or a
+    budget."""
     routed_experts: RoutedExperts | None = None
     """[tokens from `routed_from` on without the last, routing layers, choices]; None = not returned
     by this engine."""

@@ -10,8 +10,11 @@ from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm import protocol
 
 
-def read_items(items: list[Any]) -> Iterator[Any]:
-    """The items as vLLM's conversion takes them. Raises RefusedRequestError."""
+def read_items(items: list[Any], call_arguments: Mapping[str, str]) -> Iterator[Any]:
+    """The items as vLLM's conversion takes them. Raises RefusedRequestError.
+
+    call_arguments: arguments as the model wrote them, by the id of the call.
+    """
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise RefusedRequestError(f"input.{index}: is not an object")
@@ -28,12 +31,28 @@ def read_items(items: list[Any]) -> Iterator[Any]:
                     raise RefusedRequestError(f"input.{index}.{describe_invalid(error)}") from None
             case "message" if isinstance(item.get("role"), str):
                 yield {**item, "content": joined_text(item.get("content"))}
-            case "function_call_output" | "custom_tool_call" | "custom_tool_call_output":
+            case "custom_tool_call":
+                yield _as_written(item, call_arguments)
+            case "function_call_output" | "custom_tool_call_output":
                 yield item
             case kind:
                 raise RefusedRequestError(
                     f"input.{index}.type = {str(kind)[:100]!r}: no such item is served"
                 )
+
+
+def _as_written(item: dict[str, Any], call_arguments: Mapping[str, str]) -> Any:
+    """A custom call with the arguments that the model wrote, if the client sends the input that it
+    received: the input alone does not say in which form the model wrote it.
+    """
+    utils = protocol.responses_utils()
+    call_id = str(item.get("call_id"))
+    written = call_arguments.get(call_id)
+    if written is None or utils.decode_custom_tool_input(written) != item.get("input"):
+        return item
+    return utils.ResponseFunctionToolCall(
+        type="function_call", call_id=call_id, name=str(item.get("name")), arguments=written
+    )
 
 
 def _belongs_to_answer(following: list[Any]) -> bool:

@@ -103,7 +103,9 @@ class Responses:
             request = protocol.responses_request().model_validate({**settings, "input": ""})
             utils = protocol.responses_utils()
             new_messages = utils.construct_input_messages(
-                request_input=list(read_items(items)) if isinstance(items, list) else items
+                request_input=list(read_items(items, session.histories.call_arguments))
+                if isinstance(items, list)
+                else items
             )
             tools = utils.construct_tool_dicts(request.tools, request.tool_choice)
         except RefusedRequestError:
