@@ -2,11 +2,12 @@
 
     python -m benchmarks.mistakes [--seeds 0 1 2] [--steps 40]
 
-A random tiny model takes one action for each task. A fourth of its tokens is a tempting action,
-after which the agent ends with exit code 1, as openai-agents does for a tool that is not there;
-every other action has reward 1. Each seed runs `rollcast up` twice: with `model_exit_codes: [1]`,
-and as reference without. Writes results/mistakes.json: the share of the action among the first and
-the last actions. Exit status 1 if a target is missed.
+A tiny model takes one action for each task. With a probability of a fourth it calls a tool that is
+not there, after which the agent ends with exit code 1, as openai-agents does; its answers have a
+reward of 1 or 0.5 by chance. Each seed runs `rollcast up` twice: with `model_exit_codes: [1]`, and
+as reference without. Both make as many steps. Writes results/mistakes.json: the probability of
+the call by the weights before and after, computed by plain Transformers, and the share of the call
+among the first and the last actions. Exit status 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ from typing import Any
 
 import yaml
 
-from testkit.chat_tokenizers import make_tiny_chat_model
+from benchmarks.clients.scripted_model import write_scripted_model
 from testkit.record import write_result
 
 AGENT = Path(__file__).with_name("agent.py")
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+"""The only tool that the agent has."""
 NUM_ACTIONS = 200
 """Actions at either end of a run over which a share is taken: a standard error of 0.03 at a
 fourth."""
-NUM_ROWS = 64
+ROWS = [{"prompt": f"task {number}"} for number in range(64)]
+MAX_LENGTH = 1_024
+CALL_SHARE = 0.25
 LIMIT_SECONDS = 1_500.0
 MAX_SHARE_WITH = 0.05
 MAX_FALL_WITHOUT = 0.1
@@ -39,9 +44,8 @@ MAX_FALL_WITHOUT = 0.1
 
 def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
     """One run, as a user starts it."""
-    make_tiny_chat_model(folder / "model", "qwen3", seed=seed)
-    rows = [json.dumps({"prompt": f"task {number}"}) for number in range(NUM_ROWS)]
-    (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    write_scripted_model(folder / "model", "browse", {}, "Five.", MAX_LENGTH, CALL_SHARE)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "run.yaml").write_text(yaml.safe_dump(settings_of(seed, codes, num_steps)))
     log = folder / "actions"
     started = time.monotonic()
@@ -59,11 +63,14 @@ def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[
             f"seed {seed}: exit status {ended.returncode}: "
             f"{ended.stdout[-800:]}{ended.stderr[-800:]}"
         )
+    before, after = (call_probability(folder / name) for name in ("model", "runs/mistakes/model"))
     actions = [int(line.split()[1]) for line in sorted(log.read_text().splitlines())]
     return {
         "seed": seed,
         "model_exit_codes": codes,
         "seconds": round(time.monotonic() - started, 1),
+        "probability_before": round(before, 4),
+        "probability_after": round(after, 4),
         "num_actions": len(actions),
         "first_share": round(sum(actions[:NUM_ACTIONS]) / NUM_ACTIONS, 4),
         "last_share": round(sum(actions[-NUM_ACTIONS:]) / NUM_ACTIONS, 4),
@@ -71,6 +78,29 @@ def run_once(folder: Path, seed: int, codes: list[int], num_steps: int) -> dict[
             -1:
         ],
     }
+
+
+def call_probability(model_folder: Path) -> float:
+    """Mean probability over the rows that the model calls the tool."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(model_folder).float().eval()
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    call = tokenizer.convert_tokens_to_ids("<tool_call>")
+    probabilities = []
+    for row in ROWS:
+        token_ids = tokenizer.apply_chat_template(
+            [{"role": "user", "content": row["prompt"]}],
+            tools=[TOOL],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=False,
+        )
+        with torch.no_grad():
+            logits = model(token_ids).logits[0, -1]
+        probabilities.append(float(logits.softmax(-1)[call]))
+    return sum(probabilities) / len(probabilities)
 
 
 def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
@@ -83,7 +113,7 @@ def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
     return {
         "run": "mistakes",
         "seed": seed,
-        "model": {"path": "model", "dtype": "float32", "max_length": 256},
+        "model": {"path": "model", "dtype": "float32", "max_length": MAX_LENGTH},
         "tasks": {
             "environments": [environment],
             "dataset": {
@@ -98,15 +128,13 @@ def settings_of(seed: int, codes: list[int], num_steps: int) -> dict[str, Any]:
             "prompts_per_step": 4,
             "rollouts_per_prompt": 8,
             "max_prompt_tokens": 64,
-            "max_completion_tokens": 8,
+            "max_completion_tokens": 512,
             "length_control": {"kind": "none"},
-            "optimizer": {"learning_rate": 3e-3, "warmup_steps": 1},
+            "optimizer": {"learning_rate": 1e-3, "warmup_steps": 1},
         },
         "generator": {"slots": 16, "block_size": 32, "cpu_kv_cache_gib": 1},
         "trainer": {"threads": 1},
-        # A run without a usable group makes no step: it ends by its device-hours, two devices for
-        # six minutes.
-        "budget": {"steps": num_steps, "device_hours": 0.2},
+        "budget": {"steps": num_steps},
     }
 
 
@@ -126,11 +154,12 @@ def main() -> int:
     punished = [row for row in rows if row["model_exit_codes"]]
     left_out = [row for row in rows if not row["model_exit_codes"]]
     targets = {
-        "with model_exit_codes the share ends below 0.05": all(
-            row["last_share"] < MAX_SHARE_WITH for row in punished
+        "with model_exit_codes the probability ends below 0.05": all(
+            row["probability_after"] < MAX_SHARE_WITH for row in punished
         ),
         "without it falls by less than a tenth": all(
-            row["last_share"] > (1 - MAX_FALL_WITHOUT) * row["first_share"] for row in left_out
+            row["probability_after"] > (1 - MAX_FALL_WITHOUT) * row["probability_before"]
+            for row in left_out
         ),
     }
     write_result("mistakes", {"targets": targets, "rows": rows})
