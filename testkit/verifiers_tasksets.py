@@ -29,6 +29,8 @@ AGENTS_REWARD = """        if self.data.mode == "no reward":
             raise ValueError("nothing to compare with")
         return len(trace.assistant_messages) / 4
 """
+LOAD = "    def load(self)"
+ENDLESS = f"    INFINITE = True\n\n{LOAD}"
 LAUNCH = """        raise NotImplementedError(
             "Implement launch: run your agent in `runtime`, pointing its model calls at "
             "`endpoint` with bearer token `secret`."
@@ -36,7 +38,8 @@ LAUNCH = """        raise NotImplementedError(
 """
 NEEDS = "    APPENDS_SYSTEM_PROMPT = True\n"
 LOCAL = f"{NEEDS}    NEEDS_CONTAINER = False\n"
-AGENT = """        import os
+AGENT = """        import asyncio
+        import os
         import time
 
         from openai import AsyncOpenAI
@@ -60,6 +63,11 @@ AGENT = """        import os
             await answer(beside, [{"role": "user", "content": "and now?"}])
         elif data.mode == "raises":
             raise ValueError("no idea")
+        elif data.mode == "exits":
+            async def end():
+                raise SystemExit("the game is over")
+
+            await asyncio.gather(end())
         elif data.mode == "crash":
             os._exit(3)
         elif data.mode == "hang":
@@ -94,6 +102,7 @@ def _add_tasksets(home: Path) -> None:
                 "harness.py": {LAUNCH: AGENT, NEEDS: LOCAL},
             },
         ),
+        ("endless", "--add-tool", {"taskset.py": {REWARD: ROOMS_REWARD, LOAD: ENDLESS}}),
     ):
         folder = home / "tasksets"
         run_step([home / "bin" / "vf-init", name, "--path", folder, option])
@@ -124,8 +133,6 @@ def _fill_in(file: Path, replaced: dict[str, str]) -> None:
     if load:
         kind = file.parent.name.capitalize()
         text = f'{preceding_text}        row = {kind}Data(prompt="what is in the room?")\n'
-        text += (
-            f"        return [{kind}Task(row, self.config.task) for _ in "
-            "range(self.config.num_tasks)]\n"
-        )
+        count = "iter(int, 1)" if ENDLESS in text else "range(self.config.num_tasks)"
+        text += f"        return ({kind}Task(row, self.config.task) for _ in {count})\n"
     file.write_text(text)

@@ -37,6 +37,48 @@ def test_the_tasks_of_a_taskset_are_a_data_set(
     assert {row["environment"] for row in rows} == {"world"}
 
 
+def test_so_many_tasks_of_a_taskset_by_a_seed(
+    interpreter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def numbers(file: str, *options: str) -> list[int]:
+        assert main([file, "world", *options]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return [row["task"]["idx"] for row in rows]
+
+    endless = run_file(tmp_path, interpreter, taskset="endless")
+    assert main([endless, "world"]) == 1
+    assert "the taskset has no end; give the number of tasks as --tasks" in capsys.readouterr().err
+    assert numbers(endless, "--tasks", "3") == [0, 1, 2]
+    assert numbers(endless, "--tasks", "3", "--seed", "2") == [6, 7, 8]
+    bounded = run_file(tmp_path, interpreter, arguments={"taskset": {"num_tasks": 50}})
+    drawn = numbers(bounded, "--tasks", "5", "--seed", "1")
+    assert len(set(drawn)) == 5
+    assert drawn != sorted(drawn)
+    assert numbers(bounded, "--tasks", "5", "--seed", "1") == drawn
+    assert numbers(bounded, "--tasks", "5", "--seed", "2") != drawn
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many"])
+def test_a_wrong_number_of_tasks(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run.yaml", "world", "--tasks", wrong])
+    assert ended.value.code == 2
+    assert "--tasks" in capsys.readouterr().err
+
+
+async def test_seats_run_here_and_never_in_a_cloud(
+    interpreter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The seat of a simulated user has a harness of its own, and a cloud by verifiers' default."""
+    two_seats = {"id": "user-sim", "taskset": {"num_tasks": 2}}
+    assert main([run_file(tmp_path, interpreter, arguments=two_seats), "world"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    said = await why_it_does_not_start(
+        interpreter, arguments={"agent": {"runtime": {"type": "prime"}}}, reset_seconds=300
+    )
+    assert "seat agent runs in the cloud prime; set arguments.agent.runtime to" in said
+
+
 def test_a_taskset_that_is_not_installed(interpreter: Path) -> None:
     assert find_missing_dependency(settings(interpreter)) is None
     assert find_missing_dependency(settings(interpreter, "gym-of-nobody")) == (

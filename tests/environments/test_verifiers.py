@@ -150,12 +150,14 @@ def test_an_episode_without_a_reward_has_a_reason() -> None:
 def test_a_data_set_of_an_environment_that_cannot_be_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: ")
     assert main([run_file(tmp_path, "/no/such/python"), "world"]) == 1
     assert main([run_file(tmp_path, sys.executable), "room"]) == 1
     assert main([run_file(tmp_path, sys.executable), "world"]) == 1
-    usage, missing, unknown, package = capsys.readouterr().err.splitlines()
-    assert usage.startswith("usage: ")
+    missing, unknown, package = capsys.readouterr().err.splitlines()
     assert missing.startswith("interpreter = /no/such/python: cannot be started")
     assert unknown.startswith("NAME = room: is not an environment of kind verifiers")
     assert unknown.endswith("(world); correct it")

@@ -1,10 +1,13 @@
-"""`python -m rollcast.environments.verifiers RUN.yaml NAME > rows.jsonl`: the tasks of a taskset as
-a data set.
+"""The tasks of a taskset as a data set:
+
+    python -m rollcast.environments.verifiers RUN.yaml NAME [--tasks N] [--seed S] > rows.jsonl
 
 NAME: of the environment in `tasks.environments`. Each row has the task's chat in `prompt`, and all
-that builds the task again in `task`.
+that builds the task again in `task`. --tasks: so many, drawn by the seed; a taskset without an end
+needs it, and gives the tasks from number S x N on.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,16 +19,22 @@ from rollcast.config.errors import UserError
 from rollcast.config.run import load_run_config
 from rollcast.environments.verifiers.looking import command
 
-USAGE = "usage: python -m rollcast.environments.verifiers RUN.yaml NAME > rows.jsonl"
 MAX_ROW_CHARACTERS = 64 << 20
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 2:
-        print(USAGE, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(
+        prog="python -m rollcast.environments.verifiers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run_file", metavar="RUN.yaml", type=Path)
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--tasks", metavar="N", type=positive)
+    parser.add_argument("--seed", metavar="S", type=positive_or_zero, default=0)
+    options = parser.parse_args(arguments)
     try:
-        write_rows(find_settings(Path(arguments[0]), arguments[1]))
+        write_rows(find_settings(options.run_file, options.name), options.tasks, options.seed)
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
@@ -51,9 +60,32 @@ def find_settings(run_file: Path, name: str) -> VerifiersEnvironment:
     )
 
 
-def write_rows(settings: VerifiersEnvironment) -> None:
-    """Write the rows to standard output. Raises UserError."""
-    request = json.dumps({"taskset": settings.taskset, "arguments": settings.arguments})
+def positive(text: str) -> int:
+    """A number of tasks. Raises ValueError."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def positive_or_zero(text: str) -> int:
+    """A seed. Raises ValueError."""
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def write_rows(settings: VerifiersEnvironment, num_tasks: int | None, seed: int) -> None:
+    """Write the rows to standard output. num_tasks: None = all. Raises UserError."""
+    request = json.dumps(
+        {
+            "taskset": settings.taskset,
+            "arguments": settings.arguments,
+            "num_tasks": num_tasks,
+            "seed": seed,
+        }
+    )
     try:
         process = subprocess.Popen(  # noqa: S603  # the user's own interpreter
             command(settings, "rows"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

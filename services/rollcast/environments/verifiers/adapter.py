@@ -2,7 +2,8 @@
 
     look    is the taskset there?                         {"taskset"} on standard input,
                                                           {} or {"failed"} on output
-    rows    the tasks of the taskset, a row in each line  {"taskset", "arguments"} on standard input
+    rows    the tasks of the taskset, a row in each line  {"taskset", "arguments", "num_tasks",
+                                                           "seed"} on standard input
     serve   rollouts, many at the same time               four bytes of length, then JSON,
                                                           on the socket 0
 
@@ -22,10 +23,11 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import random
 import runpy
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,31 +81,48 @@ def find_missing_dependency(taskset: str) -> str | None:
 def environment_config(taskset: str, arguments: dict[str, Any]) -> Any:
     """verifiers' configuration of the environment.
 
-    A seat without a harness gets the taskset's own, else LOCAL_HARNESS, as a process here unless it
-    needs a container or the seat says where it runs.
+    A seat without a harness gets the taskset's own, else LOCAL_HARNESS. A seat runs as a process
+    here if it does not say where, and its harness needs no container. Raises ValueError for a seat
+    that runs in a cloud, which is verifiers' default.
     """
     import verifiers.v1 as vf
 
     config_fields = {**arguments, "taskset": {**(arguments.get("taskset") or {}), "id": taskset}}
-    harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
-    needs_container = vf.load_harness(vf.harness_config_type(harness)(id=harness)).NEEDS_CONTAINER
-    for name, field in vf.env_config_type(
-        taskset, config_fields.get("id") or ""
-    ).model_fields.items():
-        seat = field.default
-        seat_fields = config_fields.get(name) or {}
-        if (
-            not isinstance(seat, vf.AgentConfig)
-            or seat.harness is not None
-            or "harness" in seat_fields
-        ):
-            continue
-        config_fields[name] = {
-            "harness": {"id": harness},
-            **({} if needs_container else {"runtime": {"type": "subprocess"}}),
-            **seat_fields,
+    usual_harness = taskset if vf.default_harness_id(taskset) == taskset else LOCAL_HARNESS
+    seats = {
+        name: field.default
+        for name, field in vf.env_config_type(
+            taskset, config_fields.get("id") or ""
+        ).model_fields.items()
+        if isinstance(field.default, vf.AgentConfig)
+    }
+    for name, seat in seats.items():
+        seat_fields = {
+            "harness": {"id": usual_harness},
+            **seat.model_dump(exclude_unset=True),
+            **(config_fields.get(name) or {}),
         }
-    return vf.resolve_env_config(config_fields)
+        harness = seat_fields["harness"]["id"]
+        kind = vf.load_harness(vf.harness_config_type(harness)(id=harness))
+        if "runtime" not in seat_fields and not kind.NEEDS_CONTAINER:
+            seat_fields["runtime"] = {"type": "subprocess"}
+        config_fields[name] = seat_fields
+    config = vf.resolve_env_config(config_fields)
+    for name in seats:
+        runtime = getattr(config, name).runtime
+        if not is_local(runtime):
+            raise ValueError(
+                f"seat {name} runs in the cloud {runtime.type}; set arguments.{name}.runtime to "
+                "{type: podman}, or {type: subprocess} for a harness that needs no container"
+            )
+    return config
+
+
+def is_local(runtime: Any) -> bool:
+    """Whether a seat's programs run on this machine."""
+    from verifiers.v1.runtimes import runtime_is_local
+
+    return bool(runtime_is_local(runtime))
 
 
 def make_row(task: Any) -> dict[str, Any]:
@@ -131,17 +150,34 @@ def make_row(task: Any) -> dict[str, Any]:
     }
 
 
-def write_rows(taskset: str, arguments: dict[str, Any], output: Any) -> None:
+def chosen_tasks(tasks: Any, num_tasks: int | None, seed: int) -> Iterable[Any]:
+    """The tasks of a taskset, or so many: drawn from a taskset with an end, else the seed's block.
+
+    Another seed gives other tasks of an endless one, if the number is the same. Raises ValueError
+    for an endless one without a number.
+    """
+    if num_tasks is None:
+        if not tasks.bounded:
+            raise ValueError("the taskset has no end; give the number of tasks as --tasks")
+        return iter(tasks)
+    # Tasksets that draw their tasks do so by this.
+    random.seed(seed)
+    if tasks.bounded:
+        return iter(tasks.shuffle(seed).take(num_tasks))
+    return iter(tasks.skip(seed * num_tasks).take(num_tasks))
+
+
+def write_rows(
+    taskset: str, arguments: dict[str, Any], num_tasks: int | None, seed: int, output: Any
+) -> None:
     """Write the rows, or one line {"failed"} in place of the next."""
     try:
         import verifiers.v1 as vf
 
         tasks = vf.load_taskset(environment_config(taskset, arguments).taskset)
-        if not tasks.bounded:
-            raise ValueError("the taskset has no end; bound it by its own arguments")
-        for task in tasks:
+        for task in chosen_tasks(tasks, num_tasks, seed):
             output.write(json.dumps(make_row(task)) + "\n")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         output.write(json.dumps({"failed": one_line(error)}) + "\n")
     output.flush()
 
@@ -267,12 +303,29 @@ class Rollouts:
         )
 
 
+def make_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    """A task whose SystemExit is a failure of its own: asyncio would end the loop, and with it the
+    rollouts of all episodes.
+    """
+
+    async def run() -> Any:
+        try:
+            return await coroutine
+        except SystemExit as error:
+            raise RuntimeError(f"SystemExit: {error.code}") from error
+
+    return asyncio.Task(run(), loop=loop, **options)
+
+
 def send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
     writer.write(frames.pack_message(message))
 
 
 async def serve(connection: socket.socket) -> None:
     """Load the environment, and run rollouts until the connection closes."""
+    asyncio.get_running_loop().set_task_factory(make_task)
     reader, writer = await asyncio.open_connection(sock=connection)
     request = await frames.read(reader, frames.MAX_REQUEST_BYTES)
     try:
@@ -316,7 +369,9 @@ def main() -> None:
         json.dump({} if missing_dependency is None else {"failed": missing_dependency}, output)
         output.flush()
         return
-    write_rows(request["taskset"], request["arguments"], output)
+    write_rows(
+        request["taskset"], request["arguments"], request["num_tasks"], request["seed"], output
+    )
 
 
 if __name__ == "__main__":
