@@ -273,7 +273,7 @@ async def test_custom_calls_in_the_models_own_form_are_one_sequence(
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_message_names_the_stop_sequence_that_ended_it(
-    is_streamed: bool, versions: Versions, endpoint: ServedEndpoint
+    is_streamed: bool, versions: Versions
 ) -> None:
     async def program(client: Any, session: HarnessSession) -> None:
         anthropic = AnthropicClient(endpoint, session)
@@ -293,7 +293,9 @@ async def test_a_message_names_the_stop_sequence_that_ended_it(
         assert completion.choices[0].stop_reason is None
 
     task = episode_task(36 + is_streamed, 1, LengthBudget(max_tokens=80))
-    _, rollout = await play_session(endpoint, task, program)
+    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
+    async with served_endpoint(versions.engine, settings, lambda tokens: 0) as endpoint:
+        _, rollout = await play_session(endpoint, task, program)
     check_exact(versions, rollout, task)
 
 
