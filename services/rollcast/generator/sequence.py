@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rollcast.generator.completion import Completion
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_request import EngineRequest, Finish
-from rollcast.rollouts.records import Purpose, Rollout, Sampling
+from rollcast.rollouts.records import Purpose, Rollout
 from rollcast.wire.version import PolicyVersion
 
 _private_salts = itertools.count()
@@ -48,7 +48,7 @@ class SequenceSampler:
 
     def __init__(self, engine: Engine, prompt_token_ids: list[int], completion: Completion) -> None:
         self._engine = engine
-        self._prompt = prompt_token_ids
+        self.prompt_token_ids = prompt_token_ids
         self._request: EngineRequest | None = None
         self._salt: str | None = None
         self._requests: list[tuple[EngineRequest, int]] = []
@@ -62,15 +62,6 @@ class SequenceSampler:
         """Tokens whose KV later legs found in the prefix cache."""
         self.num_rebuilt_tokens = 0
         """Tokens whose KV later legs computed again."""
-
-    @property
-    def prompt_token_ids(self) -> list[int]:
-        return self._prompt
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the next request, prompt included."""
-        return len(self._prompt) + self.completion.num_input_tokens
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -115,22 +106,22 @@ class SequenceSampler:
         inputs = self.completion.input_token_ids
         position = len(inputs)
         # KV of the last token is computed with the next one.
-        num_computed = len(self._prompt) + len(self.completion.token_ids) - 1
+        num_computed = len(self.prompt_token_ids) + len(self.completion.token_ids) - 1
         if self._salt is None:
             # A later leg with this salt hits KV entries from here on, except in a block that it
             # computes again. Experts that tie may be chosen differently there, and its tokens see
             # that choice.
             self._routed_from = self.completion.num_routed
         request = EngineRequest(
-            token_ids=self._prompt + inputs,
+            token_ids=self.prompt_token_ids + inputs,
             max_tokens=max_tokens,
             sampling=task.sampling,
-            seed=_seed(task.sampling, task.sequence, self.completion.index, position),
+            seed=self._seed(position) if task.sampling.seed else None,
             salt=self._choose_salt,
             routed_from=self._routed_from,
             stop_token_ids=ends.token_ids,
             stop=ends.texts,
-            on_tokens=self._reader(ends),
+            on_tokens=ends.on_tokens and self._with_turn_before(ends.on_tokens),
         )
         self._request = request
         try:
@@ -169,10 +160,10 @@ class SequenceSampler:
         self._requests = []
         return self.completion.rollout()
 
-    def _reader(self, ends: TurnEnds) -> Callable[[list[int]], None] | None:
-        on_tokens = ends.on_tokens
-        if on_tokens is None:
-            return None
+    def _with_turn_before(
+        self, on_tokens: Callable[[list[int]], None]
+    ) -> Callable[[list[int]], None]:
+        """`on_tokens`, called with the turn's earlier legs as well."""
         tokens_before = self.completion.turn_token_ids
         return lambda token_ids: on_tokens(tokens_before + token_ids)
 
@@ -183,13 +174,10 @@ class SequenceSampler:
                 self._salt += f"/{self.completion.index}/{next(_private_salts)}"
         return self._salt
 
-
-def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int | None:
-    """A different seed for each request of a seeded task; None if the task is not seeded."""
-    if not sampling.seed:
-        return None
-    digest = hashlib.blake2b(
-        f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8
-    ).digest()
-    # vLLM takes signed integers of 64 bits.
-    return int.from_bytes(digest, "little") >> 1
+    def _seed(self, position: int) -> int:
+        """A different seed for each request of a seeded task."""
+        task = self.completion.task
+        text = f"{task.sampling.seed}/{task.sequence}/{self.completion.index}/{position}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        # vLLM takes signed integers of 64 bits.
+        return int.from_bytes(digest, "little") >> 1

@@ -157,9 +157,9 @@ class EndpointCall:
         session.check_open()
         pending_turn = self._request.prepare_turn(session)
         self._sequence = pending_turn.sequence
-        self.tokens_before = session.record.input_tokens(pending_turn.sequence)
         sampler = session.record.sequences[pending_turn.sequence]
-        if sampler.completion.has_given:
+        self.tokens_before = sampler.prompt_token_ids + sampler.completion.input_token_ids
+        if sampler.completion.given_token_ids:
             tokens = session.lower_reservation(self, tokens)
         ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
         num_turns_before = len(session.record.turns)
@@ -267,10 +267,9 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
     record = session.record
     sequence = record.turns[turn.number].sequence
     if record.remaining_tokens(sequence) <= len(added_tokens):
-        raise too_long(
-            session,
-            f"a history of {record.sequences[sequence].num_tokens + len(added_tokens)} tokens",
-        )
+        sampler = record.sequences[sequence]
+        num_tokens = len(sampler.prompt_token_ids) + sampler.completion.num_input_tokens
+        raise too_long(session, f"a history of {num_tokens + len(added_tokens)} tokens")
     turn.is_extended = True
     record.record_answer(
         turn.number,
@@ -278,7 +277,7 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
         malformed_calls=record.turns[turn.number].malformed_calls,
         environment_seconds=time.monotonic() - turn.answered_at,
     )
-    record.sequences[sequence].completion.give(added_tokens)
+    record.sequences[sequence].completion.given_token_ids += added_tokens
     return sequence
 
 

@@ -345,5 +345,5 @@ class EpisodeAttempt:
             raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error
         if environment_tokens is None:
             return False
-        self.record.sequences[sequence].completion.give(environment_tokens)
+        self.record.sequences[sequence].completion.given_token_ids += environment_tokens
         return True

@@ -1,7 +1,7 @@
 """The record of an episode so far: its token sequences and its turns.
 
     turns of one sequence:
-    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...
+    begin_sequence -> sample_turn -> record_answer -> given tokens -> sample_turn ...
           ^---- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of
                 the record
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.generator.completion import Completion, Decode
+from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import Engine
@@ -49,6 +49,8 @@ class EpisodeRecord:
         """`max_sequence_tokens`: longest prompt and completion together, `model.max_length`."""
         assert task.episode is not None
         self._engine = engine
+        self.decode = engine.decode
+        """Token ids to text, special tokens included."""
         self._task = task
         self._index = index
         self._max_sequence_tokens = max_sequence_tokens
@@ -89,11 +91,6 @@ class EpisodeRecord:
             self._has_stopped[-1] = episode.end not in CUT_ENDS
 
     @property
-    def decode(self) -> Decode:
-        """Token ids to text, special tokens included."""
-        return self._engine.decode
-
-    @property
     def task_prompt(self) -> TokenIds:
         """The prompt that the first sequence has unless the record has another for it."""
         return self._task.prompt_token_ids
@@ -123,11 +120,6 @@ class EpisodeRecord:
             recorded_turn.start : recorded_turn.end
         ]
 
-    def input_tokens(self, sequence: int) -> list[int]:
-        """All tokens of a sequence before its next turn, prompt included."""
-        sampler = self.sequences[sequence]
-        return sampler.prompt_token_ids + sampler.completion.input_token_ids
-
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it:
         what a verifier grades.
@@ -142,15 +134,16 @@ class EpisodeRecord:
 
         `start`: its tokens so far, sampled by a former owner of the task.
         """
-        completion = Completion(self._task, self._index, self._engine.decode, start)
+        completion = Completion(self._task, self._index, self.decode, start)
         self.sequences.append(SequenceSampler(self._engine, prompt_token_ids, completion))
         return len(self.sequences) - 1
 
     def remaining_tokens(self, sequence: int) -> int:
         """How many tokens its next turn may have; not positive = none."""
         of_episode = self._task.length.max_tokens - self.num_tokens
-        of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
-        return min(of_episode, of_sequence)
+        sampler = self.sequences[sequence]
+        num_tokens = len(sampler.prompt_token_ids) + sampler.completion.num_input_tokens
+        return min(of_episode, self._max_sequence_tokens - num_tokens)
 
     async def sample_turn(
         self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
