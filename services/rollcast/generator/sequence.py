@@ -64,6 +64,11 @@ class SequenceSampler:
         """Tokens whose KV later legs computed again."""
 
     @property
+    def num_tokens(self) -> int:
+        """Tokens of the next request, prompt included."""
+        return len(self.prompt_token_ids) + self.completion.num_input_tokens
+
+    @property
     def versions(self) -> set[PolicyVersion]:
         """Versions that have or may have sampled a token."""
         sampling_versions = self.completion.versions

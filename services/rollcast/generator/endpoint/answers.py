@@ -1,12 +1,13 @@
 """Answers in the form of the OpenAI API, as vLLM's protocol classes write them."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rollcast.generator.completion import Decode
 from rollcast.generator.endpoint.call import TurnAnswer
-from rollcast.generator.endpoint.protocol import ChatParameters
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.vllm.protocol import chat_answer, chat_part
@@ -20,30 +21,30 @@ KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error
 class Extras:
     """The tokens and log-probs that a request wants besides the text."""
 
-    logprobs: list[dict[str, Any]] | None = None
-    prompt_token_ids: list[int] | None = None
-    token_ids: list[int] | None = None
-
-    @property
-    def choice_fields(self) -> dict[str, Any]:
-        content = None if self.logprobs is None else {"content": self.logprobs}
-        return {"logprobs": content, "token_ids": self.token_ids}
+    prompt_token_ids: list[int] | None
+    choice_fields: Mapping[str, Any]
 
 
-NO_EXTRAS = Extras()
+NO_EXTRAS = Extras(None, {"logprobs": None, "token_ids": None})
 
 
-def extras(turn_answer: TurnAnswer, chat_parameters: ChatParameters, decode: Decode) -> Extras:
+def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras:
     """The extras that the request asks for."""
-    logprobs = [
-        _logprob(token, logprob, None if chat_parameters.names_tokens_by_id else decode([token]))
-        for token, logprob in zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
-        if chat_parameters.wants_logprobs
-    ]
+    logprobs = None
+    if chat.wants_logprobs:
+        pairs = zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
+        logprobs = {
+            "content": [
+                _logprob(token, logprob, None if chat.names_tokens_by_id else decode([token]))
+                for token, logprob in pairs
+            ]
+        }
     return Extras(
-        logprobs if chat_parameters.wants_logprobs else None,
-        turn_answer.prompt_token_ids if chat_parameters.wants_token_ids else None,
-        turn_answer.token_ids if chat_parameters.wants_token_ids else None,
+        turn_answer.prompt_token_ids if chat.wants_token_ids else None,
+        {
+            "logprobs": logprobs,
+            "token_ids": turn_answer.token_ids if chat.wants_token_ids else None,
+        },
     )
 
 

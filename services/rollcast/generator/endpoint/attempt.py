@@ -203,7 +203,7 @@ class HarnessAttempt:
             else:
                 reason = f"was not started within {self._settings.reset_seconds:g} seconds"
             raise EnvironmentFailedError(reason) from None
-        session.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.deadline = time.monotonic() + self._limits.max_seconds
         return program
 
     async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
@@ -223,7 +223,7 @@ class HarnessAttempt:
                 )
             if session.end_report is not None:
                 return self._classify_end("", session.end_report)
-            if session.is_over_for(self._seconds_to_grade(program)):
+            if session.clock.remaining_seconds <= -self._seconds_to_grade(program):
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(
@@ -351,8 +351,9 @@ class HarnessAttempt:
     async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
         self._sessions.remove(self.session)
-        async with asyncio.timeout(END_SECONDS), self.session.changed:
-            await self.session.changed.wait_for(lambda: not self.session.num_running)
+        async with asyncio.timeout(END_SECONDS):
+            while self.session.num_running:
+                await self.session.changed.wait()
 
     def _reward(self) -> Graded:
         reward = scaled_reward(self.session.reward, self._settings.reward_range)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
 from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
 from rollcast.generator.endpoint.chat_request import ChatRequest
-from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
@@ -32,19 +31,18 @@ class StreamedTurn:
         self,
         sessions: Sessions,
         session: HarnessSession,
-        chat_parameters: ChatParameters,
         chat: ChatRequest,
         name: str,
     ) -> None:
         self._sessions = sessions
         self._session = session
-        self._chat_parameters = chat_parameters
+        self._chat = chat
         self._name = name
         self._server_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._tokens: list[int] = []
         self._call = EndpointCall(session, chat, self._forward_tokens)
-        self._deltas = Deltas(chat_parameters.stop, has_tools=bool(chat_parameters.tools))
+        self._deltas = Deltas(chat.stop, has_tools=bool(chat.tools))
         self._answer_future: asyncio.Future[TurnAnswer] | None = None
 
     async def begin(self, request: "Request") -> None:
@@ -91,13 +89,13 @@ class StreamedTurn:
             for delta in final_deltas(turn_answer, self._deltas):
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
+            more = extras(turn_answer, self._chat, self._session.record.decode)
             yield _event(
                 chunk_body(
                     self._name, self._sessions.model, {}, turn_answer.finish_reason, more=more
                 )
             )
-            if self._chat_parameters.wants_usage:
+            if self._chat.wants_usage:
                 yield _event(
                     chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer)
                 )
@@ -119,7 +117,7 @@ class StreamedTurn:
 
     def _parse_deltas(self) -> list[dict[str, Any]]:
         turn = self._session.parts.renderer.parse(
-            self._call.tokens_before, self._tokens, self._chat_parameters.tools
+            self._call.tokens_before, self._tokens, self._chat.tools
         )
         return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 

@@ -179,7 +179,7 @@ class EpisodeAttempt:
             turn = self._parse_turn(opening.tools)
             if not turn.calls:
                 return EpisodeEnd.ANSWERED
-            call_ids = transcript.next_call_ids(turn)
+            call_ids = [next(transcript.call_ids) for _ in turn.calls]
             answers = await self._answer_calls(environment, turn, call_ids)
             if answers.is_done:
                 return EpisodeEnd.DONE

@@ -141,9 +141,8 @@ class EpisodeRecord:
     def remaining_tokens(self, sequence: int) -> int:
         """How many tokens its next turn may have; not positive = none."""
         of_episode = self._task.length.max_tokens - self.num_tokens
-        sampler = self.sequences[sequence]
-        num_tokens = len(sampler.prompt_token_ids) + sampler.completion.num_input_tokens
-        return min(of_episode, self._max_sequence_tokens - num_tokens)
+        of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
+        return min(of_episode, of_sequence)
 
     async def sample_turn(
         self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
