@@ -34,7 +34,7 @@ from rollcast.generator.endpoint.answers import (
 )
 from rollcast.generator.endpoint.bodies import MAX_TOKENS
 from rollcast.generator.endpoint.body_turns import BodyTurns
-from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
+from rollcast.generator.endpoint.call import EndpointCall
 from rollcast.generator.endpoint.dialects.anthropic_messages import (
     AnthropicMessages,
     anthropic_error,
@@ -212,7 +212,11 @@ class EndpointApplication:
             parts = stream.parts()
             events = parts if dialect is None else dialect.stream(parts)
             return StreamingResponse(events, media_type="text/event-stream")
-        turn_answer = await self._sample_turn(request, EndpointCall(session, chat))
+        call = EndpointCall(session, chat)
+        answer_future = asyncio.run_coroutine_threadsafe(call.run(), self._sessions.loop)
+        turn_answer = await _answer_unless_disconnected(
+            request, answer_future, partial(self._sessions.loop.call_soon_threadsafe, call.abandon)
+        )
         more = extras(turn_answer, chat, session.record.decode)
         completion = completion_body(turn_answer, name, model, more)
         return JSONResponse(completion if dialect is None else dialect.answer(completion))
@@ -262,7 +266,11 @@ class EndpointApplication:
             )
         if token_request.replaced:
             self._sessions.note_replaced(session, token_request.replaced)
-        turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
+        call = EndpointCall(session, token_request)
+        answer_future = asyncio.run_coroutine_threadsafe(call.run(), self._sessions.loop)
+        turn_answer = await _answer_unless_disconnected(
+            request, answer_future, partial(self._sessions.loop.call_soon_threadsafe, call.abandon)
+        )
         return JSONResponse(
             generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)
         )
@@ -328,15 +336,6 @@ class EndpointApplication:
         finally:
             self._num_waiting -= 1
 
-    async def _sample_turn(self, request: "Request", call: EndpointCall) -> TurnAnswer:
-        """The answer; if the client is gone before, its call is abandoned."""
-        loop = self._sessions.loop
-        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
-        answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
-        return await _answer_unless_disconnected(
-            request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon)
-        )
-
 
 async def _not_served(request: "Request", session: HarnessSession) -> "Response":
     path = request.url.path.rpartition("/v1/")[2]
@@ -360,7 +359,10 @@ def _refusal_response(
 async def _answer_unless_disconnected(
     request: "Request", answer_future: Future[T], abandon: Callable[[], object]
 ) -> T:
-    """The answer of the engine's loop; `abandon` is called if the client is gone before."""
+    """The answer of the loop of the engine, on which sessions live; this is the server's thread.
+
+    `abandon` is called if the client is gone before.
+    """
     local_future = asyncio.wrap_future(answer_future)
     disconnect = asyncio.create_task(wait_for_disconnect(request))
     waits: set[asyncio.Future[Any]] = {local_future, disconnect}

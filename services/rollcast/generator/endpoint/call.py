@@ -87,20 +87,46 @@ class EndpointCall:
 
     async def run(self) -> TurnAnswer:
         """Sample a turn. Raises RefusedRequestError, and what the engine raises if it is dead."""
+        session = self.session
+        record = session.record
         if self._is_abandoned:  # before this task had begun
             raise self._end_error()
         self._wait_task = asyncio.current_task()
         try:
-            async with self.session.turn(self, self.end, self.request.max_tokens) as tokens:
+            async with session.turn(self, self.end, self.request.max_tokens) as tokens:
                 # From here on `end` aborts the sequence, and no longer cancels this task.
                 self._wait_task = None
-                return await self._sample_turn(tokens)
+                pending_turn = self.request.prepare_turn(session)
+                sequence = pending_turn.sequence
+                self._sampler = record.sequences[sequence]
+                completion = self._sampler.completion
+                self.tokens_before = self._sampler.prompt_token_ids + completion.input_token_ids
+                if completion.given_token_ids:
+                    tokens = session.lower_reservation(self, tokens)
+                stop_token_ids = session.parts.renderer.stop_token_ids
+                ends = TurnEnds(stop_token_ids, self.request.stop, self.on_tokens)
+                num_turns_before = len(record.turns)
+                finish = await record.sample_turn(sequence, ends, tokens)
+                self._sampler = None
+                number = len(record.turns) - 1
+                # An aborted request without a token makes no turn.
+                if number < num_turns_before or record.turns[number].sequence != sequence:
+                    raise self._end_error()
+                answer = self.request.answer(session, pending_turn, number, finish)
+                session.note_turn(
+                    finish,
+                    len(answer.token_ids),
+                    self.request.max_tokens,
+                    is_abandoned=self._is_abandoned,
+                )
+                return answer
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
             raise self._end_error() from None
         finally:
             self._wait_task = None
+            self._sampler = None
 
     def abandon(self) -> None:
         """No client reads the answer: stop sampling, and do not train on it."""
@@ -114,34 +140,6 @@ class EndpointCall:
             self._wait_task.cancel()
         if self._sampler is not None:
             self._sampler.abort()
-
-    async def _sample_turn(self, tokens: int) -> TurnAnswer:
-        session = self.session
-        record = session.record
-        pending_turn = self.request.prepare_turn(session)
-        sampler = record.sequences[pending_turn.sequence]
-        self.tokens_before = sampler.prompt_token_ids + sampler.completion.input_token_ids
-        if sampler.completion.given_token_ids:
-            tokens = session.lower_reservation(self, tokens)
-        ends = TurnEnds(session.parts.renderer.stop_token_ids, self.request.stop, self.on_tokens)
-        num_turns_before = len(record.turns)
-        self._sampler = sampler
-        try:
-            finish = await record.sample_turn(pending_turn.sequence, ends, tokens)
-        finally:
-            self._sampler = None
-        number = len(record.turns) - 1
-        # An aborted request without a token makes no turn.
-        if number < num_turns_before or record.turns[number].sequence != pending_turn.sequence:
-            raise self._end_error()
-        turn_answer = self.request.answer(session, pending_turn, number, finish)
-        session.note_turn(
-            finish,
-            len(turn_answer.token_ids),
-            self.request.max_tokens,
-            is_abandoned=self._is_abandoned,
-        )
-        return turn_answer
 
     def _end_error(self) -> RefusedRequestError:
         """The refusal of a request that ended before a token was sampled."""

@@ -68,7 +68,7 @@ class Histories:
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self._by_tokens.setdefault(len(token_ids), {})[digest] = turn
         if turn.answer is not None:
-            digest = _next_digest(turn.history_digest, turn.answer)
+            (digest,) = history_digests([turn.answer], None, turn.history_digest)
             self._by_digest.setdefault(digest, []).append(turn)
 
     def longest(
@@ -132,26 +132,31 @@ class Histories:
         return any(turn.history_digest == digest for turn in self.turns)
 
 
-def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[bytes]:
-    """The digest of the tools, and one after each message."""
-    tools_text = json.dumps([dict(tool) for tool in tools], sort_keys=True)
-    digests = [_next_digest(b"", {"content": tools_text})]
-    for message in messages:
-        digests.append(_next_digest(digests[-1], message))
+def history_digests(
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSchema] | None,
+    earlier_digest: bytes = b"",
+) -> list[bytes]:
+    """The digest of the tools, and one after each message. `tools`: None = `earlier_digest`, of
+    what is before the messages, has them.
+    """
+    steps = list(messages)
+    if tools is not None:
+        tools_text = json.dumps([dict(tool) for tool in tools], sort_keys=True)
+        steps.insert(0, {"content": tools_text})
+    digests: list[bytes] = []
+    for message in steps:
+        digest = hashlib.blake2b(digests[-1] if digests else earlier_digest, digest_size=16)
+        calls = [_call(call) for call in message.get("tool_calls") or ()]
+        texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
+        # Long texts are hashed as they are: as JSON they would be copied several times.
+        for text in (json.dumps(calls, sort_keys=True, ensure_ascii=True), *texts):
+            content = text.encode("utf-8", "surrogatepass")
+            # With its length, so that the border between two texts counts.
+            digest.update(len(content).to_bytes(8, "big"))
+            digest.update(content)
+        digests.append(digest.digest())
     return digests
-
-
-def _next_digest(previous_digest: bytes, message: ChatMessage) -> bytes:
-    """Long texts are hashed as they are: as JSON they would be copied several times."""
-    digest = hashlib.blake2b(previous_digest, digest_size=16)
-    calls = [_call(call) for call in message.get("tool_calls") or ()]
-    texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
-    for text in (json.dumps(calls, sort_keys=True, ensure_ascii=True), *texts):
-        content = text.encode("utf-8", "surrogatepass")
-        # With its length, so that the border between two texts counts.
-        digest.update(len(content).to_bytes(8, "big"))
-        digest.update(content)
-    return digest.digest()
 
 
 def _call(call: Mapping[str, Any]) -> list[Any]:
