@@ -64,7 +64,8 @@ class Completion:
         self.interrupted = start.interrupted
         self.preemptions = start.preemptions
         self.routed_experts = start.routed_experts
-        self._turn_start = 0
+        self.turn_start = 0
+        """Tokens before the present turn."""
         self._turn_tokens = task.length.max_tokens
         self._turn_is_cut = start.interrupted
         self.given_token_ids: list[int] = []
@@ -77,17 +78,8 @@ class Completion:
         return self.token_ids[: len(self.token_ids) - (self.stop_reason is StopReason.END)]
 
     @property
-    def input_token_ids(self) -> list[int]:
-        """The tokens after the prompt that the next request begins with."""
-        return self.token_ids + self.given_token_ids
-
-    @property
-    def turn_token_ids(self) -> list[int]:
-        """The tokens of the present turn so far."""
-        return self.token_ids[self._turn_start :]
-
-    @property
     def num_input_tokens(self) -> int:
+        """Tokens after the prompt that the next request begins with."""
         return len(self.token_ids) + len(self.given_token_ids)
 
     @property
@@ -110,7 +102,7 @@ class Completion:
         """The next request; None = the budget is used up."""
         length = self.task.length
         # Negative while given tokens wait for the first sampled token of the turn.
-        total = max(len(self.token_ids) - self._turn_start, 0)
+        total = max(len(self.token_ids) - self.turn_start, 0)
         if self._turn_is_cut:
             # Until the first token of the answer the phrase is the last leg.
             num_answer_tokens = (
@@ -135,7 +127,7 @@ class Completion:
 
         `turn`: from 0 in the episode.
         """
-        self._turn_start = self.num_input_tokens
+        self.turn_start = self.num_input_tokens
         self._turn_tokens = max_tokens
         self._turn_is_cut = False
         if self._cut is not None:  # the first turn has a cut if the others have one
@@ -268,5 +260,5 @@ class Completion:
         if not marker:
             return False
         assert self._cut is not None
-        thinking = self.token_ids[self._turn_start : self._turn_start + self._cut]
+        thinking = self.token_ids[self.turn_start : self.turn_start + self._cut]
         return self._decode(list(marker)) in self._decode(thinking)

@@ -36,8 +36,9 @@ class TurnEnds:
     texts: tuple[str, ...] = ()
     """Texts; the token that completes one is its last. A text over the border of two legs is not
     seen."""
-    on_tokens: Callable[[list[int]], None] | None = None
-    """Called with the turn's tokens so far. None = they are wanted at its end only."""
+    on_tokens: Callable[[list[int], list[int]], None] | None = None
+    """Called with all tokens before the turn and its own so far. None = they are wanted at its end
+    only."""
 
 
 NO_OTHER_ENDS = TurnEnds()
@@ -108,17 +109,18 @@ class SequenceSampler:
         "abort" = nothing may have been sampled, and the leg is to be asked for again.
         """
         task = self.completion.task
-        inputs = self.completion.input_token_ids
-        position = len(inputs)
+        position = self.completion.num_input_tokens
+        token_ids = self.prompt_token_ids + self.completion.token_ids
         # KV of the last token is computed with the next one.
-        num_computed = len(self.prompt_token_ids) + len(self.completion.token_ids) - 1
+        num_computed = len(token_ids) - 1
+        token_ids += self.completion.given_token_ids
         if self._salt is None:
             # A later leg with this salt hits KV entries from here on, except in a block that it
             # computes again. Experts that tie may be chosen differently there, and its tokens see
             # that choice.
             self._routed_from = self.completion.num_routed
         request = EngineRequest(
-            token_ids=self.prompt_token_ids + inputs,
+            token_ids=token_ids,
             max_tokens=max_tokens,
             sampling=task.sampling,
             seed=self._seed(position) if task.sampling.seed else None,
@@ -126,7 +128,7 @@ class SequenceSampler:
             routed_from=self._routed_from,
             stop_token_ids=ends.token_ids,
             stop=ends.texts,
-            on_tokens=ends.on_tokens and self._with_turn_before(ends.on_tokens),
+            on_tokens=ends.on_tokens and self._leg_reader(ends.on_tokens, token_ids),
         )
         self._request = request
         try:
@@ -165,12 +167,14 @@ class SequenceSampler:
         self._requests = []
         return self.completion.rollout()
 
-    def _with_turn_before(
-        self, on_tokens: Callable[[list[int]], None]
+    def _leg_reader(
+        self, on_tokens: Callable[[list[int], list[int]], None], token_ids: list[int]
     ) -> Callable[[list[int]], None]:
-        """`on_tokens`, called with the turn's earlier legs as well."""
-        tokens_before = self.completion.turn_token_ids
-        return lambda token_ids: on_tokens(tokens_before + token_ids)
+        """The reader of a leg after `token_ids`, which end with the turn's earlier legs."""
+        start = len(self.prompt_token_ids) + self.completion.turn_start
+        before_turn = token_ids[:start]
+        earlier_legs = token_ids[start:]
+        return lambda leg: on_tokens(before_turn, earlier_legs + leg)
 
     def _choose_salt(self, version: PolicyVersion) -> str:
         if self._salt is None:

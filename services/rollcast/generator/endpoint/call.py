@@ -10,7 +10,7 @@ the turn: two requests never extend the same tokens.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rollcast.chat.base import ChatMessage, ToolSchema
@@ -74,10 +74,8 @@ class EndpointCall:
 
     session: HarnessSession
     request: Request
-    on_tokens: Callable[[list[int]], None] | None = None
-    """Called with the turn's tokens so far. None = they are wanted at its end only."""
-    tokens_before: list[int] = field(default_factory=list)
-    """All tokens before the turn in its sequence, once it is sampled."""
+    on_tokens: Callable[[list[int], list[int]], None] | None = None
+    """As `TurnEnds.on_tokens`."""
     _wait_task: asyncio.Task[Any] | None = None
     """The call's own task until it samples."""
     _sampler: SequenceSampler | None = None
@@ -99,9 +97,7 @@ class EndpointCall:
                 pending_turn = self.request.prepare_turn(session)
                 sequence = pending_turn.sequence
                 self._sampler = record.sequences[sequence]
-                completion = self._sampler.completion
-                self.tokens_before = self._sampler.prompt_token_ids + completion.input_token_ids
-                if completion.given_token_ids:
+                if self._sampler.completion.given_token_ids:
                     tokens = session.lower_reservation(self, tokens)
                 stop_token_ids = session.parts.renderer.stop_token_ids
                 ends = TurnEnds(stop_token_ids, self.request.stop, self.on_tokens)

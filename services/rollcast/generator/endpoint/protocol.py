@@ -98,7 +98,6 @@ def read_request(
                 f"{name}: is the older form of tools, which is not served; send tools"
             )
     messages = read_messages(body["messages"])
-    stop = stop_texts(body.get("stop"))
     tools = tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else ()
     replaced = other_settings(body, sampling, HONORED)
     # Under a grammar vLLM samples a call that is forced, and no second one if that is forbidden.
@@ -123,13 +122,14 @@ def read_request(
         raise RefusedRequestError(
             f"n = {request.n}: one request samples one completion; send {request.n} requests"
         )
+    max_tokens, stop = turn_limits(body)
     options = request.stream_options
     return ChatRequest(
         messages=messages,
         tools=tools,
         num_characters=measure(messages).characters,
         digests=history_digests(messages, tools),
-        max_tokens=one_max_tokens(body),
+        max_tokens=max_tokens,
         stop=stop,
         is_streamed=bool(request.stream),
         wants_usage=bool(options is not None and options.include_usage),
@@ -224,35 +224,29 @@ def _num_nested(items: Any, name: str) -> int:
     return len(items) + sum(len(inner) for inner in lists if isinstance(inner, list))
 
 
-def one_max_tokens(body: Mapping[str, Any]) -> int | None:
-    """The most tokens that a request wants. Raises RefusedRequestError."""
-    token_limits = [
-        body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None
-    ]
-    if not token_limits:
-        return None
-    if (
-        not isinstance(token_limits[0], int)
-        or isinstance(token_limits[0], bool)
-        or token_limits[0] < 1
-    ):
-        raise RefusedRequestError(f"max_tokens = {token_limits[0]}: must be a number of at least 1")
-    return token_limits[0]
+def turn_limits(settings: Mapping[str, Any]) -> tuple[int | None, tuple[str, ...]]:
+    """The most tokens that a request wants, and the texts that end its turn.
 
-
-def stop_texts(stop_setting: Any) -> tuple[str, ...]:
-    """The texts that end a completion. Raises RefusedRequestError."""
-    stops = [stop_setting] if isinstance(stop_setting, str) else stop_setting or []
-    is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
+    Raises RefusedRequestError.
+    """
+    max_tokens = settings.get("max_completion_tokens")
+    if max_tokens is None:
+        max_tokens = settings.get("max_tokens")
+    # By exact type: True is an int in Python.
+    if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+        raise RefusedRequestError(f"max_tokens = {max_tokens}: must be a number of at least 1")
+    stop = settings.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else stop
+    is_list = isinstance(stops, list) and all(isinstance(text, str) for text in stops)
     # Most stop texts that the OpenAI API takes.
     max_stops = 4
     max_stop_characters = 200
     if (
         not is_list
         or len(stops) > max_stops
-        or not all(0 < len(stop) <= max_stop_characters for stop in stops)
+        or not all(0 < len(text) <= max_stop_characters for text in stops)
     ):
         raise RefusedRequestError(
             f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each"
         )
-    return tuple(stops)
+    return max_tokens, tuple(stops)

@@ -40,6 +40,7 @@ class StreamedTurn:
         self._name = name
         self._server_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._tokens_before: list[int] = []
         self._tokens: list[int] = []
         self._call = EndpointCall(session, chat, self._forward_tokens)
         self._deltas = Deltas(chat.stop, has_tools=bool(chat.tools))
@@ -106,18 +107,19 @@ class StreamedTurn:
             if not self._answer_future.done():
                 self._sessions.loop.call_soon_threadsafe(self._call.abandon)
 
-    def _forward_tokens(self, tokens: list[int]) -> None:
+    def _forward_tokens(self, tokens_before: list[int], tokens: list[int]) -> None:
         """On the engine's loop."""
         # The stream is read in the thread of the server, whose event may be set there only.
-        self._server_loop.call_soon_threadsafe(self._note, tokens)
+        self._server_loop.call_soon_threadsafe(self._note, tokens_before, tokens)
 
-    def _note(self, tokens: list[int]) -> None:
+    def _note(self, tokens_before: list[int], tokens: list[int]) -> None:
+        self._tokens_before = tokens_before
         self._tokens = tokens
         self._changed.set()
 
     def _parse_deltas(self) -> list[dict[str, Any]]:
         turn = self._session.parts.renderer.parse(
-            self._call.tokens_before, self._tokens, self._chat.tools
+            self._tokens_before, self._tokens, self._chat.tools
         )
         return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 

@@ -21,10 +21,9 @@ from rollcast.generator.endpoint.call import (
 )
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import (
-    one_max_tokens,
     other_sampling,
     other_settings,
-    stop_texts,
+    turn_limits,
 )
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
@@ -83,10 +82,10 @@ class TokenRequest:
             raise other_sampling(replaced[0], settings[replaced[0]])
         if settings.get("n") not in (None, 1):
             raise RefusedRequestError("n: one request samples one completion")
-        stop = stop_texts(settings.get("stop"))
+        max_tokens, stop = turn_limits(settings)
         content = np.asarray(token_ids, dtype=np.int64).tobytes()
         digest = hashlib.blake2b(content, digest_size=16).digest()
-        return cls(token_ids, digest, one_max_tokens(settings), stop, replaced, is_retry)
+        return cls(token_ids, digest, max_tokens, stop, replaced, is_retry)
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
