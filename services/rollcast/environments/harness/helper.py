@@ -28,6 +28,8 @@ class TracedRollout:
     It has the methods of a HarnessProgram.
     """
 
+    exit_code = None
+    """Its process is that of other rollouts too."""
     package: ClassVar[str]
     """The package's name in failures."""
 

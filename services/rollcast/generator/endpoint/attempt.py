@@ -14,20 +14,19 @@ exit. A signal, or a request that was refused just before, is never the model's 
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, cast
 
 from rollcast.config.environments.settings import ProgramEnvironment, SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.harness.helper import TracedRollout
-from rollcast.environments.harness.program import HarnessProgram
-from rollcast.environments.kinds.kind import SessionProgram
-from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
-from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
+from rollcast.environments.kinds.kind import Join, SessionProgram, TracedProgram, find_join
+from rollcast.environments.traces import (
+    SampledRecord,
+    TraceDisagreementError,
+    UnusableTraceError,
+)
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_json
-from rollcast.generator.endpoint.token_traces import traced_loss
-from rollcast.generator.endpoint.traces import STOPS, untrained_turns
 from rollcast.generator.episodes.parts import (
     MAX_REASON_CHARACTERS,
     MAX_SET_UP_SLOT_SECONDS,
@@ -70,6 +69,7 @@ class HarnessAttempt:
         settings = parts.settings[self._name]
         assert isinstance(settings, SessionEnvironment)
         self._settings = settings
+        self._join = find_join(settings)
         self._limits = task.episode
         self._parts = parts
         self._sessions = sessions
@@ -160,9 +160,10 @@ class HarnessAttempt:
             end = await self._wait_for_end(program)
             # Turns are dropped below, which a running request must not see.
             await self._close_and_wait()
-            untrained: set[int] = set()
-            if isinstance(program, TracedRollout):
-                untrained, end = self._apply_trace(program, end)
+            untrained: Set[int] = frozenset()
+            if program is not None and self._join is not None:
+                traced = cast(TracedProgram, program)
+                untrained, end = self._apply_trace(self._join, traced, end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
@@ -217,13 +218,14 @@ class HarnessAttempt:
             if program is not None and program.has_ended:
                 if self._is_mistake_of_model(program):
                     return self._end_by_mistake()
-                is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
                 return self._classify_end(
-                    program.how_it_failed, program.last_lines, is_of_another=is_of_another
+                    program.how_it_failed,
+                    program.last_lines,
+                    is_of_another=program.is_ended_by_another,
                 )
             if session.end_report is not None:
                 return self._classify_end("", session.end_report)
-            if session.clock.remaining_seconds <= -self._seconds_to_grade(program):
+            if session.clock.remaining_seconds <= -self._seconds_to_grade():
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(
@@ -264,11 +266,7 @@ class HarnessAttempt:
         to blame.
         """
         session = self.session
-        if (
-            not isinstance(program, HarnessProgram)
-            or session.last_refusal
-            or not session.has_answered
-        ):
+        if program.exit_code is None or session.last_refusal or not session.has_answered:
             return False
         assert isinstance(self._settings, ProgramEnvironment)
         # Codes from 126 are a shell's: the program cannot be started, or a signal ended it.
@@ -282,14 +280,16 @@ class HarnessAttempt:
             self.session.reward = self._settings.reward_range[0]
         return self._classify_end("", "")
 
-    def _seconds_to_grade(self, program: SessionProgram | None) -> float:
+    def _seconds_to_grade(self) -> float:
         """How long a program that gives the reward may go on after the episode's time, without
         sampling.
         """
-        gives_reward = self.session.task.rewards or isinstance(program, TracedRollout)
+        gives_reward = self.session.task.rewards or self._join is not None
         return self._settings.call_seconds if gives_reward else 0.0
 
-    def _apply_trace(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
+    def _apply_trace(
+        self, join: Join, program: TracedProgram, end: EpisodeEnd
+    ) -> tuple[Set[int], EpisodeEnd]:
         """Take the trace's reward; returns the numbers of the turns that it does not train, and the
         episode's end.
 
@@ -297,56 +297,29 @@ class HarnessAttempt:
         """
         if program.unusable:
             raise UnusableEpisodeError(program.unusable)
-        assert isinstance(program, VerifiersRollout | OpenEnvRollout)
         trace = program.trace()
         if trace is None:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
         self._own_numbers = trace.metrics
-        is_over = self.session.exceeded_budget is not None
-        if isinstance(trace, OpenEnvTrace):
-            return self._match_token_trace(
-                trace
-            ), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
-        return self._match_text_trace(trace), end if is_over else STOPS.get(trace.stop, end)
-
-    def _match_text_trace(self, trace: VerifiersTrace) -> set[int]:
+        histories = self.session.histories
         # An answer that no client read is missing from the trace.
-        unread = {turn.number for turn in self.session.histories.unread()}
-        turns = [turn for turn in self.session.histories.turns if turn.number not in unread]
-        untrained = untrained_turns(turns, trace)
-        if untrained is None:
-            raise self._disagreement(
-                f"has {len(trace.answers)} answers of the model in its trace, which are not the "
-                f"{len(turns)} that were "
-                "sampled for it"
-            )
-        return untrained
-
-    def _match_token_trace(self, trace: OpenEnvTrace) -> set[int]:
-        unread = {turn.number for turn in self.session.histories.unread()}
-        turns = range(len(self.record.turns))
-        loss = traced_loss(self.record, [number for number in turns if number not in unread], trace)
-        if loss is None:
-            raise self._disagreement(
-                f"has {len(trace.calls)} calls of the model in its trace, which are not among the "
-                f"{len(turns)} that "
-                "were sampled for it"
-            )
-        if turns and len(loss.untrained) == len(turns):
-            raise UnusableEpisodeError(f"has a trace that trains none of the {len(turns)} turns")
-        # Stretches without loss of one episode. The record of a sequence has room for 65,536.
-        max_ranges = 10_000
-        if sum(map(len, loss.masked.values())) > max_ranges:
-            raise UnusableEpisodeError(f"has loss masks of more than {max_ranges} parts")
+        unread = {turn.number for turn in histories.unread()}
+        read_turns = [turn for turn in histories.turns if turn.number not in unread]
+        record = SampledRecord(len(self.record.turns), read_turns, self.record.turn_tokens)
+        try:
+            loss = join(record, trace)
+        except UnusableTraceError as error:
+            if isinstance(error, TraceDisagreementError):
+                self._parts.exporter.add(
+                    episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name
+                )
+            raise UnusableEpisodeError(str(error)) from None
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
-        return set(loss.untrained)
-
-    def _disagreement(self, reason: str) -> UnusableEpisodeError:
-        self._parts.exporter.add(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name)
-        return UnusableEpisodeError(reason)
+        is_over = self.session.exceeded_budget is not None
+        return loss.untrained, end if is_over else loss.end or end
 
     async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
