@@ -27,20 +27,17 @@ from rollcast.environments.traces import (
 )
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_json
+from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import (
-    MAX_REASON_CHARACTERS,
     MAX_SET_UP_SLOT_SECONDS,
     EpisodeParts,
-    Stage,
 )
-from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import scaled_reward
-from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
+from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
-from rollcast.wire.version import PolicyVersion
 
 LOOK_SECONDS = 0.25
 """Between two looks at the deadlines of a program that runs."""
@@ -48,8 +45,8 @@ END_SECONDS = 60.0
 """Deadline for the engine to end the requests of a closed session."""
 
 
-class HarnessAttempt:
-    """`run` it once. `give_up` makes it raise GivenUpError soon."""
+class HarnessAttempt(BaseAttempt):
+    """An attempt whose turns a program takes."""
 
     def __init__(
         self,
@@ -61,24 +58,15 @@ class HarnessAttempt:
         *,
         sessions: Sessions,
     ) -> None:
-        """`start`: a former owner's part of the first turn, used if the program begins with the
-        same prompt.
-        """
-        assert task.episode is not None
-        self._name = task.episode.environment
-        settings = parts.settings[self._name]
+        super().__init__(engine, task, index, parts, start)
+        settings = self._settings
         assert isinstance(settings, SessionEnvironment)
-        self._settings = settings
+        self._settings: SessionEnvironment = settings
         self._join = find_join(settings)
-        self._limits = task.episode
-        self._parts = parts
         self._sessions = sessions
-        self._waits = Waits()
-        self._created_at = time.monotonic()
-        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         session_task = SessionTask(
             environment=self._name,
-            limits=task.episode,
+            limits=self._limits,
             sampling=task.sampling,
             max_tokens=task.length.max_tokens,
             row=row_json(task.reference),
@@ -86,17 +74,8 @@ class HarnessAttempt:
         )
         self.session = HarnessSession(session_task, settings, parts, self.record)
         self.session.start = start
-        self.stage: Stage = "start"
-        """The present wait, or the last one."""
-        self.graded: Graded | None = None
         self._own_numbers: Mapping[Any, Any] = {}
         """Of the program's trace, not checked."""
-        """The harness's verdict; None = a verifier gives it."""
-
-    @property
-    def start(self) -> Rollout | None:
-        """A former owner's part of the first turn, not used so far."""
-        return self.session.start
 
     @property
     def has_ended_turn(self) -> bool:
@@ -120,31 +99,12 @@ class HarnessAttempt:
             )
         return self.session.num_open_requests > 0
 
-    @property
-    def versions(self) -> set[PolicyVersion]:
-        """Versions that have or may have sampled a token, a former owner's included."""
-        if self.start is not None and not self.record.sequences:
-            return set(self.start.versions)
-        return self.record.versions
-
     def give_up(self) -> None:
         """Nothing more is sampled."""
         self._waits.give_up()
         self._sessions.remove(self.session)
 
-    def fail(self, reason: str) -> None:
-        """End without a verdict."""
-        sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
-        self.record.end = EpisodeEnd.FAILED
-        self.record.reason = sentence
-        self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, self.stage, sentence)
-
     async def run(self) -> None:
-        """Set `record.end` and `graded`.
-
-        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
-        """
         if self._waits.is_given_up:
             raise GivenUpError
         began = time.monotonic()
