@@ -19,17 +19,21 @@ KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """The tokens and log-probs that a request wants besides the text."""
+    """The parts of an answer besides its text."""
 
     prompt_token_ids: list[int] | None
+    """None = the request does not want them."""
     choice_fields: Mapping[str, Any]
+    """Log-probs and tokens of the turn; None = the request does not want them."""
+    usage: Mapping[str, int]
+    """Numbers of tokens."""
 
 
-NO_EXTRAS = Extras(None, {"logprobs": None, "token_ids": None})
+NO_EXTRAS = Extras(None, {"logprobs": None, "token_ids": None}, {})
 
 
 def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras:
-    """The extras that the request asks for."""
+    """The extras of the request's answer."""
     logprobs = None
     if chat.wants_logprobs:
         pairs = zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
@@ -39,11 +43,16 @@ def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras
                 for token, logprob in pairs
             ]
         }
+    token_ids = turn_answer.token_ids if chat.wants_token_ids else None
+    num_prompt_tokens = len(turn_answer.prompt_token_ids)
+    num_sampled_tokens = len(turn_answer.token_ids)
     return Extras(
         turn_answer.prompt_token_ids if chat.wants_token_ids else None,
+        {"logprobs": logprobs, "token_ids": token_ids},
         {
-            "logprobs": logprobs,
-            "token_ids": turn_answer.token_ids if chat.wants_token_ids else None,
+            "prompt_tokens": num_prompt_tokens,
+            "completion_tokens": num_sampled_tokens,
+            "total_tokens": num_prompt_tokens + num_sampled_tokens,
         },
     )
 
@@ -57,7 +66,7 @@ def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras
         "finish_reason": turn_answer.finish_reason,
         **more.choice_fields,
     }
-    body = {"id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
+    body = {"id": name, "model": model, "choices": [choice], "usage": more.usage}
     completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
     response_body: dict[str, Any] = completion.model_dump()
     return response_body
@@ -69,8 +78,8 @@ def chunk_body(
     delta: dict[str, Any] | None,
     finish_reason: str | None = None,
     *,
-    turn_answer: TurnAnswer | None = None,
     more: Extras = NO_EXTRAS,
+    usage: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
     choice = {
@@ -86,8 +95,8 @@ def chunk_body(
         "created": int(time.time()),
     }
     body["prompt_token_ids"] = more.prompt_token_ids
-    if turn_answer is not None:
-        body["usage"] = usage(turn_answer)
+    if usage is not None:
+        body["usage"] = usage
     chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
     # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
@@ -104,17 +113,6 @@ def final_deltas(turn_answer: TurnAnswer, deltas: Deltas) -> list[dict[str, Any]
             {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
         )
     return unsent_deltas
-
-
-def usage(turn_answer: TurnAnswer) -> dict[str, int]:
-    """Numbers of tokens."""
-    prompt = len(turn_answer.prompt_token_ids)
-    sampled = len(turn_answer.token_ids)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": sampled,
-        "total_tokens": prompt + sampled,
-    }
 
 
 def error_body(refusal: RefusedRequestError) -> dict[str, Any]:

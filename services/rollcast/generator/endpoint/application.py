@@ -21,7 +21,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,14 +45,17 @@ from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.request_headers import (
     check_run_token,
-    client_token,
-    is_retry,
     is_untrained,
+    read_headers,
 )
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
-from rollcast.generator.endpoint.streamed_turn import ENDING, StreamedTurn, wait_for_disconnect
+from rollcast.generator.endpoint.streamed_turn import (
+    ENDING,
+    StreamedTurn,
+    result_unless_disconnected,
+)
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
 from rollcast.telemetry.logging import get_logger
@@ -152,7 +154,7 @@ class EndpointApplication:
             try:
                 if "session" in request.path_params:
                     name = request.path_params["session"]
-                    session = self._sessions.find(name, client_token(request))
+                    session = self._sessions.find(name, read_headers(request).token)
                 else:
                     check_run_token(request, self._sessions.run_token, "a call without a session")
                     session = self._single_session()
@@ -190,10 +192,11 @@ class EndpointApplication:
         replaces = session.settings.sampling == "run"
         dialect = make_dialect() if make_dialect is not None else None
         model = self._sessions.model
+        headers = read_headers(request)
         async with self._turns.read(request) as body:
             if dialect is not None:
                 body = await dialect.read(body, session)
-            if is_untrained(request, body, model):
+            if is_untrained(headers, body, model):
                 body = {**body, "model": model}
                 session = self._single_session(session)
             chat = read_request(
@@ -201,7 +204,7 @@ class EndpointApplication:
                 model,
                 session.task.sampling,
                 replaces=replaces,
-                is_retry=is_retry(request),
+                is_retry=headers.is_retry,
             )
         if chat.replaced:
             self._sessions.note_replaced(session, chat.replaced)
@@ -213,9 +216,11 @@ class EndpointApplication:
             events = parts if dialect is None else dialect.stream(parts)
             return StreamingResponse(events, media_type="text/event-stream")
         call = EndpointCall(session, chat)
-        answer_future = asyncio.run_coroutine_threadsafe(call.run(), self._sessions.loop)
-        turn_answer = await _answer_unless_disconnected(
-            request, answer_future, partial(self._sessions.loop.call_soon_threadsafe, call.abandon)
+        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
+        loop = self._sessions.loop
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
+        turn_answer = await result_unless_disconnected(
+            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
         )
         more = extras(turn_answer, chat, session.record.decode)
         completion = completion_body(turn_answer, name, model, more)
@@ -258,18 +263,20 @@ class EndpointApplication:
 
         replaces = session.settings.sampling == "run"
         sampling = session.task.sampling
+        headers = read_headers(request)
         async with self._turns.read(request, MAX_TOKENS) as body:
-            if is_untrained(request, body, self._sessions.model):
+            if is_untrained(headers, body, self._sessions.model):
                 session = self._single_session(session)
             token_request = TokenRequest.read(
-                body, sampling, replaces=replaces, is_retry=is_retry(request)
+                body, sampling, replaces=replaces, is_retry=headers.is_retry
             )
         if token_request.replaced:
             self._sessions.note_replaced(session, token_request.replaced)
         call = EndpointCall(session, token_request)
-        answer_future = asyncio.run_coroutine_threadsafe(call.run(), self._sessions.loop)
-        turn_answer = await _answer_unless_disconnected(
-            request, answer_future, partial(self._sessions.loop.call_soon_threadsafe, call.abandon)
+        loop = self._sessions.loop
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
+        turn_answer = await result_unless_disconnected(
+            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
         )
         return JSONResponse(
             generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)
@@ -326,9 +333,11 @@ class EndpointApplication:
         claim_future = asyncio.run_coroutine_threadsafe(next_session, self._sessions.loop)
         self._num_waiting += 1
         try:
-            return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
+            return await result_unless_disconnected(
+                request, asyncio.wrap_future(claim_future), claim_future.cancel
+            )
         except asyncio.CancelledError:
-            # `_answer_unless_disconnected` cancels the claim when the program is gone. Any other
+            # `result_unless_disconnected` cancels the claim when the program is gone. Any other
             # cancellation is the stop of the server.
             if not claim_future.cancelled():
                 raise
@@ -354,22 +363,3 @@ def _refusal_response(
 
     # Client libraries repeat a request that failed unless they are asked not to.
     return JSONResponse(error_form(refusal), refusal.status, headers={"x-should-retry": "false"})
-
-
-async def _answer_unless_disconnected(
-    request: "Request", answer_future: Future[T], abandon: Callable[[], object]
-) -> T:
-    """The answer of the loop of the engine, on which sessions live; this is the server's thread.
-
-    `abandon` is called if the client is gone before.
-    """
-    local_future = asyncio.wrap_future(answer_future)
-    disconnect = asyncio.create_task(wait_for_disconnect(request))
-    waits: set[asyncio.Future[Any]] = {local_future, disconnect}
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not local_future.done():
-            abandon()
-        return await local_future
-    finally:
-        disconnect.cancel()

@@ -5,8 +5,8 @@ the server's.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
 from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
@@ -19,6 +19,7 @@ from rollcast.generator.endpoint.streaming import Deltas
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+T = TypeVar("T")
 ENDING = RefusedRequestError(
     "the generator ends; this episode begins again elsewhere", 503, "ending"
 )
@@ -54,15 +55,8 @@ class StreamedTurn:
         future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
         self._answer_future = asyncio.wrap_future(future)
         self._answer_future.add_done_callback(lambda _: self._changed.set())
-        waits = [
-            asyncio.create_task(self._changed.wait()),
-            asyncio.create_task(wait_for_disconnect(request)),
-        ]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not self._changed.is_set():
-            self._sessions.loop.call_soon_threadsafe(self._call.abandon)
-        for wait in waits:
-            wait.cancel()
+        changed = asyncio.ensure_future(self._changed.wait())
+        await result_unless_disconnected(request, changed, self._abandon)
         if self._answer_future.done():
             self._answer_future.result()
 
@@ -97,15 +91,17 @@ class StreamedTurn:
                 )
             )
             if self._chat.wants_usage:
-                yield _event(
-                    chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer)
-                )
+                yield _event(chunk_body(self._name, self._sessions.model, None, usage=more.usage))
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # the server stops
             yield _event(error_body(ENDING))
         finally:
             if not self._answer_future.done():
-                self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+                self._abandon()
+
+    def _abandon(self) -> None:
+        self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+        self._changed.set()
 
     def _forward_tokens(self, tokens_before: list[int], tokens: list[int]) -> None:
         """On the engine's loop."""
@@ -131,7 +127,18 @@ def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-async def wait_for_disconnect(request: "Request") -> None:
-    """Wait until the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def result_unless_disconnected(
+    request: "Request", awaited: asyncio.Future[T], abandon: Callable[[], object]
+) -> T:
+    """The result of a wait; `abandon` ends it, and is called if the client is gone before."""
+    while not awaited.done():
+        message = asyncio.ensure_future(request.receive())
+        try:
+            waits: set[asyncio.Future[Any]] = {awaited, message}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            message.cancel()
+        if not awaited.done() and message.result()["type"] == "http.disconnect":
+            abandon()
+            break
+    return await awaited

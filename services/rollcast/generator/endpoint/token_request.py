@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from rollcast.generator.endpoint.answers import usage
 from rollcast.generator.endpoint.call import (
     PendingTurn,
     TurnAnswer,
@@ -139,8 +138,11 @@ def generated_body(turn_answer: TurnAnswer, name: str, model: str) -> dict[str, 
         "token_ids": turn_answer.token_ids,
         "logprobs": {"content": content},
     }
+    sampled = len(turn_answer.token_ids)
+    usage = {"prompt_tokens": len(turn_answer.prompt_token_ids), "completion_tokens": sampled}
+    usage["total_tokens"] = sum(usage.values())
     body = tokens_answer().model_validate(
-        {"request_id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
+        {"request_id": name, "model": model, "choices": [choice], "usage": usage}
     )
     response_body: dict[str, Any] = body.model_dump(exclude_none=True)
     return response_body
