@@ -150,9 +150,8 @@ class SequenceSampler:
         ):
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
         # KV that the prefix cache has lost was computed again, with the present weights.
-        if position:
-            self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         if position and sampled.token_ids:
+            self.completion.mark_rebuild(position, sampled.num_cached_tokens)
             num_kept = min(sampled.num_cached_tokens, num_computed)
             self.num_kept_tokens += num_kept
             self.num_rebuilt_tokens += num_computed - num_kept

@@ -217,7 +217,7 @@ class HarnessSession:
             self.check_open()
             if len(self.record.turns) + len(self._running) >= self.task.limits.max_turns:
                 raise self.refuse_over_budget(EpisodeEnd.TURNS)
-            remaining = self.task.max_tokens - self.record.num_tokens
+            remaining = self.record.remaining_tokens()
             room = remaining - sum(self._running.values())
             # Requests that run may use fewer tokens than they reserved, so the budget is over
             # only when none runs.
@@ -239,9 +239,7 @@ class HarnessSession:
         Raises RefusedRequestError if none are left.
         """
         other_reservations = sum(self._running.values()) - self._running[request]
-        self._running[request] = min(
-            tokens, self.task.max_tokens - self.record.num_tokens - other_reservations
-        )
+        self._running[request] = min(tokens, self.record.remaining_tokens() - other_reservations)
         if self._running[request] <= 0:
             raise self.refuse_over_budget(EpisodeEnd.TOKENS)
         return self._running[request]

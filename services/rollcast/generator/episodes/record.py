@@ -96,11 +96,6 @@ class EpisodeRecord:
         return self._task.prompt_token_ids
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all completions: what `LengthBudget.max_tokens` bounds. Given ones count."""
-        return sum(sequence.completion.num_input_tokens for sequence in self.sequences)
-
-    @property
     def versions(self) -> set[PolicyVersion]:
         """Versions that have or may have sampled a token."""
         versions: set[PolicyVersion] = set()
@@ -138,11 +133,15 @@ class EpisodeRecord:
         self.sequences.append(SequenceSampler(self._engine, prompt_token_ids, completion))
         return len(self.sequences) - 1
 
-    def remaining_tokens(self, sequence: int) -> int:
-        """How many tokens its next turn may have; not positive = none."""
-        of_episode = self._task.length.max_tokens - self.num_tokens
-        of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
-        return min(of_episode, of_sequence)
+    def remaining_tokens(self, sequence: int | None = None) -> int:
+        """How many tokens the episode may still have, or the next turn of a sequence; not positive
+        = none. Given tokens count, too.
+        """
+        num_tokens = sum(sampler.completion.num_input_tokens for sampler in self.sequences)
+        of_episode = self._task.length.max_tokens - num_tokens
+        if sequence is None:
+            return of_episode
+        return min(of_episode, self._max_sequence_tokens - self.sequences[sequence].num_tokens)
 
     async def sample_turn(
         self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
@@ -161,11 +160,10 @@ class EpisodeRecord:
         max_turn_tokens = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
-            start = 0
             completion.limit_turn(min(len(completion.token_ids) + budget, max_turn_tokens))
         else:
-            start = completion.num_input_tokens
             completion.begin_turn(len(self.turns), min(budget, max_turn_tokens))
+        start = completion.turn_start
         began = time.monotonic()
         try:
             finish = await sampler.turn(ends)
