@@ -1,5 +1,6 @@
-"""The trace of a package that played an episode itself, and the record of the same session: joined
-by `join` of its kind, which says what is trained.
+"""The trace of a package that played an episode itself, and the record of the same session.
+
+`join` of the package's kind joins them and names the turns that are trained.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from rollcast.rollouts.records import EpisodeEnd
 Ranges = Sequence[tuple[int, int]]
 
 
-class SampledTurn(Protocol):
+class RecordTurn(Protocol):
     """A turn of the record."""
 
     @property
@@ -33,23 +34,23 @@ class SampledRecord:
     """The record of a session, as far as a trace is joined with it."""
 
     num_turns: int
-    read_turns: Sequence[SampledTurn]
-    """Those that a client read, the oldest first."""
+    read_turns: Sequence[RecordTurn]
+    """Turns that a client read, the oldest first."""
     turn_tokens: Callable[[int], tuple[list[int], list[int]]]
     """All tokens before the turn of a number, and its own."""
 
 
-class Trace(Protocol):
-    """What a package reports at the end of an episode."""
+class ProgramTrace(Protocol):
+    """The report of a package at the end of an episode."""
 
     @property
     def reward(self) -> float | None:
-        """Not checked; None = it gave none."""
+        """The package's own value, not checked. None = no reward."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """Its own numbers, not checked."""
+        """Numbers of the package, not checked."""
         ...
 
 
@@ -71,4 +72,4 @@ class UnusableTraceError(Exception):
 
 
 class TraceDisagreementError(UnusableTraceError):
-    """Trace and record do not hold the same, so that it is not known what the reward is for."""
+    """The trace and the record differ, so that it is not known what the reward is for."""

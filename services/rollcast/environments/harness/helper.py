@@ -29,7 +29,7 @@ class TracedRollout:
     """
 
     exit_code = None
-    """Its process is that of other rollouts too."""
+    """Rollouts share one process, whose exit code is not theirs."""
     package: ClassVar[str]
     """The package's name in failures."""
 

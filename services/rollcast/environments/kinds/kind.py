@@ -10,7 +10,7 @@ from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.errors import UserError
 from rollcast.environments import kinds
 from rollcast.environments.base import LiveEnvironment
-from rollcast.environments.traces import SampledRecord, Trace, TracedLoss
+from rollcast.environments.traces import ProgramTrace, SampledRecord, TracedLoss
 
 
 class LiveSource(Protocol):
@@ -42,7 +42,7 @@ class SessionProgram(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell reports it: 128 and more = a signal. None = it has not ended, or has none."""
+        """The exit code as a shell reports it. None = the program runs, or shares its process."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class TracedProgram(SessionProgram, Protocol):
         """Why its trace cannot be trained; empty = it can."""
         ...
 
-    def trace(self) -> Trace | None:
+    def trace(self) -> ProgramTrace | None:
         """None = it has not ended, or has failed. Raises EnvironmentFailedError."""
         ...
 
@@ -130,8 +130,9 @@ def missing_in_rows(
 
 
 def find_join(settings: EnvironmentSettings) -> Join | None:
-    """What joins the record of a session with the trace of its program; None = programs of this
-    kind give none.
+    """The function that joins a session's record with the trace of its program.
+
+    None = programs of this kind report no trace.
     """
     join: Join | None = getattr(find_kind(settings), "join", None)
     return join

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollcast.environments.traces import SampledTurn
+from rollcast.environments.traces import RecordTurn
 from rollcast.environments.verifiers.adapter import answer_digest
 from rollcast.environments.verifiers.helper import VerifiersTrace
 from rollcast.rollouts.records import EpisodeEnd
@@ -28,7 +28,7 @@ STOPS = {
 """Limits of verifiers' own that end an episode before it was finished."""
 
 
-def untrained_turns(turns: Sequence[SampledTurn], trace: VerifiersTrace) -> set[int] | None:
+def untrained_turns(turns: Sequence[RecordTurn], trace: VerifiersTrace) -> set[int] | None:
     """Numbers of the turns that verifiers does not train: those of a summary that came to nothing,
     say.
 

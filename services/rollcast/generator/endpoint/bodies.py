@@ -54,7 +54,7 @@ class Extent(NamedTuple):
     """How large a value of JSON is."""
 
     characters: int
-    """As JSON, roughly."""
+    """The approximate size as JSON."""
     depth: int
     """Lists and objects inside each other. More than MAX_DEPTH = too deep to be read."""
 
@@ -142,7 +142,7 @@ def bounded_integer(digits: str) -> int:
 
 
 def measure(value: Any) -> Extent:
-    """The extent of a value, without what is below one that is nested too deeply."""
+    """The extent of a value. Lists and objects that are nested too deeply are left out."""
     characters = len(value) if isinstance(value, str) else 0
     depth = 0
     level = [value] if isinstance(value, dict | list) else []

@@ -75,7 +75,7 @@ class EndpointCall:
     session: HarnessSession
     request: Request
     on_tokens: Callable[[list[int], list[int]], None] | None = None
-    """As `TurnEnds.on_tokens`."""
+    """The reader of the turn, see `TurnEnds.on_tokens`."""
     _wait_task: asyncio.Task[Any] | None = None
     """The call's own task until it samples."""
     _sampler: SequenceSampler | None = None

@@ -32,9 +32,9 @@ class ChatRequest:
     messages: Sequence[ChatMessage]
     tools: Sequence[ToolSchema]
     num_characters: int
-    """Of the messages, as JSON, roughly."""
+    """The approximate size of the messages as JSON."""
     digests: Sequence[bytes]
-    """Of `history_digests`."""
+    """The result of `history_digests`."""
     max_tokens: int | None
     """None = as many as the episode's budget has."""
     stop: tuple[str, ...]
@@ -49,7 +49,7 @@ class ChatRequest:
     replaced: tuple[str, ...]
     """Settings of sampling in place of which the run's are used."""
     is_retry: bool | None
-    """As `RecordedTurn.is_retry`."""
+    """See `RecordedTurn.is_retry`."""
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the turn that the messages continue, or begin a sequence.

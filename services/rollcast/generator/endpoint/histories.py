@@ -137,8 +137,9 @@ def history_digests(
     tools: Sequence[ToolSchema] | None,
     earlier_digest: bytes = b"",
 ) -> list[bytes]:
-    """The digest of the tools, and one after each message. `tools`: None = `earlier_digest`, of
-    what is before the messages, has them.
+    """The digest of the tools, and one after each message.
+
+    `tools`: None = the history before the messages, of which `earlier_digest` is, has them.
     """
     steps = list(messages)
     if tools is not None:

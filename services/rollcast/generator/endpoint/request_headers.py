@@ -17,10 +17,10 @@ UNTRAINED_HEADER = "x-rollcast-untrained"
 
 
 class RequestHeaders(NamedTuple):
-    """What the headers of a request say."""
+    """The headers of a request by which it is served."""
 
     token: bytes
-    """Of the client; empty = none."""
+    """The token that the client sends; empty = none."""
     is_untrained: bool
     is_retry: bool | None
     """Whether a client library asks again because a request had failed, as OpenAI's say. None = it

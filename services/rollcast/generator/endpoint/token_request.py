@@ -50,13 +50,13 @@ class TokenRequest:
 
     token_ids: list[int]
     digest: bytes
-    """Of the tokens."""
+    """The digest of the tokens."""
     max_tokens: int | None
     stop: tuple[str, ...]
     replaced: tuple[str, ...]
-    """As `ChatRequest.replaced`."""
+    """See `ChatRequest.replaced`."""
     is_retry: bool | None
-    """As `RecordedTurn.is_retry`."""
+    """See `RecordedTurn.is_retry`."""
 
     @classmethod
     def read(
