@@ -154,7 +154,7 @@ def check_renderable(session: HarnessSession, num_characters: int) -> None:
     seconds, and never fits.
     """
     if num_characters > 64 * session.parts.max_sequence_tokens:
-        raise too_long(session, f"a chat of {num_characters} characters")
+        raise session.refuse_too_long(f"a chat of {num_characters} characters")
 
 
 def render_prompt(
@@ -179,7 +179,7 @@ def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> i
     """
     record = session.record
     if len(prompt) >= session.parts.max_sequence_tokens:
-        raise too_long(session, f"a history of {len(prompt)} tokens")
+        raise session.refuse_too_long(f"a history of {len(prompt)} tokens")
     start = session.start
     session.start = None
     if record.sequences:
@@ -200,7 +200,7 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
     sequence = record.turns[turn.number].sequence
     if record.remaining_tokens(sequence) <= len(added_tokens):
         num_tokens = record.sequences[sequence].num_tokens + len(added_tokens)
-        raise too_long(session, f"a history of {num_tokens} tokens")
+        raise session.refuse_too_long(f"a history of {num_tokens} tokens")
     turn.is_extended = True
     record.record_answer(
         turn.number,
@@ -210,14 +210,3 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
     )
     record.sequences[sequence].completion.given_token_ids += added_tokens
     return sequence
-
-
-def too_long(session: HarnessSession, history_description: str) -> RefusedRequestError:
-    """The refusal of a history that leaves no token to sample."""
-    session.exceeded_budget = EpisodeEnd.TOKENS
-    return RefusedRequestError(
-        f"{history_description} leaves no room: an episode may have {session.task.max_tokens} "
-        "tokens, and one sequence "
-        f"{session.parts.max_sequence_tokens}",
-        code="context_length_exceeded",
-    )

@@ -206,6 +206,14 @@ class HarnessSession:
         self.exceeded_budget = end
         return budget_over(OVER[end])
 
+    def refuse_too_long(self, history_description: str) -> RefusedRequestError:
+        """Note a history that leaves no token to sample; returns the refusal of its request."""
+        self.exceeded_budget = EpisodeEnd.TOKENS
+        return budget_over(
+            f"{history_description} leaves no room: an episode may have {self.task.max_tokens} "
+            f"tokens, and one sequence {self.parts.max_sequence_tokens}"
+        )
+
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Wait until the episode's budget has room next to the requests that run; returns the
         tokens of this one.
