@@ -36,7 +36,7 @@ async def test_a_wait_for_a_slot_does_not_count_towards_the_seconds_of_an_episod
         running = asyncio.create_task(patient.run())
         await impatient.run()
         attempt: Any = patient._attempt
-        attempt._deadline = time.monotonic()  # as if it had waited for as long as it may last
+        attempt.clock.deadline = time.monotonic()  # as if it had waited for as long as it may last
         parts.slots.release()
         await running
     given_up = impatient.rollout().episode

@@ -2,10 +2,19 @@
 split.
 """
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
+
+
+def new_call_ids() -> Iterator[str]:
+    """Ids for the calls of one chat.
+
+    Nine letters and digits, because Mistral's template takes no others.
+    """
+    return (f"call{number:05}" for number in itertools.count())
 
 
 def assistant_message(turn: AssistantTurn, call_ids: Sequence[str]) -> ChatMessage:

@@ -7,7 +7,7 @@
 Everything is a function of the task and the tokens so far, so that a partial rollout continues at
 its last token.
 
-In an episode this is one turn: `give` puts tokens of the environment between two turns,
+In an episode this is one turn: `given_token_ids` are those of the environment between two turns,
 `begin_turn` begins the next, whose thinking may be cut again. Given tokens become a part of the
 completion together with the first token that is sampled after them, because the same weights
 computed them; those that no sampled token follows never do.
@@ -64,11 +64,12 @@ class Completion:
         self.interrupted = start.interrupted
         self.preemptions = start.preemptions
         self.routed_experts = start.routed_experts
-        self._turn_start = 0
+        self.turn_start = 0
+        """Tokens before the present turn."""
         self._turn_tokens = task.length.max_tokens
         self._turn_is_cut = start.interrupted
-        self._environment_tokens: list[int] = []
-        """Tokens of the environment that no sampled token follows yet."""
+        self.given_token_ids: list[int] = []
+        """Tokens of the environment that no sampled token follows yet. A turn begins after them."""
         self._cut = self._cut_position(0)
 
     @property
@@ -77,23 +78,9 @@ class Completion:
         return self.token_ids[: len(self.token_ids) - (self.stop_reason is StopReason.END)]
 
     @property
-    def input_token_ids(self) -> list[int]:
-        """The tokens after the prompt that the next request begins with."""
-        return self.token_ids + self._environment_tokens
-
-    @property
-    def turn_token_ids(self) -> list[int]:
-        """The tokens of the present turn so far."""
-        return self.token_ids[self._turn_start :]
-
-    @property
     def num_input_tokens(self) -> int:
-        return len(self.token_ids) + len(self._environment_tokens)
-
-    @property
-    def has_given(self) -> bool:
-        """Whether given tokens wait for the turn that follows them."""
-        return bool(self._environment_tokens)
+        """Tokens after the prompt that the next request begins with."""
+        return len(self.token_ids) + len(self.given_token_ids)
 
     @property
     def can_have_two_legs(self) -> bool:
@@ -115,7 +102,7 @@ class Completion:
         """The next request; None = the budget is used up."""
         length = self.task.length
         # Negative while given tokens wait for the first sampled token of the turn.
-        total = max(len(self.token_ids) - self._turn_start, 0)
+        total = max(len(self.token_ids) - self.turn_start, 0)
         if self._turn_is_cut:
             # Until the first token of the answer the phrase is the last leg.
             num_answer_tokens = (
@@ -140,50 +127,62 @@ class Completion:
 
         `turn`: from 0 in the episode.
         """
-        self._turn_start = self.num_input_tokens
+        self.turn_start = self.num_input_tokens
         self._turn_tokens = max_tokens
         self._turn_is_cut = False
-        self._cut = self._cut_position(turn)
+        if self._cut is not None:  # the first turn has a cut if the others have one
+            self._cut = self._cut_position(turn)
 
     def limit_turn(self, max_tokens: int) -> None:
         """Set the budget of the present turn, its tokens so far included."""
         self._turn_tokens = max_tokens
-
-    def give(self, token_ids: Sequence[int]) -> None:
-        """Add tokens that are not sampled: the environment's text between two turns
-        of the model.
-        """
-        self._environment_tokens += token_ids
 
     def force_phrase(self, version: PolicyVersion) -> None:
         """Append the phrase that ends thinking.
 
         It is not sampled, so it has no loss and log-prob 0.
         """
-        self._append_unsampled(LegKind.PHRASE, self.task.length.phrase, version)
+        phrase = self.task.length.phrase
+        span = VersionSpan(version, 0, len(phrase))
+        self.append(phrase, [0.0] * len(phrase), [span], LegKind.PHRASE)
         self.interrupted = True
         self._turn_is_cut = True
 
-    def append(self, token_ids: list[int], logprobs: list[float], spans: list[VersionSpan]) -> None:
-        """Add sampled tokens; `spans` count from the first of them."""
+    def append(
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[float],
+        spans: Sequence[VersionSpan],
+        unsampled: LegKind | None = None,
+    ) -> None:
+        """Add tokens; `spans` count from the first of them. `unsampled`: the kind of tokens without
+        loss, None = they were sampled.
+        """
         assert len(token_ids) == len(logprobs)
         assert (spans[-1].end if spans else 0) == len(token_ids), (spans, len(token_ids))
-        if not token_ids:
+        if not token_ids and unsampled is None:
             return
-        if self._environment_tokens:
+        given = self.given_token_ids
+        if given and unsampled is None:
+            self.given_token_ids = []
             # Their KV was computed by the weights that sampled the first token after them.
-            self._append_unsampled(LegKind.GIVEN, self._environment_tokens, spans[0].version)
-            self._environment_tokens = []
+            span = VersionSpan(spans[0].version, 0, len(given))
+            self.append(given, [0.0] * len(given), [span], LegKind.GIVEN)
         start = len(self.token_ids)
         self.token_ids += token_ids
         self.logprobs += logprobs
+        end = len(self.token_ids)
         for span in spans:
-            self._extend_span(span.version, start + span.start, start + span.end)
-        kind = LegKind.ANSWER if self._turn_is_cut else LegKind.THINKING
-        if self.legs and self.legs[-1].kind is kind:
-            self.legs[-1] = Leg(kind, self.legs[-1].start, len(self.token_ids))
-        else:
-            self.legs.append(Leg(kind, start, len(self.token_ids)))
+            first = start + span.start
+            if self.version_spans and self.version_spans[-1].version == span.version:
+                first = self.version_spans.pop().start
+            self.version_spans.append(VersionSpan(span.version, first, start + span.end))
+        kind = unsampled or (LegKind.ANSWER if self._turn_is_cut else LegKind.THINKING)
+        if unsampled is not None:
+            self.loss_masked.append((start, end))
+        elif self.legs and self.legs[-1].kind is kind:
+            start = self.legs.pop().start
+        self.legs.append(Leg(kind, start, end))
 
     def mask(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Take the loss from tokens [start, end) of each range. Some may be without it already."""
@@ -238,17 +237,6 @@ class Completion:
             routed_experts=self.routed_experts,
         )
 
-    def _append_unsampled(
-        self, kind: LegKind, token_ids: Sequence[int], version: PolicyVersion
-    ) -> None:
-        start = len(self.token_ids)
-        end = start + len(token_ids)
-        self.token_ids += token_ids
-        self.logprobs += [0.0] * len(token_ids)
-        self._extend_span(version, start, end)
-        self.legs.append(Leg(kind, start, end))
-        self.loss_masked.append((start, end))
-
     def _cut_position(self, turn: int) -> int | None:
         length = self.task.length
         if not length.interrupt_from:
@@ -272,11 +260,5 @@ class Completion:
         if not marker:
             return False
         assert self._cut is not None
-        thinking = self.token_ids[self._turn_start : self._turn_start + self._cut]
+        thinking = self.token_ids[self.turn_start : self.turn_start + self._cut]
         return self._decode(list(marker)) in self._decode(thinking)
-
-    def _extend_span(self, version: PolicyVersion, start: int, end: int) -> None:
-        if self.version_spans and self.version_spans[-1].version == version:
-            self.version_spans[-1] = VersionSpan(version, self.version_spans[-1].start, end)
-        else:
-            self.version_spans.append(VersionSpan(version, start, end))

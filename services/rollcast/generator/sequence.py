@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rollcast.generator.completion import Completion
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_request import EngineRequest, Finish
-from rollcast.rollouts.records import Purpose, Rollout, Sampling
+from rollcast.rollouts.records import Purpose, Rollout
 from rollcast.wire.version import PolicyVersion
 
 _private_salts = itertools.count()
@@ -36,8 +36,9 @@ class TurnEnds:
     texts: tuple[str, ...] = ()
     """Texts; the token that completes one is its last. A text over the border of two legs is not
     seen."""
-    on_tokens: Callable[[list[int]], None] | None = None
-    """Called with the turn's tokens so far. None = they are wanted at its end only."""
+    on_tokens: Callable[[list[int], list[int]], None] | None = None
+    """Called with all tokens before the turn and its own so far. None = they are wanted at its end
+    only."""
 
 
 NO_OTHER_ENDS = TurnEnds()
@@ -48,7 +49,7 @@ class SequenceSampler:
 
     def __init__(self, engine: Engine, prompt_token_ids: list[int], completion: Completion) -> None:
         self._engine = engine
-        self._prompt = prompt_token_ids
+        self.prompt_token_ids = prompt_token_ids
         self._request: EngineRequest | None = None
         self._salt: str | None = None
         self._requests: list[tuple[EngineRequest, int]] = []
@@ -64,13 +65,9 @@ class SequenceSampler:
         """Tokens whose KV later legs computed again."""
 
     @property
-    def prompt_token_ids(self) -> list[int]:
-        return self._prompt
-
-    @property
     def num_tokens(self) -> int:
         """Tokens of the next request, prompt included."""
-        return len(self._prompt) + self.completion.num_input_tokens
+        return len(self.prompt_token_ids) + self.completion.num_input_tokens
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -112,25 +109,26 @@ class SequenceSampler:
         "abort" = nothing may have been sampled, and the leg is to be asked for again.
         """
         task = self.completion.task
-        inputs = self.completion.input_token_ids
-        position = len(inputs)
+        position = self.completion.num_input_tokens
+        token_ids = self.prompt_token_ids + self.completion.token_ids
         # KV of the last token is computed with the next one.
-        num_computed = len(self._prompt) + len(self.completion.token_ids) - 1
+        num_computed = len(token_ids) - 1
+        token_ids += self.completion.given_token_ids
         if self._salt is None:
             # A later leg with this salt hits KV entries from here on, except in a block that it
             # computes again. Experts that tie may be chosen differently there, and its tokens see
             # that choice.
             self._routed_from = self.completion.num_routed
         request = EngineRequest(
-            token_ids=self._prompt + inputs,
+            token_ids=token_ids,
             max_tokens=max_tokens,
             sampling=task.sampling,
-            seed=_seed(task.sampling, task.sequence, self.completion.index, position),
+            seed=self._seed(position) if task.sampling.seed else None,
             salt=self._choose_salt,
             routed_from=self._routed_from,
             stop_token_ids=ends.token_ids,
             stop=ends.texts,
-            on_tokens=self._reader(ends),
+            on_tokens=ends.on_tokens and self._leg_reader(ends.on_tokens, token_ids),
         )
         self._request = request
         try:
@@ -152,9 +150,8 @@ class SequenceSampler:
         ):
             self.completion.record_experts(request.routed_from, sampled.routed_experts)
         # KV that the prefix cache has lost was computed again, with the present weights.
-        if position:
-            self.completion.mark_rebuild(position, sampled.num_cached_tokens)
         if position and sampled.token_ids:
+            self.completion.mark_rebuild(position, sampled.num_cached_tokens)
             num_kept = min(sampled.num_cached_tokens, num_computed)
             self.num_kept_tokens += num_kept
             self.num_rebuilt_tokens += num_computed - num_kept
@@ -169,12 +166,14 @@ class SequenceSampler:
         self._requests = []
         return self.completion.rollout()
 
-    def _reader(self, ends: TurnEnds) -> Callable[[list[int]], None] | None:
-        on_tokens = ends.on_tokens
-        if on_tokens is None:
-            return None
-        tokens_before = self.completion.turn_token_ids
-        return lambda token_ids: on_tokens(tokens_before + token_ids)
+    def _leg_reader(
+        self, on_tokens: Callable[[list[int], list[int]], None], token_ids: list[int]
+    ) -> Callable[[list[int]], None]:
+        """The reader of a leg after `token_ids`, which end with the turn's earlier legs."""
+        start = len(self.prompt_token_ids) + self.completion.turn_start
+        before_turn = token_ids[:start]
+        earlier_legs = token_ids[start:]
+        return lambda leg: on_tokens(before_turn, earlier_legs + leg)
 
     def _choose_salt(self, version: PolicyVersion) -> str:
         if self._salt is None:
@@ -183,13 +182,10 @@ class SequenceSampler:
                 self._salt += f"/{self.completion.index}/{next(_private_salts)}"
         return self._salt
 
-
-def _seed(sampling: Sampling, sequence: int, index: int, position: int) -> int | None:
-    """A different seed for each request of a seeded task; None if the task is not seeded."""
-    if not sampling.seed:
-        return None
-    digest = hashlib.blake2b(
-        f"{sampling.seed}/{sequence}/{index}/{position}".encode(), digest_size=8
-    ).digest()
-    # vLLM takes signed integers of 64 bits.
-    return int.from_bytes(digest, "little") >> 1
+    def _seed(self, position: int) -> int:
+        """A different seed for each request of a seeded task."""
+        task = self.completion.task
+        text = f"{task.sampling.seed}/{task.sequence}/{self.completion.index}/{position}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        # vLLM takes signed integers of 64 bits.
+        return int.from_bytes(digest, "little") >> 1

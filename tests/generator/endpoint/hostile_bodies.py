@@ -16,7 +16,6 @@ from typing import Any
 
 from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
 from rollcast.generator.endpoint.body_turns import MAX_BODY_BYTES
-from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.token_request import TokenRequest
@@ -199,9 +198,7 @@ def read(content: bytes) -> str:
             body = read_json(content, MAX_TOKENS)
             TokenRequest.read(body, SAMPLING, replaces=True, is_retry=None)
         else:
-            ChatRequest(
-                read_request(read_json(content), "m", SAMPLING, replaces=True), is_retry=None
-            )
+            read_request(read_json(content), "m", SAMPLING, replaces=True, is_retry=None)
     except RefusedRequestError as refusal:
         return str(refusal)
     return "read"

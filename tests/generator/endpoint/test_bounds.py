@@ -168,16 +168,16 @@ async def test_samples_of_one_history_beside_each_other_are_all_trained() -> Non
 
 async def test_a_turn_goes_on_when_a_wait_of_another_request_moves_the_episodes_end() -> None:
     async with playing(max_seconds=15.0) as episode:
-        episode.session.deadline = time.monotonic() + 5.0
+        episode.session.clock.deadline = time.monotonic() + 5.0
         asked = episode.ask([USER], 40)
         await episode.sampling(1)
-        first_end = episode.session.deadline
-        episode.session.deadline = first_end + 600.0
+        first_end = episode.session.clock.deadline
+        episode.session.clock.deadline = first_end + 600.0
         await asyncio.sleep(first_end - time.monotonic() + 0.5)
         await episode.answer(asked)
         turn = episode.session.record.turns[-1]
         assert turn.end - turn.start == 40
-        episode.session.deadline = time.monotonic() + 0.5
+        episode.session.clock.deadline = time.monotonic() + 0.5
         cut = episode.ask([USER, USER], 40)
         await asyncio.wait({cut}, timeout=120)
         assert cut.done()

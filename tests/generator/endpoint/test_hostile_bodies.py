@@ -14,11 +14,9 @@ import pytest
 from rollcast.generator.endpoint.bodies import (
     MAX_DEPTH,
     count,
-    is_too_deep,
-    num_characters,
+    measure,
     read_json,
 )
-from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.rollouts.records import Sampling
@@ -62,7 +60,7 @@ def test_a_body_takes_little(name: str) -> None:
 
 def refused(content: str) -> str:
     try:
-        ChatRequest(read_request(json.loads(content), "m", SAMPLING, replaces=True), is_retry=None)
+        read_request(json.loads(content), "m", SAMPLING, replaces=True, is_retry=None)
     except RefusedRequestError as refusal:
         return f"{refusal.status} {refusal}"
     return ""
@@ -148,7 +146,8 @@ RIGHT = {
 @pytest.mark.parametrize("message", RIGHT)
 def test_right_messages_are_taken_as_they_were_sent(message: str) -> None:
     body = json.loads(f'{{"messages": [{message}, {{"role": "user", "content": "q"}}]}}')
-    assert read_request(body, "m", SAMPLING, replaces=True).messages[0] == RIGHT[message]
+    read = read_request(body, "m", SAMPLING, replaces=True, is_retry=None)
+    assert read.messages[0] == RIGHT[message]
 
 
 TEXTS: list[str] = [
@@ -190,10 +189,10 @@ def test_values_are_counted_as_a_parser_sees_them(text: str) -> None:
 
 def test_depth_and_characters_are_measured() -> None:
     nested: Callable[[int], str] = lambda depth: "[" * depth + "]" * depth  # noqa: E731
-    assert not is_too_deep(json.loads(nested(MAX_DEPTH)))
-    assert is_too_deep(json.loads(nested(MAX_DEPTH + 1)))
-    assert num_characters("x" * 100) == 100
-    assert 1_000 < num_characters({"key": ["x" * 1_000, 1, {"k": None}]}) < 1_100
+    assert measure(json.loads(nested(MAX_DEPTH))).depth <= MAX_DEPTH
+    assert measure(json.loads(nested(MAX_DEPTH + 1))).depth > MAX_DEPTH
+    assert measure("x" * 100).characters == 100
+    assert 1_000 < measure({"key": ["x" * 1_000, 1, {"k": None}]}).characters < 1_100
     with pytest.raises(RefusedRequestError, match="not JSON"):
         read_json(b"[" * 100_000)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollcast.generator.endpoint.histories import Histories, RecordedTurn, history_digests
-from rollcast.generator.endpoint.protocol import stop_texts
+from rollcast.generator.endpoint.protocol import turn_limits
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 
@@ -92,11 +92,11 @@ def test_what_clients_change_of_a_message_does_not_matter() -> None:
 
 
 def test_stop_texts_are_bounded() -> None:
-    assert stop_texts(None) == ()
-    assert stop_texts("end") == ("end",)
+    assert turn_limits({}) == (None, ())
+    assert turn_limits({"stop": "end"}) == (None, ("end",))
     for wrong in (["a"] * 5, [""], [1], {"a": 1}, ["a" * 201]):
         with pytest.raises(RefusedRequestError, match="at most 4 texts"):
-            stop_texts(wrong)
+            turn_limits({"stop": wrong})
 
 
 ASKED_AGAIN = [

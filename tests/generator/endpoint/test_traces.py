@@ -8,8 +8,8 @@ import pytest
 
 from rollcast.environments.verifiers.adapter import answer_digest
 from rollcast.environments.verifiers.helper import TracedAnswer, VerifiersTrace
+from rollcast.environments.verifiers.join import untrained_turns
 from rollcast.generator.endpoint.histories import RecordedTurn
-from rollcast.generator.endpoint.traces import untrained_turns
 
 CALL = {"id": "call00000", "function": {"name": "look", "arguments": "{}"}}
 

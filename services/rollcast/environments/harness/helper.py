@@ -28,6 +28,8 @@ class TracedRollout:
     It has the methods of a HarnessProgram.
     """
 
+    exit_code = None
+    """Rollouts share one process, whose exit code is not theirs."""
     package: ClassVar[str]
     """The package's name in failures."""
 

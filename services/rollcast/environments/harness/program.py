@@ -29,6 +29,9 @@ SECRET_PREFIXES = (
 class HarnessProgram:
     """A started harness."""
 
+    is_ended_by_another = False
+    """Each has processes of its own."""
+
     def __init__(
         self,
         process: asyncio.subprocess.Process,

@@ -6,6 +6,8 @@ settings (`rollcast.config.environments`).
     start(settings, surroundings)   its side of a generator: a `LiveSource`, or, of a kind whose
                                     programs take the turns themselves (`SessionEnvironment`), a
                                     `ProgramSource`
+    join(record, trace)             only of a kind whose programs report a trace of each episode:
+                                    the turns of the session's record that the trace trains
 
 A module that is put into this folder is found by itself. `missing` runs no program, except the
 interpreter of another package: only that finds the package.

@@ -10,6 +10,7 @@ from rollcast.config.environments.settings import EnvironmentSettings
 from rollcast.config.errors import UserError
 from rollcast.environments import kinds
 from rollcast.environments.base import LiveEnvironment
+from rollcast.environments.traces import ProgramTrace, SampledRecord, TracedLoss
 
 
 class LiveSource(Protocol):
@@ -40,6 +41,16 @@ class SessionProgram(Protocol):
         ...
 
     @property
+    def exit_code(self) -> int | None:
+        """The exit code as a shell reports it. None = the program runs, or shares its process."""
+        ...
+
+    @property
+    def is_ended_by_another(self) -> bool:
+        """Whether it was ended with its process, because another episode did not end."""
+        ...
+
+    @property
     def last_lines(self) -> str:
         """The end of its output, in one line."""
         ...
@@ -50,6 +61,19 @@ class SessionProgram(Protocol):
 
     async def end(self) -> None:
         """End it and everything that it started."""
+        ...
+
+
+class TracedProgram(SessionProgram, Protocol):
+    """A program of a kind with `join`, which reports a trace at its end."""
+
+    @property
+    def unusable(self) -> str:
+        """Why its trace cannot be trained; empty = it can."""
+        ...
+
+    def trace(self) -> ProgramTrace | None:
+        """None = it has not ended, or has failed. Raises EnvironmentFailedError."""
         ...
 
 
@@ -69,6 +93,10 @@ class ProgramSource(Protocol):
     async def close(self) -> None:
         """End what the programs share."""
         ...
+
+
+Join = Callable[[SampledRecord, Any], TracedLoss]
+"""Raises UnusableTraceError."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +127,15 @@ def missing_in_rows(
     of_kind = getattr(find_kind(settings), "missing_in_rows", None)
     if of_kind is not None:
         yield from of_kind(settings, field, rows)
+
+
+def find_join(settings: EnvironmentSettings) -> Join | None:
+    """The function that joins a session's record with the trace of its program.
+
+    None = programs of this kind report no trace.
+    """
+    join: Join | None = getattr(find_kind(settings), "join", None)
+    return join
 
 
 def find_kind(settings: EnvironmentSettings) -> EnvironmentKind:

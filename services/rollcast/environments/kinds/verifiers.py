@@ -5,7 +5,13 @@ from collections.abc import Iterator, Mapping
 
 from rollcast.config.environments.verifiers import VerifiersEnvironment
 from rollcast.environments.kinds.kind import Surroundings
-from rollcast.environments.verifiers.helper import VerifiersHelper, VerifiersRollout
+from rollcast.environments.traces import SampledRecord, TraceDisagreementError, TracedLoss
+from rollcast.environments.verifiers.helper import (
+    VerifiersHelper,
+    VerifiersRollout,
+    VerifiersTrace,
+)
+from rollcast.environments.verifiers.join import STOPS, untrained_turns
 from rollcast.environments.verifiers.looking import find_missing_dependency
 
 
@@ -16,6 +22,17 @@ def missing(settings: VerifiersEnvironment, field: str) -> Iterator[str]:
 
 def start(settings: VerifiersEnvironment, surroundings: Surroundings) -> "VerifiersPrograms":
     return VerifiersPrograms(settings, surroundings)
+
+
+def join(record: SampledRecord, trace: VerifiersTrace) -> TracedLoss:
+    """Raises TraceDisagreementError."""
+    untrained = untrained_turns(record.read_turns, trace)
+    if untrained is None:
+        raise TraceDisagreementError(
+            f"has {len(trace.answers)} answers of the model in its trace, which are not the "
+            f"{len(record.read_turns)} that were sampled for it"
+        )
+    return TracedLoss(frozenset(untrained), end=STOPS.get(trace.stop))
 
 
 class VerifiersPrograms:

@@ -1,12 +1,13 @@
 """Answers in the form of the OpenAI API, as vLLM's protocol classes write them."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rollcast.generator.completion import Decode
 from rollcast.generator.endpoint.call import TurnAnswer
-from rollcast.generator.endpoint.protocol import ChatParameters
+from rollcast.generator.endpoint.chat_request import ChatRequest
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.streaming import Deltas
 from rollcast.generator.vllm.protocol import chat_answer, chat_part
@@ -18,32 +19,46 @@ KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """The tokens and log-probs that a request wants besides the text."""
+    """The parts of an answer besides its text."""
 
-    logprobs: list[dict[str, Any]] | None = None
-    prompt_token_ids: list[int] | None = None
-    token_ids: list[int] | None = None
-
-    @property
-    def choice_fields(self) -> dict[str, Any]:
-        content = None if self.logprobs is None else {"content": self.logprobs}
-        return {"logprobs": content, "token_ids": self.token_ids}
-
-
-NO_EXTRAS = Extras()
+    prompt_token_ids: list[int] | None
+    """None = the request does not want them."""
+    choice_fields: Mapping[str, Any]
+    """Log-probs and tokens of the turn (None = the request does not want them), and its stop
+    text."""
+    usage: Mapping[str, int]
+    """Numbers of tokens."""
 
 
-def extras(turn_answer: TurnAnswer, chat_parameters: ChatParameters, decode: Decode) -> Extras:
-    """The extras that the request asks for."""
-    logprobs = [
-        _logprob(token, logprob, None if chat_parameters.names_tokens_by_id else decode([token]))
-        for token, logprob in zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
-        if chat_parameters.wants_logprobs
-    ]
+NO_EXTRAS = Extras(None, {"logprobs": None, "token_ids": None}, {})
+
+
+def extras(turn_answer: TurnAnswer, chat: ChatRequest, decode: Decode) -> Extras:
+    """The extras of the request's answer."""
+    logprobs = None
+    if chat.wants_logprobs:
+        pairs = zip(turn_answer.token_ids, turn_answer.logprobs, strict=True)
+        logprobs = {
+            "content": [
+                _logprob(token, logprob, None if chat.names_tokens_by_id else decode([token]))
+                for token, logprob in pairs
+            ]
+        }
+    token_ids = turn_answer.token_ids if chat.wants_token_ids else None
+    num_prompt_tokens = len(turn_answer.prompt_token_ids)
+    num_sampled_tokens = len(turn_answer.token_ids)
     return Extras(
-        logprobs if chat_parameters.wants_logprobs else None,
-        turn_answer.prompt_token_ids if chat_parameters.wants_token_ids else None,
-        turn_answer.token_ids if chat_parameters.wants_token_ids else None,
+        turn_answer.prompt_token_ids if chat.wants_token_ids else None,
+        {
+            "logprobs": logprobs,
+            "token_ids": token_ids,
+            "stop_reason": turn_answer.stop_text,
+        },
+        {
+            "prompt_tokens": num_prompt_tokens,
+            "completion_tokens": num_sampled_tokens,
+            "total_tokens": num_prompt_tokens + num_sampled_tokens,
+        },
     )
 
 
@@ -54,10 +69,9 @@ def completion_body(turn_answer: TurnAnswer, name: str, model: str, more: Extras
         "index": 0,
         "message": message,
         "finish_reason": turn_answer.finish_reason,
-        "stop_reason": turn_answer.stop_text,
         **more.choice_fields,
     }
-    body = {"id": name, "model": model, "choices": [choice], "usage": usage(turn_answer)}
+    body = {"id": name, "model": model, "choices": [choice], "usage": more.usage}
     completion = chat_answer().model_validate({**body, "prompt_token_ids": more.prompt_token_ids})
     response_body: dict[str, Any] = completion.model_dump()
     return response_body
@@ -69,16 +83,14 @@ def chunk_body(
     delta: dict[str, Any] | None,
     finish_reason: str | None = None,
     *,
-    stop_text: str | None = None,
-    turn_answer: TurnAnswer | None = None,
     more: Extras = NO_EXTRAS,
+    usage: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """One part of a streamed completion. No delta: the part with the usage, which has no choice."""
     choice = {
         "index": 0,
         "delta": delta or {},
         "finish_reason": finish_reason,
-        "stop_reason": stop_text,
         **more.choice_fields,
     }
     body = {
@@ -88,8 +100,8 @@ def chunk_body(
         "created": int(time.time()),
     }
     body["prompt_token_ids"] = more.prompt_token_ids
-    if turn_answer is not None:
-        body["usage"] = usage(turn_answer)
+    if usage is not None:
+        body["usage"] = usage
     chunk: dict[str, Any] = chat_part().model_validate(body).model_dump(exclude_none=True)
     # `exclude_none` drops the key, which the OpenAI API requires in every choice.
     for chunk_choice in chunk["choices"]:
@@ -106,17 +118,6 @@ def final_deltas(turn_answer: TurnAnswer, deltas: Deltas) -> list[dict[str, Any]
             {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
         )
     return unsent_deltas
-
-
-def usage(turn_answer: TurnAnswer) -> dict[str, int]:
-    """Numbers of tokens."""
-    prompt = len(turn_answer.prompt_token_ids)
-    sampled = len(turn_answer.token_ids)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": sampled,
-        "total_tokens": prompt + sampled,
-    }
 
 
 def error_body(refusal: RefusedRequestError) -> dict[str, Any]:

@@ -21,7 +21,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,29 +31,31 @@ from rollcast.generator.endpoint.answers import (
     extras,
     models_body,
 )
-from rollcast.generator.endpoint.bodies import MAX_TOKENS, read_json
-from rollcast.generator.endpoint.body_turns import BodyTurns, read_content
-from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
-from rollcast.generator.endpoint.chat_request import ChatRequest
+from rollcast.generator.endpoint.bodies import MAX_TOKENS
+from rollcast.generator.endpoint.body_turns import BodyTurns
+from rollcast.generator.endpoint.call import EndpointCall
 from rollcast.generator.endpoint.dialects.anthropic_messages import (
     AnthropicMessages,
     anthropic_error,
     count_tokens,
 )
-from rollcast.generator.endpoint.dialects.dialect import ChatCompletions, Dialect, ErrorForm
+from rollcast.generator.endpoint.dialects.dialect import Dialect, ErrorForm
 from rollcast.generator.endpoint.dialects.responses import Responses
 from rollcast.generator.endpoint.protocol import read_request
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.request_headers import (
     check_run_token,
-    client_token,
-    is_retry,
     is_untrained,
+    read_headers,
 )
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import PREFIX, Sessions
 from rollcast.generator.endpoint.single_calls import SingleCalls, SingleSession
-from rollcast.generator.endpoint.streamed_turn import ENDING, StreamedTurn, wait_for_disconnect
+from rollcast.generator.endpoint.streamed_turn import (
+    ENDING,
+    StreamedTurn,
+    result_unless_disconnected,
+)
 from rollcast.generator.endpoint.token_request import TokenRequest, generated_body
 from rollcast.generator.episodes.parts import MAX_REASON_CHARACTERS
 from rollcast.telemetry.logging import get_logger
@@ -117,18 +118,18 @@ class EndpointApplication:
                 methods=["GET", "POST"],
             ),
             *(
-                Route(path, self._single(handler, form), methods=["POST"])
+                Route(path, self._in_session(handler, form), methods=["POST"])
                 for path, handler, form in self._dialects()
             ),
-            Route("/v1/models", self._single(self._models)),
-            Route("/inference/v1/generate", self._single(self._generate), methods=["POST"]),
-            Route("/v1/{path:path}", self._single(_not_served), methods=["GET", "POST"]),
+            Route("/v1/models", self._in_session(self._models)),
+            Route("/inference/v1/generate", self._in_session(self._generate), methods=["POST"]),
+            Route("/v1/{path:path}", self._in_session(_not_served), methods=["GET", "POST"]),
         ]
 
     def _dialects(self) -> "list[tuple[str, Handler, ErrorForm]]":
         """Paths of requests that sample, or count what would be sampled from, in each form."""
         return [
-            ("/v1/chat/completions", partial(self._chat, lambda: ChatCompletions()), error_body),
+            ("/v1/chat/completions", partial(self._chat, None), error_body),
             (
                 "/v1/responses",
                 partial(self._chat, lambda: Responses(self._sessions.model)),
@@ -143,39 +144,20 @@ class EndpointApplication:
         ]
 
     def _in_session(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
-        """A handler of requests that carry a session and its token."""
-
-        def find_session(request: "Request") -> HarnessSession:
-            return self._sessions.find(request.path_params["session"], client_token(request))
-
-        return self._answer_refusals(handler, find_session, error_form)
-
-    def _single(self, handler: Handler, error_form: ErrorForm = error_body) -> Any:
-        """A handler of requests without a session, each in one of its own."""
-
-        def make_session(request: "Request") -> HarnessSession:
-            check_run_token(request, self._sessions.run_token, "a call without a session")
-            if self.single_calls is None:
-                raise RefusedRequestError(
-                    "the engine is not running; retry later", 503, "no_weights"
-                )
-            return self.single_calls.session()
-
-        return self._answer_refusals(handler, make_session, error_form)
-
-    def _answer_refusals(
-        self,
-        handler: Handler,
-        get_session: "Callable[[Request], HarnessSession]",
-        error_form: ErrorForm,
-    ) -> Any:
-        """A handler whose refusals are answers."""
+        """A handler of requests that carry a session and its token, or the run's token: each of
+        these has a session of its own. Refusals are answers.
+        """
         from starlette.requests import Request
 
         async def answer(request: Request) -> "Response":
             session: HarnessSession | None = None
             try:
-                session = get_session(request)
+                if "session" in request.path_params:
+                    name = request.path_params["session"]
+                    session = self._sessions.find(name, read_headers(request).token)
+                else:
+                    check_run_token(request, self._sessions.run_token, "a call without a session")
+                    session = self._single_session()
                 return await handler(request, session)
             except RefusedRequestError as refusal:
                 if session is not None:
@@ -192,48 +174,63 @@ class EndpointApplication:
 
         return answer
 
+    def _single_session(self, asking: HarnessSession | None = None) -> HarnessSession:
+        """A session for one request that is never trained. `asking`: the session of its program."""
+        if self.single_calls is None:
+            raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
+        return self.single_calls.session(None if isinstance(asking, SingleSession) else asking)
+
     async def _chat(
-        self, make_dialect: Callable[[], Dialect], request: "Request", session: HarnessSession
+        self,
+        make_dialect: Callable[[], Dialect] | None,
+        request: "Request",
+        session: HarnessSession,
     ) -> "Response":
+        """A completion. `make_dialect`: None = the request is a chat completion itself."""
         from starlette.responses import JSONResponse, StreamingResponse
 
         replaces = session.settings.sampling == "run"
-        dialect = make_dialect()
-        content = await read_content(request)
-        async with self._turns.take(content):
-            chat_body = await dialect.read(read_json(content), session)
-            if is_untrained(request, chat_body, self._sessions.model):
-                chat_body = {**chat_body, "model": self._sessions.model}
-                session = self._untrained_session(session)
-            chat_parameters = read_request(
-                chat_body, self._sessions.model, session.task.sampling, replaces=replaces
+        dialect = make_dialect() if make_dialect is not None else None
+        model = self._sessions.model
+        headers = read_headers(request)
+        async with self._turns.read(request) as body:
+            if dialect is not None:
+                body = await dialect.read(body, session)
+            if is_untrained(headers, body, model):
+                body = {**body, "model": model}
+                session = self._single_session(session)
+            chat = read_request(
+                body,
+                model,
+                session.task.sampling,
+                replaces=replaces,
+                is_retry=headers.is_retry,
             )
-            chat = ChatRequest(chat_parameters, is_retry=is_retry(request))
-        self._sessions.note_replaced(session, chat_parameters.replaced)
+        if chat.replaced:
+            self._sessions.note_replaced(session, chat.replaced)
         name = f"chatcmpl-{session.id}-{time.monotonic_ns()}"
-        if chat_parameters.is_streamed:
-            stream = StreamedTurn(self._sessions, session, chat_parameters, chat, name)
+        if chat.is_streamed:
+            stream = StreamedTurn(self._sessions, session, chat, name)
             await stream.begin(request)
-            return StreamingResponse(dialect.stream(stream.parts()), media_type="text/event-stream")
+            parts = stream.parts()
+            events = parts if dialect is None else dialect.stream(parts)
+            return StreamingResponse(events, media_type="text/event-stream")
         call = EndpointCall(session, chat)
-        turn_answer = await self._sample_turn(request, call)
-        more = extras(turn_answer, chat_parameters, session.record.decode)
-        return JSONResponse(
-            dialect.answer(completion_body(turn_answer, name, self._sessions.model, more))
+        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
+        loop = self._sessions.loop
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
+        turn_answer = await result_unless_disconnected(
+            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
         )
-
-    def _untrained_session(self, session: HarnessSession) -> HarnessSession:
-        """A session of its own for a request of an episode that is answered and never trained."""
-        if self.single_calls is None:
-            raise RefusedRequestError("the engine is not running; retry later", 503, "no_weights")
-        return self.single_calls.session(None if isinstance(session, SingleSession) else session)
+        more = extras(turn_answer, chat, session.record.decode)
+        completion = completion_body(turn_answer, name, model, more)
+        return JSONResponse(completion if dialect is None else dialect.answer(completion))
 
     async def _count_tokens(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
-        content = await read_content(request)
-        async with self._turns.take(content):
-            num_tokens = await count_tokens(read_json(content), session, self._sessions.loop)
+        async with self._turns.read(request) as body:
+            num_tokens = await count_tokens(body, session, self._sessions.loop)
         return JSONResponse({"input_tokens": num_tokens})
 
     async def _models(self, request: "Request", session: HarnessSession) -> "Response":
@@ -244,8 +241,8 @@ class EndpointApplication:
     async def _reward(self, request: "Request", session: HarnessSession) -> "Response":
         from starlette.responses import JSONResponse
 
-        body = read_json(await read_content(request))
-        reward = body.get("reward") if isinstance(body, dict) else None
+        async with self._turns.read(request) as body:
+            reward = body.get("reward") if isinstance(body, dict) else None
         low, high = session.settings.reward_range
         # True is 1, as in a class and in a verifier.
         if not isinstance(reward, int | float) or not low <= reward <= high:
@@ -265,17 +262,22 @@ class EndpointApplication:
         from starlette.responses import JSONResponse
 
         replaces = session.settings.sampling == "run"
-        content = await read_content(request)
-        async with self._turns.take(content):
-            body = read_json(content, MAX_TOKENS)
-            sampling = session.task.sampling
-            if is_untrained(request, body, self._sessions.model):
-                session = self._untrained_session(session)
-            token_request, replaced = TokenRequest.read(
-                body, sampling, replaces=replaces, is_retry=is_retry(request)
+        sampling = session.task.sampling
+        headers = read_headers(request)
+        async with self._turns.read(request, MAX_TOKENS) as body:
+            if is_untrained(headers, body, self._sessions.model):
+                session = self._single_session(session)
+            token_request = TokenRequest.read(
+                body, sampling, replaces=replaces, is_retry=headers.is_retry
             )
-        self._sessions.note_replaced(session, replaced)
-        turn_answer = await self._sample_turn(request, EndpointCall(session, token_request))
+        if token_request.replaced:
+            self._sessions.note_replaced(session, token_request.replaced)
+        call = EndpointCall(session, token_request)
+        loop = self._sessions.loop
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call.run(), loop))
+        turn_answer = await result_unless_disconnected(
+            request, answer, partial(loop.call_soon_threadsafe, call.abandon)
+        )
         return JSONResponse(
             generated_body(turn_answer, f"generate-{time.monotonic_ns()}", self._sessions.model)
         )
@@ -287,8 +289,8 @@ class EndpointApplication:
             raise RefusedRequestError(
                 "this session ends with its program, which was started here; leave this call out"
             )
-        body = read_json(await read_content(request))
-        failure_reason = body.get("failed") if isinstance(body, dict) else None
+        async with self._turns.read(request) as body:
+            failure_reason = body.get("failed") if isinstance(body, dict) else None
         session.end_report = str(failure_reason or "")[:MAX_REASON_CHARACTERS]
         return JSONResponse({})
 
@@ -331,24 +333,17 @@ class EndpointApplication:
         claim_future = asyncio.run_coroutine_threadsafe(next_session, self._sessions.loop)
         self._num_waiting += 1
         try:
-            return await _answer_unless_disconnected(request, claim_future, claim_future.cancel)
+            return await result_unless_disconnected(
+                request, asyncio.wrap_future(claim_future), claim_future.cancel
+            )
         except asyncio.CancelledError:
-            # `_answer_unless_disconnected` cancels the claim when the program is gone. Any other
+            # `result_unless_disconnected` cancels the claim when the program is gone. Any other
             # cancellation is the stop of the server.
             if not claim_future.cancelled():
                 raise
             return None
         finally:
             self._num_waiting -= 1
-
-    async def _sample_turn(self, request: "Request", call: EndpointCall) -> TurnAnswer:
-        """The answer; if the client is gone before, its call is abandoned."""
-        loop = self._sessions.loop
-        # Sessions live on the engine's loop, and this handler runs in the thread of the server.
-        answer_future = asyncio.run_coroutine_threadsafe(call.run(), loop)
-        return await _answer_unless_disconnected(
-            request, answer_future, lambda: loop.call_soon_threadsafe(call.abandon)
-        )
 
 
 async def _not_served(request: "Request", session: HarnessSession) -> "Response":
@@ -368,19 +363,3 @@ def _refusal_response(
 
     # Client libraries repeat a request that failed unless they are asked not to.
     return JSONResponse(error_form(refusal), refusal.status, headers={"x-should-retry": "false"})
-
-
-async def _answer_unless_disconnected(
-    request: "Request", answer_future: Future[T], abandon: Callable[[], object]
-) -> T:
-    """The answer of the engine's loop; `abandon` is called if the client is gone before."""
-    local_future = asyncio.wrap_future(answer_future)
-    disconnect = asyncio.create_task(wait_for_disconnect(request))
-    waits: set[asyncio.Future[Any]] = {local_future, disconnect}
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not local_future.done():
-            abandon()
-        return await local_future
-    finally:
-        disconnect.cancel()

@@ -14,34 +14,30 @@ exit. A signal, or a request that was refused just before, is never the model's 
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, cast
 
 from rollcast.config.environments.settings import ProgramEnvironment, SessionEnvironment
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.harness.helper import TracedRollout
-from rollcast.environments.harness.program import HarnessProgram
-from rollcast.environments.kinds.kind import SessionProgram
-from rollcast.environments.openenv_sessions.helper import OpenEnvRollout, OpenEnvTrace
-from rollcast.environments.verifiers.helper import VerifiersRollout, VerifiersTrace
+from rollcast.environments.kinds.kind import Join, SessionProgram, TracedProgram, find_join
+from rollcast.environments.traces import (
+    SampledRecord,
+    TraceDisagreementError,
+    UnusableTraceError,
+)
 from rollcast.generator.endpoint.session import HarnessSession, SessionTask
 from rollcast.generator.endpoint.sessions import Sessions, row_json
-from rollcast.generator.endpoint.token_traces import traced_loss
-from rollcast.generator.endpoint.traces import STOPS, untrained_turns
+from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.parts import (
-    MAX_REASON_CHARACTERS,
     MAX_SET_UP_SLOT_SECONDS,
     EpisodeParts,
-    Stage,
 )
-from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import scaled_reward
-from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError, Waits
+from rollcast.generator.episodes.waits import GivenUpError, UnusableEpisodeError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
 from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
-from rollcast.wire.version import PolicyVersion
 
 LOOK_SECONDS = 0.25
 """Between two looks at the deadlines of a program that runs."""
@@ -49,8 +45,8 @@ END_SECONDS = 60.0
 """Deadline for the engine to end the requests of a closed session."""
 
 
-class HarnessAttempt:
-    """`run` it once. `give_up` makes it raise GivenUpError soon."""
+class HarnessAttempt(BaseAttempt):
+    """An attempt whose turns a program takes."""
 
     def __init__(
         self,
@@ -62,23 +58,15 @@ class HarnessAttempt:
         *,
         sessions: Sessions,
     ) -> None:
-        """`start`: a former owner's part of the first turn, used if the program begins with the
-        same prompt.
-        """
-        assert task.episode is not None
-        self._name = task.episode.environment
-        settings = parts.settings[self._name]
+        super().__init__(engine, task, index, parts, start)
+        settings = self._settings
         assert isinstance(settings, SessionEnvironment)
-        self._settings = settings
-        self._limits = task.episode
-        self._parts = parts
+        self._settings: SessionEnvironment = settings
+        self._join = find_join(settings)
         self._sessions = sessions
-        self._waits = Waits()
-        self._created_at = time.monotonic()
-        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
         session_task = SessionTask(
             environment=self._name,
-            limits=task.episode,
+            limits=self._limits,
             sampling=task.sampling,
             max_tokens=task.length.max_tokens,
             row=row_json(task.reference),
@@ -86,17 +74,8 @@ class HarnessAttempt:
         )
         self.session = HarnessSession(session_task, settings, parts, self.record)
         self.session.start = start
-        self.stage: Stage = "start"
-        """The present wait, or the last one."""
-        self.graded: Graded | None = None
         self._own_numbers: Mapping[Any, Any] = {}
         """Of the program's trace, not checked."""
-        """The harness's verdict; None = a verifier gives it."""
-
-    @property
-    def start(self) -> Rollout | None:
-        """A former owner's part of the first turn, not used so far."""
-        return self.session.start
 
     @property
     def has_ended_turn(self) -> bool:
@@ -120,31 +99,12 @@ class HarnessAttempt:
             )
         return self.session.num_open_requests > 0
 
-    @property
-    def versions(self) -> set[PolicyVersion]:
-        """Versions that have or may have sampled a token, a former owner's included."""
-        if self.start is not None and not self.record.sequences:
-            return set(self.start.versions)
-        return self.record.versions
-
     def give_up(self) -> None:
         """Nothing more is sampled."""
         self._waits.give_up()
         self._sessions.remove(self.session)
 
-    def fail(self, reason: str) -> None:
-        """End without a verdict."""
-        sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
-        self.record.end = EpisodeEnd.FAILED
-        self.record.reason = sentence
-        self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, self.stage, sentence)
-
     async def run(self) -> None:
-        """Set `record.end` and `graded`.
-
-        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
-        """
         if self._waits.is_given_up:
             raise GivenUpError
         began = time.monotonic()
@@ -160,9 +120,10 @@ class HarnessAttempt:
             end = await self._wait_for_end(program)
             # Turns are dropped below, which a running request must not see.
             await self._close_and_wait()
-            untrained: set[int] = set()
-            if isinstance(program, TracedRollout):
-                untrained, end = self._apply_trace(program, end)
+            untrained: Set[int] = frozenset()
+            if program is not None and self._join is not None:
+                traced = cast(TracedProgram, program)
+                untrained, end = self._apply_trace(self._join, traced, end)
             self.session.drop_unread(untrained)
             if not self.record.turns:
                 raise EnvironmentFailedError(self._why_no_turn(program))
@@ -203,7 +164,7 @@ class HarnessAttempt:
             else:
                 reason = f"was not started within {self._settings.reset_seconds:g} seconds"
             raise EnvironmentFailedError(reason) from None
-        session.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.deadline = time.monotonic() + self._limits.max_seconds
         return program
 
     async def _wait_for_end(self, program: SessionProgram | None) -> EpisodeEnd:
@@ -217,13 +178,14 @@ class HarnessAttempt:
             if program is not None and program.has_ended:
                 if self._is_mistake_of_model(program):
                     return self._end_by_mistake()
-                is_of_another = isinstance(program, TracedRollout) and program.is_ended_by_another
                 return self._classify_end(
-                    program.how_it_failed, program.last_lines, is_of_another=is_of_another
+                    program.how_it_failed,
+                    program.last_lines,
+                    is_of_another=program.is_ended_by_another,
                 )
             if session.end_report is not None:
                 return self._classify_end("", session.end_report)
-            if session.is_over_for(self._seconds_to_grade(program)):
+            if session.clock.remaining_seconds <= -self._seconds_to_grade():
                 return EpisodeEnd.SECONDS
             if not session.has_begun and time.monotonic() - began > self._settings.reset_seconds:
                 raise EnvironmentFailedError(
@@ -264,11 +226,7 @@ class HarnessAttempt:
         to blame.
         """
         session = self.session
-        if (
-            not isinstance(program, HarnessProgram)
-            or session.last_refusal
-            or not session.has_answered
-        ):
+        if program.exit_code is None or session.last_refusal or not session.has_answered:
             return False
         assert isinstance(self._settings, ProgramEnvironment)
         # Codes from 126 are a shell's: the program cannot be started, or a signal ended it.
@@ -282,14 +240,16 @@ class HarnessAttempt:
             self.session.reward = self._settings.reward_range[0]
         return self._classify_end("", "")
 
-    def _seconds_to_grade(self, program: SessionProgram | None) -> float:
+    def _seconds_to_grade(self) -> float:
         """How long a program that gives the reward may go on after the episode's time, without
         sampling.
         """
-        gives_reward = self.session.task.rewards or isinstance(program, TracedRollout)
+        gives_reward = self.session.task.rewards or self._join is not None
         return self._settings.call_seconds if gives_reward else 0.0
 
-    def _apply_trace(self, program: TracedRollout, end: EpisodeEnd) -> tuple[set[int], EpisodeEnd]:
+    def _apply_trace(
+        self, join: Join, program: TracedProgram, end: EpisodeEnd
+    ) -> tuple[Set[int], EpisodeEnd]:
         """Take the trace's reward; returns the numbers of the turns that it does not train, and the
         episode's end.
 
@@ -297,62 +257,36 @@ class HarnessAttempt:
         """
         if program.unusable:
             raise UnusableEpisodeError(program.unusable)
-        assert isinstance(program, VerifiersRollout | OpenEnvRollout)
         trace = program.trace()
         if trace is None:
             reason = program.last_lines or "it did not end"
             raise UnusableEpisodeError(f"gave no reward after its budget was over: {reason}")
         self.session.reward = trace.reward
         self._own_numbers = trace.metrics
-        is_over = self.session.exceeded_budget is not None
-        if isinstance(trace, OpenEnvTrace):
-            return self._match_token_trace(
-                trace
-            ), EpisodeEnd.SECONDS if trace.is_late and not is_over else end
-        return self._match_text_trace(trace), end if is_over else STOPS.get(trace.stop, end)
-
-    def _match_text_trace(self, trace: VerifiersTrace) -> set[int]:
+        histories = self.session.histories
         # An answer that no client read is missing from the trace.
-        unread = {turn.number for turn in self.session.histories.unread()}
-        turns = [turn for turn in self.session.histories.turns if turn.number not in unread]
-        untrained = untrained_turns(turns, trace)
-        if untrained is None:
-            raise self._disagreement(
-                f"has {len(trace.answers)} answers of the model in its trace, which are not the "
-                f"{len(turns)} that were "
-                "sampled for it"
-            )
-        return untrained
-
-    def _match_token_trace(self, trace: OpenEnvTrace) -> set[int]:
-        unread = {turn.number for turn in self.session.histories.unread()}
-        turns = range(len(self.record.turns))
-        loss = traced_loss(self.record, [number for number in turns if number not in unread], trace)
-        if loss is None:
-            raise self._disagreement(
-                f"has {len(trace.calls)} calls of the model in its trace, which are not among the "
-                f"{len(turns)} that "
-                "were sampled for it"
-            )
-        if turns and len(loss.untrained) == len(turns):
-            raise UnusableEpisodeError(f"has a trace that trains none of the {len(turns)} turns")
-        # Stretches without loss of one episode. The record of a sequence has room for 65,536.
-        max_ranges = 10_000
-        if sum(map(len, loss.masked.values())) > max_ranges:
-            raise UnusableEpisodeError(f"has loss masks of more than {max_ranges} parts")
+        unread = {turn.number for turn in histories.unread()}
+        read_turns = [turn for turn in histories.turns if turn.number not in unread]
+        record = SampledRecord(len(self.record.turns), read_turns, self.record.turn_tokens)
+        try:
+            loss = join(record, trace)
+        except UnusableTraceError as error:
+            if isinstance(error, TraceDisagreementError):
+                self._parts.exporter.add(
+                    episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name
+                )
+            raise UnusableEpisodeError(str(error)) from None
         for number, ranges in loss.masked.items():
             self.record.mask_turn(number, ranges)
-        return set(loss.untrained)
-
-    def _disagreement(self, reason: str) -> UnusableEpisodeError:
-        self._parts.exporter.add(episode_metrics.ENDPOINT_DISAGREEMENTS, environment=self._name)
-        return UnusableEpisodeError(reason)
+        is_over = self.session.exceeded_budget is not None
+        return loss.untrained, end if is_over else loss.end or end
 
     async def _close_and_wait(self) -> None:
         """Close the session, and wait until nothing of it is sampled."""
         self._sessions.remove(self.session)
-        async with asyncio.timeout(END_SECONDS), self.session.changed:
-            await self.session.changed.wait_for(lambda: not self.session.num_running)
+        async with asyncio.timeout(END_SECONDS):
+            while self.session.num_running:
+                await self.session.changed.wait()
 
     def _reward(self) -> Graded:
         reward = scaled_reward(self.session.reward, self._settings.reward_range)

@@ -8,9 +8,8 @@ All of it takes a fraction of a second for the largest body.
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic_core import from_json
@@ -51,6 +50,15 @@ class Counts:
     has_long_number: bool
 
 
+class Extent(NamedTuple):
+    """How large a value of JSON is."""
+
+    characters: int
+    """The approximate size as JSON."""
+    depth: int
+    """Lists and objects inside each other. More than MAX_DEPTH = too deep to be read."""
+
+
 def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
     """Raises RefusedRequestError for invalid JSON, and for more values than a request may have."""
     if len(content) > SMALL_BYTES:
@@ -71,12 +79,12 @@ def read_json(content: bytes | bytearray, max_values: int = MAX_VALUES) -> Any:
             raise RefusedRequestError(
                 f"a number of the body has more than {NUMBER_DIGITS} digits", 413, "too_large"
             )
-    content = _without_half_emoji(content)
+    if any(lone_half.search(content) for lone_half in _LONE_HALVES):
+        content = _without_half_emoji(content)
     is_wide = len(content) > SMALL_BYTES and not content.isascii()
     try:
-        if (
-            is_wide
-        ):  # without making one text of it all first, which may take four bytes for each letter
+        # Without making one text of it all first, which may take four bytes for each letter
+        if is_wide:
             return from_json(content, cache_strings=False)
         # As UTF-8, in which the signs were counted: Python would guess UTF-16 and UTF-32, too.
         return json.loads(content.decode("utf-8"))
@@ -91,8 +99,6 @@ def _without_half_emoji(content: bytes | bytearray) -> bytes | bytearray:
     At most 10,000 of each half are replaced: more would take a second. Those that stay are refused
     later.
     """
-    if not any(lone_half.search(content) for lone_half in _LONE_HALVES):
-        return content
     # No valid JSON has zero bytes, so that they stand for a backslash that is a letter and begins
     # no escape.
     content = content.replace(rb"\\", b"\0\0")
@@ -135,44 +141,24 @@ def bounded_integer(digits: str) -> int:
     return int(digits)
 
 
-def is_too_deep(value: Any) -> bool:
-    """Whether lists and objects are nested more than MAX_DEPTH deep."""
-    return any(depth > MAX_DEPTH for _, depth in _containers(value))
-
-
-def num_characters(value: Any) -> int:
-    """The number of characters that a value has as JSON, roughly."""
-    if isinstance(value, str):
-        return len(value)
-    total = 0
-    for container, _ in _containers(value):
-        # What a number, or a comma and its quotes, counts as
-        total += 8 * len(container)
-        if isinstance(container, dict):
-            total += sum(map(len, container))
-        items = container.values() if isinstance(container, dict) else container
-        if str in set(map(type, items)):
-            total += sum([len(item) for item in items if isinstance(item, str)])
-    return total
-
-
-def _containers(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every list and object of a value, with its depth; none below one
-    that is nested too deeply.
-    """
+def measure(value: Any) -> Extent:
+    """The extent of a value. Lists and objects that are nested too deeply are left out."""
+    characters = len(value) if isinstance(value, str) else 0
+    depth = 0
     level = [value] if isinstance(value, dict | list) else []
-    depth = 1
-    while level:
-        for container in level:
-            yield container, depth
-        if depth > MAX_DEPTH:
-            return
+    while level and depth <= MAX_DEPTH:
+        depth += 1
         inner: list[Any] = []
         for container in level:
             items = container.values() if isinstance(container, dict) else container
-            if not _CONTAINERS.isdisjoint(
-                map(type, items)
-            ):  # most lists have numbers or texts alone
+            # What a number, or a comma and its quotes, counts as
+            characters += 8 * len(container)
+            if isinstance(container, dict):
+                characters += sum(map(len, container))
+            kinds = set(map(type, items))
+            if str in kinds:
+                characters += sum([len(item) for item in items if isinstance(item, str)])
+            if not _CONTAINERS.isdisjoint(kinds):  # most lists have numbers or texts alone
                 inner += [item for item in items if isinstance(item, dict | list)]
         level = inner
-        depth += 1
+    return Extent(characters, depth)

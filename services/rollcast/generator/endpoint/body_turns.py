@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
-from rollcast.generator.endpoint.bodies import SMALL_BYTES
+from rollcast.generator.endpoint.bodies import MAX_VALUES, SMALL_BYTES, read_json
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 
 if TYPE_CHECKING:
@@ -22,32 +22,29 @@ class BodyTurns:
         self._reading = asyncio.Lock()
 
     @asynccontextmanager
-    async def take(self, content: bytearray) -> AsyncIterator[None]:
-        """A turn to read this body; a small one needs none."""
-        if len(content) <= SMALL_BYTES:
-            yield
-            return
-        async with self._reading:
-            yield
-            # Between two large bodies, which take up to half a second each
-            await asyncio.sleep(0.02)
+    async def read(self, request: "Request", max_values: int = MAX_VALUES) -> AsyncIterator[Any]:
+        """The body as JSON. The turn of a large one ends with the context.
 
-
-async def read_content(request: "Request") -> bytearray:
-    """The body. Raises RefusedRequestError for one that is too large or too slow."""
-    content = bytearray()
-    # Deadline for a client to send its body.
-    body_seconds = 60.0
-    try:
-        async with asyncio.timeout(body_seconds):
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > MAX_BODY_BYTES:
-                    raise RefusedRequestError(
-                        f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large"
-                    )
-    except TimeoutError:
-        raise RefusedRequestError(
-            f"the body did not arrive within {body_seconds:g} seconds", 400, "too_slow"
-        ) from None
-    return content
+        Raises RefusedRequestError for one that is too large, too slow, or not JSON.
+        """
+        content = bytearray()
+        # Deadline for a client to send its body.
+        body_seconds = 60.0
+        try:
+            async with asyncio.timeout(body_seconds):
+                async for chunk in request.stream():
+                    content += chunk
+                    if len(content) > MAX_BODY_BYTES:
+                        raise RefusedRequestError(
+                            f"the body has more than {MAX_BODY_BYTES} bytes", 413, "too_large"
+                        )
+        except TimeoutError:
+            raise RefusedRequestError(
+                f"the body did not arrive within {body_seconds:g} seconds", 400, "too_slow"
+            ) from None
+        is_large = len(content) > SMALL_BYTES
+        async with self._reading if is_large else nullcontext():
+            yield read_json(content, max_values)
+            if is_large:
+                # Between two large bodies, which take up to half a second each
+                await asyncio.sleep(0.02)

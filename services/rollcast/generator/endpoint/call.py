@@ -17,9 +17,8 @@ from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
-from rollcast.generator.episodes.waits import UnusableEpisodeError
 from rollcast.generator.sequence import SequenceSampler, TurnEnds
-from rollcast.generator.vllm.engine_request import BadRequestError, Finish
+from rollcast.generator.vllm.engine_request import Finish
 from rollcast.rollouts.records import EpisodeEnd
 
 
@@ -71,153 +70,83 @@ class Request(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class EndpointCall:
     """`run` it once. `abandon`: its client is gone."""
 
-    def __init__(
-        self,
-        session: HarnessSession,
-        request: Request,
-        on_tokens: Callable[[list[int]], None] | None = None,
-    ) -> None:
-        """`on_tokens`: called with the turn's tokens so far.
-
-        None = they are wanted at its end only.
-        """
-        self._session = session
-        self._request = request
-        self._on_tokens = on_tokens
-        self._wait_task: asyncio.Task[Any] | None = None
-        self._sequence: int | None = None
-        self.tokens_before: list[int] = []
-        """All tokens before the turn in its sequence, once it is sampled."""
-        self._timer: asyncio.TimerHandle | None = None
-        """Ends the turn with the episode's time."""
-        self._is_abandoned = False
-        self._is_ended = False
+    session: HarnessSession
+    request: Request
+    on_tokens: Callable[[list[int], list[int]], None] | None = None
+    """The reader of the turn, see `TurnEnds.on_tokens`."""
+    _wait_task: asyncio.Task[Any] | None = None
+    """The call's own task until it samples."""
+    _sampler: SequenceSampler | None = None
+    """The sequence that is sampled."""
+    _is_abandoned: bool = False
+    _is_ended: bool = False
 
     async def run(self) -> TurnAnswer:
         """Sample a turn. Raises RefusedRequestError, and what the engine raises if it is dead."""
-        session = self._session
-        session.enter(self, self._end_wait)
+        session = self.session
+        record = session.record
+        if self._is_abandoned:  # before this task had begun
+            raise self._end_error()
         self._wait_task = asyncio.current_task()
         try:
-            if self._is_abandoned:  # before this task had begun
-                raise _client_disconnected_error()
-            async with asyncio.timeout_at(
-                asyncio.get_running_loop().time() + self._remaining_seconds()
-            ):
-                tokens = await session.reserve(self, self._request.max_tokens)
-            await session.take_slot(self)
-            # From here on `abandon` and the end of the session abort the sequence, and no longer
-            # cancel this task.
-            self._wait_task = None
-            try:
-                return await self._sample_turn(tokens)
-            finally:
-                session.parts.slots.release()
-        except TimeoutError:
-            raise session.refuse_over_budget(EpisodeEnd.SECONDS) from None
+            async with session.turn(self, self.end, self.request.max_tokens) as tokens:
+                # From here on `end` aborts the sequence, and no longer cancels this task.
+                self._wait_task = None
+                pending_turn = self.request.prepare_turn(session)
+                sequence = pending_turn.sequence
+                self._sampler = record.sequences[sequence]
+                if self._sampler.completion.given_token_ids:
+                    tokens = session.lower_reservation(self, tokens)
+                stop_token_ids = session.parts.renderer.stop_token_ids
+                ends = TurnEnds(stop_token_ids, self.request.stop, self.on_tokens)
+                num_turns_before = len(record.turns)
+                finish = await record.sample_turn(sequence, ends, tokens)
+                self._sampler = None
+                number = len(record.turns) - 1
+                # An aborted request without a token makes no turn.
+                if number < num_turns_before or record.turns[number].sequence != sequence:
+                    raise self._end_error()
+                answer = self.request.answer(session, pending_turn, number, finish)
+                session.note_turn(
+                    finish,
+                    len(answer.token_ids),
+                    self.request.max_tokens,
+                    is_abandoned=self._is_abandoned,
+                )
+                return answer
         except asyncio.CancelledError:
             if not self._is_ended:
                 raise
-            if self._is_abandoned:
-                raise _client_disconnected_error() from None
-            raise RefusedRequestError("this session has ended", 404, "session_ended") from None
-        except BadRequestError as error:
-            raise RefusedRequestError(f"the engine refused it: {error}") from error
-        except UnusableEpisodeError as error:
-            session.failure = error
-            raise RefusedRequestError(str(error), 503, "no_slot") from None
-        except RefusedRequestError:
-            raise
-        except Exception as error:
-            session.failure = error
-            raise
+            raise self._end_error() from None
         finally:
             self._wait_task = None
-            await session.give_back(self)
-            session.leave(self)
+            self._sampler = None
 
     def abandon(self) -> None:
         """No client reads the answer: stop sampling, and do not train on it."""
         self._is_abandoned = True
-        self._end_wait()
-        if self._sequence is not None:
-            self._session.record.sequences[self._sequence].abort()
+        self.end()
 
-    def _end_wait(self) -> None:
+    def end(self) -> None:
+        """End the wait, or the turn with its tokens so far."""
         self._is_ended = True
         if self._wait_task is not None:
             self._wait_task.cancel()
+        if self._sampler is not None:
+            self._sampler.abort()
 
-    def _remaining_seconds(self) -> float:
-        return min(max(self._session.deadline - time.monotonic(), 0.0), 1e9)
-
-    async def _sample_turn(self, tokens: int) -> TurnAnswer:
-        session = self._session
-        session.check_open()
-        pending_turn = self._request.prepare_turn(session)
-        self._sequence = pending_turn.sequence
-        self.tokens_before = session.record.input_tokens(pending_turn.sequence)
-        sampler = session.record.sequences[pending_turn.sequence]
-        if sampler.completion.has_given:
-            tokens = session.lower_reservation(self, tokens)
-        ends = TurnEnds(session.parts.renderer.stop_token_ids, self._request.stop, self._on_tokens)
-        num_turns_before = len(session.record.turns)
-        self._end_in_time(sampler)
-        try:
-            finish = await session.record.sample_turn(pending_turn.sequence, ends, tokens)
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._sequence = None
-        number = len(session.record.turns) - 1
-        # An aborted request without a token makes no turn.
-        if (
-            number < num_turns_before
-            or session.record.turns[number].sequence != pending_turn.sequence
-        ):
-            session.check_open()
-            if self._is_abandoned:
-                raise _client_disconnected_error()
-            raise session.refuse_over_budget(EpisodeEnd.SECONDS)
-        turn_answer = self._request.answer(session, pending_turn, number, finish)
-        session.histories.turns[-1].is_abandoned = self._is_abandoned or (
-            finish == "abort" and session.was_ended_early
-        )
-        self._note_end(finish, len(turn_answer.token_ids))
-        return turn_answer
-
-    def _end_in_time(self, sampler: SequenceSampler) -> None:
-        """Stop the turn at the deadline, which other requests of the session move while they wait
-        for a slot.
-        """
-        if self._session.is_over:
-            sampler.abort()
-            return
-        # Between two looks at a deadline that a wait for a slot moves
-        seconds = max(self._remaining_seconds(), 0.05)
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._end_in_time, sampler)
-
-    def _note_end(self, finish: Finish, num_tokens: int) -> None:
-        session = self._session
-        session.has_answered |= finish != "abort" or not session.is_closed
-        max_tokens = self._request.max_tokens
-        session.last_refusal = ""
-        session.is_last_turn_cut = finish == "length"
-        session.exceeded_budget = None
-        if finish == "abort" and not session.is_closed and not self._is_abandoned:
-            session.exceeded_budget = EpisodeEnd.SECONDS
-        elif finish == "length" and (max_tokens is None or num_tokens < max_tokens):
-            session.exceeded_budget = EpisodeEnd.TOKENS
-
-
-def _client_disconnected_error() -> RefusedRequestError:
-    """The end of a request that no client waits for. No budget is over."""
-    return RefusedRequestError(
-        "its client closed the connection before a token was sampled", 499, "client_gone"
-    )
+    def _end_error(self) -> RefusedRequestError:
+        """The refusal of a request that ended before a token was sampled."""
+        if self._is_abandoned:  # no budget is over
+            return RefusedRequestError(
+                "its client closed the connection before a token was sampled", 499, "client_gone"
+            )
+        self.session.check_open()
+        return self.session.refuse_over_budget(EpisodeEnd.SECONDS)
 
 
 def check_renderable(session: HarnessSession, num_characters: int) -> None:
@@ -227,7 +156,7 @@ def check_renderable(session: HarnessSession, num_characters: int) -> None:
     seconds, and never fits.
     """
     if num_characters > 64 * session.parts.max_sequence_tokens:
-        raise too_long(session, f"a chat of {num_characters} characters")
+        raise session.refuse_too_long(f"a chat of {num_characters} characters")
 
 
 def render_prompt(
@@ -237,9 +166,12 @@ def render_prompt(
     try:
         return session.parts.renderer.prompt(messages, tools)
     except Exception as error:  # templates and tokenizers raise of all kinds at a hostile text
-        raise RefusedRequestError(
-            f"messages: the chat template rejects them: {str(error)[:300]}"
-        ) from error
+        raise template_error(error) from error
+
+
+def template_error(error: Exception) -> RefusedRequestError:
+    """The refusal of messages that cannot be rendered."""
+    return RefusedRequestError(f"messages: the chat template rejects them: {str(error)[:300]}")
 
 
 def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> int:
@@ -249,7 +181,7 @@ def begin_sequence(session: HarnessSession, prompt: list[int], reason: str) -> i
     """
     record = session.record
     if len(prompt) >= session.parts.max_sequence_tokens:
-        raise too_long(session, f"a history of {len(prompt)} tokens")
+        raise session.refuse_too_long(f"a history of {len(prompt)} tokens")
     start = session.start
     session.start = None
     if record.sequences:
@@ -269,10 +201,8 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
     record = session.record
     sequence = record.turns[turn.number].sequence
     if record.remaining_tokens(sequence) <= len(added_tokens):
-        raise too_long(
-            session,
-            f"a history of {record.sequences[sequence].num_tokens + len(added_tokens)} tokens",
-        )
+        num_tokens = record.sequences[sequence].num_tokens + len(added_tokens)
+        raise session.refuse_too_long(f"a history of {num_tokens} tokens")
     turn.is_extended = True
     record.record_answer(
         turn.number,
@@ -280,39 +210,5 @@ def extend_sequence(session: HarnessSession, turn: RecordedTurn, added_tokens: l
         malformed_calls=record.turns[turn.number].malformed_calls,
         environment_seconds=time.monotonic() - turn.answered_at,
     )
-    record.sequences[sequence].completion.give(added_tokens)
+    record.sequences[sequence].completion.given_token_ids += added_tokens
     return sequence
-
-
-def add_recorded_turn(
-    session: HarnessSession,
-    pending_turn: PendingTurn,
-    number: int,
-    call_ids: tuple[str, ...],
-    message: ChatMessage | None,
-    *,
-    is_retry: bool | None,
-) -> None:
-    """Remember a turn by the history that ends with its answer."""
-    turn = RecordedTurn(
-        number,
-        pending_turn.history_digest,
-        call_ids,
-        time.monotonic(),
-        pending_turn.follows,
-        message,
-        is_retry=is_retry,
-    )
-    tokens_before, sampled = session.record.turn_tokens(number)
-    session.histories.add(turn, [*tokens_before, *sampled])
-
-
-def too_long(session: HarnessSession, history_description: str) -> RefusedRequestError:
-    """The refusal of a history that leaves no token to sample."""
-    session.exceeded_budget = EpisodeEnd.TOKENS
-    return RefusedRequestError(
-        f"{history_description} leaves no room: an episode may have {session.task.max_tokens} "
-        "tokens, and one sequence "
-        f"{session.parts.max_sequence_tokens}",
-        code="context_length_exceeded",
-    )

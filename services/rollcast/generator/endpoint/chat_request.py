@@ -5,54 +5,60 @@ else the rendered messages begin with the tokens of a recorded turn -> the token
 else a further sequence, whose reason is counted
 """
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rollcast.chat.base import ChatMessage, ToolSchema
 from rollcast.chat.messages import assistant_message
-from rollcast.generator.endpoint.bodies import num_characters
 from rollcast.generator.endpoint.call import (
     PendingTurn,
     TurnAnswer,
-    add_recorded_turn,
     begin_sequence,
     check_renderable,
     extend_sequence,
     render_prompt,
+    template_error,
 )
-from rollcast.generator.endpoint.histories import RecordedTurn, history_digests
-from rollcast.generator.endpoint.protocol import ChatParameters
-from rollcast.generator.endpoint.refusals import RefusedRequestError
+from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.vllm.engine_request import Finish
 
 
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A history of messages."""
+    """A history of messages, and the settings of its request as far as they are honored."""
 
-    def __init__(self, chat_parameters: ChatParameters, *, is_retry: bool | None) -> None:
-        """`is_retry`: as `RecordedTurn.is_retry`."""
-        self._chat_parameters = chat_parameters
-        self._is_retry = is_retry
-        self._digests = history_digests(chat_parameters.messages, chat_parameters.tools)
-        self._num_characters = num_characters(chat_parameters.messages)
-
-    @property
-    def max_tokens(self) -> int | None:
-        return self._chat_parameters.max_tokens
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        return self._chat_parameters.stop
+    messages: Sequence[ChatMessage]
+    tools: Sequence[ToolSchema]
+    num_characters: int
+    """The approximate size of the messages as JSON."""
+    digests: Sequence[bytes]
+    """The result of `history_digests`."""
+    max_tokens: int | None
+    """None = as many as the episode's budget has."""
+    stop: tuple[str, ...]
+    is_streamed: bool
+    wants_usage: bool
+    """Whether the stream ends with the number of its tokens."""
+    wants_logprobs: bool
+    wants_token_ids: bool
+    """The tokens of prompt and answer, as vLLM gives them."""
+    names_tokens_by_id: bool
+    """Log-probs are of `token_id:17` in place of the token's text."""
+    replaced: tuple[str, ...]
+    """Settings of sampling in place of which the run's are used."""
+    is_retry: bool | None
+    """See `RecordedTurn.is_retry`."""
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the turn that the messages continue, or begin a sequence.
 
         Raises RefusedRequestError.
         """
-        messages = self._chat_parameters.messages
-        tools = self._chat_parameters.tools
-        check_renderable(session, self._num_characters)
-        longest_match = session.histories.longest(self._digests, messages)
+        messages = self.messages
+        check_renderable(session, self.num_characters)
+        longest_match = session.histories.longest(self.digests, messages)
         if longest_match is None:
             has_answers = any(message.get("role") == "assistant" for message in messages)
             return self._match_tokens(
@@ -63,10 +69,13 @@ class ChatRequest:
         turn.has_followers = True
         if any(message.get("role") == "assistant" for message in messages[count:]):
             return self._match_tokens(session, "rewritten", turn)
-        environment_tokens = _tokens_between(
-            session, tokens_before, sampled, messages[count:], tools
-        )
-        if environment_tokens is None:
+        try:
+            environment_tokens = session.parts.renderer.next_turn(
+                tokens_before, sampled, messages[count:], self.tools
+            )
+        except Exception as error:  # as in `render_prompt`
+            raise template_error(error) from error
+        if environment_tokens is None:  # the format does not extend the turn
             return self._match_tokens(session, self._reason(session, "format"), turn)
         if turn.is_extended or turn.is_abandoned:
             return self._begin_sequence(
@@ -76,7 +85,7 @@ class ChatRequest:
                 turn.number,
             )
         return PendingTurn(
-            extend_sequence(session, turn, environment_tokens), self._digests[-1], turn.number
+            extend_sequence(session, turn, environment_tokens), self.digests[-1], turn.number
         )
 
     def answer(
@@ -84,19 +93,29 @@ class ChatRequest:
     ) -> TurnAnswer:
         """Parse a turn of the record, and remember it."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        parsed = session.parts.renderer.parse(tokens_before, sampled, self._chat_parameters.tools)
-        call_ids = session.next_call_ids(len(parsed.calls))
-        message = dict(assistant_message(parsed, call_ids))
+        parsed = session.parts.renderer.parse(tokens_before, sampled, self.tools)
+        ids = [next(session.call_ids) for _ in parsed.calls]
+        message = dict(assistant_message(parsed, ids))
         # `completion_body` sends it as `reasoning`, the name in vLLM's protocol.
         message.pop("reasoning_content", None)
-        for text in self._chat_parameters.stop:
+        for text in self.stop:
             message["content"] = str(message["content"]).partition(text)[0]
         malformed = sum(bool(call.problem) for call in parsed.calls)
         session.record.record_answer(
             number, tool_calls=len(parsed.calls), malformed_calls=malformed
         )
-        kept_ids = tuple(call["id"] for call in message.get("tool_calls", ()))
-        add_recorded_turn(session, pending_turn, number, kept_ids, message, is_retry=self._is_retry)
+        session.histories.add(
+            RecordedTurn(
+                number,
+                pending_turn.history_digest,
+                tuple(call["id"] for call in message.get("tool_calls", ())),
+                time.monotonic(),
+                pending_turn.follows,
+                message,
+                is_retry=self.is_retry,
+            ),
+            [*tokens_before, *sampled],
+        )
         turn = session.record.turns[number]
         sampler = session.record.sequences[turn.sequence]
         logprobs = sampler.completion.logprobs[turn.start : turn.end]
@@ -121,7 +140,7 @@ class ChatRequest:
         reason: of a further sequence. followed: the turn that the messages continue; None = no
         recorded one.
         """
-        prompt = render_prompt(session, self._chat_parameters.messages, self._chat_parameters.tools)
+        prompt = render_prompt(session, self.messages, self.tools)
         longest_match = session.histories.longest_of_tokens(prompt)
         if longest_match is not None:
             followed, length = longest_match
@@ -129,7 +148,7 @@ class ChatRequest:
             if not (followed.is_extended or followed.is_abandoned):
                 return PendingTurn(
                     extend_sequence(session, followed, prompt[length:]),
-                    self._digests[-1],
+                    self.digests[-1],
                     followed.number,
                 )
         return self._begin_sequence(
@@ -139,23 +158,7 @@ class ChatRequest:
     def _begin_sequence(
         self, session: HarnessSession, prompt: list[int], reason: str, follows: int | None = None
     ) -> PendingTurn:
-        return PendingTurn(begin_sequence(session, prompt, reason), self._digests[-1], follows)
+        return PendingTurn(begin_sequence(session, prompt, reason), self.digests[-1], follows)
 
     def _reason(self, session: HarnessSession, otherwise: str) -> str:
-        return "retried" if session.histories.was_asked(self._digests[-1]) else otherwise
-
-
-def _tokens_between(
-    session: HarnessSession,
-    tokens_before: list[int],
-    sampled: list[int],
-    messages: Sequence[ChatMessage],
-    tools: Sequence[ToolSchema],
-) -> list[int] | None:
-    """The tokens between a recorded turn and the next; None = the format does not extend it."""
-    try:
-        return session.parts.renderer.next_turn(tokens_before, sampled, messages, tools)
-    except Exception as error:  # as in `render_prompt`
-        raise RefusedRequestError(
-            f"messages: the chat template rejects them: {str(error)[:300]}"
-        ) from error
+        return "retried" if session.histories.was_asked(self.digests[-1]) else otherwise

@@ -66,13 +66,14 @@ class Histories:
         to its end.
         """
         self.turns.append(turn)
-        self._by_tokens.setdefault(len(token_ids), {})[tokens_digest(token_ids)] = turn
+        content = np.asarray(token_ids, dtype=np.int64).tobytes()
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        self._by_tokens.setdefault(len(token_ids), {})[digest] = turn
         if turn.answer is not None:
             for call in turn.answer.get("tool_calls") or ():
                 self.call_arguments[call["id"]] = call["function"]["arguments"]
-            self._by_digest.setdefault(_next_digest(turn.history_digest, turn.answer), []).append(
-                turn
-            )
+            (digest,) = history_digests([turn.answer], None, turn.history_digest)
+            self._by_digest.setdefault(digest, []).append(turn)
 
     def longest(
         self, digests: Sequence[bytes], messages: Sequence[ChatMessage]
@@ -80,12 +81,16 @@ class Histories:
         """The recorded turn that most of the messages end with, and how many those are. None = none
         is recorded.
 
-        `digests`: of `history_digests`.
+        `digests`: of `history_digests`. Among turns with the same history and answer it is the one
+        with the same ids of calls, else the newest.
         """
         for count in range(len(messages), 0, -1):
-            candidate_turns = self._by_digest.get(digests[count])
-            if candidate_turns and messages[count - 1].get("role") == "assistant":
-                return _with_ids(candidate_turns, messages[count - 1]), count
+            turns = self._by_digest.get(digests[count])
+            answer = messages[count - 1]
+            if turns and answer.get("role") == "assistant":
+                ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
+                with_ids = [turn for turn in turns if ids and turn.call_ids == ids]
+                return (with_ids or turns)[-1], count
         return None
 
     def longest_of_tokens(self, token_ids: Sequence[int]) -> tuple[RecordedTurn, int] | None:
@@ -131,48 +136,35 @@ class Histories:
         return any(turn.history_digest == digest for turn in self.turns)
 
 
-def tokens_digest(token_ids: Sequence[int]) -> bytes:
-    """The digest of a history of tokens."""
-    return hashlib.blake2b(np.asarray(token_ids, dtype=np.int64).tobytes(), digest_size=16).digest()
+def history_digests(
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSchema] | None,
+    earlier_digest: bytes = b"",
+) -> list[bytes]:
+    """The digest of the tools, and one after each message.
 
-
-def history_digests(messages: Sequence[ChatMessage], tools: Sequence[ToolSchema]) -> list[bytes]:
-    """The digest of the tools, and one after each message."""
-    digests = [_digest(b"", [dict(tool) for tool in tools])]
-    for message in messages:
-        digests.append(_next_digest(digests[-1], message))
+    `tools`: None = the history before the messages, of which `earlier_digest` is, has them.
+    """
+    steps = list(messages)
+    if tools is not None:
+        tools_text = json.dumps([dict(tool) for tool in tools], sort_keys=True)
+        steps.insert(0, {"content": tools_text})
+    digests: list[bytes] = []
+    for message in steps:
+        digest = hashlib.blake2b(digests[-1] if digests else earlier_digest, digest_size=16)
+        calls = [_call(call) for call in message.get("tool_calls") or ()]
+        texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
+        # Long texts are hashed as they are: as JSON they would be copied several times.
+        for text in (json.dumps(calls, sort_keys=True, ensure_ascii=True), *texts):
+            content = text.encode("utf-8", "surrogatepass")
+            # With its length, so that the border between two texts counts.
+            digest.update(len(content).to_bytes(8, "big"))
+            digest.update(content)
+        digests.append(digest.digest())
     return digests
-
-
-def _next_digest(previous_digest: bytes, message: ChatMessage) -> bytes:
-    calls = [_call(call) for call in message.get("tool_calls") or ()]
-    texts = [str(message.get(name) or "") for name in ("role", "content", "name")]
-    return _digest(previous_digest, calls, texts)
 
 
 def _call(call: Mapping[str, Any]) -> list[Any]:
     # Parsed, because a client may send the same arguments with other spaces or in another order.
     function = call.get("function") or {}
     return [function.get("name"), read_arguments(function.get("arguments"))]
-
-
-def _digest(previous_digest: bytes, value: Any, texts: Sequence[str] = ()) -> bytes:
-    """Long texts are hashed as they are: as JSON they would be copied several times."""
-    digest = hashlib.blake2b(previous_digest, digest_size=16)
-    for text in (json.dumps(value, sort_keys=True, ensure_ascii=True), *texts):
-        content = text.encode("utf-8", "surrogatepass")
-        # With its length, so that the border between two texts counts.
-        digest.update(len(content).to_bytes(8, "big"))
-        digest.update(content)
-    return digest.digest()
-
-
-def _with_ids(candidate_turns: Sequence[RecordedTurn], answer: ChatMessage) -> RecordedTurn:
-    """The turn with these ids of calls, else the newest, among those with the same history and
-    answer.
-    """
-    ids = tuple(call.get("id") for call in answer.get("tool_calls") or ())
-    return next(
-        (turn for turn in reversed(candidate_turns) if ids and turn.call_ids == ids),
-        candidate_turns[-1],
-    )

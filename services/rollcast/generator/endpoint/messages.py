@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rollcast.chat.base import ChatMessage
-from rollcast.generator.endpoint.bodies import bounded_integer, count, is_too_deep
+from rollcast.generator.endpoint.bodies import MAX_DEPTH, bounded_integer, count, measure
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 
 MAX_CALLS = 512
@@ -27,12 +27,17 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
         if not isinstance(message, dict):
             raise RefusedRequestError(f"{message_path}: is not an object")
         checked_message = {key: value for key, value in message.items() if value is not None}
-        checked_message["role"] = _role(checked_message.get("role"), message_path)
+        role = checked_message.get("role")
+        if not isinstance(role, str) or not role:
+            raise RefusedRequestError(f"{message_path}.role: give a role as text")
+        if role == "developer":  # OpenAI's newer name, which chat templates do not know
+            checked_message["role"] = "system"
         for name in ("name", "tool_call_id", "reasoning_content", "refusal"):
             if not isinstance(checked_message.get(name, ""), str):
                 raise RefusedRequestError(f"{message_path}.{name}: is not text")
-        if "content" in checked_message:
-            checked_message["content"] = _text(checked_message["content"], message_path)
+        content = checked_message.get("content", "")
+        if not isinstance(content, str):
+            checked_message["content"] = _joined_parts(content, message_path)
         if "tool_calls" in checked_message:
             num_values += _check_calls(checked_message["tool_calls"], f"{message_path}.tool_calls")
         if num_values > MAX_ARGUMENT_VALUES:
@@ -43,17 +48,8 @@ def read_messages(messages: Sequence[Any]) -> list[ChatMessage]:
     return checked_messages
 
 
-def _role(role: Any, message_path: str) -> str:
-    if not isinstance(role, str) or not role:
-        raise RefusedRequestError(f"{message_path}.role: give a role as text")
-    # OpenAI's newer name of the same role, which chat templates do not know.
-    return "system" if role == "developer" else role
-
-
-def _text(content: Any, message_path: str) -> str:
-    """The content; parts are joined."""
-    if isinstance(content, str):
-        return content
+def _joined_parts(content: Any, message_path: str) -> str:
+    """A content that comes in parts, as one text."""
     if not isinstance(content, list):
         raise RefusedRequestError(f"{message_path}.content: only content that is text is served")
     # Text parts of one message. Clients write one, or one for each file.
@@ -123,4 +119,4 @@ def read_arguments(arguments: Any) -> Any:
         parsed_arguments = json.loads(arguments, parse_int=bounded_integer)
     except (ValueError, RecursionError):
         return arguments
-    return arguments if is_too_deep(parsed_arguments) else parsed_arguments
+    return arguments if measure(parsed_arguments).depth > MAX_DEPTH else parsed_arguments

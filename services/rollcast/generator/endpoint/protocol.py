@@ -14,12 +14,12 @@ that each element could be.
 """
 
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from rollcast.chat.base import ChatMessage, ToolSchema
-from rollcast.generator.endpoint.bodies import MAX_DEPTH, is_too_deep, num_characters
+from rollcast.generator.endpoint.bodies import MAX_DEPTH, measure
+from rollcast.generator.endpoint.chat_request import ChatRequest
+from rollcast.generator.endpoint.histories import history_digests
 from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.vllm.protocol import chat_request
@@ -82,28 +82,9 @@ MAX_MESSAGES = 10_000
 MAX_TOOLS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class ChatParameters:
-    """A request as far as it is honored."""
-
-    messages: Sequence[ChatMessage]
-    tools: Sequence[ToolSchema]
-    max_tokens: int | None
-    """None = as many as the episode's budget has."""
-    stop: tuple[str, ...]
-    is_streamed: bool
-    wants_usage: bool
-    """Whether the stream ends with the number of its tokens."""
-    wants_logprobs: bool
-    wants_token_ids: bool
-    """The tokens of prompt and answer, as vLLM gives them."""
-    names_tokens_by_id: bool
-    """Log-probs are of `token_id:17` in place of the token's text."""
-    replaced: tuple[str, ...]
-    """Settings of sampling in place of which the run's are used."""
-
-
-def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -> ChatParameters:
+def read_request(
+    body: Any, model: str, sampling: Sampling, *, replaces: bool, is_retry: bool | None
+) -> ChatRequest:
     """Raises RefusedRequestError.
 
     `model`: its name. `replaces`: the run's sampling is used in place of another.
@@ -117,8 +98,13 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
                 f"{name}: is the older form of tools, which is not served; send tools"
             )
     messages = read_messages(body["messages"])
-    stop = stop_texts(body.get("stop"))
-    replaced = other_settings(body, sampling, HONORED) + _forcing_settings(body)
+    tools = tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else ()
+    replaced = other_settings(body, sampling, HONORED)
+    # Under a grammar vLLM samples a call that is forced, and no second one if that is forbidden.
+    if body.get("tool_choice") not in (None, "auto", "none"):
+        replaced += ("tool_choice",)
+    if body.get("parallel_tool_calls") is False:
+        replaced += ("parallel_tool_calls",)
     if replaced and not replaces:
         raise other_sampling(replaced[0], body[replaced[0]])
     try:
@@ -136,11 +122,14 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         raise RefusedRequestError(
             f"n = {request.n}: one request samples one completion; send {request.n} requests"
         )
+    max_tokens, stop = turn_limits(body)
     options = request.stream_options
-    return ChatParameters(
+    return ChatRequest(
         messages=messages,
-        tools=tuple(body.get("tools") or ()) if body.get("tool_choice") != "none" else (),
-        max_tokens=one_max_tokens(body),
+        tools=tools,
+        num_characters=measure(messages).characters,
+        digests=history_digests(messages, tools),
+        max_tokens=max_tokens,
         stop=stop,
         is_streamed=bool(request.stream),
         wants_usage=bool(options is not None and options.include_usage),
@@ -148,6 +137,7 @@ def read_request(body: Any, model: str, sampling: Sampling, *, replaces: bool) -
         wants_token_ids=bool(request.return_token_ids),
         names_tokens_by_id=bool(request.return_tokens_as_token_ids),
         replaced=replaced,
+        is_retry=is_retry,
     )
 
 
@@ -187,15 +177,6 @@ def other_sampling(name: str, value: Any) -> RefusedRequestError:
     )
 
 
-def _forcing_settings(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Settings by which a request forces calls or forbids a second one: vLLM samples them under a
-    grammar.
-    """
-    forces_call = body.get("tool_choice") not in (None, "auto", "none")
-    forbids_second = body.get("parallel_tool_calls") is False
-    return ("tool_choice",) * forces_call + ("parallel_tool_calls",) * forbids_second
-
-
 def describe_invalid(error: Exception) -> RefusedRequestError:
     """The refusal of a body that pydantic or a check of vLLM does not accept."""
     from pydantic import ValidationError
@@ -215,15 +196,17 @@ def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
     if not isinstance(messages, list) or not messages:
         raise RefusedRequestError(f"{name}: give a list of at least one message")
     tools = body.get("tools")
-    num_parts = sum(map(_num_parts, messages))
-    if max(len(messages), num_parts) > MAX_MESSAGES or _num_tools(tools) > MAX_TOOLS:
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    # Results of tools have parts of their own, namespaces have tools.
+    num_parts = sum(_num_nested(content, "content") for content in contents)
+    if max(len(messages), num_parts) > MAX_MESSAGES or _num_nested(tools, "tools") > MAX_TOOLS:
         raise RefusedRequestError(
             f"a request may have {MAX_MESSAGES} messages and {MAX_TOOLS} tools at most"
         )
-    if is_too_deep(body):
+    if measure(body).depth > MAX_DEPTH:
         raise RefusedRequestError(f"the body is nested more than {MAX_DEPTH} deep")
     max_tools_characters = 1 << 20
-    if num_characters(tools) > max_tools_characters:
+    if measure(tools).characters > max_tools_characters:
         raise RefusedRequestError(
             f"tools: a request may have {max_tools_characters} characters of them at most"
         )
@@ -233,60 +216,37 @@ def check_size(messages: Any, name: str, body: Mapping[str, Any]) -> None:
         )
 
 
-def _num_tools(tools: Any) -> int:
-    """The tools, and those of each namespace among them."""
-    if not isinstance(tools, list):
+def _num_nested(items: Any, name: str) -> int:
+    """The items of a list, and those of the list `name` of each."""
+    if not isinstance(items, list):
         return 0
-    return len(tools) + sum(
-        len(tool["tools"])
-        for tool in tools
-        if isinstance(tool, dict) and isinstance(tool.get("tools"), list)
-    )
+    lists = [item.get(name) for item in items if isinstance(item, dict)]
+    return len(items) + sum(len(inner) for inner in lists if isinstance(inner, list))
 
 
-def _num_parts(message: Any) -> int:
-    """The parts of its content, and of the content of each: results of tools have parts of their
-    own.
+def turn_limits(settings: Mapping[str, Any]) -> tuple[int | None, tuple[str, ...]]:
+    """The most tokens that a request wants, and the texts that end its turn.
+
+    Raises RefusedRequestError.
     """
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, list):
-        return 0
-    return len(content) + sum(
-        len(part["content"])
-        for part in content
-        if isinstance(part, dict) and isinstance(part.get("content"), list)
-    )
-
-
-def one_max_tokens(body: Mapping[str, Any]) -> int | None:
-    """The most tokens that a request wants. Raises RefusedRequestError."""
-    token_limits = [
-        body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None
-    ]
-    if not token_limits:
-        return None
-    if (
-        not isinstance(token_limits[0], int)
-        or isinstance(token_limits[0], bool)
-        or token_limits[0] < 1
-    ):
-        raise RefusedRequestError(f"max_tokens = {token_limits[0]}: must be a number of at least 1")
-    return token_limits[0]
-
-
-def stop_texts(stop_setting: Any) -> tuple[str, ...]:
-    """The texts that end a completion. Raises RefusedRequestError."""
-    stops = [stop_setting] if isinstance(stop_setting, str) else stop_setting or []
-    is_list = isinstance(stops, list) and all(isinstance(stop, str) for stop in stops)
+    max_tokens = settings.get("max_completion_tokens")
+    if max_tokens is None:
+        max_tokens = settings.get("max_tokens")
+    # By exact type: True is an int in Python.
+    if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+        raise RefusedRequestError(f"max_tokens = {max_tokens}: must be a number of at least 1")
+    stop = settings.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else stop
+    is_list = isinstance(stops, list) and all(isinstance(text, str) for text in stops)
     # Most stop texts that the OpenAI API takes.
     max_stops = 4
     max_stop_characters = 200
     if (
         not is_list
         or len(stops) > max_stops
-        or not all(0 < len(stop) <= max_stop_characters for stop in stops)
+        or not all(0 < len(text) <= max_stop_characters for text in stops)
     ):
         raise RefusedRequestError(
             f"stop: at most {max_stops} texts of 1 to {max_stop_characters} characters each"
         )
-    return tuple(stops)
+    return max_tokens, tuple(stops)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rollcast.generator.endpoint.bodies import num_characters
+from rollcast.generator.endpoint.bodies import measure
 
 Chat = list[dict[str, Any]]
 
@@ -22,7 +22,7 @@ class RememberedChats:
         """Remember a chat, and forget the oldest ones beyond 64 chats or 8 million characters; the
         newest one stays.
         """
-        self._chats[chat_id] = (chat, num_characters(chat))
+        self._chats[chat_id] = (chat, measure(chat).characters)
         while len(self._chats) > 1 and (
             len(self._chats) > 64 or sum(size for _, size in self._chats.values()) > 8_000_000
         ):

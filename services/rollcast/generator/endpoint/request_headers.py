@@ -1,7 +1,7 @@
 """Headers of a request: its token, whether it is trained, whether it is sent again."""
 
 import hmac
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rollcast.generator.endpoint.answers import UNTRAINED
 from rollcast.generator.endpoint.refusals import RefusedRequestError
@@ -16,28 +16,35 @@ UNTRAINED_HEADER = "x-rollcast-untrained"
 """With 1 the request is answered and never trained, as with the second name of the model."""
 
 
-def client_token(request: "Request") -> bytes:
+class RequestHeaders(NamedTuple):
+    """The headers of a request by which it is served."""
+
+    token: bytes
     """The token that the client sends; empty = none."""
-    if (key := request.headers.get("x-api-key")) is not None:  # as clients of /v1/messages send it
-        return key.encode()
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.encode() if scheme.lower() == "bearer" else b""
+    is_untrained: bool
+    is_retry: bool | None
+    """Whether a client library asks again because a request had failed, as OpenAI's say. None = it
+    does not say."""
 
 
-def is_untrained(request: "Request", body: Any, model: str) -> bool:
-    """Whether the request names the model's second name, or has the header that says the same."""
-    if request.headers.get(UNTRAINED_HEADER, "0") not in ("", "0"):
-        return isinstance(body, dict)
-    return isinstance(body, dict) and body.get("model") == model + UNTRAINED
+def read_headers(request: "Request") -> RequestHeaders:
+    headers = request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        token = ""
+    retries = headers.get(RETRIES_HEADER)
+    return RequestHeaders(
+        token=headers.get("x-api-key", token).encode(),  # as clients of /v1/messages send it
+        is_untrained=headers.get(UNTRAINED_HEADER, "0") not in ("", "0"),
+        is_retry=None if retries is None else retries != "0",
+    )
 
 
-def is_retry(request: "Request") -> bool | None:
-    """Whether a client library asks again because a request had failed, as OpenAI's say.
-
-    None = it does not say.
-    """
-    retries = request.headers.get(RETRIES_HEADER)
-    return None if retries is None else retries != "0"
+def is_untrained(headers: RequestHeaders, body: Any, model: str) -> bool:
+    """Whether a request names the model's second name, or has the header that says the same."""
+    if not isinstance(body, dict):
+        return False
+    return headers.is_untrained or body.get("model") == model + UNTRAINED
 
 
 def check_run_token(request: "Request", run_token: bytes | None, requester: str) -> None:
@@ -46,7 +53,8 @@ def check_run_token(request: "Request", run_token: bytes | None, requester: str)
 
     # Clients of Anthropic's API send it as x-api-key.
     if run_token is not None and (
-        hmac.compare_digest(client_token(request), run_token) or presents(request.scope, run_token)
+        hmac.compare_digest(read_headers(request).token, run_token)
+        or presents(request.scope, run_token)
     ):
         return
     remedy = (

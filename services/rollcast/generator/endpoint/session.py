@@ -8,19 +8,22 @@ Requests reach the engine through the rollout's `EpisodeRecord` alone. Lives on 
 """
 
 import asyncio
-import hmac
 import secrets
 import time
-from collections.abc import Callable, Set
+from collections.abc import AsyncIterator, Callable, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from rollcast.chat.messages import new_call_ids
 from rollcast.config.environments.settings import SessionEnvironment
 from rollcast.generator.endpoint.histories import Histories
 from rollcast.generator.endpoint.refusals import RefusedRequestError, budget_over
 from rollcast.generator.endpoint.remembered_chats import RememberedChats
+from rollcast.generator.episodes.clock import EpisodeClock
 from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.waits import UnusableEpisodeError
+from rollcast.generator.vllm.engine_request import BadRequestError, Finish
 from rollcast.rollouts.records import EpisodeEnd, EpisodeTask, Rollout, Sampling
 from rollcast.telemetry import episode_metrics
 
@@ -63,18 +66,13 @@ class HarnessSession:
         self.parts = parts
         self.record = record
         self.histories = Histories()
+        self.call_ids = new_call_ids()
         self.responses = RememberedChats()
         """By the id of a response, the chat that ends with it; for requests that name it as the
         previous one."""
-        self.changed = asyncio.Condition()
-        """Notified whenever a request has ended."""
-        self.deadline = float("inf")
-        """Monotonic seconds, moved by waits for a slot: what runs then is cut, and nothing is
-        sampled after it."""
-        self._slot_seconds = task.limits.max_seconds
-        """How long its requests may still wait for slots."""
-        self._slot_waits: dict[object, float] = {}
-        """Requests that wait for a slot, each with the monotonic second of its beginning."""
+        self.changed = asyncio.Event()
+        """Set for a moment whenever a request has ended."""
+        self.clock = EpisodeClock(parts.slots, task.limits.max_seconds)
         self.start: Rollout | None = None
         """A former owner's part of the first turn."""
         self.has_begun = False
@@ -99,15 +97,12 @@ class HarnessSession:
         """An outside program has reported its end: empty, or why it failed. None = it has not."""
         self._running: dict[object, int] = {}
         """Requests under way, each with the tokens that it may still sample."""
-        self._cancels: dict[object, Callable[[], object]] = {}
+        self._ends: dict[object, Callable[[], object]] = {}
+        """Requests that are not answered, each with what ends its wait or its sampling."""
+        self._timers: dict[object, asyncio.TimerHandle] = {}
         self._idle_since = time.monotonic()
-        self._num_calls = 0
         self._num_untrained = 0
         """Requests that the episode's program had answered without being trained on."""
-
-    def knows(self, token: bytes) -> bool:
-        """Whether it is the session's token, compared in constant time."""
-        return hmac.compare_digest(token, self.token.encode())
 
     @property
     def num_running(self) -> int:
@@ -117,20 +112,14 @@ class HarnessSession:
     @property
     def num_open_requests(self) -> int:
         """Requests that are not answered."""
-        return len(self._cancels)
+        return len(self._ends)
 
     @property
     def idle_seconds(self) -> float:
         """Since the last answer, if no request is under way."""
-        return 0.0 if self._cancels else time.monotonic() - self._idle_since
+        return 0.0 if self._ends else time.monotonic() - self._idle_since
 
-    def enter(self, request: object, cancel: Callable[[], object]) -> None:
-        """A request has come; `cancel` ends its waits. Raises RefusedRequestError."""
-        self.check_open()
-        self.has_begun = True
-        self._cancels[request] = cancel
-
-    def enter_untrained(self, request: object, cancel: Callable[[], object]) -> None:
+    def enter_untrained(self, request: object, end: Callable[[], object]) -> None:
         """A request has come that is answered in a session of its own.
 
         Raises RefusedRequestError.
@@ -143,67 +132,87 @@ class HarnessSession:
                 "untrained_requests of the environment",
                 code="untrained_requests",
             )
-        self.enter(request, cancel)
+        self.check_open()
+        self.has_begun = True
+        self._ends[request] = end
 
-    def leave(self, request: object) -> None:
-        """A request is answered."""
-        del self._cancels[request]
+    def leave_untrained(self, request: object) -> None:
+        """The request is answered."""
+        del self._ends[request]
         self._idle_since = time.monotonic()
-
-    @property
-    def was_ended_early(self) -> bool:
-        """Whether it was closed before its deadline: tokens sampled after that answer no client."""
-        return self.is_closed and time.monotonic() < self.deadline
 
     def check_open(self) -> None:
         """Raises RefusedRequestError if nothing may be sampled any more."""
         # A program elsewhere reports its end some moments before the session is closed.
         if self.is_closed or self.end_report is not None:
             raise RefusedRequestError("this session has ended", 404, "session_ended")
-        if self.is_over:
+        if self.clock.remaining_seconds <= 0.0:
             raise self.refuse_over_budget(EpisodeEnd.SECONDS)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether its seconds are over.
+    @asynccontextmanager
+    async def turn(
+        self, request: object, end: Callable[[], object], max_tokens: int | None
+    ) -> AsyncIterator[int]:
+        """The turn of a request, in a slot of the engine; gives the tokens that it may sample.
 
-        Waits for a slot of the engine are not its fault and do not count.
+        `end`: ends the waits or the sampling of the request. It is called at the deadline, and when
+        the session is closed. Raises RefusedRequestError, and what the engine raises if it is dead.
         """
-        return self.is_over_for(0.0)
-
-    def is_over_for(self, seconds: float) -> bool:
-        """Whether its seconds have been over for this long."""
-        now_seconds = time.monotonic()
-        # The deadline moves when a wait for a slot ends, so waits that go on are added here.
-        return now_seconds >= self.deadline + seconds + sum(
-            now_seconds - began for began in self._slot_waits.values()
-        )
-
-    async def take_slot(self, request: object) -> None:
-        """Wait for a slot of the engine.
-
-        Raises UnusableEpisodeError if its waits together were too long.
-        """
-        began = time.monotonic()
-        self._slot_waits[request] = began
+        self.check_open()
+        self.has_begun = True
+        self._ends[request] = end
+        seconds = min(self.clock.remaining_seconds, 1e9)
+        loop = asyncio.get_running_loop()
+        self._timers[request] = loop.call_later(seconds, self._end_in_time, request)
         try:
-            async with asyncio.timeout(max(self._slot_seconds, 0.0)):
-                await self.parts.slots.acquire()
-        except TimeoutError:
-            waited = self.task.limits.max_seconds
-            raise UnusableEpisodeError(
-                f"no slot of the engine was free in the {waited:g} seconds of waiting"
-            ) from None
+            tokens = await self.reserve(request, max_tokens)
+            await self.clock.take_slot()
+            try:
+                self.check_open()
+                yield tokens
+            finally:
+                self.parts.slots.release()
+        except BadRequestError as error:
+            raise RefusedRequestError(f"the engine refused it: {error}") from error
+        except UnusableEpisodeError as error:
+            self.failure = error
+            raise RefusedRequestError(str(error), 503, "no_slot") from None
+        except RefusedRequestError:
+            raise
+        except Exception as error:
+            self.failure = error
+            raise
         finally:
-            del self._slot_waits[request]
-            waited = time.monotonic() - began
-            self._slot_seconds -= waited
-            self.deadline += waited
+            self._timers.pop(request).cancel()
+            self._running.pop(request, None)
+            del self._ends[request]
+            self._idle_since = time.monotonic()
+            self.changed.set()  # wakes all that wait now
+            self.changed.clear()
+
+    def _end_in_time(self, request: object) -> None:
+        """End a request at the deadline, which others move while they wait for a slot."""
+        seconds = self.clock.remaining_seconds
+        if seconds <= 0.0:
+            self._ends[request]()
+            return
+        # Between two looks at a deadline that a wait for a slot moves
+        seconds = max(seconds, 0.05)
+        loop = asyncio.get_running_loop()
+        self._timers[request] = loop.call_later(seconds, self._end_in_time, request)
 
     def refuse_over_budget(self, end: EpisodeEnd) -> RefusedRequestError:
         """Note the budget that is over; returns the refusal of a request for want of it."""
         self.exceeded_budget = end
         return budget_over(OVER[end])
+
+    def refuse_too_long(self, history_description: str) -> RefusedRequestError:
+        """Note a history that leaves no token to sample; returns the refusal of its request."""
+        self.exceeded_budget = EpisodeEnd.TOKENS
+        return budget_over(
+            f"{history_description} leaves no room: an episode may have {self.task.max_tokens} "
+            f"tokens, and one sequence {self.parts.max_sequence_tokens}"
+        )
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Wait until the episode's budget has room next to the requests that run; returns the
@@ -212,25 +221,24 @@ class HarnessSession:
         A request that states none, or more than is left, may use its share of what remains
         (`parallel_requests`). Raises RefusedRequestError.
         """
-        async with self.changed:
-            while True:
-                self.check_open()
-                if len(self.record.turns) + self.num_running >= self.task.limits.max_turns:
-                    raise self.refuse_over_budget(EpisodeEnd.TURNS)
-                remaining = self.task.max_tokens - self.record.num_tokens
-                room = remaining - sum(self._running.values())
-                # Requests that run may use fewer tokens than they reserved, so the budget is over
-                # only when none runs.
-                if not self._running and room <= 0:
-                    raise self.refuse_over_budget(EpisodeEnd.TOKENS)
-                share = max(1, remaining // self.settings.parallel_requests)
-                tokens = share if max_tokens is None or max_tokens > remaining else max_tokens
-                if not self._running or tokens <= room:
-                    break
-                await self.changed.wait()
-            tokens = min(tokens, room)
-            self._running[request] = tokens
-            return tokens
+        while True:
+            self.check_open()
+            if len(self.record.turns) + len(self._running) >= self.task.limits.max_turns:
+                raise self.refuse_over_budget(EpisodeEnd.TURNS)
+            remaining = self.record.remaining_tokens()
+            room = remaining - sum(self._running.values())
+            # Requests that run may use fewer tokens than they reserved, so the budget is over
+            # only when none runs.
+            if not self._running and room <= 0:
+                raise self.refuse_over_budget(EpisodeEnd.TOKENS)
+            share = max(1, remaining // self.settings.parallel_requests)
+            tokens = share if max_tokens is None or max_tokens > remaining else max_tokens
+            if not self._running or tokens <= room:
+                break
+            await self.changed.wait()
+        tokens = min(tokens, room)
+        self._running[request] = tokens
+        return tokens
 
     def lower_reservation(self, request: object, tokens: int) -> int:
         """The tokens that a request may sample after its history was given: given tokens count in
@@ -239,31 +247,34 @@ class HarnessSession:
         Raises RefusedRequestError if none are left.
         """
         other_reservations = sum(self._running.values()) - self._running[request]
-        self._running[request] = min(
-            tokens, self.task.max_tokens - self.record.num_tokens - other_reservations
-        )
+        self._running[request] = min(tokens, self.record.remaining_tokens() - other_reservations)
         if self._running[request] <= 0:
             raise self.refuse_over_budget(EpisodeEnd.TOKENS)
         return self._running[request]
 
-    async def give_back(self, request: object) -> None:
-        """The request samples no more."""
-        async with self.changed:
-            self._running.pop(request, None)
-            self.changed.notify_all()
+    def note_turn(
+        self, finish: Finish, num_tokens: int, max_tokens: int | None, *, is_abandoned: bool
+    ) -> None:
+        """Note how a request ended; `num_tokens` of at most `max_tokens` were sampled."""
+        # Tokens that are sampled after the close answer no client.
+        was_ended_early = self.is_closed and time.monotonic() < self.clock.deadline
+        is_cut = finish == "abort"
+        self.histories.turns[-1].is_abandoned = is_abandoned or (is_cut and was_ended_early)
+        self.has_answered |= not (is_cut and self.is_closed)
+        self.last_refusal = ""
+        self.is_last_turn_cut = finish == "length"
+        self.exceeded_budget = None
+        if is_cut and not self.is_closed and not is_abandoned:
+            self.exceeded_budget = EpisodeEnd.SECONDS
+        elif finish == "length" and (max_tokens is None or num_tokens < max_tokens):
+            self.exceeded_budget = EpisodeEnd.TOKENS
 
     def close(self) -> None:
         """End every request soon, and refuse later ones."""
         self.is_closed = True
         self.record.abort()
-        for cancel in list(self._cancels.values()):
-            cancel()
-
-    def next_call_ids(self, count: int) -> list[str]:
-        """Ids of calls. Nine letters and digits, because Mistral's template takes no others."""
-        first = self._num_calls
-        self._num_calls += count
-        return [f"call{number:05}" for number in range(first, self._num_calls)]
+        for end in list(self._ends.values()):
+            end()
 
     def count_sequence(self, reason: str) -> None:
         """Count a further sequence: format, rewritten, forked, retried or new."""

@@ -7,6 +7,7 @@ Lives on the engine's loop; `loop` is how the server's thread reaches it.
 """
 
 import asyncio
+import hmac
 import json
 from collections import deque
 from contextlib import suppress
@@ -72,7 +73,7 @@ class Sessions:
                 404,
                 "no_session",
             )
-        if not session.knows(token):
+        if not hmac.compare_digest(token, session.token.encode()):
             raise RefusedRequestError(
                 "wrong or missing token: send the session's as the API key", 401, "wrong_token"
             )

@@ -8,7 +8,8 @@ session (any thread) -> enter -> sampled as in any session -> leave: its record 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import numpy as np
 
@@ -49,45 +50,35 @@ class SingleSession(HarnessSession):
         self._episode = episode
         self._has_place = False
 
-    def enter(self, request: object, cancel: Callable[[], object]) -> None:
+    @asynccontextmanager
+    async def turn(
+        self, request: object, end: Callable[[], object], max_tokens: int | None
+    ) -> AsyncIterator[int]:
         """Raises RefusedRequestError if there are too many, nothing can be sampled now, or the
         episode is over.
         """
-        super().enter(request, cancel)
         self._calls.admit(self)
-        if self._episode is not None:
+        try:
+            if self._episode is not None:
+                self._episode.enter_untrained(self, self.close)
+                # From here on its deadline is the episode's, which waits for slots move.
+                self.clock = self._episode.clock
             try:
-                self._episode.enter_untrained(request, self.close)
-                self.deadline = min(self.deadline, self._episode.deadline)
-            except RefusedRequestError:
-                self._calls.dismiss(self)
-                raise
+                async with super().turn(request, end, max_tokens) as tokens:
+                    yield tokens
+            finally:
+                if self._has_place:
+                    self._calls.give_place()
+                if self._episode is not None:
+                    self._episode.leave_untrained(self)
+        finally:
+            self._calls.dismiss(self)
 
     async def reserve(self, request: object, max_tokens: int | None) -> int:
         """Take a place, and the tokens. Raises RefusedRequestError."""
         await self._calls.take_place(may_wait=self._episode is not None)
         self._has_place = True
         return await super().reserve(request, max_tokens)
-
-    async def take_slot(self, request: object) -> None:
-        """Wait for a slot; the deadline of the episode moves by the wait.
-
-        Raises UnusableEpisodeError.
-        """
-        if self._episode is None:
-            await super().take_slot(request)
-            return
-        await self._episode.take_slot(request)
-        self.deadline = self._episode.deadline
-
-    def leave(self, request: object) -> None:
-        """The request is answered."""
-        super().leave(request)
-        if self._has_place:
-            self._calls.give_place()
-        if self._episode is not None:
-            self._episode.leave(request)
-        self._calls.dismiss(self)
 
 
 class SingleCalls:
@@ -149,7 +140,7 @@ class SingleCalls:
             raise RefusedRequestError(
                 "the generator has no weights now; retry later", 503, "no_weights"
             )
-        session.deadline = time.monotonic() + self._limits.max_seconds
+        session.clock.deadline = time.monotonic() + self._limits.max_seconds
         self._sessions.add(session)
 
     async def take_place(self, *, may_wait: bool) -> None:

@@ -5,13 +5,12 @@ the server's.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollcast.generator.endpoint.answers import chunk_body, error_body, extras, final_deltas
 from rollcast.generator.endpoint.call import EndpointCall, TurnAnswer
 from rollcast.generator.endpoint.chat_request import ChatRequest
-from rollcast.generator.endpoint.protocol import ChatParameters
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
 from rollcast.generator.endpoint.sessions import Sessions
@@ -20,6 +19,7 @@ from rollcast.generator.endpoint.streaming import Deltas
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+T = TypeVar("T")
 ENDING = RefusedRequestError(
     "the generator ends; this episode begins again elsewhere", 503, "ending"
 )
@@ -32,19 +32,19 @@ class StreamedTurn:
         self,
         sessions: Sessions,
         session: HarnessSession,
-        chat_parameters: ChatParameters,
         chat: ChatRequest,
         name: str,
     ) -> None:
         self._sessions = sessions
         self._session = session
-        self._chat_parameters = chat_parameters
+        self._chat = chat
         self._name = name
         self._server_loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._tokens_before: list[int] = []
         self._tokens: list[int] = []
         self._call = EndpointCall(session, chat, self._forward_tokens)
-        self._deltas = Deltas(chat_parameters.stop, has_tools=bool(chat_parameters.tools))
+        self._deltas = Deltas(chat.stop, has_tools=bool(chat.tools))
         self._answer_future: asyncio.Future[TurnAnswer] | None = None
 
     async def begin(self, request: "Request") -> None:
@@ -55,15 +55,8 @@ class StreamedTurn:
         future = asyncio.run_coroutine_threadsafe(self._call.run(), self._sessions.loop)
         self._answer_future = asyncio.wrap_future(future)
         self._answer_future.add_done_callback(lambda _: self._changed.set())
-        waits = [
-            asyncio.create_task(self._changed.wait()),
-            asyncio.create_task(wait_for_disconnect(request)),
-        ]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not self._changed.is_set():
-            self._sessions.loop.call_soon_threadsafe(self._call.abandon)
-        for wait in waits:
-            wait.cancel()
+        changed = asyncio.ensure_future(self._changed.wait())
+        await result_unless_disconnected(request, changed, self._abandon)
         if self._answer_future.done():
             self._answer_future.result()
 
@@ -91,40 +84,42 @@ class StreamedTurn:
             for delta in final_deltas(turn_answer, self._deltas):
                 yield self._event(delta)
             # All at its end, as no part of the stream has a whole number of tokens.
-            more = extras(turn_answer, self._chat_parameters, self._session.record.decode)
+            more = extras(turn_answer, self._chat, self._session.record.decode)
             yield _event(
                 chunk_body(
                     self._name,
                     self._sessions.model,
                     {},
                     turn_answer.finish_reason,
-                    stop_text=turn_answer.stop_text,
                     more=more,
                 )
             )
-            if self._chat_parameters.wants_usage:
-                yield _event(
-                    chunk_body(self._name, self._sessions.model, None, turn_answer=turn_answer)
-                )
+            if self._chat.wants_usage:
+                yield _event(chunk_body(self._name, self._sessions.model, None, usage=more.usage))
             yield "data: [DONE]\n\n"
         except asyncio.CancelledError:  # the server stops
             yield _event(error_body(ENDING))
         finally:
             if not self._answer_future.done():
-                self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+                self._abandon()
 
-    def _forward_tokens(self, tokens: list[int]) -> None:
+    def _abandon(self) -> None:
+        self._sessions.loop.call_soon_threadsafe(self._call.abandon)
+        self._changed.set()
+
+    def _forward_tokens(self, tokens_before: list[int], tokens: list[int]) -> None:
         """On the engine's loop."""
         # The stream is read in the thread of the server, whose event may be set there only.
-        self._server_loop.call_soon_threadsafe(self._note, tokens)
+        self._server_loop.call_soon_threadsafe(self._note, tokens_before, tokens)
 
-    def _note(self, tokens: list[int]) -> None:
+    def _note(self, tokens_before: list[int], tokens: list[int]) -> None:
+        self._tokens_before = tokens_before
         self._tokens = tokens
         self._changed.set()
 
     def _parse_deltas(self) -> list[dict[str, Any]]:
         turn = self._session.parts.renderer.parse(
-            self._call.tokens_before, self._tokens, self._chat_parameters.tools
+            self._tokens_before, self._tokens, self._chat.tools
         )
         return self._deltas.sendable_parts(turn.reasoning, turn.content, has_calls=bool(turn.calls))
 
@@ -136,7 +131,18 @@ def _event(body: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-async def wait_for_disconnect(request: "Request") -> None:
-    """Wait until the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def result_unless_disconnected(
+    request: "Request", awaited: asyncio.Future[T], abandon: Callable[[], object]
+) -> T:
+    """The result of a wait; `abandon` ends it, and is called if the client is gone before."""
+    while not awaited.done():
+        message = asyncio.ensure_future(request.receive())
+        try:
+            waits: set[asyncio.Future[Any]] = {awaited, message}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            message.cancel()
+        if not awaited.done() and message.result()["type"] == "http.disconnect":
+            abandon()
+            break
+    return await awaited

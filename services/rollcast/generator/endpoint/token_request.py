@@ -4,22 +4,25 @@ it.
 The history is matched with the record token by token, and nothing is rendered or parsed.
 """
 
+import hashlib
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from rollcast.generator.endpoint.call import (
     PendingTurn,
     TurnAnswer,
-    add_recorded_turn,
     begin_sequence,
     extend_sequence,
 )
-from rollcast.generator.endpoint.histories import tokens_digest
+from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.generator.endpoint.protocol import (
-    one_max_tokens,
     other_sampling,
     other_settings,
-    stop_texts,
+    turn_limits,
 )
 from rollcast.generator.endpoint.refusals import RefusedRequestError
 from rollcast.generator.endpoint.session import HarnessSession
@@ -41,31 +44,27 @@ HONORED = frozenset(
 """Fields of `sampling_params`. Log-probs of the sampled tokens are always given."""
 
 
+@dataclass(frozen=True, slots=True)
 class TokenRequest:
     """A history of tokens, to which the model's next tokens are sampled."""
 
-    def __init__(
-        self,
-        token_ids: list[int],
-        max_tokens: int | None,
-        stop: tuple[str, ...],
-        *,
-        is_retry: bool | None,
-    ) -> None:
-        """`is_retry`: as `RecordedTurn.is_retry`."""
-        self._token_ids = token_ids
-        self._history = tokens_digest(token_ids)
-        self._is_retry = is_retry
-        self.max_tokens = max_tokens
-        self.stop = stop
+    token_ids: list[int]
+    digest: bytes
+    """The digest of the tokens."""
+    max_tokens: int | None
+    stop: tuple[str, ...]
+    replaced: tuple[str, ...]
+    """See `ChatRequest.replaced`."""
+    is_retry: bool | None
+    """See `RecordedTurn.is_retry`."""
 
     @classmethod
     def read(
         cls, body: Any, sampling: Sampling, *, replaces: bool, is_retry: bool | None
-    ) -> "tuple[TokenRequest, tuple[str, ...]]":
-        """The request, and its settings in place of which the run's are used.
+    ) -> "TokenRequest":
+        """Raises RefusedRequestError.
 
-        Raises RefusedRequestError.
+        `replaces`: the run's sampling is used in place of another.
         """
         if not isinstance(body, dict) or not isinstance(body.get("sampling_params", {}), dict):
             raise RefusedRequestError(
@@ -82,27 +81,29 @@ class TokenRequest:
             raise other_sampling(replaced[0], settings[replaced[0]])
         if settings.get("n") not in (None, 1):
             raise RefusedRequestError("n: one request samples one completion")
-        stop = stop_texts(settings.get("stop"))
-        return cls(token_ids, one_max_tokens(settings), stop, is_retry=is_retry), replaced
+        max_tokens, stop = turn_limits(settings)
+        content = np.asarray(token_ids, dtype=np.int64).tobytes()
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        return cls(token_ids, digest, max_tokens, stop, replaced, is_retry)
 
     def prepare_turn(self, session: HarnessSession) -> PendingTurn:
         """Extend the longest recorded turn that the tokens begin with, or begin a sequence."""
-        longest_match = session.histories.longest_of_tokens(self._token_ids)
-        retried = session.histories.was_asked(self._history)
+        longest_match = session.histories.longest_of_tokens(self.token_ids)
+        retried = session.histories.was_asked(self.digest)
         if longest_match is None:
             return PendingTurn(
-                begin_sequence(session, self._token_ids, "retried" if retried else "new"),
-                self._history,
+                begin_sequence(session, self.token_ids, "retried" if retried else "new"),
+                self.digest,
             )
         recorded_turn, length = longest_match
         recorded_turn.has_followers = True
         if recorded_turn.is_extended or recorded_turn.is_abandoned:
             return PendingTurn(
-                begin_sequence(session, self._token_ids, "retried" if retried else "forked"),
-                self._history,
+                begin_sequence(session, self.token_ids, "retried" if retried else "forked"),
+                self.digest,
             )
         return PendingTurn(
-            extend_sequence(session, recorded_turn, self._token_ids[length:]), self._history
+            extend_sequence(session, recorded_turn, self.token_ids[length:]), self.digest
         )
 
     def answer(
@@ -110,7 +111,14 @@ class TokenRequest:
     ) -> TurnAnswer:
         """Remember a turn of the record."""
         tokens_before, sampled = session.record.turn_tokens(number)
-        add_recorded_turn(session, pending_turn, number, (), None, is_retry=self._is_retry)
+        recorded_turn = RecordedTurn(
+            number,
+            pending_turn.history_digest,
+            (),
+            time.monotonic(),
+            is_retry=self.is_retry,
+        )
+        session.histories.add(recorded_turn, [*tokens_before, *sampled])
         turn = session.record.turns[number]
         logprobs = session.record.sequences[turn.sequence].completion.logprobs[
             turn.start : turn.end

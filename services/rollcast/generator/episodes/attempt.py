@@ -23,28 +23,25 @@ from typing import Any
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
 from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment, Opening, ToolSchema
+from rollcast.generator.episodes.base_attempt import BaseAttempt
 from rollcast.generator.episodes.calls import GRACE_SECONDS, CallAnswers, answer_calls
+from rollcast.generator.episodes.clock import EpisodeClock
 from rollcast.generator.episodes.parts import (
-    MAX_REASON_CHARACTERS,
     MAX_SET_UP_SLOT_SECONDS,
     EpisodeParts,
-    Stage,
 )
-from rollcast.generator.episodes.record import EpisodeRecord
 from rollcast.generator.episodes.reward import request_reward
 from rollcast.generator.episodes.transcript import Transcript
-from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError, Waits
-from rollcast.generator.grading import Graded
+from rollcast.generator.episodes.waits import GivenUpError, T, UnusableEpisodeError
 from rollcast.generator.sequence import TurnEnds
 from rollcast.generator.vllm.engine import Engine
 from rollcast.generator.vllm.engine_request import Finish
-from rollcast.rollouts.records import EpisodeEnd, GradingStatus, PromptTask, Rollout
+from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics
-from rollcast.wire.version import PolicyVersion
 
 
-class EpisodeAttempt:
-    """`run` it once. `give_up` makes it raise GivenUpError soon."""
+class EpisodeAttempt(BaseAttempt):
+    """An attempt whose turns are taken here, with calls that an environment answers."""
 
     def __init__(
         self,
@@ -54,35 +51,21 @@ class EpisodeAttempt:
         parts: EpisodeParts,
         start: Rollout | None = None,
     ) -> None:
-        """`start`: a former owner's part of the first turn, used if the environment begins with the
-        same prompt.
-        """
-        assert task.episode is not None
-        self._task = task
-        self._limits = task.episode
-        self._name = task.episode.environment
-        self._parts = parts
-        self._settings = parts.settings[self._name]
-        self._waits = Waits()
-        self._created_at = time.monotonic()
-        self._deadline = self._created_at
-        self._slot_seconds = self._limits.max_seconds
-        """How long it may still wait for slots."""
+        super().__init__(engine, task, index, parts, start)
+        self.clock = EpisodeClock(parts.slots, self._limits.max_seconds)
         self._is_set_up = False
         self._is_sampling = False
+        self._has_ended_turn = False
         low, high = self._settings.reward_range
         self._reward_width = high - low
         self._last_rewards: tuple[int, list[float]] | None = None
         """The last turn whose calls were rewarded, with their rewards. None = no call was rewarded
         so far."""
-        self.start = start
-        self.record = EpisodeRecord(engine, task, index, parts.max_sequence_tokens)
-        self.stage: Stage = "start"
-        """The present wait, or the last one."""
-        self.has_ended_turn = False
+
+    @property
+    def has_ended_turn(self) -> bool:
         """Whether a turn has ended, so that the environment's state may have changed."""
-        self.graded: Graded | None = None
-        """The environment's verdict; None = a verifier gives it."""
+        return self._has_ended_turn
 
     @property
     def occupies_slot(self) -> bool:
@@ -91,36 +74,17 @@ class EpisodeAttempt:
             return self._is_sampling
         return time.monotonic() - self._created_at < MAX_SET_UP_SLOT_SECONDS
 
-    @property
-    def versions(self) -> set[PolicyVersion]:
-        """Versions that have or may have sampled a token, a former owner's included."""
-        if self.start is not None and not self.record.sequences:
-            return set(self.start.versions)
-        return self.record.versions
-
     def give_up(self) -> None:
         """Nothing more is sampled or asked for."""
         self._waits.give_up()
         self.record.abort()
 
-    def fail(self, reason: str) -> None:
-        """End without a verdict."""
-        sentence = " ".join(f"environment {self._name}: {reason}".split())[:MAX_REASON_CHARACTERS]
-        self.record.end = EpisodeEnd.FAILED
-        self.record.reason = sentence
-        self.graded = Graded(0.0, GradingStatus.ERROR, 0.0, failure=sentence)
-        self._parts.note_failure(self._name, self.stage, sentence)
-
     async def run(self) -> None:
-        """Set `record.end` and `graded`.
-
-        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
-        """
         environment = await self._acquire_environment()
         is_reusable = False
         try:
             # From here on: the wait for a free environment is not the episode's time.
-            self._deadline = time.monotonic() + self._limits.max_seconds
+            self.clock.deadline = time.monotonic() + self._limits.max_seconds
             end = await self._converse(environment)
             if not self.record.turns:
                 raise UnusableEpisodeError("the episode's time was over before its first token")
@@ -175,17 +139,17 @@ class EpisodeAttempt:
                 return EpisodeEnd.TOKENS
             if finish == "abort":
                 return EpisodeEnd.SECONDS
-            self.has_ended_turn = True
+            self._has_ended_turn = True
             turn = self._parse_turn(opening.tools)
             if not turn.calls:
                 return EpisodeEnd.ANSWERED
-            call_ids = transcript.next_call_ids(turn)
+            call_ids = [next(transcript.call_ids) for _ in turn.calls]
             answers = await self._answer_calls(environment, turn, call_ids)
             if answers.is_done:
                 return EpisodeEnd.DONE
             if len(self.record.turns) >= self._limits.max_turns:
                 return EpisodeEnd.TURNS
-            if time.monotonic() >= self._deadline:
+            if self.clock.remaining_seconds <= 0.0:
                 return EpisodeEnd.SECONDS
             transcript.add(turn, call_ids, answers.messages)
             if not self._extend(sequence, answers.messages, opening.tools):
@@ -254,7 +218,7 @@ class EpisodeAttempt:
         self._is_sampling = True
         try:
             await self._take_slot()
-            seconds = max(self._deadline - time.monotonic(), 0.0)
+            seconds = max(self.clock.remaining_seconds, 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self.record.abort)
             try:
                 finish = await self.record.sample_turn(
@@ -267,25 +231,17 @@ class EpisodeAttempt:
             self._is_sampling = False
         if self._waits.is_given_up:
             # Nothing may be sampled behind the token that ended the turn.
-            self.has_ended_turn |= finish == "stop"
+            self._has_ended_turn |= finish == "stop"
             raise GivenUpError
         return finish
 
     async def _take_slot(self) -> None:
         """Move the episode's deadline by the wait. Raises UnusableEpisodeError, GivenUpError."""
-        began = time.monotonic()
         try:
-            await self._waits.wait(self._parts.slots.acquire(), self._slot_seconds)
-        except TimeoutError:
-            waited = self._limits.max_seconds
+            await self._waits.wait(self.clock.take_slot())
+        except UnusableEpisodeError:
             self.stage = "slot"
-            raise UnusableEpisodeError(
-                f"no slot of the engine was free in the {waited:g} seconds of waiting"
-            ) from None
-        finally:
-            waited = time.monotonic() - began
-            self._slot_seconds -= waited
-            self._deadline += waited
+            raise
 
     def _parse_turn(self, tools: Sequence[ToolSchema]) -> AssistantTurn:
         tokens_before, tokens = self.record.turn_tokens(-1)
@@ -303,7 +259,7 @@ class EpisodeAttempt:
                 turn.calls,
                 call_ids,
                 call_seconds,
-                self._deadline,
+                self.clock.deadline,
                 self._waits,
                 self._reward_width,
             )
@@ -345,5 +301,5 @@ class EpisodeAttempt:
             raise UnusableEpisodeError(f"the chat template rejects its answers: {error}") from error
         if environment_tokens is None:
             return False
-        self.record.sequences[sequence].completion.give(environment_tokens)
+        self.record.sequences[sequence].completion.given_token_ids += environment_tokens
         return True

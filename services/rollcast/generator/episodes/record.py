@@ -1,7 +1,7 @@
 """The record of an episode so far: its token sequences and its turns.
 
     turns of one sequence:
-    begin_sequence -> sample_turn -> answered -> sequence.completion.give -> sample_turn ...
+    begin_sequence -> sample_turn -> record_answer -> given tokens -> sample_turn ...
           ^---- the next turn cannot extend the sampled tokens: a further sequence, a `Branch` of
                 the record
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rollcast.generator.completion import Completion, Decode
+from rollcast.generator.completion import Completion
 from rollcast.generator.episodes.shortening import truncate_rollout
 from rollcast.generator.sequence import NO_OTHER_ENDS, SequenceSampler, TurnEnds
 from rollcast.generator.vllm.engine import Engine
@@ -49,6 +49,8 @@ class EpisodeRecord:
         """`max_sequence_tokens`: longest prompt and completion together, `model.max_length`."""
         assert task.episode is not None
         self._engine = engine
+        self.decode = engine.decode
+        """Token ids to text, special tokens included."""
         self._task = task
         self._index = index
         self._max_sequence_tokens = max_sequence_tokens
@@ -89,19 +91,9 @@ class EpisodeRecord:
             self._has_stopped[-1] = episode.end not in CUT_ENDS
 
     @property
-    def decode(self) -> Decode:
-        """Token ids to text, special tokens included."""
-        return self._engine.decode
-
-    @property
     def task_prompt(self) -> TokenIds:
         """The prompt that the first sequence has unless the record has another for it."""
         return self._task.prompt_token_ids
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all completions: what `LengthBudget.max_tokens` bounds. Given ones count."""
-        return sum(sequence.completion.num_input_tokens for sequence in self.sequences)
 
     @property
     def versions(self) -> set[PolicyVersion]:
@@ -123,11 +115,6 @@ class EpisodeRecord:
             recorded_turn.start : recorded_turn.end
         ]
 
-    def input_tokens(self, sequence: int) -> list[int]:
-        """All tokens of a sequence before its next turn, prompt included."""
-        sampler = self.sequences[sequence]
-        return sampler.prompt_token_ids + sampler.completion.input_token_ids
-
     def last_answer(self) -> list[int]:
         """Tokens of the model's last turn, without the one that ended it:
         what a verifier grades.
@@ -142,15 +129,19 @@ class EpisodeRecord:
 
         `start`: its tokens so far, sampled by a former owner of the task.
         """
-        completion = Completion(self._task, self._index, self._engine.decode, start)
+        completion = Completion(self._task, self._index, self.decode, start)
         self.sequences.append(SequenceSampler(self._engine, prompt_token_ids, completion))
         return len(self.sequences) - 1
 
-    def remaining_tokens(self, sequence: int) -> int:
-        """How many tokens its next turn may have; not positive = none."""
-        of_episode = self._task.length.max_tokens - self.num_tokens
-        of_sequence = self._max_sequence_tokens - self.sequences[sequence].num_tokens
-        return min(of_episode, of_sequence)
+    def remaining_tokens(self, sequence: int | None = None) -> int:
+        """How many tokens the episode may still have, or the next turn of a sequence; not positive
+        = none. Given tokens count, too.
+        """
+        num_tokens = sum(sampler.completion.num_input_tokens for sampler in self.sequences)
+        of_episode = self._task.length.max_tokens - num_tokens
+        if sequence is None:
+            return of_episode
+        return min(of_episode, self._max_sequence_tokens - self.sequences[sequence].num_tokens)
 
     async def sample_turn(
         self, sequence: int, ends: TurnEnds = NO_OTHER_ENDS, max_tokens: int | None = None
@@ -169,11 +160,10 @@ class EpisodeRecord:
         max_turn_tokens = budget + len(completion.token_ids) if max_tokens is None else max_tokens
         has_turns = any(turn.sequence == sequence for turn in self.turns)
         if completion.token_ids and not has_turns:  # a former owner began this turn
-            start = 0
             completion.limit_turn(min(len(completion.token_ids) + budget, max_turn_tokens))
         else:
-            start = completion.num_input_tokens
             completion.begin_turn(len(self.turns), min(budget, max_turn_tokens))
+        start = completion.turn_start
         began = time.monotonic()
         try:
             finish = await sampler.turn(ends)

@@ -12,14 +12,13 @@ and the turn continues at its last token. Tokens that are thrown away are counte
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from rollcast.environments.base import EnvironmentFailedError
 from rollcast.generator.episodes.attempt import EpisodeAttempt
-from rollcast.generator.episodes.parts import EpisodeParts, Stage
-from rollcast.generator.episodes.record import EpisodeRecord
+from rollcast.generator.episodes.base_attempt import BaseAttempt
+from rollcast.generator.episodes.parts import EpisodeParts
 from rollcast.generator.episodes.waits import GivenUpError
 from rollcast.generator.grading import Graded
 from rollcast.generator.vllm.engine import Engine
@@ -27,62 +26,7 @@ from rollcast.rollouts.records import EpisodeEnd, PromptTask, Rollout
 from rollcast.telemetry import episode_metrics, generator_metrics
 from rollcast.wire.version import PolicyVersion
 
-
-class AnyAttempt(Protocol):
-    """One attempt at an episode."""
-
-    @property
-    def record(self) -> EpisodeRecord: ...
-
-    @property
-    def start(self) -> Rollout | None:
-        """A former owner's part of the first turn, not used so far."""
-        ...
-
-    @property
-    def has_ended_turn(self) -> bool:
-        """Whether the environment's state may have changed, so that no other owner can go on with
-        it.
-        """
-        ...
-
-    @property
-    def stage(self) -> Stage:
-        """The present wait, or the last one."""
-        ...
-
-    @property
-    def graded(self) -> Graded | None:
-        """A verdict that was given with it; None = a verifier gives it."""
-        ...
-
-    @property
-    def occupies_slot(self) -> bool:
-        """Whether it samples, waits for a slot of the engine, or soon will."""
-        ...
-
-    @property
-    def versions(self) -> set[PolicyVersion]:
-        """Versions that have or may have sampled a token, a former owner's included."""
-        ...
-
-    async def run(self) -> None:
-        """Set `record.end` and `graded`.
-
-        Raises EnvironmentFailedError, GivenUpError, and the engine's errors.
-        """
-        ...
-
-    def give_up(self) -> None:
-        """Make `run` raise GivenUpError soon."""
-        ...
-
-    def fail(self, reason: str) -> None:
-        """End without a verdict."""
-        ...
-
-
-Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], AnyAttempt]
+Begin = Callable[[Engine, PromptTask, int, EpisodeParts, Rollout | None], BaseAttempt]
 """Begins an attempt at a rollout of a task, with a former owner's part of its first turn."""
 
 
@@ -188,7 +132,7 @@ class EpisodeSampler:
         nothing = np.zeros(0, dtype=np.int32)
         return Rollout(self._index, nothing, nothing.astype(np.float32), partial=True)
 
-    def _begin(self, start: Rollout | None) -> AnyAttempt:
+    def _begin(self, start: Rollout | None) -> BaseAttempt:
         return self._begin_attempt(self._engine, self._task, self._index, self._parts, start)
 
     def _begin_again(self) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from rollcast.chat.base import AssistantTurn, ChatMessage
-from rollcast.chat.messages import assistant_message
+from rollcast.chat.messages import assistant_message, new_call_ids
 from rollcast.environments.base import Opening
 
 
@@ -19,18 +19,9 @@ class Transcript:
         """
         messages = json.loads(row_messages) if opening.messages is None else opening.messages
         self.messages: list[ChatMessage] = [dict(message) for message in messages]
-        self._num_calls = 0
+        self.call_ids = new_call_ids()
         if opening.text:
             self._append_to_user(opening.text)
-
-    def next_call_ids(self, turn: AssistantTurn) -> list[str]:
-        """An id for each call of a turn.
-
-        Nine letters and digits, because Mistral's template takes no others.
-        """
-        first = self._num_calls
-        self._num_calls += len(turn.calls)
-        return [f"call{number:05}" for number in range(first, self._num_calls)]
 
     def add(
         self, turn: AssistantTurn, call_ids: Sequence[str], answers: Sequence[ChatMessage]

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from rollcast.chat.base import ChatRenderer
-from rollcast.generator.endpoint.bodies import num_characters
+from rollcast.generator.endpoint.bodies import measure
 from rollcast.generator.endpoint.call import check_renderable, render_prompt
 from rollcast.generator.endpoint.messages import read_messages
 from rollcast.generator.endpoint.protocol import check_size, describe_invalid
@@ -120,7 +120,7 @@ async def count_tokens(body: Any, session: HarnessSession, loop: asyncio.Abstrac
     # Again, for tools that came within messages.
     check_size(chat_body["messages"], "messages", chat_body)
     messages = read_messages(chat_body["messages"])
-    check_renderable(session, num_characters(messages))
+    check_renderable(session, measure(messages).characters)
 
     async def render() -> int:
         return len(render_prompt(session, messages, chat_body.get("tools") or ()))

@@ -1,4 +1,5 @@
-"""A form of requests and answers. Everything between is the same for all.
+"""A form of requests and answers besides chat completions, which need no change. Everything between
+is the same for all.
 
     body --read--> body of a chat completion --> sampled, recorded, matched, refused as every other
     answer <--answer / stream-- chat completion, whole or in parts
@@ -33,16 +34,3 @@ class ErrorForm(Protocol):
     """A refusal as the body of an answer."""
 
     def __call__(self, refusal: RefusedRequestError) -> dict[str, Any]: ...
-
-
-class ChatCompletions:
-    """OpenAI's chat completions, which need no change."""
-
-    async def read(self, body: Any, session: HarnessSession) -> Any:
-        return body
-
-    def answer(self, completion: dict[str, Any]) -> dict[str, Any]:
-        return completion
-
-    def stream(self, parts: AsyncIterator[str]) -> AsyncIterator[str]:
-        return parts

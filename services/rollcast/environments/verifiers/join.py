@@ -10,12 +10,12 @@ reward is for.
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rollcast.chat.base import ChatMessage
+from rollcast.environments.traces import RecordTurn
 from rollcast.environments.verifiers.adapter import answer_digest
 from rollcast.environments.verifiers.helper import VerifiersTrace
-from rollcast.generator.endpoint.histories import RecordedTurn
 from rollcast.rollouts.records import EpisodeEnd
 
 STOPS = {
@@ -28,7 +28,7 @@ STOPS = {
 """Limits of verifiers' own that end an episode before it was finished."""
 
 
-def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set[int] | None:
+def untrained_turns(turns: Sequence[RecordTurn], trace: VerifiersTrace) -> set[int] | None:
     """Numbers of the turns that verifiers does not train: those of a summary that came to nothing,
     say.
 
@@ -53,7 +53,7 @@ def untrained_turns(turns: Sequence[RecordedTurn], trace: VerifiersTrace) -> set
     }
 
 
-def message_digest(answer: ChatMessage | None) -> str:
+def message_digest(answer: Mapping[str, Any] | None) -> str:
     """The digest of an answer.
 
     None = its history was given as tokens, and verifiers has another.

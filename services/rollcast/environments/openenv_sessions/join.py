@@ -7,38 +7,21 @@ their tokens.
 If a call has other tokens than were sampled here, the reward may be for something else.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from rollcast.environments.openenv_sessions.adapter import call_digest
 from rollcast.environments.openenv_sessions.helper import OpenEnvTrace
-from rollcast.generator.episodes.record import EpisodeRecord
-
-Ranges = Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class TracedLoss:
-    """Which tokens of a record a trace trains."""
-
-    untrained: frozenset[int]
-    """Numbers of the turns that it does not have, or has without loss."""
-    masked: dict[int, Ranges]
-    """The tokens without loss in each turn that it trains in part, counted from the turn's
-    first."""
+from rollcast.environments.traces import Ranges, SampledRecord, TracedLoss
+from rollcast.rollouts.records import EpisodeEnd
 
 
-def traced_loss(
-    record: EpisodeRecord, read_turns: Sequence[int], trace: OpenEnvTrace
-) -> TracedLoss | None:
-    """`read_turns`: numbers of the turns that a client read. None = the trace has a call that was
-    not sampled here.
+def traced_loss(record: SampledRecord, trace: OpenEnvTrace) -> TracedLoss | None:
+    """None = the trace has a call that was not sampled here.
 
-    Of calls with the same tokens those that were read come first.
+    Of calls with the same tokens those that a client read come first.
     """
-    unread = sorted(set(range(len(record.turns))) - set(read_turns))
+    read = sorted(turn.number for turn in record.read_turns)
+    unread = sorted(set(range(record.num_turns)) - set(read))
     numbers: dict[str, list[int]] = {}
-    for number in (*sorted(read_turns), *unread):
+    for number in (*read, *unread):
         numbers.setdefault(call_digest(*record.turn_tokens(number)), []).append(number)
     masked: dict[int, Ranges] = {}
     trained: set[int] = set()
@@ -47,14 +30,15 @@ def traced_loss(
         if not matching_turns:
             return None
         number = matching_turns.pop(0)
-        length = record.turns[number].end - record.turns[number].start
+        length = len(record.turn_tokens(number)[1])
         if not _are_inside(call.masked, length):
             return None
         # A call whose tokens are all without loss is not trained.
         if call.masked != ((0, length),):
             trained.add(number)
             masked[number] = call.masked
-    return TracedLoss(frozenset(set(range(len(record.turns))) - trained), masked)
+    untrained = frozenset(range(record.num_turns)) - trained
+    return TracedLoss(untrained, masked, EpisodeEnd.SECONDS if trace.is_late else None)
 
 
 def _are_inside(ranges: Ranges, length: int) -> bool:
