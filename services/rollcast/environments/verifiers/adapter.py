@@ -27,7 +27,7 @@ import random
 import runpy
 import socket
 import sys
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -159,12 +159,13 @@ def chosen_tasks(tasks: Any, num_tasks: int | None, seed: int) -> Iterable[Any]:
     if num_tasks is None:
         if not tasks.bounded:
             raise ValueError("the taskset has no end; give the number of tasks as --tasks")
-        return iter(tasks)
+        whole: Iterable[Any] = tasks
+        return whole
     # Tasksets that draw their tasks do so by this.
     random.seed(seed)
-    if tasks.bounded:
-        return iter(tasks.shuffle(seed).take(num_tasks))
-    return iter(tasks.skip(seed * num_tasks).take(num_tasks))
+    view = tasks.shuffle(seed) if tasks.bounded else tasks.skip(seed * num_tasks)
+    chosen: Iterable[Any] = view.take(num_tasks)
+    return chosen
 
 
 def write_rows(
@@ -304,7 +305,7 @@ class Rollouts:
 
 
 def make_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+    loop: asyncio.AbstractEventLoop, coroutine: Any, /, **options: Any
 ) -> asyncio.Task[Any]:
     """A task whose SystemExit is a failure of its own: asyncio would end the loop, and with it the
     rollouts of all episodes.
