@@ -36,7 +36,7 @@ def missing_for_podman(settings: ContainerSettings, field: str) -> Iterator[str]
 
 
 def missing_podman_images(
-    settings: ContainerSettings, images: Mapping[str, str], field: str
+    settings: ContainerSettings, images: Mapping[str, str], field: str, command: str
 ) -> Iterator[str]:
     """Sentences; each image is pulled if it is not there, and the first one is started once."""
     has_started = False
@@ -44,7 +44,7 @@ def missing_podman_images(
         lacking = list(missing_image(settings, image, named_by))
         if not lacking and not has_started:
             has_started = True
-            lacking = list(missing_start(settings, image, field))
+            lacking = list(missing_start(settings, image, field, command))
         yield from lacking
 
 
@@ -65,14 +65,16 @@ def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterat
         )
 
 
-def missing_start(settings: ContainerSettings, image: str, field: str) -> Iterator[str]:
+def missing_start(
+    settings: ContainerSettings, image: str, field: str, command: str
+) -> Iterator[str]:
     """A sentence if no container of an image starts under these limits."""
-    command = [
+    starting = [
         *podman_command(settings), "run", "--rm", "--pull", "never", "--log-driver", "none",
-        *limit_arguments(settings), "--entrypoint", '["/bin/sh", "-c", ":"]', image,
+        *limit_arguments(settings), "--entrypoint", json.dumps(["/bin/sh", "-c", command]), image,
     ]  # fmt: skip
     try:
-        run_podman(command)
+        run_podman(starting)
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: no container of {image} starts ({last_line(error)}); correct podman's "

@@ -133,8 +133,12 @@ class ContainerEngine(Protocol):
         """What keeps this machine from starting containers with the settings."""
         ...
 
-    def missing_images(self, images: Mapping[str, str], field: str) -> Iterator[str]:
-        """Images that cannot be had, or whose containers do not start. images: each with the
-        setting or row that names it.
+    def missing_images(
+        self, images: Mapping[str, str], field: str, command: str = ":"
+    ) -> Iterator[str]:
+        """Images that cannot be had, or whose containers do not start.
+
+        images: each with the setting or row that names it. command: of a shell, which must succeed
+        in a container.
         """
         ...

@@ -88,5 +88,7 @@ class Podman:
     def missing(self, field: str) -> Iterator[str]:
         return missing_for_podman(self._settings, field)
 
-    def missing_images(self, images: Mapping[str, str], field: str) -> Iterator[str]:
-        return missing_podman_images(self._settings, images, field)
+    def missing_images(
+        self, images: Mapping[str, str], field: str, command: str = ":"
+    ) -> Iterator[str]:
+        return missing_podman_images(self._settings, images, field, command)

@@ -49,7 +49,7 @@ class PodApi:
                 await kubernetes_config.load_kube_config(files, client_configuration=configuration)
             else:
                 kubernetes_config.load_incluster_config(client_configuration=configuration)
-            namespace = namespace or NAMESPACE_FILE.read_text()
+            namespace = namespace or _own_namespace()
         except (kubernetes_config.ConfigException, OSError, ValueError) as error:
             raise ClusterError(f"there is no access to Kubernetes: {_one_line(error)}") from error
         # Each command of an episode holds a connection; 0 = any number of them.
@@ -61,8 +61,10 @@ class PodApi:
 
     async def read(self, name: str) -> dict[str, Any] | None:
         """None = there is no such pod."""
+        method = self._core.read_namespaced_pod_without_preload_content
         try:
-            return await self._ask(self._core.read_namespaced_pod_without_preload_content, name)
+            pod: dict[str, Any] = await self._ask(method, name)
+            return pod
         except ClusterError as error:
             if error.status == 404:
                 return None
@@ -150,6 +152,10 @@ class PodApi:
             message = answer.get("message") or f"the API server answered {response.status}"
             raise ClusterError(_one_line(message), response.status)
         return answer
+
+
+def _own_namespace() -> str:
+    return NAMESPACE_FILE.read_text()
 
 
 def _one_line(error: object) -> str:

@@ -7,7 +7,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import IO, Any
 
 import aiohttp
@@ -22,7 +22,7 @@ class LostCommandError(Exception):
 
 async def stream_command(
     api: PodApi, pod: str, command: Sequence[str], stdin: IO[bytes] | None = None
-) -> AsyncIterator[bytes | int]:
+) -> AsyncGenerator[bytes | int, None]:
     """The output as it comes, and then the exit code. Raises LostCommandError."""
     try:
         channels = await api.open_command(pod, command, has_input=stdin is not None)
@@ -88,10 +88,10 @@ async def run_in_pod(
     return CommandOutput(bytes(content), 137 if is_overdue else code, num_dropped, is_overdue)
 
 
-async def consume(parts: AsyncIterator[bytes | int], keep: Callable[[bytes], object]) -> int:
+async def consume(parts: AsyncGenerator[bytes | int, None], keep: Callable[[bytes], object]) -> int:
     """Give every chunk of output to `keep`; returns the exit code."""
     code = 0
-    async with contextlib.aclosing(parts) as stream:  # type: ignore[type-var]
+    async with contextlib.aclosing(parts) as stream:
         async for part in stream:
             if isinstance(part, int):
                 code = part

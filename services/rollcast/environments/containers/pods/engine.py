@@ -3,9 +3,8 @@
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
@@ -15,7 +14,6 @@ from rollcast.environments.containers.pods.api import ClusterError, PodApi
 from rollcast.environments.containers.pods.manifest import (
     OWNER,
     PROCESS,
-    label_value,
     owner,
     pod_manifest,
 )
@@ -25,8 +23,6 @@ from rollcast.environments.containers.pods.state import (
     is_running,
     waiting_reason,
 )
-
-T = TypeVar("T")
 
 
 class Kubernetes:
@@ -107,9 +103,7 @@ class Kubernetes:
                 if not await api.may(verb, subresource)
             ]
 
-    async def _try_images(
-        self, images: Mapping[str, str], field: str, command: str
-    ) -> list[str]:
+    async def _try_images(self, images: Mapping[str, str], field: str, command: str) -> list[str]:
         # As many pods at a time as a small cluster has room for
         room = asyncio.Semaphore(16)
 
@@ -174,5 +168,7 @@ async def _wait_until_running(api: PodApi, name: str, seconds: float) -> None:
                     reason = waiting_reason(pod) or reason
                     if is_hopeless(pod):
                         raise ContainerError(f"it cannot be started: {reason}")
+                # An API server that ends every watch is not asked without a pause.
+                await asyncio.sleep(0.5)
     except TimeoutError:
         raise ContainerError(f"it was not started within {seconds:g} s ({reason})") from None

@@ -4,7 +4,7 @@ import asyncio
 import io
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import IO
 
@@ -64,7 +64,7 @@ class PodContainer(ArchivedFiles):
             return False
 
     async def open_commands(self, *, user: str | None, folder: str | None) -> list[str]:
-        def stream(command: Sequence[str]) -> object:
+        def stream(command: Sequence[str]) -> AsyncGenerator[bytes | int, None]:
             begun = self._begin(command, {}, user, folder)
             return stream_command(self._api, self._name, begun)
 
@@ -214,8 +214,8 @@ class PodContainer(ArchivedFiles):
                 pod = await self._api.read(self._name)
             except ClusterError as error:
                 return ContainerError(str(error))
-            if (error := end_error(pod, self._settings)) is not None:
-                return error
+            if (end := end_error(pod, self._settings)) is not None:
+                return end
             await asyncio.sleep(1.0)
         return ContainerError("its pod starts no programs")
 

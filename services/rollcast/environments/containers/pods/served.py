@@ -10,14 +10,14 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 from rollcast.environments.containers.container import ContainerError
 from rollcast.environments.containers.pods import enter_pod
 from rollcast.environments.containers.pods.command import LostCommandError
 
-Stream = Callable[[Sequence[str]], AsyncIterator[bytes | int]]
+Stream = Callable[[Sequence[str]], AsyncGenerator[bytes | int, None]]
 
 
 class ServedCommands:
@@ -76,7 +76,7 @@ class ServedCommands:
         num_dropped = 0
         code = 0
         try:
-            async with contextlib.aclosing(self._stream(command)) as parts:  # type: ignore[type-var]
+            async with contextlib.aclosing(self._stream(command)) as parts:
                 async for part in parts:
                     if isinstance(part, int):
                         code = part
