@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import yaml
 from aiohttp import WSMsgType, web
 
@@ -40,8 +40,18 @@ async def podman(*arguments: str) -> tuple[int, str]:
         stderr=asyncio.subprocess.STDOUT,
         cwd="/proc",
     )
-    output, _ = await process.communicate()
+    try:
+        output, _ = await process.communicate()
+    finally:
+        await end(process)
     return process.returncode or 0, output.decode(errors="replace")
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a command of podman, if it has not ended, and read what it left."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.communicate()
 
 
 def limits_of(pod: Pod) -> list[str]:
@@ -140,7 +150,7 @@ class PodServer:
             ]
         )
         # Go's server takes a request line of a mebibyte.
-        self._runner = web.AppRunner(application, max_line_size=1 << 20)
+        self._runner = web.AppRunner(application, max_line_size=1 << 20, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
@@ -153,7 +163,6 @@ class PodServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         assert self._runner is not None
-        self._runner.shutdown_timeout = 1.0  # type: ignore[attr-defined]
         await self._runner.cleanup()
 
     @web.middleware
@@ -168,7 +177,8 @@ class PodServer:
         right = f"{verb} pods{'/exec' if is_exec else ''}"
         if right in self.denied and "/pods" in request.path:
             return failure(403, f"pods is forbidden: this account cannot {right}")
-        return await handler(request)
+        response: web.StreamResponse = await handler(request)
+        return response
 
     async def _create(self, request: web.Request) -> web.Response:
         pod = await request.json()
@@ -360,6 +370,8 @@ class PodServer:
             """Whoever asked for it is gone; the program goes on, as on a node."""
         finally:
             receiving.cancel()
+            errors.cancel()
+            await end(process)
             await stream.close()
 
     def _run_in_background(self, work: Any) -> None:
