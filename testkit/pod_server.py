@@ -86,8 +86,6 @@ class PodServer:
         self.port = port
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[web.WebSocketResponse] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
 
     def kubeconfig(self, folder: Path) -> Path:
@@ -105,6 +103,8 @@ class PodServer:
         return path
 
     def __enter__(self) -> PodServer:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
         return self
@@ -395,7 +395,8 @@ def command_status(code: int, message: str) -> dict[str, Any]:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     if code == 0:
         return {**status, "status": "Success"}
-    if code in (125, 126, 127) and ("OCI runtime" in message or "no container" in message):
+    unstarted = ("OCI runtime", "no such container", "container state improper")
+    if any(words in message for words in unstarted):
         told = f"error executing command in container: failed to exec in container: {message}"
         return {**status, "status": "Failure", "reason": "InternalError", "message": told}
     causes = [{"reason": "ExitCode", "message": str(code)}]

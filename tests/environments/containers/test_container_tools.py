@@ -149,7 +149,9 @@ async def test_too_many_bytes_end_the_container_and_the_call_is_answered(
     await box.end(environment)
 
 
-async def test_a_shell_that_the_model_replaced_ends_the_container_and_not_the_episode(engine: EngineUnderTest) -> None:
+async def test_a_shell_that_the_model_replaced_ends_the_container_and_not_the_episode(
+    engine: EngineUnderTest,
+) -> None:
     box = Box(tool_set(engine, call_seconds=5.0))
     try:
         environment = await box.begin()
@@ -221,7 +223,9 @@ def wait_for_containers(engine: EngineUnderTest, before: set[str], number: int) 
     return False
 
 
-async def test_warm_containers_serve_one_episode_each_and_none_is_left(engine: EngineUnderTest) -> None:
+async def test_warm_containers_serve_one_episode_each_and_none_is_left(
+    engine: EngineUnderTest,
+) -> None:
     before = engine.names()
     box = Box(tool_set(engine, warm=2))
     try:

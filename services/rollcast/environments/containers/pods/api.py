@@ -17,6 +17,9 @@ from kubernetes.aio.watch import Watch
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
+_FAILURES = (aiohttp.ClientError, TimeoutError, ValueError, OSError, RuntimeError)
+"""RuntimeError: a call while the client is closed, at the end of a generator."""
+
 
 class ClusterError(Exception):
     """The API server refused or did not answer."""
@@ -99,7 +102,7 @@ class PodApi:
                     yield None if event["type"] == "DELETED" else event["raw_object"]
         except client.ApiException as error:
             raise ClusterError(_one_line(error.reason), error.status or 0) from error
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+        except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
 
     async def may(self, verb: str, subresource: str) -> bool:
@@ -130,7 +133,7 @@ class PodApi:
                     stderr=False,
                 )
             )
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+        except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
 
     async def close(self) -> None:
@@ -146,7 +149,7 @@ class PodApi:
             # A busy API server
             response = await method(*arguments, _request_timeout=30.0, **options)
             answer = json.loads(await response.read())
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+        except _FAILURES as error:
             raise ClusterError(_one_line(error)) from error
         if response.status >= 400:
             message = answer.get("message") or f"the API server answered {response.status}"

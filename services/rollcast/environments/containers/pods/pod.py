@@ -103,13 +103,13 @@ class PodContainer(ArchivedFiles):
         while self._served:
             await self._served.pop().close()
         # An API server that restarts is back in some seconds.
-        for pause_seconds in (1.0, 5.0, 20.0):
+        for pause_seconds in (0.0, 1.0, 5.0):
+            await asyncio.sleep(pause_seconds)
             try:
                 await self._api.delete(self._name)
                 return
             except ClusterError as error:
                 reason = str(error)
-            await asyncio.sleep(pause_seconds)
         log.warning("a pod cannot be removed", pod=self._name, reason=reason)
 
     def _begin(
