@@ -5,7 +5,6 @@ and what it cannot.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from rollcast.environments.kinds.kind import Surroundings, find_kind
 from rollcast.environments.kinds.tool_set import ToolSets
 from rollcast.environments.tools.tool_set import ToolSetEnvironment
 from testkit.containers import IMAGE, START_SECONDS
-from tests.environments.containers.conftest import EngineUnderTest
+from tests.environments.engines_under_test import EngineUnderTest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -212,24 +211,13 @@ async def test_a_row_names_its_image(engine: EngineUnderTest) -> None:
         await box.sets.close()
 
 
-def wait_for_containers(engine: EngineUnderTest, before: set[str], number: int) -> bool:
-    """Whether there are that many new ones, or none if it is 0."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        num_new = len(engine.names() - before)
-        if num_new >= number if number else num_new == 0:
-            return True
-        time.sleep(0.1)
-    return False
-
-
 async def test_warm_containers_serve_one_episode_each_and_none_is_left(
     engine: EngineUnderTest,
 ) -> None:
     before = engine.names()
     box = Box(tool_set(engine, warm=2))
     try:
-        assert await asyncio.to_thread(wait_for_containers, engine, before, 2)
+        assert await asyncio.to_thread(engine.wait_for_new, before, 2)
         environments = await asyncio.gather(*(box.begin() for _ in range(3)))
         names = await asyncio.gather(
             *(shell(environment, "cat /proc/sys/kernel/hostname") for environment in environments)
@@ -238,4 +226,4 @@ async def test_warm_containers_serve_one_episode_each_and_none_is_left(
         await box.end(environments[0])
     finally:
         await box.sets.close()
-    assert await asyncio.to_thread(wait_for_containers, engine, before, 0)
+    assert await asyncio.to_thread(engine.wait_for_new, before, 0)

@@ -12,7 +12,7 @@ from rollcast.environments.containers.container import ContainerError, SpoiledEr
 from rollcast.environments.containers.engines import find_engine
 from rollcast.environments.containers.pool import ContainerPool
 from testkit.containers import IMAGE, START_SECONDS
-from tests.environments.containers.conftest import EngineUnderTest
+from tests.environments.engines_under_test import EngineUnderTest
 
 
 def make_pool(engine: EngineUnderTest) -> ContainerPool:

@@ -151,6 +151,13 @@ async def test_no_other_user_runs_a_command(pod: Container) -> None:
     assert (await pod.run([*SHELL, "id -u"], 10.0, user="0")).text == "0"
 
 
+def wait_until_gone(pod_server: PodServer, names: set[str]) -> bool:
+    deadline = time.monotonic() + 30
+    while names & set(pod_server.pods) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not names & set(pod_server.pods)
+
+
 def test_pods_of_a_killed_process_are_removed_by_the_next_and_others_are_not(
     pod_server: PodServer,
 ) -> None:
@@ -165,10 +172,7 @@ def test_pods_of_a_killed_process_are_removed_by_the_next_and_others_are_not(
         killed.wait()
         assert {gone, there} <= set(pod_server.pods)
         assert find_engine(SETTINGS, "box").remove_abandoned() == 1
-        deadline = time.monotonic() + 30
-        while gone in pod_server.pods and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert gone not in pod_server.pods
+        assert wait_until_gone(pod_server, {gone})
         assert there in pod_server.pods
     finally:
         for owner in (killed, alive):
@@ -188,7 +192,8 @@ def test_what_keeps_a_pod_from_its_start_is_said_before_it(pod_server: PodServer
     assert 'failed to pull "localhost/not-there:1": not found' in sentence
     (sentence,) = sentences(runtime="gvisor")
     assert 'RuntimeClass "gvisor" not found' in sentence
-    assert not any(pod["metadata"]["name"] in pod_server.pods for pod in pod_server.created)
+    tried = {pod["metadata"]["name"] for pod in pod_server.created}
+    assert wait_until_gone(pod_server, tried)
 
 
 def test_missing_rights_are_named(pod_server: PodServer, monkeypatch: pytest.MonkeyPatch) -> None:
