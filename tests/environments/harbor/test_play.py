@@ -1,5 +1,5 @@
-"""Episodes of a task in real containers and as pods, as the generator starts them; the endpoint is a
-script.
+"""Episodes of a task in real containers and as pods, as the generator starts them; the endpoint is
+a script.
 """
 
 from __future__ import annotations
