@@ -20,10 +20,12 @@ import pytest
 import pytest_asyncio
 
 from rollcast.config.environments.container import ContainerSettings
+from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.containers.container import Container, ContainerError, SpoiledError
 from rollcast.environments.containers.engines import find_engine, missing_for_containers
 from rollcast.environments.containers.pods.engine import Kubernetes
 from rollcast.environments.containers.pods.enter_pod import __file__ as entering
+from rollcast.environments.of_run import missing_in_cluster
 from testkit.containers import IMAGE, START_SECONDS, podman
 from testkit.pod_server import NAMESPACE, PodServer
 
@@ -194,6 +196,17 @@ def test_what_keeps_a_pod_from_its_start_is_said_before_it(pod_server: PodServer
     assert 'RuntimeClass "gvisor" not found' in sentence
     tried = {pod["metadata"]["name"] for pod in pod_server.created}
     assert wait_until_gone(pod_server, tried)
+
+
+def test_a_generator_asks_its_cluster_when_it_starts(pod_server: PodServer) -> None:
+    absent = SETTINGS.model_copy(update={"image": "localhost/not-there:1"})
+    tools = {"kind": "tools", "name": "box", "tools": ("shell",), "profile": "container"}
+    environments = [
+        ToolSet.model_validate(tools | {"container": container})
+        for container in (SETTINGS, absent, ContainerSettings(image="localhost/not-there:1"))
+    ]
+    (sentence,) = missing_in_cluster(environments)
+    assert sentence.startswith("tasks.environments.1.container.image = localhost/not-there:1: ")
 
 
 def test_missing_rights_are_named(pod_server: PodServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ BEGIN = (
 )
 """Program of a shell: the largest file in blocks, the folder, the number of variables, those, and
 the command."""
-UNPACK = 'head -c "$1" | tar -C "$2" -xf - 2>&1'
+UNPACK = f'{{ cd / && {MAKE_ROOM} && head -c "$3" | tar -C "$2" -xf -; }} 2>&1'
+"""One command: none begins while the folder of the image is not there."""
 PACK = 'tar -C "$1" -cf - "./$2"'
 PACK_TARGET = 'tar -C "$1" -chf - "./$2"'
 """A link becomes what it leads to."""
@@ -152,21 +153,17 @@ class PodContainer(ArchivedFiles):
                 max_bytes=max_bytes,
             )
         except LostCommandError as error:
-            if _names_absent_program(error):  # a shell that its programs removed
-                return CommandOutput(str(error).encode(), 127)
+            if _names_absent_program(error):
+                raise SpoiledError("its shell or the folder of its image was removed") from error
             if await self._is_alive():
                 raise ContainerError(str(error)) from error
             raise await self._find_end() from error
 
     async def _unpack(self, archive: bytes | IO[bytes], *, removed: str, target: str) -> None:
-        command = ["/bin/sh", "-c", MAKE_ROOM, "sh", removed, target]
-        output = await self.run(command, COMMAND_SECONDS, folder="/")
-        if output.code:
-            raise SpoiledError(f"the folder {target} cannot be made: {output.text}")
         stdin = io.BytesIO(archive) if isinstance(archive, bytes) else archive
         num_bytes = stdin.seek(0, os.SEEK_END)
         stdin.seek(0)
-        unpacking = ["/bin/sh", "-c", UNPACK, "sh", str(num_bytes), target]
+        unpacking = ["/bin/sh", "-c", UNPACK, "sh", removed, target, str(num_bytes)]
         output = await self._run(unpacking, COMMAND_SECONDS, stdin=stdin)
         if output.code:
             await self._raise_if_gone(output)
