@@ -94,7 +94,9 @@ def harbor_environment(engine: EngineUnderTest, tasks: Path, **settings: Any) ->
         give_ready_image(tasks / "hello")
     largest = {"image": None, "memory_gib": 0.25, "disk_gib": 0.125}
     container = engine.settings | largest
-    environment = HarborEnvironment(name="hello", tasks=tasks, container=container, **settings)
+    environment = HarborEnvironment.model_validate(
+        {"name": "hello", "tasks": tasks, "container": container, **settings}
+    )
     assert list(missing(environment, "box")) == []
     return environment
 
