@@ -113,10 +113,14 @@ def _engine_fits(field: str, container: ContainerSettings) -> Iterator[tuple[str
     engine = f"{field}.engine"
     if container.engine == "podman":
         if container.namespace is not None:
-            yield f"{field}.namespace", "only Kubernetes has namespaces; remove it", engine
+            yield f"{field}.namespace", "the engine podman has no namespaces; remove it", engine
         return
     if container.limits == "rlimits":
-        yield f"{field}.limits", "only podman keeps them so; remove it", engine
+        yield (
+            f"{field}.limits",
+            "the engine kubernetes keeps limits by control groups; remove it",
+            engine,
+        )
     if container.processes != ContainerSettings().processes:
         yield (
             f"{field}.processes",
