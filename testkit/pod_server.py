@@ -83,6 +83,8 @@ class PodServer:
         """Every manifest that was sent."""
         self.denied: set[str] = set()
         """Verbs that the account may not use, such as `delete pods` and `create pods/exec`."""
+        self.is_node_lost = False
+        """Whether commands get no answer; pods become unready at the next one."""
         self.port = port
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: set[web.WebSocketResponse] = set()
@@ -334,6 +336,11 @@ class PodServer:
         await stream.prepare(request)
         assert stream.ws_protocol == "v4.channel.k8s.io"
         self._streams.add(stream)
+        if self.is_node_lost:
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+            async for _ in stream:
+                """It says nothing."""
+            return stream
         try:
             await self._run_command(stream, pod["metadata"]["name"], request)
         finally:

@@ -87,6 +87,33 @@ async def test_a_lost_connection_is_no_deed_of_the_programs(
     assert (await pod.run([*SHELL, "echo after"], 10.0)).text == "after"
 
 
+async def test_a_lost_node_is_no_deed_of_the_programs(
+    pod: Container, pod_server: PodServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection to the API server opens, and nothing comes."""
+    monkeypatch.setattr(pod_server, "is_node_lost", True)
+    with pytest.raises(ContainerError, match="its node does not answer") as caught:
+        await pod.run([*SHELL, "echo begun"], 2.0)
+    assert not isinstance(caught.value, SpoiledError)
+
+
+async def test_programs_that_remove_the_folder_of_their_image_spoil_the_pod(
+    pod_server: PodServer,
+) -> None:
+    image = "localhost/rollcast-tests-folder:1"
+    made = podman("build", "--tag", image, "-", input=f"FROM {IMAGE}\nWORKDIR /app\n".encode())
+    assert made.returncode == 0, made.stderr
+    engine = find_engine(SETTINGS, "box")
+    started = await engine.start(image, START_SECONDS)
+    try:
+        assert (await started.run([*SHELL, "busybox pwd; rm -rf /app"], 10.0)).text == "/app"
+        with pytest.raises(SpoiledError, match="folder of its image was removed"):
+            await started.run([*SHELL, "echo never"], 10.0)
+    finally:
+        await started.end()
+        await engine.close()
+
+
 async def test_a_first_process_that_is_killed_from_outside_is_lost(pod: Container) -> None:
     running = await run_and_wait(pod, "echo begun")
     await asyncio.to_thread(podman, "kill", pod.name)

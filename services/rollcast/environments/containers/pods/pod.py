@@ -195,11 +195,11 @@ class PodContainer(ArchivedFiles):
         """
         if self._end_reason:
             return False
+        absent = f"/rollcast-{uuid.uuid4().hex}"
         try:
-            await run_in_pod(self._api, self._name, [f"/rollcast-{uuid.uuid4().hex}"], 10.0)
+            return not (await run_in_pod(self._api, self._name, [absent], 10.0)).is_overdue
         except LostCommandError as error:
             return _names_absent_program(error)
-        return True
 
     async def _find_end(self) -> ContainerError:
         """What the end of the pod is, once the cluster knows."""
@@ -218,4 +218,8 @@ class PodContainer(ArchivedFiles):
 
 
 def _names_absent_program(error: LostCommandError) -> bool:
-    return "no such file or directory" in str(error).lower()
+    """Whether a runtime says that a file of the pod is not there. One in /proc is of a process that
+    ends at this moment.
+    """
+    text = str(error).lower()
+    return "no such file or directory" in text and "/proc/" not in text
