@@ -11,7 +11,7 @@ from rollcast.environments.kinds.kind import LiveSource, Surroundings, find_kind
 def missing_in_cluster(settings: Sequence[EnvironmentSettings]) -> list[str]:
     """Sentences on pods that this generator's cluster does not start; waits for pods that try it.
 
-    A run on a cluster is checked elsewhere before, where no pod can be tried.
+    The check of a cluster's run file before its install can try no pod.
     """
     return [
         sentence

@@ -42,7 +42,7 @@ async def stream_command(
     finally:
         if sending is not None:
             sending.cancel()
-        # The other end may be gone: it is told in a second, or not.
+        # The other end may be gone, and then answers no goodbye.
         with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(1.0):
                 await channels.close()

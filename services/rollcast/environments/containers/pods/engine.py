@@ -1,4 +1,4 @@
-"""Starts pods, tries what they need before the start, and removes those of killed processes."""
+"""Starts pods, tries their images before a run, and removes those of killed processes."""
 
 import asyncio
 import re
@@ -146,7 +146,7 @@ class Kubernetes:
 
     @asynccontextmanager
     async def _open_api(self) -> AsyncIterator[PodApi]:
-        """For one call without an event loop of its own. Raises ClusterError."""
+        """A connection of one call, in an event loop of its own. Raises ClusterError."""
         api = await PodApi.connect(self._settings.namespace)
         try:
             yield api

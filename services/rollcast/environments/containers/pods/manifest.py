@@ -71,7 +71,7 @@ def pod_manifest(
         # A cluster's autoscaler would move it to another node, and so end the episode.
         "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
     }
-    # The cluster removes it with the generator's pod. An owner of another namespace is none.
+    # The cluster removes it with the generator's pod. Owners must have the same namespace.
     if settings.namespace is None and "POD_UID" in os.environ:
         generator = {"name": os.environ["POD_NAME"], "uid": os.environ["POD_UID"]}
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", **generator}]

@@ -39,7 +39,7 @@ UNPACK = f'{{ cd / && {MAKE_ROOM} && head -c "$3" | tar -C "$2" -xf -; }} 2>&1'
 """One command: none begins while the folder of the image is not there."""
 PACK = 'tar -C "$1" -cf - "./$2"'
 PACK_TARGET = 'tar -C "$1" -chf - "./$2"'
-"""A link becomes what it leads to."""
+"""A link is followed."""
 log = structlog.get_logger()
 
 

@@ -9,7 +9,9 @@ HOPELESS = (
     "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
 )  # fmt: skip
-"""Reasons for which a container waits in vain; ErrImagePull is tried once more before."""
+"""Reasons of a container that will not start. ErrImagePull is tried once more, and becomes the first
+one.
+"""
 
 
 def is_running(pod: dict[str, Any]) -> bool:
