@@ -48,7 +48,7 @@ async def podman(*arguments: str) -> tuple[int, str]:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill a command of podman, if it has not ended, and read what it left."""
+    """Kill a command of podman, if it has not ended, and read its remaining output."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     await process.communicate()
@@ -123,11 +123,11 @@ class PodServer:
         self._loop.close()
 
     def delete(self, name: str) -> None:
-        """As another user of the cluster deletes a pod."""
+        """Delete a pod, as another user of the cluster does."""
         asyncio.run_coroutine_threadsafe(self._end(name), self._loop).result(60)
 
     def drop_connections(self) -> None:
-        """As a restart of the API server does."""
+        """End every command's connection, as a restart of the API server does."""
 
         async def drop() -> None:
             for stream in list(self._streams):
@@ -229,7 +229,7 @@ class PodServer:
             self._set_state(pod, "Failed", terminated={"exitCode": code, "reason": reason})
 
     async def _look_at_files(self, pod: Pod) -> None:
-        """As a kubelet measures ephemeral storage, but more often."""
+        """Measure ephemeral storage as a kubelet does, but more often."""
         name = pod["metadata"]["name"]
         limit = int(pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"])
         folder = (await podman("inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", name))[1]

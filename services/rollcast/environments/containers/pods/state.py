@@ -9,9 +9,7 @@ HOPELESS = (
     "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError",
 )  # fmt: skip
-"""Reasons of a container that will not start. ErrImagePull is tried once more, and becomes the first
-one.
-"""
+"""Reasons of a container that will not start. ErrImagePull is tried once more before."""
 
 
 def is_running(pod: dict[str, Any]) -> bool:
