@@ -184,7 +184,9 @@ def wait_until_gone(pod_server: PodServer, names: set[str]) -> bool:
     deadline = time.monotonic() + 30
     while names & set(pod_server.pods) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return not names & set(pod_server.pods)
+    left = names & set(pod_server.pods)
+    assert not left, [pod_server.pods[name] for name in left]
+    return not left
 
 
 def test_pods_of_a_killed_process_are_removed_by_the_next_and_others_are_not(
@@ -215,13 +217,15 @@ def sentences(**settings: Any) -> list[str]:
 
 
 def test_what_keeps_a_pod_from_its_start_is_said_before_it(pod_server: PodServer) -> None:
+    before = len(pod_server.created)
     assert sentences() == []
     (sentence,) = sentences(image="localhost/not-there:1")
     assert sentence.startswith("field.image = localhost/not-there:1: it cannot be started: ErrIm")
     assert 'failed to pull "localhost/not-there:1": not found' in sentence
     (sentence,) = sentences(runtime="gvisor")
     assert 'RuntimeClass "gvisor" not found' in sentence
-    tried = {pod["metadata"]["name"] for pod in pod_server.created}
+    tried = {pod["metadata"]["name"] for pod in pod_server.created[before:]}
+    assert len(tried) == 3
     assert wait_until_gone(pod_server, tried)
 
 

@@ -52,6 +52,8 @@ class PodContainer(ArchivedFiles):
         self._name = name
         self._end_reason = ""
         """Deed of its programs for which it was ended from here; empty = none."""
+        self._is_ended = False
+        """Whether it was ended from here: a cluster lets it run for a moment."""
         self._served: list[ServedCommands] = []
 
     @property
@@ -60,7 +62,10 @@ class PodContainer(ArchivedFiles):
 
     async def has_ended(self) -> bool:
         try:
-            return end_error(await self._api.read(self._name), self._settings) is not None
+            return (
+                self._is_ended
+                or end_error(await self._api.read(self._name), self._settings) is not None
+            )
         except ClusterError:
             return False
 
@@ -101,6 +106,7 @@ class PodContainer(ArchivedFiles):
             raise SpoiledError(self._end_reason)
 
     async def end(self) -> None:
+        self._is_ended = True
         while self._served:
             await self._served.pop().close()
         # An API server that restarts is back in some seconds.
@@ -142,6 +148,8 @@ class PodContainer(ArchivedFiles):
         max_bytes: int = 1 << 20,
     ) -> CommandOutput:
         """Raises ContainerError if the pod is gone, or the command's end is not known."""
+        if self._is_ended:
+            raise await self._find_end()
         try:
             return await run_in_pod(
                 self._api,
@@ -186,15 +194,13 @@ class PodContainer(ArchivedFiles):
 
     async def _raise_if_gone(self, output: CommandOutput) -> None:
         # Codes of a shell that cannot start a program, and of signals
-        if output.code >= 125 and not await self._is_alive():
+        if output.code >= 125 and (self._is_ended or not await self._is_alive()):
             raise await self._find_end()
 
     async def _is_alive(self) -> bool:
         """Whether the pod starts programs: by one that is not there, because its own programs may
         have replaced every other one.
         """
-        if self._end_reason:
-            return False
         absent = f"/rollcast-{uuid.uuid4().hex}"
         try:
             return not (await run_in_pod(self._api, self._name, [absent], 10.0)).is_overdue
@@ -205,6 +211,8 @@ class PodContainer(ArchivedFiles):
         """What the end of the pod is, once the cluster knows."""
         if self._end_reason:
             return SpoiledError(self._end_reason)
+        if self._is_ended:
+            return ContainerError("it has ended")
         # A kubelet reports an end within some seconds, the loss of a node in 50 s.
         for _ in range(60):
             try:
