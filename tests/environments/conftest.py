@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from testkit.containers import IMAGE, our_containers, runtime, why_no_containers
-from testkit.pod_server import NAMESPACE, PodServer
 from tests.environments.engines_under_test import EngineUnderTest
+
+if TYPE_CHECKING:
+    from testkit.pod_server import PodServer
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +25,9 @@ def podman_machine() -> None:
 def pod_server(
     podman_machine: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PodServer]:
+    pytest.importorskip("kubernetes_validate")
+    from testkit.pod_server import PodServer
+
     with PodServer() as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path_factory.mktemp("cluster"))))
         yield server
@@ -34,5 +40,5 @@ def engine(request: pytest.FixtureRequest, podman_machine: None) -> EngineUnderT
         podman = {"runtime": runtime(), "processes": 32}
         return EngineUnderTest("podman", limits | podman, our_containers)
     server = request.getfixturevalue("pod_server")
-    pods = {"engine": "kubernetes", "namespace": NAMESPACE}
+    pods = {"engine": "kubernetes", "namespace": "episodes"}
     return EngineUnderTest("kubernetes", limits | pods, lambda: set(server.pods))

@@ -7,7 +7,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import IO, Any
 
 import aiohttp
@@ -64,40 +64,28 @@ async def run_in_pod(
     output_file, max_bytes: see run_host_command.
     """
     content = bytearray()
-    num_kept = 0
-    num_dropped = 0
-    code = 0
+    num_kept = num_dropped = code = 0
     is_overdue = False
-
-    def keep(chunk: bytes) -> None:
-        nonlocal num_kept, num_dropped
-        kept_bytes = chunk[: max_bytes - num_kept]
-        num_kept += len(kept_bytes)
-        num_dropped += len(chunk) - len(kept_bytes)
-        if output_file is None:
-            content.extend(kept_bytes)
-        else:
-            output_file.write(kept_bytes)
-
     try:
-        async with asyncio.timeout(seconds):
-            code = await consume(stream_command(api, pod, command, stdin), keep)
+        async with (
+            asyncio.timeout(seconds),
+            contextlib.aclosing(stream_command(api, pod, command, stdin)) as parts,
+        ):
+            async for part in parts:
+                if isinstance(part, int):
+                    code = part
+                    break
+                kept_bytes = part[: max_bytes - num_kept]
+                num_kept += len(kept_bytes)
+                num_dropped += len(part) - len(kept_bytes)
+                if output_file is None:
+                    content += kept_bytes
+                else:
+                    output_file.write(kept_bytes)
     except TimeoutError:
         is_overdue = True
     # The code of a killed command, as a shell reports it
     return CommandOutput(bytes(content), 137 if is_overdue else code, num_dropped, is_overdue)
-
-
-async def consume(parts: AsyncGenerator[bytes | int, None], keep: Callable[[bytes], object]) -> int:
-    """Give every chunk of output to `keep`; returns the exit code."""
-    code = 0
-    async with contextlib.aclosing(parts) as stream:
-        async for part in stream:
-            if isinstance(part, int):
-                code = part
-            else:
-                keep(part)
-    return code
 
 
 async def _send(channels: Any, stdin: IO[bytes]) -> None:

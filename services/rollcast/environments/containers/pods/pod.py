@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 import structlog
 
@@ -138,28 +138,14 @@ class PodContainer(ArchivedFiles):
             *command,
         ]
 
-    async def _run(
-        self,
-        command: Sequence[str],
-        seconds: float,
-        *,
-        stdin: IO[bytes] | None = None,
-        output_file: IO[bytes] | None = None,
-        max_bytes: int = 1 << 20,
-    ) -> CommandOutput:
-        """Raises ContainerError if the pod is gone, or the command's end is not known."""
+    async def _run(self, command: Sequence[str], seconds: float, **options: Any) -> CommandOutput:
+        """options: of run_in_pod. Raises ContainerError if the pod is gone, or the command's end is
+        not known.
+        """
         if self._is_ended:
             raise await self._find_end()
         try:
-            return await run_in_pod(
-                self._api,
-                self._name,
-                command,
-                seconds,
-                stdin=stdin,
-                output_file=output_file,
-                max_bytes=max_bytes,
-            )
+            return await run_in_pod(self._api, self._name, command, seconds, **options)
         except LostCommandError as error:
             if _names_absent_program(error):
                 raise SpoiledError("its shell or the folder of its image was removed") from error
