@@ -349,7 +349,7 @@ async def test_an_episode_that_the_generator_ends_leaves_no_container(
     before = engine.names()
     write_task(tmp_path / "hello")
     endpoint.commands = ("sleep 1000",)
-    environment = await asyncio.to_thread(harbor_environment, engine, tmp_path)
+    environment = harbor_environment(engine, tmp_path)
     programs = find_kind(environment).start(environment, Surroundings())
     url = endpoint.variables["OPENAI_BASE_URL"]
     described = {

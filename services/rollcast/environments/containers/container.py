@@ -110,7 +110,7 @@ class Container(Protocol):
 class ContainerEngine(Protocol):
     """Starts containers with the same settings.
 
-    The checks yield sentences, wait for the engine, and are not called in an event loop.
+    The checks yield sentences, and wait for the engine.
     """
 
     async def start(

@@ -3,8 +3,10 @@
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
@@ -23,6 +25,8 @@ from rollcast.environments.containers.pods.state import (
     is_running,
     waiting_reason,
 )
+
+T = TypeVar("T")
 
 
 class Kubernetes:
@@ -53,13 +57,13 @@ class Kubernetes:
 
     def remove_abandoned(self) -> int:
         try:
-            return asyncio.run(self._remove_abandoned())
+            return _run_apart(self._remove_abandoned())
         except ClusterError:
             return 0
 
     def missing(self, field: str) -> Iterator[str]:
         try:
-            rights = asyncio.run(self._missing_rights())
+            rights = _run_apart(self._missing_rights())
         except ClusterError as error:
             yield f"{field}.engine = kubernetes: {error}; run in a pod with a service account"
             return
@@ -73,7 +77,7 @@ class Kubernetes:
         self, images: Mapping[str, str], field: str, command: str = ":"
     ) -> Iterator[str]:
         """Each image is tried by a short pod."""
-        yield from asyncio.run(self._try_images(images, field, command))
+        yield from _run_apart(self._try_images(images, field, command))
 
     async def _start(
         self, api: PodApi, image: str, start_seconds: float, variables: Mapping[str, str]
@@ -152,6 +156,12 @@ class Kubernetes:
             yield api
         finally:
             await api.close()
+
+
+def _run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for it in a thread: the caller, such as a notebook, may have an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def _wait_until_running(api: PodApi, name: str, seconds: float) -> None:
