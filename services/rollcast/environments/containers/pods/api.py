@@ -52,6 +52,8 @@ class PodApi:
                 await kubernetes_config.load_kube_config(files, client_configuration=configuration)
             else:
                 kubernetes_config.load_incluster_config(client_configuration=configuration)
+                # A proxy of the variables leads out of the cluster.
+                configuration.client_session_kwargs = {"trust_env": False}
             namespace = namespace or _own_namespace()
         except (kubernetes_config.ConfigException, OSError, ValueError) as error:
             raise ClusterError(f"there is no access to Kubernetes: {_one_line(error)}") from error
