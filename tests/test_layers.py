@@ -29,7 +29,10 @@ FORBIDDEN = {
     ),
     "Only the generator imports vLLM": ("rollcast/trainer/learner/ranks.py", "vllm"),
     "No torch where a decision or a forecast is made": ("rollcast/scaling/law/curve.py", "torch"),
-    "Only the autoscaler talks to Kubernetes": ("rollcast/telemetry/exporter.py", "kubernetes"),
+    "Only the autoscaler and the pods of episodes talk to Kubernetes": (
+        "rollcast/telemetry/exporter.py",
+        "kubernetes",
+    ),
     "The grader knows no Redis": ("rollcast/grader/service.py", "redis"),
     "Protobuf stays behind the codecs and the wires": (
         "rollcast/recipe/staleness.py",

@@ -467,11 +467,18 @@ PROOFS: tuple[Proof, ...] = (
     Proof(
         "containers",
         (
-            "Episodes in podman's containers: what a model's programs can and cannot do, tasks in "
-            "Harbor's format, and nothing left after a kill."
+            "Episodes in podman's containers and in pods: what a model's programs can and cannot "
+            "do, tasks in Harbor's format, and nothing left after a kill."
         ),
-        ("tests/environments", "testkit/containers.py", *_rooms("environments")),
         (
+            "tests/environments",
+            "testkit/containers.py",
+            "testkit/pod_server.py",
+            *_rooms("environments"),
+        ),
+        (
+            "tests/environments/containers/test_files.py",
+            "tests/environments/containers/test_pods.py",
             "tests/environments/containers/test_container_tools.py",
             "tests/environments/containers/test_podman.py",
             "tests/environments/harbor/test_play.py",

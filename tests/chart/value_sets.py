@@ -143,6 +143,36 @@ CHANGES: dict[str, dict[str, Any]] = {
     "closed-network": {
         "networkPolicy": {"allowHub": False, "apiServerCIDR": "10.0.0.1/32", "autoscalerFrom": []}
     },
+    "episodes-in-pods": {
+        "config": {
+            "tasks": {
+                "environments": [
+                    {
+                        "kind": "tools",
+                        "name": "box",
+                        "tools": ["shell"],
+                        "profile": "container",
+                        "container": {
+                            "engine": "kubernetes",
+                            "image": "docker.io/library/debian:12",
+                            "runtime": "gvisor",
+                        },
+                    },
+                    {
+                        "kind": "tools",
+                        "name": "far-box",
+                        "tools": ["python"],
+                        "profile": "container",
+                        "container": {
+                            "engine": "kubernetes",
+                            "namespace": "episodes",
+                            "image": "docker.io/library/python:3.11",
+                        },
+                    },
+                ]
+            }
+        }
+    },
     "agents-elsewhere": {
         "auth": {"http": True},
         "networkPolicy": {

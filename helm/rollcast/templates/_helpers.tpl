@@ -115,7 +115,7 @@ two releases never become one. */}}
 {{- printf "%s/%s" .Release.Namespace .Release.Name | sha256sum | trunc 12 -}}
 {{- end -}}
 
-{{/* The account of every pod except the autoscaler's, which alone calls the API server. */}}
+{{/* The account of every pod except the autoscaler's. Only generators that make pods of episodes call the API server with it. */}}
 {{- define "rollcast.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "rollcast.fullname" .) -}}
 {{- end -}}

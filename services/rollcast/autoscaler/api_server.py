@@ -1,6 +1,6 @@
 """Access to the cluster's API server: a deadline for each call, and one sentence if it refuses.
 
-All calls of Rollcast to Kubernetes go through this module. An autoscaler without a Deployment never
+All calls of the autoscaler go through this module. An autoscaler without a Deployment never
 imports the client.
 """
 

@@ -1,7 +1,10 @@
 """The rules across settings of `tasks.environments`, each once; `rules` applies them."""
 
+import re
 from collections.abc import Iterator
 
+from rollcast.config.base import OBJECT_NAME
+from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.tasks import Tasks
@@ -75,6 +78,7 @@ def _harbor_fits(field: str, harbor: HarborEnvironment) -> Iterator[tuple[str, .
         yield f"{field}.container.image", "each task has an image of its own; remove it"
     if harbor.container.warm:
         yield f"{field}.container.warm", "each task has an image of its own; remove it"
+    yield from _engine_fits(f"{field}.container", harbor.container)
 
 
 def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
@@ -86,6 +90,7 @@ def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
                 f"{field}.container",
             )
         return
+    yield from _engine_fits(f"{field}.container", tools.container_settings)
     if tools.container_settings.warm and tools.container_settings.image is None:
         yield (
             f"{field}.container.warm",
@@ -102,6 +107,34 @@ def _container_fits(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:
                 ),
                 f"{field}.profile",
             )
+
+
+def _engine_fits(field: str, container: ContainerSettings) -> Iterator[tuple[str, ...]]:
+    engine = f"{field}.engine"
+    if container.engine == "podman":
+        if container.namespace is not None:
+            yield f"{field}.namespace", "the engine podman has no namespaces; remove it", engine
+        return
+    if container.limits == "rlimits":
+        yield (
+            f"{field}.limits",
+            "the engine kubernetes keeps limits by control groups; remove it",
+            engine,
+        )
+    if container.processes != ContainerSettings().processes:
+        yield (
+            f"{field}.processes",
+            "a pod has no such limit; set the kubelets' podPidsLimit, and remove it",
+            engine,
+        )
+    if not re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", container.network, re.ASCII):
+        yield (
+            f"{field}.network",
+            "it is the value of a label of pods: use letters, digits, `.`, `_` and `-`, 63 at most",
+            engine,
+        )
+    if container.runtime is not None and not re.fullmatch(OBJECT_NAME, container.runtime):
+        yield f"{field}.runtime", "give the name of a RuntimeClass, such as gvisor", engine
 
 
 def _names_of_tools_differ(field: str, tools: ToolSet) -> Iterator[tuple[str, ...]]:

@@ -8,6 +8,19 @@ from rollcast.environments.base import EnvironmentFailedError, LiveEnvironment
 from rollcast.environments.kinds.kind import LiveSource, Surroundings, find_kind
 
 
+def missing_in_cluster(settings: Sequence[EnvironmentSettings]) -> list[str]:
+    """Sentences on pods that this generator's cluster does not start; waits for pods that try it.
+
+    The check of a cluster's run file before its install can try no pod.
+    """
+    return [
+        sentence
+        for number, environment in enumerate(settings)
+        if environment.starts_pods
+        for sentence in find_kind(environment).missing(environment, f"tasks.environments.{number}")
+    ]
+
+
 class EnvironmentsOfRun:
     """The `Environments` of a generator, except those whose programs take the turns themselves."""
 

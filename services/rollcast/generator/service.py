@@ -34,6 +34,7 @@ from rollcast.config.services import Generator
 from rollcast.config.tasks import Tasks
 from rollcast.connections.http import HttpServer, listen, local_url, service_routes
 from rollcast.connections.port_files import publish_port
+from rollcast.environments.of_run import missing_in_cluster
 from rollcast.generator.claims import ClaimLoop
 from rollcast.generator.endpoint.application import GUARDED_HERE, EndpointApplication
 from rollcast.generator.endpoint.make import check_harnesses, make_sessions
@@ -128,7 +129,7 @@ async def _serve(
     http = _start_http(config.http, listener, exporter, standing, endpoint, sessions)
     key = new_key()
     starting = asyncio.create_task(report_starting(config.rpc, key))
-    checking = asyncio.create_task(_check_chats(config.model, config.tasks))
+    checking = asyncio.create_task(_check_episodes(config.model, config.tasks))
     try:
         engine = await _wait_for_start(Engine.start(config, name, fork), stopping)
         starting.cancel()
@@ -213,10 +214,14 @@ def _slots_and_episodes(
     return slots, episodes
 
 
-async def _check_chats(model: Model, tasks: Tasks) -> None:
-    """Raises UserError if the run has environments, and the model no chats for them."""
+async def _check_episodes(model: Model, tasks: Tasks) -> None:
+    """Raises UserError if the run has environments, and the model no chats or the cluster no pods
+    for them.
+    """
     if tasks.environments:
         await check_chat_format(model, tasks.prompt_format)
+        if sentences := await asyncio.to_thread(missing_in_cluster, tasks.environments):
+            raise UserError("\n".join(sentences))
 
 
 async def _wait_for_start(start: Awaitable[T], stopping: asyncio.Event) -> T:

@@ -1,4 +1,6 @@
-"""Episodes of a task in real containers, as the generator starts them; the endpoint is a script."""
+"""Episodes of a task in real containers and as pods, as the generator starts them; the endpoint is
+a script.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,17 @@ from typing import Any
 
 import pytest
 
+from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
+from rollcast.environments.containers.engines import find_engine
+from rollcast.environments.harbor.images import make_image, task_image
 from rollcast.environments.harbor.play import EXIT_NO_VERDICT
+from rollcast.environments.harbor.task import read_task
 from rollcast.environments.kinds.harbor import missing
 from rollcast.environments.kinds.kind import Surroundings, find_kind
-from testkit.containers import START_SECONDS, our_containers, runtime
+from testkit.containers import START_SECONDS, runtime
 from testkit.harbor_tasks import TASK_FILE, TESTS, write_task
-
-pytestmark = pytest.mark.usefixtures("podman_machine")
-CONTAINER = {"runtime": runtime(), "memory_gib": 0.25, "disk_gib": 0.125, "processes": 64}
+from tests.environments.engines_under_test import EngineUnderTest
 
 
 class ScriptedEndpoint(ThreadingHTTPServer):
@@ -85,12 +89,26 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
         server.shutdown()
 
 
-def harbor_environment(tasks: Path, **settings: Any) -> HarborEnvironment:
-    environment = HarborEnvironment(
-        name="hello", tasks=tasks, **({"container": CONTAINER} | settings)
+def harbor_environment(engine: EngineUnderTest, tasks: Path, **settings: Any) -> HarborEnvironment:
+    if engine.name == "kubernetes":
+        give_ready_image(tasks / "hello")
+    largest = {"image": None, "memory_gib": 0.25, "disk_gib": 0.125}
+    container = engine.settings | largest
+    environment = HarborEnvironment.model_validate(
+        {"name": "hello", "tasks": tasks, "container": container, **settings}
     )
     assert list(missing(environment, "box")) == []
     return environment
+
+
+def give_ready_image(folder: Path) -> None:
+    """Build a task's image as whoever pushes it to a registry does."""
+    task = read_task(folder)
+    if task.file.environment.docker_image is None:
+        assert list(make_image(ContainerSettings(runtime=runtime()), task, "here")) == []
+        named = f'[environment]\ndocker_image = "{task_image(task)}"\n'
+        text = (folder / "task.toml").read_text()
+        (folder / "task.toml").write_text(text.replace("[environment]\n", named))
 
 
 def start_playing(
@@ -132,11 +150,11 @@ def wait_for_a_turn(endpoint: ScriptedEndpoint) -> None:
 
 @pytest.mark.parametrize("mode", ["shared", "separate"])
 def test_the_tests_reward_what_the_agent_did(
-    mode: str, tmp_path: Path, endpoint: ScriptedEndpoint
+    mode: str, engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    before = our_containers()
+    before = engine.names()
     write_task(tmp_path / "hello", mode=mode)
-    environment = harbor_environment(tmp_path)
+    environment = harbor_environment(engine, tmp_path)
     assert play(environment, endpoint, "pwd; cat data.txt", "echo hello > hello.txt") == (0, "")
     assert endpoint.messages[0]["content"] == "Write it."
     assert endpoint.messages[2]["content"] == "/app\ndata"
@@ -144,38 +162,38 @@ def test_the_tests_reward_what_the_agent_did(
     assert "Rome" in endpoint.messages[2]["content"]
     assert "No such file" in endpoint.messages[2]["content"], "the agent sees no tests"
     assert endpoint.rewards == [1.0, 0.0]
-    assert our_containers() <= before
+    assert engine.wait_for_new(before, 0)
 
 
 def test_programs_that_the_agent_spoils_do_not_grade_it_in_a_fresh_container(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello", mode="separate")
     spoil = "echo no > hello.txt; rm /bin/grep; echo '#!/bin/sh' > /bin/grep; chmod +x /bin/grep"
-    assert play(harbor_environment(tmp_path), endpoint, spoil) == (0, "")
+    assert play(harbor_environment(engine, tmp_path), endpoint, spoil) == (0, "")
     assert endpoint.rewards == [0.0]
 
 
 def test_an_agents_exit_code_decides_whose_fault_it_was(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello")
     agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'echo hello > hello.txt'; exit 7")
-    environment = harbor_environment(tmp_path, command=agent)
+    environment = harbor_environment(engine, tmp_path, command=agent)
     assert play(environment, endpoint)[0] == 7
     assert endpoint.rewards == []
-    environment = harbor_environment(tmp_path, command=agent, model_exit_codes=(7,))
+    environment = harbor_environment(engine, tmp_path, command=agent, model_exit_codes=(7,))
     assert play(environment, endpoint)[0] == 7
     assert endpoint.rewards == [1.0]
 
 
 def test_an_agent_whose_time_is_over_is_graded_by_what_is_there(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     short = TASK_FILE.replace("[agent]\ntimeout_sec = 60.0", "[agent]\ntimeout_sec = 5.0")
     write_task(tmp_path / "hello", short)
     agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'echo hello > hello.txt'; sleep 1000")
-    assert play(harbor_environment(tmp_path, command=agent), endpoint)[0] == 0
+    assert play(harbor_environment(engine, tmp_path, command=agent), endpoint)[0] == 0
     assert endpoint.rewards == [1.0]
 
 
@@ -189,21 +207,23 @@ def test_an_agent_whose_time_is_over_is_graded_by_what_is_there(
     ],
 )
 def test_tests_without_a_reward_give_the_lowest(
-    tests: str, sentence: str, tmp_path: Path, endpoint: ScriptedEndpoint
+    tests: str, sentence: str, engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     folder = write_task(tmp_path / "hello")
     (folder / "tests" / "test.sh").write_text(tests)
-    code, output = play(harbor_environment(tmp_path), endpoint)
+    code, output = play(harbor_environment(engine, tmp_path), endpoint)
     assert code == 0
     assert sentence in output
     assert endpoint.rewards == [0.0]
 
 
-def test_tests_that_do_not_end_give_the_lowest(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_tests_that_do_not_end_give_the_lowest(
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     short = TASK_FILE.replace("[verifier]\ntimeout_sec = 60.0", "[verifier]\ntimeout_sec = 3.0")
     folder = write_task(tmp_path / "hello", short)
     (folder / "tests" / "test.sh").write_text("#!/bin/sh\nsleep 1000\n")
-    assert play(harbor_environment(tmp_path), endpoint)[0] == 0
+    assert play(harbor_environment(engine, tmp_path), endpoint)[0] == 0
     assert endpoint.rewards == [0.0]
 
 
@@ -227,102 +247,109 @@ ESCAPES = {
 @pytest.mark.parametrize("mode", ["shared", "separate"])
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_an_agent_neither_earns_nor_escapes_by_what_it_does_to_its_container(
-    escape: str, mode: str, tmp_path: Path, endpoint: ScriptedEndpoint
+    escape: str, mode: str, engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     folder = write_task(tmp_path / "hello", mode=mode)
     (folder / "tests" / "test.sh").write_text(
         TESTS.replace("    echo 0 > /logs/verifier/reward.txt", "    exit 1")
     )
-    code, output = play(harbor_environment(tmp_path), endpoint, ESCAPES[escape])
+    code, output = play(harbor_environment(engine, tmp_path), endpoint, ESCAPES[escape])
     assert (code, endpoint.rewards) == (0, [0.0]), output
 
 
 def test_an_artifact_cannot_spoil_the_fresh_container(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello", mode="separate")
     spoil = (
         "mkdir -p /x/bin; cp /bin/busybox /x/bin/grep; echo no > hello.txt; "
         "cd /; busybox mv /app /x/app; busybox ln -s /x/bin /app"
     )
-    assert play(harbor_environment(tmp_path), endpoint, spoil)[0] == 0
+    assert play(harbor_environment(engine, tmp_path), endpoint, spoil)[0] == 0
     assert endpoint.rewards == [0.0]
 
 
 def test_what_the_agent_removed_is_not_there_in_the_fresh_container(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello", mode="separate")
     remove = "echo hello > hello.txt; rm data.txt"
-    assert play(harbor_environment(tmp_path), endpoint, remove) == (0, "")
+    assert play(harbor_environment(engine, tmp_path), endpoint, remove) == (0, "")
     assert endpoint.rewards == [0.0], "the tests ask for data.txt"
 
 
 def test_an_agent_that_fills_the_disk_gets_the_lowest_reward(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello")
-    environment = harbor_environment(tmp_path, reward_range=(-1.0, 1.0))
+    environment = harbor_environment(engine, tmp_path, reward_range=(-1.0, 1.0))
     fill = "dd if=/dev/zero of=/app/big bs=1048576 count=100; sleep 20"
     assert play(environment, endpoint, fill)[0] == 0
     assert endpoint.rewards == [-1.0]
 
 
-def test_a_killed_episode_leaves_no_container(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
-    before = our_containers()
+def test_a_killed_episode_leaves_no_container(
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    before = engine.names()
     write_task(tmp_path / "hello")
-    program = start_playing(harbor_environment(tmp_path), endpoint, "sleep 1000")
+    program = start_playing(harbor_environment(engine, tmp_path), endpoint, "sleep 1000")
     with program:
         wait_for_a_turn(endpoint)
-        assert our_containers() - before
+        assert engine.names() - before
         os.kill(program.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while our_containers() - before and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert our_containers() <= before
+    if engine.name == "kubernetes":
+        assert engine.names() - before, "only the next generator, or the cluster, removes a pod"
+        settings = ContainerSettings.model_validate(engine.settings)
+        assert find_engine(settings, "hello").remove_abandoned() == 1
+    assert engine.wait_for_new(before, 0)
 
 
-def test_an_agents_command_has_a_bounded_output(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_an_agents_command_has_a_bounded_output(
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     write_task(tmp_path / "hello")
     agent = ("sh", "-c", "$ROLLCAST_CONTAINER sh -c 'yes | head -c 5000000; exit 3'; echo code $?")
-    code, output = play(harbor_environment(tmp_path, command=agent), endpoint)
+    code, output = play(harbor_environment(engine, tmp_path, command=agent), endpoint)
     assert code == 0
     assert len(output) < 1_100_000
     assert output.endswith("further bytes were not kept]\ncode 3\n")
 
 
 def test_a_command_that_cannot_be_run_is_an_answer(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     write_task(tmp_path / "hello")
-    assert play(harbor_environment(tmp_path), endpoint, "x" * 300_000, "a\0b") == (0, "")
+    assert play(harbor_environment(engine, tmp_path), endpoint, "x" * 300_000, "a\0b") == (0, "")
     assert "Error" in endpoint.messages[2]["content"]
     assert "Error" in endpoint.messages[4]["content"]
 
 
-def test_a_health_check_is_waited_for(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
+def test_a_health_check_is_waited_for(
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
     command = "test -f /tmp/ready || { touch /tmp/ready; exit 1; }"
     check = f'[environment.healthcheck]\ncommand = "{command}"\n'
     write_task(tmp_path / "hello", f"{TASK_FILE}\n{check}interval_sec = 0.1\n")
-    assert play(harbor_environment(tmp_path), endpoint, "ls /tmp")[0] == 0
+    assert play(harbor_environment(engine, tmp_path), endpoint, "ls /tmp")[0] == 0
     assert endpoint.messages[2]["content"] == "ready"
     write_task(
         tmp_path / "hello",
         f"{TASK_FILE}\n{check.replace('test -f', 'false ||')}interval_sec = 0.1\n",
     )
-    code, output = play(harbor_environment(tmp_path), endpoint, "ls /tmp")
+    code, output = play(harbor_environment(engine, tmp_path), endpoint, "ls /tmp")
     assert code == EXIT_NO_VERDICT
     assert "its health check failed 3 times" in output
 
 
 @pytest.mark.asyncio
 async def test_an_episode_that_the_generator_ends_leaves_no_container(
-    tmp_path: Path, endpoint: ScriptedEndpoint
+    engine: EngineUnderTest, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
-    before = our_containers()
+    before = engine.names()
     write_task(tmp_path / "hello")
     endpoint.commands = ("sleep 1000",)
-    environment = harbor_environment(tmp_path)
+    environment = harbor_environment(engine, tmp_path)
     programs = find_kind(environment).start(environment, Surroundings())
     url = endpoint.variables["OPENAI_BASE_URL"]
     described = {
@@ -334,7 +361,7 @@ async def test_an_episode_that_the_generator_ends_leaves_no_container(
     row = json.dumps({"prompt": "Write it.", "task": "hello"})
     program = await programs.start(row, described, {})
     await asyncio.to_thread(wait_for_a_turn, endpoint)
-    assert our_containers() - before
+    assert engine.names() - before
     await program.end()
-    assert our_containers() <= before
+    assert await asyncio.to_thread(engine.wait_for_new, before, 0)
     await programs.close()

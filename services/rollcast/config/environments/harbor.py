@@ -37,3 +37,7 @@ class HarborEnvironment(ProgramEnvironment):
     @property
     def is_started_here(self) -> bool:
         return True
+
+    @property
+    def starts_pods(self) -> bool:
+        return self.container.engine == "kubernetes"

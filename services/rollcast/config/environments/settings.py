@@ -42,6 +42,11 @@ class EnvironmentSettings(Settings):
     """How often an episode begins again when its environment fails. After that it is given up with
     its reason, and counts in no group's mean."""
 
+    @property
+    def starts_pods(self) -> bool:
+        """Whether its episodes run in pods of the generator's cluster."""
+        return False
+
     @field_validator("reward_range")
     @classmethod
     def _check_range(cls, reward_range: tuple[float, float]) -> tuple[float, float]:

@@ -52,3 +52,7 @@ class ToolSet(EnvironmentSettings):
     def container_settings(self) -> ContainerSettings:
         """Those of profile `container`."""
         return self.container or ContainerSettings()
+
+    @property
+    def starts_pods(self) -> bool:
+        return self.profile == "container" and self.container_settings.engine == "kubernetes"

@@ -16,7 +16,18 @@ LABEL = "rollcast.owner"
 
 def owner_label() -> str:
     """The label of this process's containers: its number and the time at which it began."""
-    return f"{LABEL}={os.getpid()}:{_start_time(os.getpid())}"
+    return f"{LABEL}={process_identity()}"
+
+
+def process_identity() -> str:
+    """This process's number and the time at which it began."""
+    return f"{os.getpid()}:{_start_time(os.getpid())}"
+
+
+def is_gone(process: str) -> bool:
+    """Whether the process of an identity has ended. Raises ValueError if it is not one."""
+    pid, _, start_time = process.partition(":")
+    return _start_time(int(pid)) != start_time
 
 
 def remove_abandoned_containers(podman: Sequence[str]) -> int:
@@ -41,8 +52,7 @@ def _run(command: Sequence[str]) -> bytes:
 
 
 def _is_abandoned(record: dict[str, Any]) -> bool:
-    pid, _, start_time = str(record["Labels"][LABEL]).partition(":")
-    return _start_time(int(pid)) != start_time
+    return is_gone(str(record["Labels"][LABEL]))
 
 
 def _start_time(pid: int) -> str:

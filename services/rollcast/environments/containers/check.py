@@ -1,4 +1,4 @@
-"""Checks before the start: sentences about containers of a run that this machine cannot start.
+"""Checks before the start: sentences about podman's containers that this machine cannot start.
 
 podman -> may it keep the limits? -> each image: there, or pulled now -> one container is started
 """
@@ -7,22 +7,19 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rollcast.config.base import CONTAINER_IMAGE
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.podman import (
-    COMMAND_SECONDS,
-    limit_arguments,
-    podman_command,
-)
+from rollcast.environments.containers.container import COMMAND_SECONDS
+from rollcast.environments.containers.podman_arguments import limit_arguments, podman_command
 from rollcast.environments.last_lines import LastLines
 from rollcast.processes.tree import end_group
 
 
-def missing_for_containers(settings: ContainerSettings, field: str) -> Iterator[str]:
-    """Sentences; the environment's image is pulled if it is not there, and started once."""
+def missing_for_podman(settings: ContainerSettings, field: str) -> Iterator[str]:
+    """Sentences on podman's installation and on the limits that it cannot keep."""
     if shutil.which("podman") is None:
         yield (
             f"{field}: there is no program podman; install it, or take another profile than a "
@@ -36,9 +33,19 @@ def missing_for_containers(settings: ContainerSettings, field: str) -> Iterator[
         yield f"{field}: podman info failed ({last_line(error)}); correct podman's installation"
         return
     yield from sentences
-    if settings.image is not None and not sentences:
-        lacking = list(missing_image(settings, settings.image, f"{field}.image"))
-        yield from lacking or missing_start(settings, settings.image, field)
+
+
+def missing_podman_images(
+    settings: ContainerSettings, images: Mapping[str, str], field: str, command: str
+) -> Iterator[str]:
+    """Sentences; each image is pulled if it is not there, and the first one is started once."""
+    has_started = False
+    for image, named_by in images.items():
+        lacking = list(missing_image(settings, image, named_by))
+        if not lacking and not has_started:
+            has_started = True
+            lacking = list(missing_start(settings, image, field, command))
+        yield from lacking
 
 
 def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterator[str]:
@@ -58,14 +65,16 @@ def missing_image(settings: ContainerSettings, image: str, field: str) -> Iterat
         )
 
 
-def missing_start(settings: ContainerSettings, image: str, field: str) -> Iterator[str]:
+def missing_start(
+    settings: ContainerSettings, image: str, field: str, command: str
+) -> Iterator[str]:
     """A sentence if no container of an image starts under these limits."""
-    command = [
+    starting = [
         *podman_command(settings), "run", "--rm", "--pull", "never", "--log-driver", "none",
-        *limit_arguments(settings), "--entrypoint", '["/bin/sh", "-c", ":"]', image,
+        *limit_arguments(settings), "--entrypoint", json.dumps(["/bin/sh", "-c", command]), image,
     ]  # fmt: skip
     try:
-        run_podman(command)
+        run_podman(starting)
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: no container of {image} starts ({last_line(error)}); correct podman's "

@@ -1,9 +1,20 @@
-"""A running container, whoever started it."""
+"""A running container and the engine that starts it, whichever the run file names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
+
+COMMAND_SECONDS = 60.0
+"""Deadline of one order to an engine that runs nothing of the container, on a busy machine."""
+END_ALL = "kill -9 -1"
+"""Command of a container's shell: it ends every process except the first one and that shell."""
+MAKE_ROOM = 'rm -rf -- "$1" && mkdir -p -- "$2"'
+CAPABILITIES = (
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
+)  # fmt: skip
+"""Rights of root that package managers need. Others, such as to raw sockets and devices, are given
+up."""
 
 
 class ContainerError(Exception):
@@ -45,15 +56,13 @@ class Container(Protocol):
     @property
     def name(self) -> str: ...
 
-    def command_in(
-        self,
-        command: Sequence[str],
-        *,
-        variables: Mapping[str, str] = {},
-        user: str | None = None,
-        folder: str | None = None,
-    ) -> list[str]:
-        """The command of this machine that runs another one in the container.
+    async def has_ended(self) -> bool:
+        """Whether it is known to run no more."""
+        ...
+
+    async def open_commands(self, *, user: str | None, folder: str | None) -> list[str]:
+        """The command of this machine that runs another one, which follows it, in the container:
+        without input, with a bounded output, until the container ends.
 
         user, folder: None = the image's.
         """
@@ -70,6 +79,8 @@ class Container(Protocol):
     ) -> CommandOutput:
         """Run a command to its end, or to its deadline: then every process in the container is
         ended, except the first one.
+
+        user, folder: None = the image's.
         """
         ...
 
@@ -81,10 +92,53 @@ class Container(Protocol):
         """The content of a file. None = no such file. A longer one, or a folder, is refused."""
         ...
 
+    async def copy_to(self, other: Self, path: str) -> None:
+        """Copy a file or folder to the same place of another container of this engine. Nothing is
+        copied if it is not there.
+        """
+        ...
+
     async def end_programs(self) -> None:
         """End every process except the first one."""
         ...
 
     async def end(self) -> None:
         """End it and everything in it. May be called again; never fails."""
+        ...
+
+
+class ContainerEngine(Protocol):
+    """Starts containers with the same settings.
+
+    The checks yield sentences, and wait for the engine.
+    """
+
+    async def start(
+        self, image: str, start_seconds: float, variables: Mapping[str, str] = {}
+    ) -> Container:
+        """A new container. variables: of every process in it. Raises ContainerError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the engine. Its containers are ended before."""
+        ...
+
+    def remove_abandoned(self) -> int:
+        """Remove the containers of this machine's processes that were killed; returns their number.
+        Never raises.
+        """
+        ...
+
+    def missing(self, field: str) -> Iterator[str]:
+        """What keeps this machine from starting containers with the settings."""
+        ...
+
+    def missing_images(
+        self, images: Mapping[str, str], field: str, command: str = ":"
+    ) -> Iterator[str]:
+        """Images that cannot be had, or whose containers do not start.
+
+        images: each with the setting or row that names it. command: of a shell, which must succeed
+        in a container.
+        """
         ...

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rollcast.environments.containers.container import ContainerError
-from rollcast.environments.containers.podman import PodmanContainer
+from rollcast.environments.containers.podman_container import PodmanContainer
 from rollcast.environments.hosted.disk_use import DiskLimits, excess, open_unchanged
 
 
@@ -19,7 +19,7 @@ async def watch_disk(container: PodmanContainer, max_bytes: int) -> None:
     places = None
     # Counting half a million files takes some seconds, in a thread of its own.
     limits = DiskLimits(num_bytes=max_bytes, num_entries=500_000)
-    while not container.has_ended:
+    while not container.is_over:
         # podman may be slow for a while, or the container end: the next look knows.
         with contextlib.suppress(ContainerError, OSError, ValueError):
             places = places or await container.watched_places()

@@ -10,31 +10,33 @@ from collections.abc import Mapping
 
 from rollcast.config.environments.container import ContainerSettings
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.containers.abandoned import remove_abandoned_containers
-from rollcast.environments.containers.container import ContainerError
-from rollcast.environments.containers.disk_watch import watch_disk
-from rollcast.environments.containers.podman import Podman, PodmanContainer, podman_command
+from rollcast.environments.containers.container import (
+    Container,
+    ContainerEngine,
+    ContainerError,
+)
 
 
 class ContainerPool:
     """Safe for any number of episodes at the same time, in one event loop."""
 
-    def __init__(self, settings: ContainerSettings, start_seconds: float) -> None:
+    def __init__(
+        self, engine: ContainerEngine, settings: ContainerSettings, start_seconds: float
+    ) -> None:
+        self._engine = engine
         self._settings = settings
         self._start_seconds = start_seconds
-        self._podman = Podman(settings)
-        self._warm: list[asyncio.Task[PodmanContainer]] = []
-        self._starting: set[asyncio.Task[PodmanContainer]] = set()
-        self._watches: dict[PodmanContainer, asyncio.Task[None]] = {}
+        self._warm: list[asyncio.Task[Container]] = []
+        self._starting: set[asyncio.Task[Container]] = set()
+        self._started: set[Container] = set()
+        """Those that have not been ended."""
+        self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self._cleaning = asyncio.create_task(
-            asyncio.to_thread(remove_abandoned_containers, podman_command(settings))
-        )
         self._fill()
 
     async def acquire(
         self, image: str | None = None, variables: Mapping[str, str] = {}
-    ) -> PodmanContainer:
+    ) -> Container:
         """A container that no episode used. image: of the episode's row; None = the settings'.
 
         Raises EnvironmentFailedError.
@@ -57,13 +59,10 @@ class ContainerPool:
             raise EnvironmentFailedError(f"container of {image}: {starting.exception()}")
         return container
 
-    async def release(self, container: PodmanContainer) -> None:
+    async def release(self, container: Container) -> None:
         """End a container that `acquire` gave."""
-        watch = self._watches.get(container)
-        if watch is not None:
-            watch.cancel()
         await container.end()
-        self._watches.pop(container, None)
+        self._started.discard(container)
 
     async def close(self) -> None:
         """End all."""
@@ -71,15 +70,15 @@ class ContainerPool:
         for starting in self._starting:
             starting.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*(self.release(container) for container in list(self._watches)))
-        await self._cleaning
+        await asyncio.gather(*(self.release(container) for container in self._started))
+        await self._engine.close()
 
     def _fill(self) -> None:
         image = self._settings.image
         while image is not None and len(self._warm) < self._settings.warm and not self._is_closed:
             self._warm.append(self._start(image, {}))
 
-    async def _finish(self, starting: asyncio.Task[PodmanContainer]) -> PodmanContainer | None:
+    async def _finish(self, starting: asyncio.Task[Container]) -> Container | None:
         """The container of a start; None = the start failed, or the container has ended. It is also
         ended if its episode is given up meanwhile.
         """
@@ -91,28 +90,27 @@ class ContainerPool:
         if starting.cancelled() or starting.exception() is not None:
             return None
         container = starting.result()
-        if container.has_ended:
+        if await container.has_ended():
             await self.release(container)
             return None
         return container
 
-    def _start(self, image: str, variables: Mapping[str, str]) -> asyncio.Task[PodmanContainer]:
+    def _start(self, image: str, variables: Mapping[str, str]) -> asyncio.Task[Container]:
         starting = asyncio.create_task(self._start_watched(image, variables))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         return starting
 
-    async def _start_watched(self, image: str, variables: Mapping[str, str]) -> PodmanContainer:
+    async def _start_watched(self, image: str, variables: Mapping[str, str]) -> Container:
         """Raises ContainerError."""
         if self._is_closed:
             raise ContainerError("the generator ends")
-        container = await self._podman.start(image, self._start_seconds, variables)
-        max_bytes = int(self._settings.disk_gib * (1 << 30))
-        self._watches[container] = asyncio.create_task(watch_disk(container, max_bytes))
+        container = await self._engine.start(image, self._start_seconds, variables)
+        self._started.add(container)
         return container
 
-    def _end_unused(self, starting: asyncio.Task[PodmanContainer]) -> None:
+    def _end_unused(self, starting: asyncio.Task[Container]) -> None:
         if not starting.cancelled() and starting.exception() is None:
-            container = starting.result()
-            self._watches[container].cancel()
-            self._watches[container] = asyncio.create_task(container.end())
+            ending = asyncio.create_task(self.release(starting.result()))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)

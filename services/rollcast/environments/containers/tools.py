@@ -12,11 +12,12 @@ from typing import Any
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.environments.base import EnvironmentFailedError, Opening, ToolResult, ToolSchema
 from rollcast.environments.containers.container import (
+    END_ALL,
     CommandOutput,
+    Container,
     ContainerError,
     SpoiledError,
 )
-from rollcast.environments.containers.podman import END_ALL, PodmanContainer
 from rollcast.environments.containers.pool import ContainerPool
 
 RUN_AND_END_ALL = f'"$@"; code=$?; {END_ALL}; exit $code'
@@ -61,7 +62,7 @@ class ContainerTools:
         self._settings = settings
         self._pool = pool
         self._image: str | None = None
-        self._container: PodmanContainer | None = None
+        self._container: Container | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
     async def reset(self, row: Mapping[str, Any]) -> Opening:

@@ -13,13 +13,19 @@ import math
 import time
 from collections.abc import Mapping
 
-from rollcast.environments.containers.container import Container, ContainerError, SpoiledError
-from rollcast.environments.containers.podman import COMMAND_SECONDS, PodmanContainer
+from rollcast.environments.containers.container import (
+    COMMAND_SECONDS,
+    Container,
+    ContainerError,
+    SpoiledError,
+)
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.images import task_image
 from rollcast.environments.harbor.task import HarborTask, resolve_variables
 
 MAKE_LOGS = "mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod -R 777 /logs"
+PROBE = "test -w / && command -v tar && command -v head"
+"""Succeeds in an image whose pods can get tests and give artifacts: podman needs no programs."""
 RENEW_VERIFIER = "rm -rf /logs/verifier && mkdir -p /logs/verifier && chmod 777 /logs/verifier"
 RUN_TESTS = "/tests/test.sh > /logs/verifier/test-stdout.txt 2>&1"
 
@@ -64,7 +70,7 @@ async def prepare(container: Container, task: HarborTask) -> None:
 
 async def grade(
     pool: ContainerPool,
-    container: PodmanContainer,
+    container: Container,
     task: HarborTask,
     of_machine: Mapping[str, str],
 ) -> float:

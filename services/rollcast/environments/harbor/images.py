@@ -1,4 +1,4 @@
-"""The image of a task: pulled, or built from its Dockerfile under a name that its content gives."""
+"""The image of a task: ready, or built from its Dockerfile under a name that its content gives."""
 
 import hashlib
 import os
@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rollcast.config.environments.container import ContainerSettings
-from rollcast.environments.containers.check import (
-    has_image,
-    last_line,
-    missing_image,
-    run_podman,
-)
-from rollcast.environments.containers.podman import podman_command
+from rollcast.environments.containers.check import has_image, last_line, run_podman
+from rollcast.environments.containers.podman_arguments import podman_command
 from rollcast.environments.harbor.task import HarborTask
 
 
@@ -34,16 +29,19 @@ def task_image(task: HarborTask) -> str:
 
 
 def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Iterator[str]:
-    """Pull or build the image if it is not on this machine; a sentence if that fails."""
+    """Build the image if it is not on this machine; a sentence if that fails."""
+    context = task.folder / "environment"
+    if settings.engine == "kubernetes":
+        yield (
+            f"{field}: {task.name}: Kubernetes builds no image; push one of its Dockerfile and set "
+            "environment.docker_image in task.toml, or take the task out of the folder"
+        )
+        return
+    podman = podman_command(settings)
     try:
         image = task_image(task)
-        if task.file.environment.docker_image is not None:
-            yield from missing_image(settings, image, f"{field}: {task.name}: docker_image")
-            return
-        podman = podman_command(settings)
         if has_image(podman, image):
             return
-        context = task.folder / "environment"
         command = [
             *podman, "build", "--quiet", "--network", settings.network, "--tag", image,
             *("--ulimit", "nofile=1024:1024"), *("--ulimit", "nproc=1024:1024"),
@@ -54,7 +52,7 @@ def make_image(settings: ContainerSettings, task: HarborTask, field: str) -> Ite
     except (OSError, subprocess.SubprocessError) as error:
         yield (
             f"{field}: {task.name}: its image cannot be built ({last_line(error)}); correct "
-            f"{task.folder / 'environment/Dockerfile'}, or give container.network a network if "
+            f"{context / 'Dockerfile'}, or give container.network a network if "
             "the build needs one"
         )
 

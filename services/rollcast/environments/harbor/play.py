@@ -21,9 +21,12 @@ from rollcast.config.environments.container import ContainerSettings
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
 from rollcast.environments.base import EnvironmentFailedError
-from rollcast.environments.containers import enter
-from rollcast.environments.containers.container import ContainerError, SpoiledError
-from rollcast.environments.containers.podman import PodmanContainer
+from rollcast.environments.containers.container import (
+    Container,
+    ContainerError,
+    SpoiledError,
+)
+from rollcast.environments.containers.engines import find_engine
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.harbor.grading import grade, prepare
 from rollcast.environments.harbor.images import task_image
@@ -58,7 +61,8 @@ async def play(environment: HarborEnvironment, start_seconds: float, row: str) -
     """
     of_machine: dict[str, str] = json.loads(os.environ.pop(VARIABLES, "{}"))
     task = read_task(task_folder(environment.tasks, json.loads(row)))
-    pool = ContainerPool(task_settings(environment.container, task), start_seconds)
+    settings = task_settings(environment.container, task)
+    pool = ContainerPool(find_engine(settings, environment.name), settings, start_seconds)
     try:
         variables = resolve_variables(task.file.environment.env, of_machine)
         container = await pool.acquire(task_image(task), variables)
@@ -77,7 +81,7 @@ async def play(environment: HarborEnvironment, start_seconds: float, row: str) -
         await pool.close()
 
 
-async def _prepare(container: PodmanContainer, task: HarborTask) -> None:
+async def _prepare(container: Container, task: HarborTask) -> None:
     """Nothing of a model has run in it so far. Raises ContainerError."""
     try:
         await prepare(container, task)
@@ -97,22 +101,18 @@ def task_folder(tasks: Path, row: Mapping[str, Any]) -> Path:
 
 
 async def _run_agent(
-    environment: HarborEnvironment, container: PodmanContainer, task: HarborTask, row: str
+    environment: HarborEnvironment, container: Container, task: HarborTask, row: str
 ) -> int:
     """The agent's exit code; 0 if its time is over: tests see the work so far."""
     agent = task.file.agent
-    inside = container.command_in(
-        [],
+    inside = await container.open_commands(
         user=None if agent.user is None else str(agent.user),
         folder=task.file.environment.workdir,
     )
     process = await asyncio.create_subprocess_exec(
         *(environment.command or (sys.executable, *SHIPPED_AGENT)),
         stdin=asyncio.subprocess.PIPE,
-        env={
-            **os.environ,
-            "ROLLCAST_CONTAINER": shlex.join([sys.executable, "-I", "-S", enter.__file__, *inside]),
-        },
+        env={**os.environ, "ROLLCAST_CONTAINER": shlex.join(inside)},
         start_new_session=True,
     )
     try:

@@ -7,15 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from rollcast.config.environments.harbor import HarborEnvironment
 from rollcast.config.errors import UserError
-from rollcast.environments.containers.abandoned import remove_abandoned_containers
-from rollcast.environments.containers.check import missing_for_containers, missing_start
-from rollcast.environments.containers.podman import podman_command
-from rollcast.environments.harbor.grading import grading_seconds
+from rollcast.environments.containers.engines import find_engine, missing_for_containers
+from rollcast.environments.harbor.grading import PROBE, grading_seconds
 from rollcast.environments.harbor.images import make_image, task_image
 from rollcast.environments.harbor.play import VARIABLES, task_folder, task_settings
 from rollcast.environments.harbor.task import (
@@ -34,14 +31,14 @@ def missing(settings: HarborEnvironment, field: str) -> Iterator[str]:
     """Sentences on tasks that cannot be played; missing images are built and pulled."""
     if settings.command is not None:
         yield from missing_program(f"{field}.command.0", settings.command[0])
-    lacking = list(missing_for_containers(settings.container, f"{field}.container"))
+    lacking = list(missing_for_containers(settings.container, settings.name, f"{field}.container"))
     yield from lacking
     try:
         folders = task_folders(settings.tasks)
     except UserError as error:
         yield f"{field}.tasks = {error}"
         return
-    has_started = False
+    images: dict[str, str] = {}
     for folder in folders:
         try:
             task = read_task(folder)
@@ -49,13 +46,16 @@ def missing(settings: HarborEnvironment, field: str) -> Iterator[str]:
             yield str(error)
             continue
         sentences = [*asks_for_more(settings, task, field), *unset_variables(task)]
-        if not lacking and not sentences:
+        is_ready = task.file.environment.docker_image is not None
+        if not lacking and not sentences and not is_ready:
             sentences = list(make_image(settings.container, task, f"{field}.tasks"))
-        if not lacking and not sentences and not has_started:
-            has_started = True
-            image = task_image(task)
-            sentences = list(missing_start(settings.container, image, f"{field}.container"))
+        if not lacking and not sentences:
+            images.setdefault(task_image(task), f"{field}.tasks: {task.name}: docker_image")
         yield from sentences
+    if not lacking:
+        engine = find_engine(settings.container, settings.name)
+        command = PROBE if settings.container.engine == "kubernetes" else ":"
+        yield from engine.missing_images(images, f"{field}.container", command)
 
 
 def missing_in_rows(
@@ -97,7 +97,7 @@ class HarborPrograms(HarnessPrograms):
         }
         program = ("-P", "-m", "rollcast.environments.harbor.play", json.dumps(order))
         # The keeper of a killed episode kills podman's watcher of its container too.
-        clean_up = partial(remove_abandoned_containers, podman_command(settings.container))
+        clean_up = find_engine(settings.container, settings.name).remove_abandoned
         self._cleaning = asyncio.get_running_loop().run_in_executor(None, clean_up)
         variables = {**surroundings.variables, VARIABLES: json.dumps(_machine_values(settings))}
         surroundings = replace(surroundings, variables=variables)
@@ -114,6 +114,13 @@ def asks_for_more(settings: HarborEnvironment, task: HarborTask, field: str) -> 
                 f"{field}.container.{name} = {getattr(allowed, name):g}: the task {task.name} asks "
                 f"for {getattr(asked, name):g}; raise it, or take the task out of the folder"
             )
+    if settings.container.engine == "kubernetes":
+        for name, user in (("agent", task.file.agent.user), ("verifier", task.file.verifier.user)):
+            if user not in (None, 0, "0", "root"):
+                yield (
+                    f"{task.folder / 'task.toml'}: {name}.user = {user}: every command of a pod is "
+                    "that of the image's user; take the task out of the folder"
+                )
     needed = grading_seconds(task, settings.reset_seconds)
     if settings.call_seconds < needed:
         yield (

@@ -2,17 +2,14 @@
 containers, and MCP servers.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rollcast.config.environments.tool_set import ToolSet
 from rollcast.config.own_functions import is_function
 from rollcast.connections.bearer import NoTokenError, bearer_headers
-from rollcast.environments.containers.check import (
-    missing_for_containers,
-    missing_image,
-    missing_start,
-)
+from rollcast.environments.containers.engines import find_engine, missing_for_containers
 from rollcast.environments.containers.pool import ContainerPool
 from rollcast.environments.containers.tools import ContainerTools
 from rollcast.environments.hosted.live import HostedEnvironment
@@ -40,7 +37,9 @@ def missing(settings: ToolSet, field: str) -> Iterator[str]:
             "`text` in each line"
         )
     if settings.profile == "container":
-        yield from missing_for_containers(settings.container_settings, f"{field}.container")
+        yield from missing_for_containers(
+            settings.container_settings, settings.name, f"{field}.container"
+        )
     if settings.mcp:
         yield from missing_package(f"{field}.mcp", "an MCP server", "mcp")
     for index, server in enumerate(settings.mcp):
@@ -58,20 +57,15 @@ def missing_in_rows(
     """Sentences on images that rows name; each is pulled if it is not there."""
     if settings.profile != "container" or settings.container_settings.image is not None:
         return
-    seen_images: set[str] = set()
+    images: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
         image = row.get("image")
         if not isinstance(image, str):
             yield f"{field}: row {number} of its data set has no field image; name one in each row"
             return
-        if image not in seen_images:
-            seen_images.add(image)
-            lacking = list(
-                missing_image(settings.container_settings, image, f"{field}: row {number}: image")
-            )
-            yield from lacking
-            if len(seen_images) == 1 and not lacking:
-                yield from missing_start(settings.container_settings, image, f"{field}.container")
+        images.setdefault(image, f"{field}: row {number}: image")
+    engine = find_engine(settings.container_settings, settings.name)
+    yield from engine.missing_images(images, f"{field}.container")
 
 
 def start(settings: ToolSet, surroundings: Surroundings) -> "ToolSets":
@@ -84,11 +78,14 @@ class ToolSets:
     def __init__(self, settings: ToolSet, surroundings: Surroundings) -> None:
         self._settings = settings
         is_contained = settings.profile == "container"
-        self._containers = (
-            ContainerPool(settings.container_settings, settings.reset_seconds)
-            if settings.tools and is_contained
-            else None
-        )
+        self._containers: ContainerPool | None = None
+        self._cleaning: asyncio.Future[int] | None = None
+        if settings.tools and is_contained:
+            container = settings.container_settings
+            engine = find_engine(container, settings.name)
+            loop = asyncio.get_running_loop()
+            self._cleaning = loop.run_in_executor(None, engine.remove_abandoned)
+            self._containers = ContainerPool(engine, container, settings.reset_seconds)
         self._processes = (
             EnvironmentProcesses(settings, surroundings.on_replaced)
             if settings.tools and not is_contained
@@ -123,3 +120,5 @@ class ToolSets:
             await self._processes.close()
         if self._containers is not None:
             await self._containers.close()
+        if self._cleaning is not None:
+            await self._cleaning

@@ -1,0 +1,112 @@
+"""A command in a pod: channels of a websocket.
+
+0  standard input, of a size that the command knows: no message ends it
+1  output        3  at the end: how the command ended
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import IO, Any
+
+import aiohttp
+
+from rollcast.environments.containers.container import CommandOutput
+from rollcast.environments.containers.pods.api import ClusterError, PodApi
+
+
+class LostCommandError(Exception):
+    """A command did not begin, or its end is not known. The message is one sentence."""
+
+
+async def stream_command(
+    api: PodApi, pod: str, command: Sequence[str], stdin: IO[bytes] | None = None
+) -> AsyncGenerator[bytes | int, None]:
+    """The output as it comes, and then the exit code. Raises LostCommandError."""
+    try:
+        channels = await api.open_command(pod, command, has_input=stdin is not None)
+    except ClusterError as error:
+        raise LostCommandError(str(error)) from error
+    sending = None if stdin is None else asyncio.create_task(_send(channels, stdin))
+    end = b""
+    try:
+        async for message in channels:
+            content = message.data.encode() if isinstance(message.data, str) else message.data
+            if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+                break
+            if content[:1] == b"\x01":
+                yield content[1:]
+            elif content[:1] == b"\x03":
+                end += content[1:]
+    finally:
+        if sending is not None:
+            sending.cancel()
+        # The other end may be gone, and then answers no goodbye.
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(1.0):
+                await channels.close()
+    yield _exit_code(end)
+
+
+async def run_in_pod(
+    api: PodApi,
+    pod: str,
+    command: Sequence[str],
+    seconds: float,
+    *,
+    stdin: IO[bytes] | None = None,
+    output_file: IO[bytes] | None = None,
+    max_bytes: int = 1 << 20,
+) -> CommandOutput:
+    """Run a command to its end, or to its deadline: it is then left. Raises LostCommandError.
+
+    output_file, max_bytes: see run_host_command.
+    """
+    content = bytearray()
+    num_kept = num_dropped = code = 0
+    is_overdue = False
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            contextlib.aclosing(stream_command(api, pod, command, stdin)) as parts,
+        ):
+            async for part in parts:
+                if isinstance(part, int):
+                    code = part
+                    break
+                kept_bytes = part[: max_bytes - num_kept]
+                num_kept += len(kept_bytes)
+                num_dropped += len(part) - len(kept_bytes)
+                if output_file is None:
+                    content += kept_bytes
+                else:
+                    output_file.write(kept_bytes)
+    except TimeoutError:
+        is_overdue = True
+    # The code of a killed command, as a shell reports it
+    return CommandOutput(bytes(content), 137 if is_overdue else code, num_dropped, is_overdue)
+
+
+async def _send(channels: Any, stdin: IO[bytes]) -> None:
+    # A command that has ended says why in its output.
+    with contextlib.suppress(OSError, aiohttp.ClientError, RuntimeError):
+        # Frames of the size that the cluster itself sends
+        while chunk := stdin.read(1 << 15):
+            await channels.send_bytes(b"\x00" + chunk)
+
+
+def _exit_code(end: bytes) -> int:
+    """What the last channel says. Raises LostCommandError if a program has not ended by itself."""
+    try:
+        status = json.loads(end)
+        if status["status"] == "Success":
+            return 0
+        causes = status.get("details", {}).get("causes") or []
+        for cause in causes:
+            if cause.get("reason") == "ExitCode":
+                return int(cause["message"])
+        message = str(status.get("message", ""))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        message = "the connection to a command was lost"
+    raise LostCommandError(" ".join(message.split())[:500])

@@ -1,0 +1,89 @@
+"""The pod of an episode."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from rollcast.config.environments.container import ContainerSettings
+from rollcast.environments.containers.abandoned import process_identity
+from rollcast.environments.containers.container import CAPABILITIES
+
+OWNER = "rollcast.io/owner"
+"""Label: the uid of the generator's pod, or the name of its machine."""
+PROCESS = "rollcast.io/process"
+"""Label: the number and start of the process that asked for the pod, as a label may hold them."""
+FIRST_PROCESS = "while :; do sleep 3600 & wait $!; [ $? -eq 127 ] && exit 1; done"
+"""Collects orphans; another `sleep` follows when a command of the pod has ended everything."""
+
+
+def owner() -> str:
+    return label_value(os.environ.get("POD_UID") or socket.gethostname())
+
+
+def process_label() -> str:
+    return process_identity().replace(":", "-")
+
+
+def label_value(text: str) -> str:
+    """The text, as far as a label may hold it."""
+    # Most characters of a label's value
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("_.-")
+
+
+def pod_manifest(
+    settings: ContainerSettings,
+    environment: str,
+    name: str,
+    image: str,
+    variables: Mapping[str, str],
+) -> dict[str, Any]:
+    """variables: of every process in it."""
+    limits = {
+        "cpu": f"{round(settings.processors * 1000)}m",
+        "memory": str(int(settings.memory_gib * (1 << 30))),
+        "ephemeral-storage": str(int(settings.disk_gib * (1 << 30))),
+    }
+    container = {
+        "name": "episode",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", FIRST_PROCESS],
+        "env": [{"name": variable, "value": value} for variable, value in variables.items()],
+        "resources": {"requests": limits, "limits": limits},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": {
+            "app.kubernetes.io/name": "rollcast-episode",
+            "rollcast.io/run": label_value(os.environ.get("RUN_NAME", "")),
+            "rollcast.io/environment": label_value(environment),
+            "rollcast.io/network": settings.network,
+            OWNER: owner(),
+            PROCESS: process_label(),
+        },
+        # A cluster's autoscaler would move it to another node, and so end the episode.
+        "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+    }
+    # The cluster removes it with the generator's pod. Owners must have the same namespace.
+    if settings.namespace is None and "POD_UID" in os.environ:
+        generator = {"name": os.environ["POD_NAME"], "uid": os.environ["POD_UID"]}
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", **generator}]
+    spec = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": int(settings.seconds),
+        # Its first process does not listen to SIGTERM.
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+    if settings.runtime is not None:
+        spec["runtimeClassName"] = settings.runtime
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
