@@ -1,7 +1,7 @@
-"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER`;
-prints them as JSON.
+"""Two episodes of one client with a real engine: `python -m benchmarks.clients.play NAME FOLDER
+[RECORDING]`; prints them as JSON.
 
-FOLDER: of the installed client.
+FOLDER: of the installed client. RECORDING: file for the requests of the longer episode.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.clients.recording import Recorder, endpoint_counts
 from benchmarks.clients.scripted_model import write_scripted_model
 from benchmarks.clients.table import CLIENTS, Client
 from rollcast.config.run import RunConfig, parse_run_config
@@ -33,15 +34,9 @@ from testkit.replay import replay_logprobs
 NUM_EPISODES = 2
 QUESTION = "What is the weather in Rome?"
 PROGRAMS = Path(__file__).with_name("programs")
-COUNTED = {
-    "further_sequences": ("rollcast_endpoint_sequences_total", "reason"),
-    "refused": ("rollcast_endpoint_refused_requests_total", "code"),
-    "replaced": ("rollcast_endpoint_replaced_settings_total", "environment"),
-    "untrained_tokens": ("rollcast_endpoint_single_tokens_total", ""),
-}
 
 
-def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
+def make_config(client: Client, installed: Path, folder: Path, *, is_recorded: bool) -> RunConfig:
     write_scripted_model(
         folder / "model",
         client.tool,
@@ -55,10 +50,15 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     os.environ["CLIENT_BIN"] = str(installed / "node_modules" / ".bin")
     os.environ["CLIENT_COMMAND"] = json.dumps(client.command)
     os.environ.update(client.variables)
+    command = [python, str(PROGRAMS / (client.program or "run_command.py"))]
+    if is_recorded:
+        command = [sys.executable, str(PROGRAMS / "recorded_client.py"), *command]
+        os.environ["RECORD_FOLDER"] = str(folder / "requests")
+        (folder / "requests").mkdir()
     environment = {
         "kind": "harness",
         "name": "client",
-        "command": [python, str(PROGRAMS / (client.program or "run_command.py"))],
+        "command": command,
         "reward": "verifier",
         "sampling": "run",
         "model_exit_codes": [1],
@@ -93,10 +93,12 @@ def make_config(client: Client, installed: Path, folder: Path) -> RunConfig:
     return parse_run_config(settings, source="benchmarks.clients")
 
 
-async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
-    config = make_config(client, installed, folder)
-    row = json.dumps({"prompt": QUESTION})
-    prompt = Prompt("1", "rows", QUESTION, row, "exact", environment="client", answer='"-"')
+async def play(
+    client: Client, installed: Path, folder: Path, recording: Path | None
+) -> dict[str, Any]:
+    config = make_config(client, installed, folder, is_recorded=recording is not None)
+    task_row = json.dumps({"prompt": QUESTION})
+    prompt = Prompt("1", "rows", QUESTION, task_row, "exact", environment="client", answer='"-"')
     prompts, _ = tokenize_prompts(
         load_tokenizer(config.model), [prompt], 256, config.tasks.prompt_format
     )
@@ -106,7 +108,13 @@ async def play(client: Client, installed: Path, folder: Path) -> dict[str, Any]:
         async with make_samplers(
             config.model, config.tasks, config.recipe, config.http, engine, exporter
         ) as samplers:
-            return await _play_episodes(client, config, engine, exporter, samplers, prompts[0])
+            recorder = None if recording is None else Recorder(client, engine, exporter)
+            row = await _play_episodes(
+                client, config, engine, exporter, samplers, prompts[0], recorder
+            )
+            if recorder is not None and recording is not None:
+                recorder.longest(folder / "requests").write(recording)
+            return row
     finally:
         engine.shutdown()
 
@@ -118,6 +126,7 @@ async def _play_episodes(
     exporter: Exporter,
     samplers: Samplers,
     item: TokenizedPrompt,
+    recorder: Recorder | None,
 ) -> dict[str, Any]:
     began = time.monotonic()
     task = make_task(config.recipe, None, 0, item)
@@ -127,6 +136,8 @@ async def _play_episodes(
         await sampler.run()
         await engine.observe()
         rollouts.append(sampler.rollout())
+        if recorder is not None:
+            recorder.end_episode(rollouts[-1])
     episodes = [rollout.episode for rollout in rollouts if rollout.episode is not None]
     turns = [turn for episode in episodes for turn in episode.turns]
     return {
@@ -157,7 +168,7 @@ async def _play_episodes(
         "largest_logprob_error": max(
             (_largest_error(rollout, task, config) for rollout in rollouts), default=None
         ),
-        **{name: _counts(exporter, *counted) for name, counted in COUNTED.items()},
+        **endpoint_counts(exporter),
     }
 
 
@@ -182,25 +193,17 @@ def _largest_error(rollout: Rollout, task: PromptTask, config: RunConfig) -> flo
     return max(errors)
 
 
-def _counts(exporter: Exporter, metric: str, label: str) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for family in exporter.registry.collect():
-        for sample in family.samples:
-            if sample.name == metric and sample.value:
-                key = sample.labels.get(label, "all")
-                counts[key] = counts.get(key, 0.0) + sample.value
-    return counts
-
-
 def main() -> None:
-    name, installed = sys.argv[1:]
+    name, installed, *recordings = sys.argv[1:]
+    recording = Path(recordings[0]) if recordings else None
     (client,) = (client for client in CLIENTS if client.name == name)
     with tempfile.TemporaryDirectory(prefix="client-") as folder:
         config = parse_run_config(
             {"run": "clients", "model": {"path": folder}}, source="benchmarks.clients"
         )
         set_environment(config.generator)
-        print(json.dumps(asyncio.run(play(client, Path(installed), Path(folder)))), flush=True)
+        row = asyncio.run(play(client, Path(installed), Path(folder), recording))
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,11 @@ class Client:
     answer: str = ANSWER
     call_share: float = 2 / 3
     """Share of the model's turns that call the tool."""
+
+    @property
+    def file_name(self) -> str:
+        """Its name in letters that any file system takes."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower())
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -85,6 +91,7 @@ CLIENTS = (
     Client("mini-swe-agent", "mini-swe-agent", "chat", "bash",
         {"command": "[ $((RANDOM % 3)) = 0 ] && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
         "mini_swe_agent.py"),
+    Client("google-adk", "google-adk", "chat", "get_weather", CITY, "google_adk.py"),
     Client("codex", "codex", "responses", "shell", {"command": ["ls"]},
         command=(
             "{bin}/codex", "exec", "--skip-git-repo-check", "-c", "model_provider=rollcast",
@@ -101,4 +108,11 @@ CLIENTS = (
         max_length=65_536),
     Client("opencode", "opencode", "chat", "bash",
         {"command": "ls", "description": "List the files"}, "opencode.py", max_length=32_768),
+    Client("qwen-code", "qwen-code", "chat", "run_shell_command",
+        {"command": "ls", "is_background": False},
+        command=(
+            "{bin}/qwen", "--auth-type", "openai", "--model", "{model}", "--yolo",
+            "List the files here.",
+        ),
+        max_length=65_536),
 )  # fmt: skip
