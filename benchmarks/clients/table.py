@@ -111,7 +111,8 @@ CLIENTS = (
     Client("qwen-code", "qwen-code", "chat", "run_shell_command",
         {"command": "ls", "is_background": False},
         command=(
-            "{bin}/qwen", "--auth-type", "openai", "--model", "{model}", "--yolo",
+            # Without --safe-mode an agent in the background also extracts memories of the chat.
+            "{bin}/qwen", "--auth-type", "openai", "--model", "{model}", "--yolo", "--safe-mode",
             "List the files here.",
         ),
         max_length=65_536),

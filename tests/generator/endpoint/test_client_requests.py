@@ -1,0 +1,151 @@
+"""Requests that were recorded from each client, sent again: the record is the one that was seen with
+a real engine. `python -m benchmarks.clients --record` writes the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from rollcast.chat.make import make_renderer
+from rollcast.config.model import Model
+from rollcast.generator.endpoint.session import HarnessSession
+from rollcast.rollouts.records import LengthBudget, Rollout
+from rollcast.telemetry import episode_metrics
+from testkit.chat_tokenizers import make_chat_tokenizer
+from testkit.generator.client_recordings import MODEL as RECORDED_MODEL
+from testkit.generator.client_recordings import ClientRecording, RecordedRequest
+from testkit.generator.episode_tasks import episode_task
+from testkit.generator.harness_endpoint import MODEL, ServedEndpoint, served_endpoint
+from testkit.generator.played_sessions import play_session
+from testkit.generator.text_engine import TextEngine
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(600)]
+"""The first test to import vLLM waits for it, on a busy machine for minutes."""
+FILES = sorted((Path(__file__).with_name("client_requests")).glob("*.json"))
+MAX_TOKENS = 1 << 20
+"""No recording reaches it."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return make_chat_tokenizer("qwen3")
+
+
+@pytest.fixture(scope="module")
+def renderer(tokenizer: Any) -> Any:
+    return make_renderer(Model(path="/model"), tokenizer)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_the_record_of_a_client_is_the_one_that_was_seen(
+    file: Path, tokenizer: Any, renderer: Any
+) -> None:
+    recording = ClientRecording.read(file)
+    engine = TextEngine(tokenizer)
+    trained: list[tuple[list[int], list[int]]] = []
+
+    async def program(_: Any, session: HarnessSession) -> None:
+        described = endpoint.sessions.describe_session(session, endpoint.sessions.url)
+        async with httpx.AsyncClient(
+            base_url=described["base_url"].removesuffix("/v1"),
+            headers={"authorization": f"Bearer {described['token']}"},
+            timeout=60.0,
+        ) as client:
+            for request in recording.requests:
+                num_answered = len(engine.answered)
+                engine.texts.extend([] if request.text is None else [request.text])
+                await _send(client, request)
+                assert not engine.texts
+                if request.text is not None:
+                    prompt = tokenizer.decode(engine.answered[-1][0])
+                    assert all(text in prompt for text in _last_texts(request))
+                    if not _is_untrained(request):
+                        trained.extend(engine.answered[num_answered:])
+
+    settings = {"reset_seconds": 60, "call_seconds": 60, "sampling": "run"}
+    async with served_endpoint(engine, settings) as endpoint:
+        endpoint.parts.renderer = renderer
+        endpoint.parts.max_sequence_tokens = MAX_TOKENS
+        task = episode_task(1, 1, LengthBudget(max_tokens=MAX_TOKENS), max_turns=100)
+        _, rollout = await play_session(endpoint, task, program)
+        _check_counts(endpoint, recording)
+    assert rollout.episode is not None
+    assert [
+        (turn.sequence, turn.tool_calls, turn.malformed_calls) for turn in rollout.episode.turns
+    ] == [(turn.sequence, turn.tool_calls, turn.malformed_calls) for turn in recording.turns]
+    assert len(rollout.sequences) == recording.num_sequences
+    _check_tokens(rollout, task.prompt_token_ids, trained)
+
+
+async def _send(client: httpx.AsyncClient, request: RecordedRequest) -> None:
+    body = None
+    if request.body is not None:
+        model = str(request.body.get("model", "")).replace(RECORDED_MODEL, MODEL)
+        body = {**request.body, "model": model}
+    answer = await client.request(request.method, request.path, json=body, headers=request.headers)
+    assert answer.status_code == request.status, answer.text
+    assert "error" not in answer.text[:200] or request.status != 200
+
+
+def _is_untrained(request: RecordedRequest) -> bool:
+    assert request.body is not None
+    return str(request.body["model"]).endswith("-untrained")
+
+
+def _last_texts(request: RecordedRequest) -> Iterator[str]:
+    """Texts of the last message or item of a chat."""
+    assert request.body is not None
+    chat = request.body.get("messages") or request.body["input"]
+    return _texts(chat[-1] if isinstance(chat, list) else {"content": chat})
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _texts(element)
+    elif isinstance(value, dict):
+        for name in ("content", "text", "output"):
+            member = value.get(name)
+            if isinstance(member, str):
+                yield member.strip()
+            else:
+                yield from _texts(member)
+
+
+def _check_counts(endpoint: ServedEndpoint, recording: ClientRecording) -> None:
+    for metric, label, expected in (
+        (episode_metrics.ENDPOINT_SEQUENCES, "reason", recording.further_sequences),
+        (episode_metrics.ENDPOINT_REFUSED, "code", recording.refused),
+    ):
+        counts: Counter[str] = Counter()
+        for family in endpoint.parts.exporter.registry.collect():
+            for sample in family.samples:
+                if sample.name == metric.name and sample.value:
+                    counts[sample.labels[label]] += int(sample.value)
+        assert counts == expected
+    assert endpoint.count(episode_metrics.ENDPOINT_REPLACED) == recording.num_replaced
+
+
+def _check_tokens(
+    rollout: Rollout, task_prompt: Any, trained: list[tuple[list[int], list[int]]]
+) -> None:
+    """The engine's tokens are recorded, and each prompt begins with all of its sequence before."""
+    assert rollout.episode is not None
+    recorded = []
+    for turn in rollout.episode.turns:
+        sequence = rollout.sequences[turn.sequence]
+        tokens = sequence.token_ids.tolist()
+        prompt = rollout.sequence_prompt(sequence, task_prompt).tolist()
+        recorded.append((prompt + tokens[: turn.start], tokens[turn.start : turn.end]))
+    assert recorded == trained
+    ends: dict[int, list[int]] = {}
+    for turn, (prompt, tokens) in zip(rollout.episode.turns, trained, strict=True):
+        before = ends.get(turn.sequence, [])
+        assert prompt[: len(before)] == before
+        ends[turn.sequence] = prompt + tokens
