@@ -1,5 +1,5 @@
-"""Requests that were recorded from each client, sent again: the record is the one that was seen with
-a real engine. `python -m benchmarks.clients --record` writes the files.
+"""Requests that were recorded from each client, sent again: the record is the one that was seen
+with a real engine. `python -m benchmarks.clients --record` writes the files.
 """
 
 from __future__ import annotations
